@@ -1,0 +1,50 @@
+# What each target needs, it makes by itself; only make and a Python with venv have to be there.
+# Another Python than the one that is found: make demo PYTHON=/path/to/python3.12
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3 python
+IS_FIT := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
+
+.PHONY: help demo test check
+
+help: ## Say what there is to make
+	@sed -n 's/^\([a-z]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo ## From nothing to a trained model: a chief and a worker on this machine
+	@rm -rf build/demo
+	@$(BIN)/distlaunch init build/demo/digits
+	@cd build/demo/digits && "$(CURDIR)/$(BIN)/distlaunch" local --workers 2
+
+test: $(VENV)/.test ## Run all tests
+	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope
+
+check: $(VENV)/.test ## Look over the code: ruff and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+# The candidates are run, not only looked up: a shim can be there without a Python behind it.
+$(VENV)/.made:
+	@for python in $(or $(PYTHON),$(CANDIDATES)); do \
+	  if "$$python" -c "$(IS_FIT)" >/dev/null 2>&1; then \
+	    "$$python" -m venv $(VENV) && touch $@; exit; \
+	  fi; \
+	done; \
+	echo "needs Python 3.10 to 3.13 with venv and ensurepip, and found none among:" \
+	  "$(or $(PYTHON),$(CANDIDATES)) (another: make PYTHON=/path/to/python3.12)" >&2; \
+	exit 1
+
+$(VENV)/.demo: $(VENV)/.made pyproject.toml
+	@echo "installing distlaunch and TensorFlow into $(VENV)"
+	@$(PIP_INSTALL) -e '.[local]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.made pyproject.toml
+	@echo "installing distlaunch, TensorFlow and what tests need into $(VENV)"
+	@$(PIP_INSTALL) -e '.[local,dev]'
+	@touch $@ $(VENV)/.demo

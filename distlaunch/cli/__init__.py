@@ -1,0 +1,156 @@
+"""The command line: a group whose commands are imported when they are used.
+
+Each command is a module of this package with a click command named ``command``; it gets the global
+options as `Settings` in ``ctx.obj`` and returns its exit code (None for 0).
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+from click.exceptions import Exit, NoArgsIsHelpError, NoSuchCommand
+
+from distlaunch import __version__
+from distlaunch.errors import DistlaunchError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# The module of each command and its line in `distlaunch --help`, known without importing it.
+COMMANDS = {
+    "init": ("distlaunch.cli.init", "Start a project: a trainer, a job file and data."),
+    "local": ("distlaunch.cli.local", "Run the job's cluster on this machine."),
+    "tf-config": ("distlaunch.cli.tf_config", "Print TF_CONFIG for machines of your own."),
+}
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options that stand before the command."""
+
+    debug: bool = False
+    quiet: bool = False
+    log_level: str = "info"
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module only to run the command or to show its help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module, _ = COMMANDS[cmd_name]
+        return cast("click.Command", import_module(module).command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        is_known = args[0] in COMMANDS or args[0].startswith("-")
+        if not is_known and not ctx.resilient_parsing:
+            raise NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what goes wrong becomes a line on stderr and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.Abort, Exit, BrokenPipeError):
+            raise
+        except Exception as problem:  # noqa: BLE001
+            if ctx.params["debug"]:
+                _show_traceback(problem)
+            return _tell(problem)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option("--quiet", "-q", is_flag=True, help="Print results and errors alone.")
+@click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS),
+    default="info",
+    show_default=True,
+    help="The least important message to show.",
+)
+@click.version_option(__version__, prog_name="distlaunch", message="%(prog)s %(version)s")
+@click.pass_context
+def distlaunch(ctx: click.Context, debug: bool, quiet: bool, log_level: str) -> None:
+    """Multi-worker TensorFlow training, proved on this machine first."""
+    ctx.obj = Settings(debug=debug, quiet=quiet, log_level=log_level)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Parameters
+    ----------
+    arguments
+        The words after ``distlaunch``; by default those of this process.
+    """
+    try:
+        code = distlaunch.main(arguments, prog_name="distlaunch", standalone_mode=False)
+    except NoArgsIsHelpError as problem:
+        problem.show()
+        return problem.exit_code
+    except click.UsageError as problem:
+        where = problem.ctx.command_path if problem.ctx else "distlaunch"
+        _say(f"{_as_ours(problem.format_message())} (see '{where} --help')")
+        return problem.exit_code
+    except click.ClickException as problem:
+        _say(_as_ours(problem.format_message()))
+        return problem.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("distlaunch: interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    return code if isinstance(code, int) else 0
+
+
+def _tell(problem: Exception) -> int:
+    """Print what went wrong and return the exit code for it."""
+    if isinstance(problem, DistlaunchError):
+        for line in problem.lines:
+            _say(line)
+        return problem.exit_code
+    kind, text = type(problem).__name__, " ".join(str(problem).split())
+    _say(f"unexpected error ({kind}: {text}); run again with --debug to see where it comes from")
+    return 1
+
+
+def _say(line: str) -> None:
+    click.echo(f"distlaunch: error: {line}", err=True)
+
+
+def _show_traceback(problem: Exception) -> None:
+    import traceback
+
+    traceback.print_exception(problem)
+
+
+def _as_ours(message: str) -> str:
+    """Write a message of click's as ours are written: one line, no capital at the start."""
+    line = " ".join(message.split())
+    return line[:1].lower() + line[1:].removesuffix(".")
+
+
+def _reader_left() -> int:
+    """End quietly after the reader of our output closed it, as `distlaunch … | head` does."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1

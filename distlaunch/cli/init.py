@@ -1,0 +1,58 @@
+"""`distlaunch init`: scaffold a project."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from distlaunch import resources, scaffold
+
+if TYPE_CHECKING:
+    from distlaunch.cli import Settings
+
+DEFAULT_STARTER = "digits"
+
+
+@click.command("init", short_help="Start a project: a trainer, a job file and data.")
+@click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.option(
+    "--starter",
+    metavar="NAME",
+    default=DEFAULT_STARTER,
+    show_default=True,
+    help="What to start from.",
+)
+@click.option("--list", "list_starters", is_flag=True, help="List the starters and end.")
+@click.option("--force", is_flag=True, help="Overwrite the files that init makes.")
+@click.pass_obj
+def command(
+    settings: Settings, folder: Path, starter: str, list_starters: bool, force: bool
+) -> None:
+    """Start a project in DIR (the folder you are in, unless said otherwise).
+
+    It gets a trainer whose model and data are yours to change, a job file and data that trains
+    offline. Nothing is asked, and no file is overwritten without --force.
+    """
+    if list_starters:
+        _show_starters()
+        return
+    project = scaffold.plan(folder, starter)
+    project.write(folder, overwrite=force)
+    if not settings.quiet:
+        _show_next(project, folder)
+
+
+def _show_starters() -> None:
+    for name, description in resources.starters().items():
+        click.echo(f"{name}  {description}")
+
+
+def _show_next(project: scaffold.Scaffold, folder: Path) -> None:
+    click.echo(f"made the project {project.name} in {folder} ({len(project.files)} files)")
+    click.echo("next:")
+    if folder != Path():
+        click.echo(f"  cd {shlex.quote(str(folder))}")
+    click.echo("  distlaunch local")

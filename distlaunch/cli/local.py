@@ -1,0 +1,184 @@
+"""`distlaunch local`: run the job's cluster on this machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+if TYPE_CHECKING:
+    from distlaunch.cli import Settings
+    from distlaunch.events import Level
+    from distlaunch.job.model import Cluster, Job
+    from distlaunch.local.job_folder import JobFolder
+    from distlaunch.local.order import LocalOrder
+
+NEWEST = ""  # what --resume means without a value
+
+
+class WithWordsAfterDashes(click.Command):
+    """A command that gets what stands after ``--``, untouched, as the parameter `words`."""
+
+    allow_extra_args = True
+    allow_interspersed_args = False
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:at])
+        if rest and not ctx.resilient_parsing:
+            raise click.UsageError(
+                f"{rest[0]!r}: a program, or what the job's program is to get, stands after '--'",
+                ctx,
+            )
+        ctx.params["words"] = tuple(args[at + 1 :])
+        return rest
+
+
+@click.command(
+    "local",
+    cls=WithWordsAfterDashes,
+    short_help="Run the job's cluster on this machine.",
+    options_metavar="[OPTIONS] [-- ARGS | PROGRAM...]",
+)
+@click.option(
+    "--workers",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Training tasks in all, the chief among them, whatever distlaunch.yaml says.",
+)
+@click.option(
+    "--job-dir", metavar="D", help="The job's folder (a new one in .distlaunch/local, if not said)."
+)
+@click.option(
+    "--resume",
+    metavar="[JOB]",
+    is_flag=False,
+    flag_value=NEWEST,
+    help="Go on with a job, by its id or path; with the newest if not said which.",
+)
+@click.option(
+    "--restarts",
+    metavar="K",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="How many times to start the whole group again after a failure.",
+)
+@click.option("--kill", metavar="TASK@WHEN", multiple=True, help="Kill a task at step=N or at 5s.")
+@click.option("--freeze", metavar="TASK@WHEN", multiple=True, help="Freeze a task likewise.")
+@click.pass_obj
+def command(settings: Settings, /, **options: Any) -> int:
+    r"""Run the cluster of distlaunch.yaml on this machine, one process a task.
+
+    What stands after -- is given to the job's module behind its args; if it begins with a word
+    without a dash it is a program of its own, and each task runs that.
+
+    \b
+      distlaunch local --workers 3 -- --epochs 3
+      distlaunch local --workers 2 -- python anything.py
+      distlaunch local --kill worker:0@step=40 --restarts 1
+    """
+    from distlaunch.console import Console
+    from distlaunch.events import Notice
+    from distlaunch.local import run
+    from distlaunch.local.machine import this_machine
+    from distlaunch.watch import Watch
+
+    _need_processes()
+    order, folder = _order(**options)
+    level = cast("Level", "error" if settings.quiet else settings.log_level)
+    watch = Watch(Console(level), [str(task) for task in order.cluster.tasks()])
+    before = folder.summary_version()
+    try:
+        machine = this_machine(order.env).describe()
+        where = f"{order.cluster.describe()} on this machine ({machine})"
+        watch.see(Notice(f"{where} · job folder {folder.job_dir}"))
+        code = run(order, watch)
+        if code == 0:
+            summary = folder.summary() if folder.summary_version() != before else None
+            watch.finish(summary, logs=str(folder.logs_dir))
+    finally:
+        watch.close()
+    return code
+
+
+def _order(
+    *,
+    workers: int | None,
+    job_dir: str | None,
+    resume: str | None,
+    restarts: int,
+    kill: tuple[str, ...],
+    freeze: tuple[str, ...],
+    words: tuple[str, ...],
+) -> tuple[LocalOrder, JobFolder]:
+    from distlaunch.local import arguments
+    from distlaunch.local.faults import Fault, check_faults
+    from distlaunch.local.job_folder import choose
+    from distlaunch.local.order import LocalOrder, Module
+
+    project = Path.cwd()
+    faults = tuple(
+        [Fault.parse("kill", text) for text in kill]
+        + [Fault.parse("freeze", text) for text in freeze]
+    )
+    job = _job(project)
+    said_after = arguments.job_dir_in(words)
+    program = arguments.program(job, words, None if said_after else job_dir or resume or None)
+    cluster = _cluster(job, workers)
+    check_faults(faults, cluster.tasks())
+    if isinstance(program, Module):
+        _need_tensorflow()
+    said_in_file = arguments.job_dir_in(job.args) if job and isinstance(program, Module) else None
+    folder = choose(project, resume, said_after or job_dir, said_in_file)
+    order = LocalOrder(
+        name=job.name if job else project.name,
+        job_id=folder.job_id,
+        cluster=cluster,
+        program=program,
+        work_dir=project,
+        job_dir=folder.job_dir,
+        logs_dir=folder.logs_dir,
+        env=job.env if job else {},
+        restarts=restarts,
+        faults=faults,
+    )
+    return order, folder
+
+
+def _job(project: Path) -> Job | None:
+    """Return the project's job, or None where there is no job file."""
+    from distlaunch.job.project_file import FILE_NAME, load
+
+    path = project / FILE_NAME
+    return load(path) if path.exists() else None
+
+
+def _cluster(job: Job | None, workers: int | None) -> Cluster:
+    from distlaunch.errors import UsageProblem
+    from distlaunch.job.model import Cluster, Machine, Pool
+
+    if job is None and workers is None:
+        raise UsageProblem("no distlaunch.yaml here: say with --workers N how many tasks there are")
+    cluster = job.cluster if job else Cluster(Pool(Machine("local")))
+    return cluster.with_training_tasks(workers) if workers else cluster
+
+
+def _need_processes() -> None:
+    from distlaunch.errors import DistlaunchError
+
+    if sys.platform == "win32":
+        raise DistlaunchError("'distlaunch local' needs Linux or macOS; on Windows use WSL")
+
+
+def _need_tensorflow() -> None:
+    from importlib.util import find_spec
+
+    from distlaunch.errors import DistlaunchError
+
+    if find_spec("tensorflow") is None:
+        raise DistlaunchError(
+            "TensorFlow is not installed here; pip install 'distlaunch[local]' brings it"
+        )

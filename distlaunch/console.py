@@ -1,0 +1,232 @@
+"""Where text goes: colour and a progress line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from distlaunch.events import Level
+
+LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
+TASK_COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
+RED, YELLOW, DIM = 31, 33, 2
+
+_CLEAR_LINE = b"\r\x1b[2K"
+_BACKLOG_LIMIT = 1 << 18  # bytes that wait for a slow reader before nothing more is taken in
+
+
+class Outlet:
+    """A file descriptor that is written to without waiting for its reader.
+
+    It isn't made non-blocking, for others may hold it too: the shell, for one. A pipe can be opened
+    once more instead; of anything else no more is written at a time than it has room for.
+
+    Parameters
+    ----------
+    descriptor
+        What to write to.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.is_terminal = os.isatty(descriptor)
+        self._waiting = bytearray()
+        mode = os.fstat(descriptor).st_mode
+        own = _opened_again(descriptor) if stat.S_ISFIFO(mode) else None
+        self._writer = descriptor if own is None else own
+        self._poll = select.poll()
+        self._poll.register(self._writer, select.POLLOUT)
+        # What polls as writable takes this much at once; a file takes anything.
+        takes_all = own is not None or stat.S_ISREG(mode)
+        self._piece = _BACKLOG_LIMIT if takes_all else select.PIPE_BUF
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes wait for the reader."""
+        return len(self._waiting)
+
+    def fileno(self) -> int:
+        return self._writer
+
+    def send(self, data: bytes) -> None:
+        """Write now what the reader takes and keep the rest.
+
+        Raises
+        ------
+        BrokenPipeError
+            If it cannot be written any more, as when the reader is gone.
+        """
+        self._waiting += data
+        self.pump()
+
+    def pump(self, timeout: float = 0) -> None:
+        """Write what waits, for as long as the reader takes it.
+
+        Parameters
+        ----------
+        timeout
+            How long to wait for a reader that takes nothing, in seconds.
+
+        Raises
+        ------
+        BrokenPipeError
+            If it cannot be written any more, as when the reader is gone.
+        """
+        done = 0
+        try:
+            with memoryview(self._waiting) as view:
+                while done < len(view) and self._poll.poll(timeout * 1000):
+                    done += os.write(self._writer, view[done : done + self._piece])
+        except BlockingIOError:
+            return  # somebody else wrote into the same pipe
+        except OSError as problem:
+            done = len(self._waiting)
+            raise BrokenPipeError(*problem.args) from None
+        finally:
+            del self._waiting[:done]
+
+
+def _opened_again(pipe: int) -> int | None:
+    """Return a descriptor of one's own for a pipe, on which nothing waits; None where none is had.
+
+    It is closed with the process.
+    """
+    try:
+        return os.open(f"/proc/self/fd/{pipe}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+class Console:
+    """What a person or a script sees: results on stdout, everything else on stderr.
+
+    Parameters
+    ----------
+    level
+        The least important message to show.
+    out, err
+        The file descriptors to write to.
+    """
+
+    def __init__(self, level: Level = "info", *, out: int = 1, err: int = 2) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.level = level
+        self._out = Outlet(out)
+        self._err = Outlet(err)
+        self._encoding = sys.stdout.encoding or "utf-8"
+        self._progress = b""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits for a slow reader of stdout that nothing more should be brought."""
+        return self._out.waiting > _BACKLOG_LIMIT
+
+    def fileno(self) -> int:
+        """Return the descriptor whose reader is waited for; it is writable when he has room."""
+        return self._out.fileno()
+
+    def shows(self, level: Level) -> bool:
+        """Whether a message of this level is shown."""
+        return LEVELS.index(level) >= LEVELS.index(self.level)
+
+    def prefix(self, name: str, number: int) -> str:
+        """Return what stands before each line of the task of this number."""
+        return paint(f"{name} |", TASK_COLOURS[number % len(TASK_COLOURS)], self._out) + " "
+
+    def lines(self, prefix: str, text: str) -> None:
+        """Write whole lines to stdout, each behind a prefix.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads them any more.
+        """
+        data, before = self._encoded(text), prefix.encode()
+        self._to_stdout(before + data[:-1].replace(b"\n", b"\n" + before) + b"\n")
+
+    def result(self, text: str) -> None:
+        """Write what was asked for to stdout.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads it any more.
+        """
+        self._to_stdout(self._encoded(text) + b"\n")
+
+    def say(self, text: str, level: Level = "info") -> None:
+        """Tell what goes on, on stderr; lines after the first are set in, as quotations are."""
+        if not self.shows(level):
+            return
+        name = paint("distlaunch:", DIM, self._err)
+        if level in ("warning", "error"):
+            name += " " + paint(f"{level}:", RED if level == "error" else YELLOW, self._err)
+        quoted = text.removesuffix("\n").replace("\n", "\n    ")
+        self._to_stderr(self._encoded(f"{name} {quoted}\n"))
+
+    def progress(self, text: str) -> None:
+        """Show a line that the next one replaces; only a terminal gets it."""
+        if not (self._err.is_terminal and _is_capable() and self.shows("info")):
+            return
+        if text or self._progress:
+            width = os.get_terminal_size(self._err.descriptor).columns or 80
+            self._progress = self._encoded(text[: width - 1])
+            self._write_err(_CLEAR_LINE + self._progress)
+
+    def pump(self, timeout: float = 0) -> None:
+        """Write what waits, giving up on a reader that takes nothing for `timeout` seconds.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads it any more.
+        """
+        self._write_err(b"")
+        self._out.pump(timeout)
+
+    def _encoded(self, text: str) -> bytes:
+        return text.encode(self._encoding, "replace")
+
+    def _to_stdout(self, data: bytes) -> None:
+        if self._progress and self._out.is_terminal:
+            self._write_err(_CLEAR_LINE)
+            self._out.send(data)
+            self._write_err(self._progress)
+        else:
+            self._out.send(data)
+
+    def _to_stderr(self, data: bytes) -> None:
+        self._write_err(_CLEAR_LINE + data + self._progress if self._progress else data)
+
+    def _write_err(self, data: bytes) -> None:
+        with suppress(BrokenPipeError):  # nobody is there to be told
+            self._err.send(data)
+
+
+def paint(text: str, colour: int, outlet: Outlet) -> str:
+    """Return text in a colour where its reader is a terminal that likes it, or as it is."""
+    if not outlet.is_terminal or os.environ.get("NO_COLOR") or not _is_capable():
+        return text
+    return f"\x1b[{colour}m{text}\x1b[0m"
+
+
+def table(rows: Iterable[Sequence[str]]) -> str:
+    """Return rows as text, each column as wide as it has to be and flush right."""
+    listed = [tuple(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*listed, strict=True)]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in listed
+    )
+
+
+def _is_capable() -> bool:
+    return os.environ.get("TERM") != "dumb"

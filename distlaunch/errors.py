@@ -1,0 +1,69 @@
+"""What can go wrong, told in one line each.
+
+The tree::
+
+    DistlaunchError          exit code 1: refused or failed
+    ├── UsageProblem         exit code 2: the command line asks for what cannot be
+    └── JobFileError         exit code 1: a job file with one or more problems
+
+The command line prints these without a traceback; every other exception is a fault of ours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class DistlaunchError(Exception):
+    """Something a user can mend; its text is one lower-case line that names place and remedy."""
+
+    exit_code = 1
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines to show, one a problem."""
+        return (str(self),)
+
+
+class UsageProblem(DistlaunchError):
+    """The command line asks for what cannot be."""
+
+    exit_code = 2
+
+
+class JobFileError(DistlaunchError):
+    """A job file with problems.
+
+    Parameters
+    ----------
+    problems
+        One line each, as ``distlaunch.yaml:12:7: cluster.workers.count: expected …``.
+    """
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return self.problems
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` to end a message with, or nothing where no known word is near.
+
+    Parameters
+    ----------
+    word
+        What was written.
+    known
+        What could have been written.
+    """
+    from difflib import get_close_matches
+
+    by_lower = {name.lower(): name for name in known}
+    close = get_close_matches(word.lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""

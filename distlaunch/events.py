@@ -1,0 +1,55 @@
+"""What can be seen of a running job, wherever it runs; `watch` shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLines:
+    r"""A task wrote lines.
+
+    Parameters
+    ----------
+    task
+        Its name, as ``worker:0``.
+    text
+        Whole lines, each ended by ``\n``.
+    """
+
+    task: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskChanged:
+    """A task got into another state, as ``started`` or ``stopped``."""
+
+    task: str
+    state: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A task's training moved on; `event` is what its program told, with ``event`` for its kind."""
+
+    task: str
+    event: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something to tell; lines after the first are quoted from elsewhere."""
+
+    text: str
+    level: Level = "info"
+
+
+Event = TaskLines | TaskChanged | Trained | Notice

@@ -1,0 +1,210 @@
+"""A job: what to run and where, as plain frozen data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from distlaunch.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TaskType = Literal["chief", "worker", "ps", "evaluator"]
+Strategy = Literal["STANDARD", "SPOT", "FLEX_START"]
+Scale = Literal["linear", "log", "reverse_log"]
+
+TASK_TYPES: tuple[TaskType, ...] = get_args(TaskType)
+_TASK_NAME = re.compile(r"(worker|ps|evaluator):(0|[1-9][0-9]*)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One process of a job.
+
+    Parameters
+    ----------
+    type
+        What it does.
+    index
+        Its place among the tasks of its type, from 0. There is one chief only.
+    """
+
+    type: TaskType
+    index: int = 0
+
+    @classmethod
+    def parse(cls, name: str) -> Task:
+        """Read a task from its name.
+
+        Raises
+        ------
+        UsageProblem
+            If this is no task's name.
+        """
+        if name == "chief":
+            return cls("chief")
+        found = _TASK_NAME.fullmatch(name)
+        if found is None:
+            raise UsageProblem(
+                f"{name!r} is not a task; expected chief, worker:N, ps:N or evaluator:N"
+            )
+        kind: Any = found[1]
+        return cls(kind, int(found[2]))
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it is one of those that train together: the chief and the workers."""
+        return self.type in ("chief", "worker")
+
+    def __str__(self) -> str:
+        return self.type if self.type == "chief" else f"{self.type}:{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine type of Google's, with the accelerators on one such machine."""
+
+    type: str
+    accelerator: str | None = None
+    accelerator_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Several machines of one kind, each with one task."""
+
+    machine: Machine
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The machines of a job, by what they do."""
+
+    chief: Pool
+    workers: Pool | None = None
+    parameter_servers: Pool | None = None
+    evaluators: Pool | None = None
+
+    def tasks(self) -> tuple[Task, ...]:
+        """All tasks: the chief, the workers, the parameter servers, the evaluators."""
+        return tuple(Task(kind, index) for kind in TASK_TYPES for index in range(self._count(kind)))
+
+    def with_training_tasks(self, count: int) -> Cluster:
+        """Return this cluster with `count` training tasks in all, the chief among them.
+
+        Raises
+        ------
+        UsageProblem
+            If there would be no chief.
+        """
+        if count < 1:
+            raise UsageProblem(f"expected 1 training task or more, got {count}")
+        machine = (self.workers or self.chief).machine
+        return replace(self, workers=Pool(machine, count - 1) if count > 1 else None)
+
+    def describe(self) -> str:
+        """Say what it consists of, as ``chief + 2 workers + 1 parameter server``."""
+        counted = [
+            _plural(self._count("worker"), "worker"),
+            _plural(self._count("ps"), "parameter server"),
+            _plural(self._count("evaluator"), "evaluator"),
+        ]
+        return " + ".join(["chief", *filter(None, counted)])
+
+    def _count(self, kind: TaskType) -> int:
+        pools: dict[TaskType, Pool | None] = {
+            "chief": self.chief,
+            "worker": self.workers,
+            "ps": self.parameter_servers,
+            "evaluator": self.evaluators,
+        }
+        pool = pools[kind]
+        return pool.count if pool else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What the container image is made of, and the repository it is pushed to."""
+
+    repository: str | None = None
+    base: str | None = None
+    requirements: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """How Google starts and ends the job; times are in seconds, None for Google's default."""
+
+    strategy: Strategy = "STANDARD"
+    timeout: int | None = None
+    max_wait: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A tuned parameter that is a number between two others."""
+
+    minimum: float
+    maximum: float
+    whole: bool = False
+    scale: Scale = "linear"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A tuned parameter that is one of some values."""
+
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """A search for the best values of some of the program's options."""
+
+    metric: str
+    goal: Literal["maximize", "minimize"]
+    parameters: Mapping[str, Span | Choice]
+    trials: int
+    parallel_trials: int = 1
+    algorithm: Literal["bayesian", "grid", "random"] = "bayesian"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to run and where.
+
+    Parameters
+    ----------
+    name
+        What the job is called; a part of every path it writes to.
+    module
+        The Python module that is the program, with `args` for it.
+    bucket
+        ``gs://…``; the job writes to BUCKET/NAME/JOB_ID.
+    vertex
+        Any other field of Google's job, passed through as it is.
+    """
+
+    name: str
+    cluster: Cluster
+    module: str = "trainer.task"
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    project: str | None = None
+    region: str | None = None
+    bucket: str | None = None
+    image: Image = field(default_factory=Image)
+    scheduling: Scheduling = field(default_factory=Scheduling)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    service_account: str | None = None
+    network: str | None = None
+    tensorboard: str | None = None
+    tuning: Tuning | None = None
+    vertex: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}" if count else ""

@@ -1,0 +1,247 @@
+"""The sections of distlaunch.yaml: what each may hold and what is expected in it.
+
+Every value arrives as the text that was written (see `yaml_marks`), so each type here begins with
+a function from text to a value, which says what it expected where there is none.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from distlaunch.errors import did_you_mean
+from distlaunch.job.model import Scale, Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EXPECTED = "expected"  # the type of the errors that are raised here
+
+_Number = TypeVar("_Number", int, float)
+_T = TypeVar("_T")
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
+_SET_FOR_EVERY_TASK = re.compile(r"TF_CONFIG|CLUSTER_SPEC|(AIP|CLOUD_ML|DISTLAUNCH)_.*")
+
+
+def _refusal(expected: str, hint: str = "") -> PydanticCustomError:
+    return PydanticCustomError(EXPECTED, "{expected}", {"expected": expected, "hint": hint})
+
+
+def _text(expected: str, pattern: str = r"[^\0]*") -> BeforeValidator:
+    whole = re.compile(pattern, re.ASCII)
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not whole.fullmatch(value):
+            raise _refusal(expected)
+        return value
+
+    return BeforeValidator(read)
+
+
+def _number(expected: str, kind: Callable[[Any], _Number], minimum: float) -> BeforeValidator:
+    def read(value: Any) -> _Number:
+        try:
+            number = kind(value)
+        except (TypeError, ValueError):
+            raise _refusal(expected) from None
+        if not minimum <= number < math.inf:
+            raise _refusal(expected)
+        return number
+
+    return BeforeValidator(read)
+
+
+def _whole(minimum: int) -> BeforeValidator:
+    return _number(f"a whole number of {minimum} or more", int, minimum)
+
+
+def _one_of(*values: str) -> BeforeValidator:
+    def read(value: Any) -> str:
+        if value not in values:
+            hint = did_you_mean(str(value), list(values))
+            raise _refusal(f"{', '.join(values[:-1])} or {values[-1]}", hint)
+        return str(value)
+
+    return BeforeValidator(read)
+
+
+def _seconds(value: Any) -> int:
+    found = _DURATION.fullmatch(value) if isinstance(value, str) and value else None
+    if found is None:
+        raise _refusal("a duration with its unit, as 90s, 30m, 12h or 7d")
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _variable(value: Any) -> str:
+    name = str(value)
+    if _SET_FOR_EVERY_TASK.fullmatch(name):
+        raise _refusal("a name of your own, as this variable is set for each task")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise _refusal("a variable's name, as LOG_LEVEL")
+    return name
+
+
+def _none_is(empty: Callable[[], _T]) -> BeforeValidator:
+    """Take a section without content for an empty one."""
+    return BeforeValidator(lambda value: empty() if value is None else value)
+
+
+Text = Annotated[str, _text("text")]
+Filled = Annotated[str, _text("text", r"[^\0]+")]
+AtLeastNone = Annotated[int, _whole(0)]
+AtLeastOne = Annotated[int, _whole(1)]
+Number = Annotated[float, _number("a number", float, -math.inf)]
+Duration = Annotated[int, BeforeValidator(_seconds)]
+JobName = Annotated[
+    str,
+    _text(
+        "at most 63 of a-z, 0-9, _ and -, a letter first, as digits",
+        r"[a-z][a-z0-9_-]{0,62}",
+    ),
+]
+ModuleName = Annotated[
+    str,
+    _text("a Python module, as trainer.task", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"),
+]
+ProjectId = Annotated[
+    str,
+    _text(
+        "a project's id, as my-project-1234",
+        r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]{6,}",
+    ),
+]
+Region = Annotated[str, _text("a region, as us-central1", r"[a-z]+(-[a-z]+)+[0-9]+")]
+Bucket = Annotated[
+    str,
+    _text("a bucket, as gs://my-bucket", r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^\0]*)?"),
+]
+Repository = Annotated[
+    str,
+    _text(
+        "an image's name without a tag, as us-central1-docker.pkg.dev/my-project/training/digits",
+        r"[A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+",
+    ),
+]
+AccountEmail = Annotated[
+    str, _text("an account, as trainer@my-project.iam.gserviceaccount.com", r"[^\s@]+@[^\s@]+")
+]
+AcceleratorType = Annotated[
+    str, _text("an accelerator, as NVIDIA_TESLA_T4", r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
+]
+MachineType = Annotated[str, _text("a machine type, as n1-standard-8", r"[a-z][a-z0-9-]+")]
+LabelName = Annotated[
+    str, _text("at most 63 of a-z, 0-9, _ and -, a letter first", r"[a-z][a-z0-9_-]{0,62}")
+]
+LabelValue = Annotated[str, _text("at most 63 of a-z, 0-9, _ and -", r"[a-z0-9_-]{0,63}")]
+VariableName = Annotated[str, BeforeValidator(_variable)]
+
+
+class Section(BaseModel):
+    """A part of the file that knows all its keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AcceleratorSection(Section):
+    """``accelerator``."""
+
+    type: AcceleratorType
+    count: AtLeastOne = 1
+
+
+class ChiefSection(Section):
+    """``cluster.chief``: one machine."""
+
+    machine: MachineType
+    accelerator: AcceleratorSection | None = None
+
+
+class PoolSection(ChiefSection):
+    """``cluster.workers`` and its like: some machines."""
+
+    count: AtLeastNone = 1
+
+
+class ClusterSection(Section):
+    """``cluster``."""
+
+    chief: ChiefSection
+    workers: PoolSection | None = None
+    parameter_servers: PoolSection | None = None
+    evaluators: PoolSection | None = None
+
+
+class ImageSection(Section):
+    """``image``."""
+
+    repository: Repository | None = None
+    base: Filled | None = None
+    requirements: Filled | None = None
+
+
+class SchedulingSection(Section):
+    """``scheduling``."""
+
+    strategy: Annotated[Strategy, _one_of("STANDARD", "SPOT", "FLEX_START")] = "STANDARD"
+    timeout: Duration | None = None
+    max_wait: Duration | None = None
+
+
+class ParameterSection(Section):
+    """One of ``tuning.parameters``: a span of numbers or a choice of values."""
+
+    type: Annotated[Literal["integer", "double"], _one_of("integer", "double")] | None = None
+    min: Number | None = None
+    max: Number | None = None
+    scale: Annotated[Scale, _one_of("linear", "log", "reverse_log")] = "linear"
+    values: Annotated[list[Filled], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _is_span_or_choice(self) -> ParameterSection:
+        span = [self.type, self.min, self.max]
+        is_choice = self.values is not None and span == [None, None, None]
+        is_span = self.values is None and None not in span
+        if not (is_choice or is_span):
+            raise _refusal("either type, min and max or a list of values")
+        if self.min is not None and self.max is not None and self.min >= self.max:
+            raise _refusal("a min that is less than the max")
+        return self
+
+
+class TuningSection(Section):
+    """``tuning``."""
+
+    metric: Filled
+    goal: Annotated[Literal["maximize", "minimize"], _one_of("maximize", "minimize")]
+    parameters: Annotated[dict[Filled, ParameterSection], Field(min_length=1)]
+    trials: AtLeastOne
+    parallel_trials: AtLeastOne = 1
+    algorithm: Annotated[
+        Literal["bayesian", "grid", "random"], _one_of("bayesian", "grid", "random")
+    ] = "bayesian"
+
+
+class JobSection(Section):
+    """The whole file."""
+
+    name: JobName
+    project: ProjectId | None = None
+    region: Region | None = None
+    bucket: Bucket | None = None
+    module: ModuleName = "trainer.task"
+    args: Annotated[list[Text], _none_is(list)] = []
+    image: Annotated[ImageSection, _none_is(dict)] = ImageSection()
+    cluster: ClusterSection
+    scheduling: Annotated[SchedulingSection, _none_is(dict)] = SchedulingSection()
+    env: Annotated[dict[VariableName, Text], _none_is(dict)] = {}
+    labels: Annotated[dict[LabelName, LabelValue], _none_is(dict)] = {}
+    service_account: AccountEmail | None = None
+    network: Filled | None = None
+    tensorboard: Filled | None = None
+    tuning: TuningSection | None = None
+    vertex: Annotated[dict[str, Any], _none_is(dict)] = {}

@@ -1,0 +1,208 @@
+"""YAML read safely, with the place of everything in it.
+
+Scalars are kept as they were written: ``no``, ``012`` and ``1:30`` are what they look like, and not
+False, 10 and 90. What they are taken for is decided where it is known what is wanted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+Path = tuple[str | int, ...]
+
+_MERGE = "tag:yaml.org,2002:merge"
+_TAGS = {
+    yaml.MappingNode: {"tag:yaml.org,2002:map"},
+    yaml.SequenceNode: {"tag:yaml.org,2002:seq"},
+    yaml.ScalarNode: {
+        f"tag:yaml.org,2002:{name}"
+        for name in ("str", "null", "bool", "int", "float", "timestamp", "value")
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a file; line and column count from 1."""
+
+    line: int
+    column: int
+
+
+class YamlProblem(Exception):
+    """Text that is no YAML, or YAML that a job file cannot be."""
+
+    def __init__(self, place: Place, what: str) -> None:
+        super().__init__(what)
+        self.place = place
+        self.what = what
+
+
+class Document:
+    """A YAML text, as plain data and as places.
+
+    Parameters
+    ----------
+    text
+        The YAML.
+
+    Attributes
+    ----------
+    data
+        What the text says, as dicts, lists, text and None.
+    problems
+        Keys that are there twice and what else was passed over in `data`.
+
+    Raises
+    ------
+    YamlProblem
+        If the text is not one YAML mapping.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.problems: list[YamlProblem] = []
+        self._made: dict[int, Any] = {}
+        self._open: set[int] = set()
+        try:
+            self._root = _compose(text)
+            self.data: dict[str, Any] = self._plain(self._root)
+        except RecursionError:
+            raise YamlProblem(Place(1, 1), "nested too deeply") from None
+
+    def typed(self, key: str) -> Any:
+        """Return what stands under a key of the first level with numbers and booleans as such."""
+        found = _step(self._root, key)
+        if found is None:
+            return None
+        _, node = found
+        try:
+            return _Typed("").construct_document(node)
+        except (yaml.YAMLError, ValueError):
+            place = _place(node.start_mark)
+            raise YamlProblem(place, f"{key}: holds a value that cannot be read") from None
+
+    def place(self, path: Path, *, of_key: bool = False) -> Place:
+        """Return where a path leads: to the value, or to the key before it.
+
+        A path that goes on past what is there ends at the last thing on its way.
+        """
+        here: yaml.Node = self._root
+        mark = here.start_mark
+        for step in path:
+            found = _step(here, step)
+            if found is None:
+                break
+            key, here = found
+            mark = key.start_mark if of_key else here.start_mark
+        return _place(mark)
+
+    def _plain(self, node: yaml.Node) -> Any:
+        """Turn a node into dicts, lists and text, each node once however often it is named."""
+        if id(node) in self._open:
+            self._note(node, "an alias that contains itself")
+            return None
+        if id(node) not in self._made:
+            self._open.add(id(node))
+            self._made[id(node)] = self._make(node)
+            self._open.discard(id(node))
+        return self._made[id(node)]
+
+    def _make(self, node: yaml.Node) -> Any:
+        if node.tag not in _TAGS[type(node)]:
+            tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+            self._note(node, f"the tag {tag} has no place in a job file")
+        if isinstance(node, yaml.MappingNode):
+            self._check_keys(node)
+            made: dict[str, Any] = {}
+            for key, value in _pairs(node):
+                if key.value not in made:
+                    made[key.value] = self._plain(value)
+            return made
+        if isinstance(node, yaml.SequenceNode):
+            return [self._plain(item) for item in node.value]
+        return None if node.tag == "tag:yaml.org,2002:null" else node.value
+
+    def _check_keys(self, node: yaml.MappingNode) -> None:
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._note(key, "a key has to be plain text")
+            elif key.tag == _MERGE and _merged_mappings(value) is None:
+                self._note(value, "<<: expected an alias of a section, as *name")
+            elif key.value in lines:
+                what = f"{key.value}: is here twice; the first is in line {lines[key.value]}"
+                self._note(key, what)
+            else:
+                lines[key.value] = key.start_mark.line + 1
+
+    def _note(self, node: yaml.Node, what: str) -> None:
+        self.problems.append(YamlProblem(_place(node.start_mark), what))
+
+
+class _Typed(yaml.SafeLoader):
+    """Numbers and booleans as YAML has them, dates as they were written."""
+
+
+def _as_written(loader: _Typed, node: yaml.ScalarNode) -> Any:
+    return loader.construct_scalar(node)
+
+
+_Typed.add_constructor("tag:yaml.org,2002:timestamp", _as_written)
+
+
+def _compose(text: str) -> yaml.MappingNode:
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        place = _place(mark) if mark else Place(1, 1)
+        raise YamlProblem(place, f"not YAML: {_explain(problem)}") from None
+    except yaml.reader.ReaderError as problem:
+        before = text[: problem.position]
+        place = Place(before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
+        raise YamlProblem(place, f"not YAML: the character U+{problem.character:04X}") from None
+    if not isinstance(root, yaml.MappingNode):
+        place = _place(root.start_mark) if root else Place(1, 1)
+        raise YamlProblem(place, "expected keys with values, as 'name: digits'")
+    return root
+
+
+def _explain(problem: yaml.MarkedYAMLError) -> str:
+    """Say in one line what PyYAML says in several."""
+    parts = [problem.context, problem.problem]
+    text = ", ".join(part for part in parts if part)
+    if "cannot start any token" in text and "'\\t'" in text:
+        return "a tab where spaces are needed"
+    return text
+
+
+def _pairs(node: yaml.MappingNode) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
+    """Return keys and values, those of a merged mapping (``<<: *other``) behind its own."""
+    plain = [(key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
+    own = [(key, value) for key, value in plain if key.tag != _MERGE]
+    merged = [_merged_mappings(value) or [] for key, value in plain if key.tag == _MERGE]
+    return own + [pair for mappings in merged for each in mappings for pair in _pairs(each)]
+
+
+def _merged_mappings(node: yaml.Node) -> list[yaml.MappingNode] | None:
+    """Return the mappings behind ``<<:``, one or a list, or None where something else stands."""
+    sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    mappings = [source for source in sources if isinstance(source, yaml.MappingNode)]
+    return mappings if len(mappings) == len(sources) else None
+
+
+def _step(node: yaml.Node, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    """Return the key (or the item itself) and the value that a step leads to."""
+    if isinstance(node, yaml.MappingNode):
+        return next((pair for pair in _pairs(node) if pair[0].value == step), None)
+    items = node.value if isinstance(node, yaml.SequenceNode) else []
+    if isinstance(step, int) and step < len(items):
+        return items[step], items[step]
+    return None
+
+
+def _place(mark: yaml.Mark) -> Place:
+    return Place(mark.line + 1, mark.column + 1)

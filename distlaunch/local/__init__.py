@@ -1,0 +1,38 @@
+"""A job on this machine: one process a task, and none left behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from distlaunch.local.order import LocalOrder
+    from distlaunch.watch import Watch
+
+
+def run(order: LocalOrder, watch: Watch) -> int:
+    """Run a job on this machine and return the exit code.
+
+    Parameters
+    ----------
+    order
+        What to run.
+    watch
+        Who shows what can be seen of it.
+
+    Returns
+    -------
+    int
+        0 when the primary task is done; the first failing task's own code, 128 + n for signal n;
+        130 after Ctrl-C, 143 after SIGTERM.
+
+    Raises
+    ------
+    DistlaunchError
+        If it cannot be run at all.
+    BrokenPipeError
+        If nobody reads the output any more; the tasks have been stopped.
+    """
+    # Imported here: the process that holds the tasks imports this package and needs none of it.
+    from distlaunch.local.runner import Runner
+
+    return Runner(order, watch).run()

@@ -1,0 +1,83 @@
+"""What stands after `--`: arguments for the job's module, or a program of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from distlaunch.errors import DistlaunchError, UsageProblem
+from distlaunch.local.order import Command, Module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from distlaunch.job.model import Job
+
+JOB_DIR = "--job-dir"
+# Options of `distlaunch local` that no trainer of ours has.
+OURS = ("--workers", "--restarts", "--kill", "--freeze")
+
+
+def is_program(words: Sequence[str]) -> bool:
+    """Whether the words after ``--`` are a program of its own."""
+    return bool(words) and not words[0].startswith("-")
+
+
+def program(job: Job | None, words: tuple[str, ...], job_dir: str | None) -> Module | Command:
+    """Return what each task runs.
+
+    Parameters
+    ----------
+    job
+        The job of the project, if there is one.
+    words
+        What stands after ``--``.
+    job_dir
+        The folder that was chosen before ``--``; it takes the place of one in the job file's args.
+
+    Raises
+    ------
+    UsageProblem
+        If an option of ours is among the module's arguments.
+    DistlaunchError
+        If there is nothing to run.
+    """
+    if is_program(words):
+        return Command(words)
+    _refuse_ours(words)
+    if job is None:
+        raise DistlaunchError(
+            "no distlaunch.yaml here: 'distlaunch init' makes a project, "
+            "or give --workers N and a program after --"
+        )
+    args = job.args if job_dir is None else tuple(_without_job_dir(job.args))
+    return Module(job.module, args + words)
+
+
+def job_dir_in(words: Iterable[str]) -> str | None:
+    """Return the value of the last ``--job-dir``, in either spelling."""
+    found = None
+    remaining = iter(words)
+    for word in remaining:
+        name, equals, value = word.partition("=")
+        if name == JOB_DIR:
+            found = (value if equals else next(remaining, None)) or found
+    return found
+
+
+def _refuse_ours(words: Iterable[str]) -> None:
+    for word in words:
+        name = word.partition("=")[0]
+        if name in OURS:
+            raise UsageProblem(
+                f"{name} after '--' goes to the program; put it before '--' "
+                "(if the program is to have it, put it into args: in distlaunch.yaml)"
+            )
+
+
+def _without_job_dir(words: Iterable[str]) -> Iterator[str]:
+    remaining = iter(words)
+    for word in remaining:
+        if word == JOB_DIR:
+            next(remaining, None)
+        elif not word.startswith(f"{JOB_DIR}="):
+            yield word

@@ -1,0 +1,231 @@
+"""One attempt at a job: a group of tasks from its start until none of it is left."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.errors import DistlaunchError
+from distlaunch.events import Notice, TaskChanged, Trained
+from distlaunch.local.event_file import EventFile
+from distlaunch.local.group import Group
+from distlaunch.local.output import TaskOutput
+from distlaunch.local.policy import Ended, Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from distlaunch.events import Event
+    from distlaunch.job.model import Task
+    from distlaunch.local.channel import Message
+    from distlaunch.local.faults import Fault
+    from distlaunch.local.policy import Verdict
+    from distlaunch.local.ports import HeldPorts
+    from distlaunch.local.signals import StopSignals
+    from distlaunch.local.tasks import TaskPlan
+    from distlaunch.watch import Watch
+
+_TICK = 0.1  # seconds between two looks at the clock and at the event files
+
+
+def file_stem(task: Task) -> str:
+    """Return what a task's files are called, as ``worker-0``."""
+    return str(task).replace(":", "-")
+
+
+class Attempt:
+    """Runs a group of tasks once.
+
+    Parameters
+    ----------
+    plans
+        What each task runs; the first is the primary.
+    folder
+        Where its output and events go.
+    ports
+        Released just before the tasks start.
+    faults
+        What is still to happen; what has happened is taken out.
+    """
+
+    def __init__(
+        self,
+        plans: Mapping[Task, TaskPlan],
+        *,
+        env: Mapping[str, str],
+        folder: Path,
+        ports: HeldPorts,
+        faults: list[Fault],
+        watch: Watch,
+        signals: StopSignals,
+    ) -> None:
+        self._tasks = {str(task): task for task in plans}
+        self._ports = ports
+        self._faults = faults
+        self._watch = watch
+        self._signals = signals
+        self._started_at: float | None = None
+        self._next_tick = 0.0
+        self.output_is_read = True
+        self._events = {
+            task: EventFile(folder / f"{file_stem(task)}.events.jsonl") for task in plans
+        }
+        for events in self._events.values():
+            events.path.unlink(missing_ok=True)
+        self._group = Group(list(plans.values()), env=env, host_log=folder / "host.log")
+        self.outputs = {
+            task: TaskOutput(
+                str(task),
+                self._group.outputs[str(task)],
+                folder / f"{file_stem(task)}.log",
+                self._see,
+            )
+            for task in plans
+        }
+        self.policy = Policy(plans, self._send, self._see)
+
+    def run(self) -> Verdict:
+        """Run the group to its end and return how it went.
+
+        Raises
+        ------
+        DistlaunchError
+            If the host fails, or leaves a process that cannot be killed.
+        """
+        self._signals.at_second = self._group.kill_soon
+        with selectors.DefaultSelector() as everything, selectors.DefaultSelector() as urgent:
+            for selector in (everything, urgent):
+                selector.register(self._signals, selectors.EVENT_READ)
+                selector.register(self._group.control, selectors.EVENT_READ)
+            for output in self.outputs.values():
+                everything.register(output, selectors.EVENT_READ)
+            with contextlib.suppress(PermissionError):  # a file always has room, and is never asked
+                urgent.register(self._watch, selectors.EVENT_WRITE)
+            try:
+                verdict = None
+                while verdict is None or not self.policy.is_over(time.monotonic()):
+                    if self.output_is_read and self._watch.is_full:
+                        self._turn(urgent, _TICK)
+                        self._tell(self._watch.pump)
+                    else:
+                        self._turn(everything, _TICK)
+                    verdict = self.policy.verdict
+            finally:
+                self._end()
+        return verdict
+
+    def _turn(self, selector: selectors.BaseSelector, timeout: float) -> None:
+        for key, _ in selector.select(timeout):
+            source: Any = key.fileobj
+            if source is self._signals:
+                for number in self._signals.received():
+                    self._stop(number)
+            elif source is self._group.control:
+                for message in source.receive():
+                    self._hear(message)
+                if not source.is_open:
+                    raise self._host_is_gone()
+            elif source is not self._watch and not source.read() and not source.is_open:
+                selector.unregister(source)
+        now = time.monotonic()
+        if now >= self._next_tick:
+            self._next_tick = now + _TICK
+            self._tick(now)
+            self._tell(self._watch.pump)
+
+    def _tick(self, now: float) -> None:
+        for task, events in self._events.items():
+            for event in events.poll():
+                self._see_event(task, event, now)
+        if self._started_at is not None:
+            self._inject(seconds=now - self._started_at)
+        self.policy.tick(now)
+
+    def _hear(self, message: Message) -> None:
+        saw, now = message["saw"], time.monotonic()
+        if saw == "prepared":
+            self._ports.release()
+            self._group.start()
+            self._started_at = now
+            return
+        if saw == "broken":
+            raise DistlaunchError(f"{message['reason']} (the whole story: {self._group.host_log})")
+        if saw == "ended":
+            return
+        task = self._tasks[message["task"]]
+        if saw == "started":
+            self.policy.started(task, now)
+        elif saw == "stopped":
+            self.policy.stopped(task)
+            self._see(Notice(f"{task} is frozen (SIGSTOP)", "warning"))
+        elif saw == "continued":
+            self.policy.continued(task)
+            self._see(Notice(f"{task} goes on (SIGCONT)"))
+        else:
+            details = {key: message.get(key) for key in ("signal", "reason")}
+            self.policy.exited(task, Ended(message.get("code", 0), **details), now)
+        self._see(TaskChanged(str(task), saw))
+
+    def _see_event(self, task: Task, event: Mapping[str, Any], now: float) -> None:
+        if event["event"] == "ready":
+            self.policy.ready(task, now)
+        step = event.get("step")
+        if isinstance(step, int):
+            self._inject(step=step)
+        self._see(Trained(str(task), event))
+
+    def _inject(self, step: int = -1, seconds: float = -1.0) -> None:
+        """Let the faults happen whose time has come."""
+        for fault in list(self._faults):
+            due = step >= fault.step if fault.step is not None else seconds >= (fault.seconds or 0)
+            if not due or not self.policy.is_running(fault.task):
+                continue
+            self._faults.remove(fault)
+            number = signal.SIGKILL if fault.action == "kill" else signal.SIGSTOP
+            at = f"at step {step}" if fault.step is not None else f"after {seconds:.1f} s"
+            self._see(Notice(f"{fault}: sending {number.name} to {fault.task} {at}", "warning"))
+            self._send(fault.task, number)
+
+    def _send(self, task: Task, number: int) -> None:
+        self._group.signal(str(task), number)
+
+    def _stop(self, number: int | None) -> None:
+        is_first = self.policy.verdict is None
+        self.policy.stop(number, time.monotonic())
+        if is_first and number is not None:
+            name = signal.Signals(number).name
+            self._see(Notice(f"{name}: stopping the tasks; once more kills them at once"))
+
+    def _see(self, event: Event) -> None:
+        self._tell(lambda: self._watch.see(event))
+
+    def _tell(self, show: Callable[[], None]) -> None:
+        """Show something; a reader who left ends the job, and is shown nothing more."""
+        if not self.output_is_read:
+            return
+        try:
+            show()
+        except BrokenPipeError:
+            self.output_is_read = False
+            self._stop(None)
+
+    def _host_is_gone(self) -> DistlaunchError:
+        return DistlaunchError(
+            f"the process that holds the tasks ended unexpectedly; see {self._group.host_log}"
+        )
+
+    def _end(self) -> None:
+        """Kill what is left, then take in all that was written."""
+        self._signals.at_second = None
+        try:
+            self._group.end()
+        finally:
+            for output in self.outputs.values():
+                output.finish()
+            for task, events in self._events.items():
+                for event in events.poll():
+                    self._see(Trained(str(task), event))

@@ -1,0 +1,69 @@
+"""The environment of a task: what a replica in the cloud sees, and what this machine adds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from distlaunch.job.replica import replica_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from distlaunch.job.model import Task
+    from distlaunch.local.machine import Share
+    from distlaunch.local.order import LocalOrder
+
+PEER_TIMEOUT = 60  # seconds after which a trainer gives up on peers that have not come
+
+# What only the cloud, or we, may set: a job inside a job must not take the outer one's place in it.
+_REPLICA_VARIABLES = (
+    "TF_CONFIG",
+    "CLUSTER_SPEC",
+    "AIP_MODEL_DIR",
+    "AIP_CHECKPOINT_DIR",
+    "AIP_TENSORBOARD_LOG_DIR",
+    "CLOUD_ML_JOB_ID",
+    "CLOUD_ML_PROJECT_ID",
+)
+
+
+def common_environment(order: LocalOrder) -> dict[str, str]:
+    """Return what all tasks see alike: this process's environment and the job's own variables."""
+    inherited = {
+        name: value for name, value in os.environ.items() if name not in _REPLICA_VARIABLES
+    }
+    common = {"DISTLAUNCH_PEER_TIMEOUT": str(PEER_TIMEOUT)} | inherited | dict(order.env)
+    # So that `python` is this Python, with the packages that stand beside us.
+    folders = [str(Path(sys.executable).parent), common.get("PATH", os.defpath)]
+    return common | {"PATH": os.pathsep.join(folders), "PYTHONUNBUFFERED": "1"}
+
+
+def task_environment(
+    common: Mapping[str, str],
+    order: LocalOrder,
+    task: Task,
+    *,
+    addresses: Mapping[Task, str],
+    share: Share,
+    event_file: Path,
+    restarts: int,
+) -> dict[str, str]:
+    """Return the whole environment of one task.
+
+    Parameters
+    ----------
+    common
+        What `common_environment` says.
+    addresses
+        ``host:port`` of every task.
+    event_file
+        Where the task's program tells how training goes.
+    restarts
+        How many times the group was restarted so far.
+    """
+    replica = replica_environment(addresses, task, job_id=order.job_id, job_dir=order.job_dir)
+    ours = {"DISTLAUNCH_EVENTS": str(event_file), "DISTLAUNCH_RESTARTS": str(restarts)}
+    return {**common, **share.environment(common), **replica, **ours}

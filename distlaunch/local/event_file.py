@@ -1,0 +1,54 @@
+"""The file in which a task's program tells how training goes, read while it grows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_AT_ONCE = 1 << 20  # bytes read in one go; a longer line than that is no event
+
+
+class EventFile:
+    """Reads what was appended since the last look.
+
+    Parameters
+    ----------
+    path
+        The file; it need not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read_to = 0
+        self._partial = b""
+
+    def poll(self) -> list[dict[str, Any]]:
+        """Return the new events; lines that are none are left out, half ones wait for the rest."""
+        lines = (self._partial + self._appended()).split(b"\n")
+        self._partial = lines.pop()
+        if len(self._partial) > _AT_ONCE:
+            self._partial = b"\0"  # makes no event of what the line ends with
+        return [event for event in map(_event, lines) if event is not None]
+
+    def _appended(self) -> bytes:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._read_to)
+                data = file.read(_AT_ONCE)
+        except OSError:
+            return b""
+        self._read_to += len(data)
+        return data
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, dict) and isinstance(value.get("event"), str):
+        return value
+    return None

@@ -1,0 +1,84 @@
+"""Faults injected on purpose: a task killed or frozen at a step or at a time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from distlaunch.errors import UsageProblem
+from distlaunch.job.model import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Action = Literal["kill", "freeze"]
+
+_WHEN = re.compile(r"step=(?P<step>[0-9]{1,18})|(?P<seconds>[0-9]{1,9}(\.[0-9]{1,9})?)s", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A task to kill or to freeze; either `step` or `seconds` is set.
+
+    Parameters
+    ----------
+    action
+        ``kill`` (SIGKILL) or ``freeze`` (SIGSTOP), for the task and all that it started.
+    step
+        The global step at which it happens, or at the first event after it.
+    seconds
+        How long after the start of the tasks it happens.
+    """
+
+    action: Action
+    task: Task
+    step: int | None = None
+    seconds: float | None = None
+
+    @classmethod
+    def parse(cls, action: Action, text: str) -> Fault:
+        """Read ``worker:0@step=40`` or ``worker:0@5s``.
+
+        Raises
+        ------
+        UsageProblem
+            If it is neither.
+        """
+        name, _, when = text.rpartition("@")
+        found = _WHEN.fullmatch(when)
+        if not name or found is None:
+            raise UsageProblem(
+                f"--{action}: {text!r} is not TASK@step=N or TASK@SECONDSs, "
+                "as worker:0@step=40 or chief@5s"
+            )
+        try:
+            task = Task.parse(name)
+        except UsageProblem as problem:
+            raise UsageProblem(f"--{action}: {problem}") from None
+        step, seconds = found["step"], found["seconds"]
+        return cls(action, task, int(step) if step else None, float(seconds) if seconds else None)
+
+    @property
+    def when(self) -> str:
+        """The moment, as ``step 40`` or ``5 s``."""
+        return f"step {self.step}" if self.seconds is None else f"{self.seconds:g} s"
+
+    def __str__(self) -> str:
+        at = f"step={self.step}" if self.seconds is None else f"{self.seconds:g}s"
+        return f"--{self.action} {self.task}@{at}"
+
+
+def check_faults(faults: Iterable[Fault], tasks: Iterable[Task]) -> None:
+    """See to it that every fault is for a task there is.
+
+    Raises
+    ------
+    UsageProblem
+        If one is not, with the tasks there are.
+    """
+    known = tuple(tasks)
+    for fault in faults:
+        if fault.task not in known:
+            choices = ", ".join(map(str, known))
+            raise UsageProblem(f"{fault}: no such task in this cluster; there are: {choices}")

@@ -1,0 +1,212 @@
+"""The process that holds the tasks of one attempt, between the launcher and them.
+
+It imports what the tasks have in common once, forks one child a task and tells the launcher what
+becomes of them. When the launcher is gone, for whatever reason, it kills the tasks and all of their
+descendants. It has one thread and needs the standard library alone, for the tasks inherit it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.local import processes, tasks
+from distlaunch.local.channel import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from distlaunch.local.channel import Message
+
+# How the launcher starts this: a fixed place of ours first, and nothing of the current folder's.
+BOOT = (
+    "import sys; sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]; "
+    "from distlaunch.local.host import main; main()"
+)
+
+_PATIENCE = 10.0  # seconds to kill everything in
+_COMMON = ("tensorflow", "keras")
+
+
+class Host:
+    """Starts tasks, watches them and ends them, as the launcher says.
+
+    Parameters
+    ----------
+    control
+        A stream to the launcher, with one JSON object a line in both directions.
+    """
+
+    def __init__(self, control: Channel) -> None:
+        self._control = control
+        self._plans: list[tasks.TaskPlan] = []
+        self._leaders: dict[str, int] = {}
+        self._running: dict[str, int] = {}
+        self._forks_modules = False
+        self._signalled, signalling = os.pipe()
+        for end in (self._signalled, signalling):
+            os.set_blocking(end, False)
+        self._private = {control.fileno(), self._signalled, signalling}
+        signal.set_wakeup_fd(signalling, warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            # Not ignored: a program that is executed would inherit that.
+            signal.signal(number, lambda *_: None)
+
+    def serve(self) -> Callable[[], None] | None:
+        """Do what the launcher says until it says 'end' or is gone.
+
+        Returns
+        -------
+        callable or None
+            In a child that was forked for a module what runs it; None in the host.
+        """
+        poller = select.poll()
+        poller.register(self._control, select.POLLIN)
+        poller.register(self._signalled, select.POLLIN)
+        while self._control.is_open:
+            ready = {descriptor for descriptor, _ in poller.poll()}
+            if self._signalled in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._signalled, 4096)
+                self._look_at_tasks()
+            for command in self._control.receive() if self._control.fileno() in ready else ():
+                program = self._obey(command)
+                if program:
+                    return program
+        self._end()
+        return None
+
+    def _obey(self, command: Message) -> Callable[[], None] | None:
+        if command["do"] == "go":
+            return self._start_tasks()
+        if command["do"] == "prepare":
+            self._prepare([tasks.TaskPlan(**plan) for plan in command["tasks"]])
+        elif command["do"] == "signal":
+            self._signal(command["task"], command["signal"])
+        elif command["do"] == "end":
+            self._end()
+        return None
+
+    def _prepare(self, plans: list[tasks.TaskPlan]) -> None:
+        """Take in what the tasks are and import what they have in common."""
+        self._plans = plans
+        for plan in plans:
+            os.set_inheritable(plan.output, False)
+            self._private.add(plan.output)
+        if processes.IS_LINUX and any(plan.is_module for plan in self._plans):
+            try:
+                _import_common()
+            except Exception as problem:  # whatever a package's own code may raise
+                self._tell("broken", reason=f"{type(problem).__name__}: {problem}")
+                raise
+            self._forks_modules = processes.thread_count() == 1
+        gc.freeze()  # what the tasks share stays shared
+        self._tell("prepared")
+
+    def _start_tasks(self) -> Callable[[], None] | None:
+        for plan in self._plans:
+            others = self._private - {plan.output}
+            try:
+                process, program = tasks.start(plan, others, fork_module=self._forks_modules)
+            except tasks.StartError as problem:
+                self._tell("unstartable", task=plan.name, reason=str(problem), code=problem.code)
+                continue
+            if program:
+                return program
+            self._leaders[plan.name] = self._running[plan.name] = process
+            self._tell("started", task=plan.name, process=process)
+        for plan in self._plans:
+            os.close(plan.output)
+        # What has ended before its process id was known here was not looked at.
+        self._look_at_tasks()
+        return None
+
+    def _look_at_tasks(self) -> None:
+        ends: dict[str, Message] = {}
+        for task, process in self._running.items():
+            for change in _changes(process):
+                if change["saw"] == "exited":
+                    ends[task] = change
+                else:
+                    self._tell(**change, task=task)
+        # When several ended since the last look, one that was killed is rather the cause.
+        for task, end in sorted(ends.items(), key=lambda item: "signal" not in item[1]):
+            del self._running[task]
+            self._tell(**end, task=task)
+        for process in set(processes.ended_children()) - set(self._leaders.values()):
+            os.waitpid(process, os.WNOHANG)
+
+    def _signal(self, task: str, number: int) -> None:
+        if task in self._leaders:
+            processes.signal_group(self._leaders[task], number)
+
+    def _end(self) -> None:
+        """Kill every group and whatever has left its group."""
+        for leader in self._leaders.values():
+            processes.signal_group(leader, signal.SIGKILL)
+        is_clean = processes.kill_descendants(_PATIENCE)
+        self._tell("ended", left=[] if is_clean else processes.living_descendants())
+
+    def _tell(self, saw: str, **details: Any) -> None:
+        self._control.send({"saw": saw, **details})
+
+
+def _changes(process: int) -> list[Message]:
+    """Say what became of a process since the last look: stopped, continued, exited."""
+    return list(_waited_for(process) if hasattr(os, "waitid") else _reaped(process))
+
+
+def _waited_for(process: int) -> Iterator[Message]:
+    with contextlib.suppress(ChildProcessError):  # one that has ended is not there for this
+        while found := os.waitid(os.P_PID, process, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
+            yield {"saw": "continued" if found.si_code == os.CLD_CONTINUED else "stopped"}
+    # A leader stays a zombie to the end, so that no stranger gets the id of its group.
+    found = os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if found:
+        how = "code" if found.si_code == os.CLD_EXITED else "signal"
+        yield {"saw": "exited", how: found.si_status}
+
+
+def _reaped(process: int) -> Iterator[Message]:
+    """Do it where there is no waitid: on macOS before Python 3.13."""
+    while True:
+        found, status = os.waitpid(process, os.WUNTRACED | os.WCONTINUED | os.WNOHANG)
+        if not found:
+            return
+        if not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
+            code = os.waitstatus_to_exitcode(status)
+            yield (
+                {"saw": "exited", "code": code} if code >= 0 else {"saw": "exited", "signal": -code}
+            )
+            return
+        yield {"saw": "continued" if os.WIFCONTINUED(status) else "stopped"}
+
+
+def _import_common() -> None:
+    """Import TensorFlow without starting a thread, for a process with threads cannot be forked."""
+    given = os.environ.get("OPENBLAS_NUM_THREADS")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    for module in _COMMON:
+        with contextlib.suppress(ModuleNotFoundError):
+            __import__(module)
+    if given is None:
+        del os.environ["OPENBLAS_NUM_THREADS"]
+    else:
+        os.environ["OPENBLAS_NUM_THREADS"] = given
+
+
+def main() -> None:
+    """Be the host; ``sys.argv[1]`` is the file descriptor of the control stream."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    control.set_inheritable(False)
+    processes.adopt_orphans()
+    program = Host(Channel(control)).serve()
+    if program:
+        control.detach()  # closed already, and its number may be another file's by now
+        program()

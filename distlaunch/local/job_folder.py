@@ -1,0 +1,220 @@
+"""The folder of a local job: which one it is, whether it can be written, what was left in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.errors import DistlaunchError, UsageProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+JOBS = Path(".distlaunch", "local")  # in the project's folder
+TASK_LOGS = "task-logs"
+NEWEST = ""  # what --resume is given for the newest job
+
+_IN_THE_CLOUD = "gs://"
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolder:
+    """Where a job writes.
+
+    Parameters
+    ----------
+    job_dir
+        The job's folder, an absolute local path or ``gs://…``.
+    logs_dir
+        Where the tasks' output goes; always on this machine.
+    job_id
+        What the job is called: the name of the folder.
+    """
+
+    job_dir: str
+    logs_dir: Path
+    job_id: str
+
+    def summary_version(self) -> tuple[int, int] | None:
+        """Return what is another after ``summary.json`` was written again; None without one."""
+        try:
+            found = self._summary.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    def summary(self) -> dict[str, Any] | None:
+        """Return what the job's program said of it in ``summary.json``, if it can be read."""
+        try:
+            summary = json.loads(self._summary.read_bytes())
+        except (OSError, ValueError):
+            return None
+        return summary if isinstance(summary, dict) else None
+
+    @property
+    def _summary(self) -> Path:
+        return Path(self.job_dir, "summary.json")  # of gs://… no such file is here
+
+
+def choose(project: Path, resume: str | None, asked: str | None, by_file: str | None) -> JobFolder:
+    """Return the folder that the command line and the job file ask for, and make it.
+
+    Parameters
+    ----------
+    project
+        The project's folder.
+    resume
+        The job to go on with, an empty word for the newest, None for none.
+    asked
+        The job folder that the command line asks for.
+    by_file
+        The one that the job file asks for.
+
+    Raises
+    ------
+    UsageProblem
+        If two folders are asked for.
+    DistlaunchError
+        If there is no such job, or its folder cannot be written.
+    """
+    if resume is None:
+        return new(project, asked or by_file)
+    if resume and asked:
+        raise UsageProblem(
+            f"--resume {resume} and --job-dir {asked} are two folders; give one of them"
+        )
+    return resumed(project, resume or asked or by_file or NEWEST)
+
+
+def new(project: Path, job_dir: str | None) -> JobFolder:
+    """Return the folder for a job that is no resumption, and make it.
+
+    Parameters
+    ----------
+    project
+        The project's folder, in which the job's lies unless `job_dir` says otherwise.
+    job_dir
+        What the user asked for.
+
+    Raises
+    ------
+    DistlaunchError
+        If it cannot be made or written.
+    """
+    if job_dir is None:
+        own = _made_anew(project / JOBS)
+        return JobFolder(str(own), own / TASK_LOGS, own.name)
+    if _is_in_the_cloud(job_dir):
+        own = _made_anew(project / JOBS)
+        return JobFolder(job_dir.rstrip("/"), own / TASK_LOGS, own.name)
+    folder = Path(os.path.abspath(project / job_dir))  # noqa: PTH100 - links stay
+    _make(folder)
+    return JobFolder(str(folder), folder / TASK_LOGS, folder.name)
+
+
+def resumed(project: Path, which: str) -> JobFolder:
+    """Return the folder of a job that is to go on.
+
+    Parameters
+    ----------
+    project
+        The project's folder.
+    which
+        A job's id, a path, ``gs://…``, or nothing for the newest job of the project.
+
+    Raises
+    ------
+    DistlaunchError
+        If there is no such job, if it has no checkpoint, or if it cannot be written.
+    """
+    if _is_in_the_cloud(which):
+        return new(project, which)
+    folder = _newest(project) if which == NEWEST else _named(project, which)
+    if not (folder / "checkpoints").is_dir():
+        raise DistlaunchError(
+            f"--resume: {_shown(folder)} has no checkpoints to resume from; "
+            "start anew without --resume"
+        )
+    return new(project, str(folder))
+
+
+def _newest(project: Path) -> Path:
+    try:
+        jobs = sorted((project / JOBS).iterdir(), key=_age)
+    except OSError:
+        jobs = []
+    if not jobs:
+        raise DistlaunchError(f"--resume: no job in {JOBS} yet; start one without --resume")
+    return jobs[-1]
+
+
+def _age(folder: Path) -> tuple[str, int]:
+    """Return what sorts ids as YYYYMMDD-HHMMSS, YYYYMMDD-HHMMSS-2, …-10 by age."""
+    day, _, rest = folder.name.partition("-")
+    time_of_day, _, number = rest.partition("-")
+    return f"{day}-{time_of_day}", int(number) if number.isdecimal() else 1
+
+
+def _named(project: Path, which: str) -> Path:
+    by_id = project / JOBS / which
+    folder = by_id if by_id.is_dir() else project / which
+    if not folder.is_dir():
+        raise DistlaunchError(
+            f"--resume: {which!r} is neither a job in {JOBS} nor a folder; "
+            "give a job's id or path, or nothing for the newest"
+        )
+    return folder
+
+
+def _made_anew(jobs: Path) -> Path:
+    """Make a folder for this moment that nobody else has."""
+    for name in _ids():
+        try:
+            _make(jobs / name, exist_ok=False)
+        except FileExistsError:
+            continue
+        return jobs / name
+    raise AssertionError  # the ids never end
+
+
+def _ids() -> Iterator[str]:
+    now = time.strftime("%Y%m%d-%H%M%S")
+    yield now
+    number = 1
+    while True:
+        number += 1
+        yield f"{now}-{number}"
+
+
+def _make(folder: Path, *, exist_ok: bool = True) -> None:
+    """Make a folder, with that for the tasks' output in it, and see that it can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=exist_ok)
+        (folder / TASK_LOGS).mkdir(exist_ok=True)
+    except FileExistsError:
+        if not exist_ok:
+            raise
+        raise DistlaunchError(f"{_shown(folder)}: not a folder; choose another --job-dir") from None
+    except OSError as problem:
+        why = (problem.strerror or str(problem)).lower()
+        raise DistlaunchError(
+            f"{_shown(folder)}: the job folder cannot be written ({why}); choose another --job-dir"
+        ) from None
+    if not os.access(folder, os.W_OK | os.X_OK) or not os.access(folder / TASK_LOGS, os.W_OK):
+        raise DistlaunchError(
+            f"{_shown(folder)}: the job folder cannot be written; choose another --job-dir"
+        )
+
+
+def _is_in_the_cloud(path: str) -> bool:
+    return path.startswith(_IN_THE_CLOUD)
+
+
+def _shown(folder: Path) -> str:
+    """Return a path as it is shortest to read from here."""
+    here = Path.cwd()
+    return str(folder.relative_to(here) if folder.is_relative_to(here) else folder)

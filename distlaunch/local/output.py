@@ -1,0 +1,93 @@
+"""What a task writes: raw into its log, whole lines to whoever watches, the last ones kept."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from distlaunch.events import Notice, TaskLines
+from distlaunch.local.group import PIPE_SIZE
+from distlaunch.local.lines import Lines, without_noise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from distlaunch.events import Event
+
+LAST_LINES = 20
+
+_KEPT = 1 << 14  # bytes, for the last lines
+
+
+class TaskOutput:
+    """Takes one task's output in.
+
+    Parameters
+    ----------
+    task
+        The task's name.
+    descriptor
+        The pipe, which does not block.
+    log
+        The file for what comes, byte for byte.
+    see
+        Gets the lines.
+    """
+
+    def __init__(self, task: str, descriptor: int, log: Path, see: Callable[[Event], None]) -> None:
+        self.log = log
+        self.is_open = True
+        self._task = task
+        self._descriptor = descriptor
+        self._log = log.open("wb", buffering=0)
+        self._see = see
+        self._lines = Lines()
+        self._last = b""
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def read(self) -> bool:
+        """Take in a part of what there is; returns whether there was any."""
+        try:
+            data = os.read(self._descriptor, PIPE_SIZE)
+        except BlockingIOError:
+            return False
+        self.is_open = bool(data)
+        self._record(data)
+        self._show(self._lines.feed(data))
+        return self.is_open
+
+    def finish(self) -> None:
+        """Take in what is left after everybody who could write is gone."""
+        while self.read():
+            pass
+        self._show(self._lines.close())
+        self._log.close()
+        os.close(self._descriptor)
+
+    def last_lines(self) -> str:
+        """Return the last lines that were shown."""
+        return "".join(_text(self._last).splitlines(keepends=True)[-LAST_LINES:])
+
+    def _record(self, data: bytes) -> None:
+        """Write to the log; a full disk is no reason to end a training."""
+        if self._log.closed:
+            return
+        try:
+            while data:
+                data = data[self._log.write(data) :]
+        except OSError as problem:
+            self._log.close()
+            self._see(Notice(f"{self.log} ends here: {problem.strerror}", "warning"))
+
+    def _show(self, lines: bytes) -> None:
+        lines = without_noise(lines)
+        if lines:
+            self._last = (self._last + lines[-_KEPT:])[-_KEPT:]
+            self._see(TaskLines(self._task, _text(lines)))
+
+
+def _text(lines: bytes) -> str:
+    return lines.decode("utf-8", "replace")

@@ -1,0 +1,230 @@
+"""When a group of tasks is done, has failed or is to be stopped: decisions, no processes."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from distlaunch.events import Notice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from distlaunch.job.model import Task
+
+GRACE = 5.0  # seconds between SIGTERM and SIGKILL once a task has failed
+LEAVE = 30.0  # seconds to agree, save and leave after Ctrl-C, or to end after the primary has
+
+_PATIENT = 10.0  # seconds until it is told who is waited for at the start
+_PATIENT_AT_END = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a task ended: with an exit code, by a signal, or (with a reason) before it began."""
+
+    code: int = 0
+    signal: int | None = None
+    reason: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """The code a shell would give: 128 + n for signal n."""
+        return self.code if self.signal is None else 128 + self.signal
+
+    def __str__(self) -> str:
+        if self.reason is not None:
+            return f"could not start: {self.reason}"
+        if self.signal is not None:
+            return f"was killed by signal {signal_name(self.signal)}"
+        return f"failed with exit code {self.code}"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The primary task is done, and so are the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A task failed, as the first of its group.
+
+    Parameters
+    ----------
+    seconds
+        How long it had run, None where it never did.
+    likely
+        What may be behind it, one sentence each.
+    """
+
+    task: Task
+    ended: Ended
+    seconds: float | None
+    likely: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The group was stopped by a signal to the launcher, or (None) as nobody reads its output."""
+
+    signal: int | None
+
+
+Verdict = Done | Failure | Stopped
+
+
+class Policy:
+    """Hears what happens to a group of tasks, and decides.
+
+    What first decides the outcome stays the verdict, whatever follows from it. Times are in
+    seconds of any steady clock.
+
+    Parameters
+    ----------
+    tasks
+        The group; the first is the primary.
+    send
+        Sends a signal to a task's process group.
+    see
+        Tells the user.
+    """
+
+    def __init__(
+        self,
+        tasks: Iterable[Task],
+        send: Callable[[Task, int], None],
+        see: Callable[[Notice], None],
+    ) -> None:
+        self._tasks = tuple(tasks)
+        self._primary = self._tasks[0]
+        self._send = send
+        self._see = see
+        self._started: dict[Task, float] = {}
+        self._left = set(self._tasks)  # those that have not ended
+        self._frozen: set[Task] = set()
+        self._ready: set[Task] = set()
+        self._first_ready: float | None = None
+        self._primary_done: float | None = None
+        self._has_told_at_start = self._has_told_at_end = False
+        self._kill_at = 0.0
+        self.verdict: Verdict | None = None
+        self.is_interrupted = False
+
+    @property
+    def anyone_ready(self) -> bool:
+        """Whether any task's program got as far as training."""
+        return bool(self._ready)
+
+    def is_running(self, task: Task) -> bool:
+        """Whether a task has started and not ended."""
+        return task in self._started and task in self._left
+
+    def started(self, task: Task, now: float) -> None:
+        """Hear that a task runs."""
+        self._started[task] = now
+        if self.verdict is not None:
+            self._send(task, signal.SIGTERM)
+
+    def ready(self, task: Task, now: float) -> None:
+        """Hear that a task's program is about to train, which takes all of them."""
+        self._ready.add(task)
+        if self._first_ready is None:
+            self._first_ready = now
+
+    def stopped(self, task: Task) -> None:
+        """Hear that a task is frozen."""
+        self._frozen.add(task)
+
+    def continued(self, task: Task) -> None:
+        """Hear that a task is frozen no more."""
+        self._frozen.discard(task)
+
+    def exited(self, task: Task, ended: Ended, now: float) -> None:
+        """Hear that a task has ended, or could not start."""
+        self._left.discard(task)
+        if self.verdict is not None or (self._primary_done is not None and not task.is_training):
+            return
+        if ended.exit_code:
+            began = self._started.get(task)
+            seconds = None if began is None else now - began
+            failure = Failure(task, ended, seconds, tuple(self._suspects()))
+            self._decide(failure, now + GRACE)
+            return
+        if task == self._primary:
+            self._primary_done = now
+            self._terminate(task for task in self._tasks if not task.is_training)
+        if self._primary_done is not None and not self._training_left():
+            self._decide(Done(), self._primary_done + GRACE)
+
+    def stop(self, number: int | None, now: float) -> None:
+        """Stop the group cleanly, or at once where it is ending already."""
+        self.is_interrupted = True
+        if self.verdict is None:
+            self._decide(Stopped(number), now + LEAVE)
+        else:
+            self._kill_at = now
+
+    def tick(self, now: float) -> None:
+        """Hear how late it is."""
+        if self.verdict is not None:
+            return
+        if self._primary_done is None:
+            self._tell_at_start(now)
+            return
+        names = _listed(self._training_left())
+        if now >= self._primary_done + LEAVE:
+            self._see(Notice(f"{names}: ended, as {LEAVE:.0f} s were not enough", "warning"))
+            self._decide(Done(), now + GRACE)
+        elif now >= self._primary_done + _PATIENT_AT_END and not self._has_told_at_end:
+            self._has_told_at_end = True
+            self._see(Notice(f"{self._primary} is done; waiting for {names}"))
+
+    def is_over(self, now: float) -> bool:
+        """Whether nothing is left to do but to kill whoever is left."""
+        if self.verdict is None:
+            return False
+        # What is frozen does not end by itself, nor does what never began.
+        return now >= self._kill_at or not (self._left & self._started.keys()) - self._frozen
+
+    def _decide(self, verdict: Verdict, kill_at: float) -> None:
+        self.verdict = verdict
+        self._kill_at = kill_at
+        self._terminate(self._tasks)
+
+    def _terminate(self, tasks: Iterable[Task]) -> None:
+        """Ask tasks to end, and what is left of those that have ended."""
+        for task in tasks:
+            if task in self._started:
+                self._send(task, signal.SIGTERM)
+
+    def _suspects(self) -> Iterable[str]:
+        for task in self._tasks:
+            if task in self._frozen:
+                yield f"{task} is frozen (SIGSTOP)"
+        late = [task for task in self._training_left() if task not in self._ready]
+        if self._ready and late:
+            yield f"never ready: {_listed(late)}"
+
+    def _tell_at_start(self, now: float) -> None:
+        if self._first_ready is None or self._has_told_at_start:
+            return
+        late = [task for task in self._training_left() if task not in self._ready]
+        if late and now >= self._first_ready + _PATIENT:
+            self._has_told_at_start = True
+            self._see(Notice(f"still waiting for {_listed(late)}"))
+
+    def _training_left(self) -> list[Task]:
+        return [task for task in self._tasks if task.is_training and task in self._left]
+
+
+def signal_name(number: int) -> str:
+    """Say a signal as ``9 (SIGKILL)``."""
+    try:
+        return f"{number} ({signal.Signals(number).name})"
+    except ValueError:
+        return str(number)
+
+
+def _listed(tasks: Iterable[Task]) -> str:
+    return ", ".join(map(str, tasks))

@@ -1,0 +1,100 @@
+"""Ports for the tasks, held until just before they are needed."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from distlaunch.errors import DistlaunchError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+HOST = "127.0.0.1"
+
+_LOWEST = 10_000
+_DEFAULT_FIRST_EPHEMERAL = 32_768
+_TRIES = 1_000
+_EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+class HeldPorts:
+    """Ports that nobody else gets until they are released.
+
+    They lie below those that the system hands to outgoing connections, one of which could take
+    a port between its release and the moment its task listens.
+
+    Parameters
+    ----------
+    count
+        How many.
+
+    Raises
+    ------
+    DistlaunchError
+        If so many cannot be had.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._sockets: list[socket.socket] = []
+        candidates = _candidates()
+        tries = random.sample(candidates, min(_TRIES, len(candidates)))
+        while len(self._sockets) < count:
+            if not tries:
+                self.release()
+                raise DistlaunchError(f"no {count} free ports on {HOST}; end what holds them")
+            self._hold(tries.pop())
+        self.numbers = tuple(each.getsockname()[1] for each in self._sockets)
+
+    def _hold(self, port: int) -> None:
+        holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            holder.bind(("", port))  # everywhere, as TensorFlow's servers do
+        except OSError:
+            holder.close()
+        else:
+            self._sockets.append(holder)
+
+    def release(self) -> None:
+        """Let the ports go."""
+        for each in self._sockets:
+            each.close()
+        self._sockets.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def is_taken(port: int) -> bool:
+    """Whether somebody listens on a port, or holds it."""
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
+        # Connections that have just ended do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return True
+        return False
+
+
+def _candidates() -> range:
+    try:
+        first_ephemeral = int(_EPHEMERAL_RANGE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        first_ephemeral = _DEFAULT_FIRST_EPHEMERAL
+    if first_ephemeral - _LOWEST < _TRIES:
+        return range(_LOWEST, 65_536)
+    return range(_LOWEST, first_ephemeral)

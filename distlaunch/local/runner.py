@@ -1,0 +1,180 @@
+"""A job on this machine, attempt after attempt."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from distlaunch.errors import DistlaunchError
+from distlaunch.events import Notice
+from distlaunch.local.attempt import Attempt, file_stem
+from distlaunch.local.environment import PEER_TIMEOUT, common_environment, task_environment
+from distlaunch.local.machine import share_out, this_machine
+from distlaunch.local.order import Module
+from distlaunch.local.policy import Done, Failure
+from distlaunch.local.ports import HOST, HeldPorts, is_taken
+from distlaunch.local.signals import StopSignals
+from distlaunch.local.tasks import TaskPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from distlaunch.job.model import Task
+    from distlaunch.local.order import LocalOrder
+    from distlaunch.local.policy import Verdict
+    from distlaunch.watch import Watch
+
+_NEW_PORTS = 3  # times that a group gets new ports, because a stranger took one
+_PORT_TROUBLE = 2.0 * PEER_TIMEOUT  # seconds; what fails later does not fail for want of a port
+_USAGE = 2  # the exit code of a program that was called wrongly: no restart mends that
+_BROKEN_PIPE = 128 + 13
+
+
+class Runner:
+    """Runs a job, restarting the group of its tasks where the order says so.
+
+    Parameters
+    ----------
+    order
+        What to run.
+    watch
+        Who shows what can be seen of it.
+    """
+
+    def __init__(self, order: LocalOrder, watch: Watch) -> None:
+        self._order = order
+        self._watch = watch
+        self._tasks = order.cluster.tasks()
+        self._faults = list(order.faults)
+        self._restarts = 0
+
+    def run(self) -> int:
+        """Run it and return the exit code.
+
+        Raises
+        ------
+        DistlaunchError
+            If it cannot be run at all.
+        BrokenPipeError
+            If nobody reads the output any more; the tasks have been stopped.
+        """
+        self._share_out()
+        number = _next_attempt(self._order.logs_dir)
+        with StopSignals() as signals:
+            while True:
+                code = self._attempt(number + self._restarts, signals)
+                if code is not None:
+                    break
+                self._restarts += 1
+        if self._faults:
+            never = ", ".join(map(str, self._faults))
+            self._watch.see(Notice(f"never came to pass: {never}", "warning"))
+        return code
+
+    def _share_out(self) -> None:
+        self._env = common_environment(self._order)
+        machine = this_machine(self._env)
+        self._shares = share_out(machine, self._tasks)
+        if machine.gpus and not any(share.gpus for share in self._shares.values()):
+            text = f"{machine.describe()} for more training tasks than that: no GPU is used"
+            self._watch.see(Notice(text, "warning"))
+
+    def _attempt(self, number: int, signals: StopSignals) -> int | None:
+        """Run the group once and return the exit code, or None where it is to be restarted."""
+        folder = self._order.logs_dir / f"attempt-{number}"
+        _make(folder)
+        for tries_left in reversed(range(_NEW_PORTS + 1)):
+            with HeldPorts(len(self._tasks)) as ports:
+                attempt = Attempt(
+                    self._plans(folder, ports.numbers),
+                    env=self._env,
+                    folder=folder,
+                    ports=ports,
+                    faults=self._faults if self._restarts == 0 else [],
+                    watch=self._watch,
+                    signals=signals,
+                )
+                verdict = attempt.run()
+            if not attempt.output_is_read:
+                raise BrokenPipeError(_BROKEN_PIPE)
+            taken = self._taken(verdict, attempt, ports.numbers)
+            if taken is None:
+                return self._conclude(verdict, attempt)
+            where = f"another program has taken port {taken} on {HOST}"
+            if tries_left:
+                self._watch.see(Notice(f"{where}; starting again on new ports", "warning"))
+        raise DistlaunchError(f"{where}, and ports before it; end what takes them and try again")
+
+    def _plans(self, folder: Path, ports: tuple[int, ...]) -> dict[Task, TaskPlan]:
+        addresses = {task: f"{HOST}:{port}" for task, port in zip(self._tasks, ports, strict=True)}
+        return {task: self._plan(task, folder, addresses) for task in self._tasks}
+
+    def _plan(self, task: Task, folder: Path, addresses: Mapping[Task, str]) -> TaskPlan:
+        program, share = self._order.program, self._shares[task]
+        is_module = isinstance(program, Module)
+        return TaskPlan(
+            name=str(task),
+            argv=[program.name, *program.args] if isinstance(program, Module) else program.argv,
+            is_module=is_module,
+            env=task_environment(
+                self._env,
+                self._order,
+                task,
+                addresses=addresses,
+                share=share,
+                event_file=folder / f"{file_stem(task)}.events.jsonl",
+                restarts=self._restarts,
+            ),
+            work_dir=str(self._order.work_dir),
+            cores=share.cores,
+        )
+
+    def _conclude(self, verdict: Verdict, attempt: Attempt) -> int | None:
+        if isinstance(verdict, Done):
+            return 0
+        if not isinstance(verdict, Failure):
+            return 128 + (verdict.signal or 0)
+        self._tell(verdict, attempt)
+        code = verdict.ended.exit_code
+        may_restart = code != _USAGE and not attempt.policy.is_interrupted
+        if may_restart and self._restarts < self._order.restarts:
+            count = f"{self._restarts + 1} of {self._order.restarts}"
+            self._watch.see(Notice(f"restarting all tasks ({count})"))
+            return None
+        return code
+
+    def _tell(self, failure: Failure, attempt: Attempt) -> None:
+        after = "" if failure.seconds is None else f" after {failure.seconds:.1f} s"
+        self._watch.see(Notice(f"{failure.task} {failure.ended}{after}", "error"))
+        for sentence in failure.likely:
+            self._watch.see(Notice(f"likely cause: {sentence}", "warning"))
+        output = attempt.outputs[failure.task]
+        last = output.last_lines().rstrip("\n")
+        if last:
+            self._watch.see(Notice(f"the last lines of {failure.task}:\n{last}", "error"))
+        self._watch.see(Notice(f"all of its output: {output.log}", "error"))
+
+    def _taken(self, verdict: Verdict, attempt: Attempt, ports: tuple[int, ...]) -> int | None:
+        """Return the port that a stranger took while the group started, if that made it fail."""
+        if not isinstance(verdict, Failure) or attempt.policy.is_interrupted:
+            return None
+        if attempt.policy.anyone_ready:
+            return None
+        if verdict.ended.reason is not None or (verdict.seconds or 0) > _PORT_TROUBLE:
+            return None
+        return next(filter(is_taken, ports), None)
+
+
+def _next_attempt(logs_dir: Path) -> int:
+    """Return a number that no attempt before has, for a job folder may be used again."""
+    numbers = [path.name.removeprefix("attempt-") for path in logs_dir.glob("attempt-*")]
+    return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        reason = os.strerror(problem.errno or 0)
+        raise DistlaunchError(f"{folder}: cannot be made ({reason}); see --job-dir") from None

@@ -1,0 +1,72 @@
+"""The signals that stop the launcher, taken in turn instead of at any moment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType, TracebackType
+
+    from typing_extensions import Self
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StopSignals:
+    """While this is entered, signals that stop wait to be asked for.
+
+    The second one calls `at_second` at once, in case whoever is to ask is stuck; a third one does
+    what it always does.
+    """
+
+    def __init__(self) -> None:
+        self.at_second: Callable[[], None] | None = None
+        self._received: list[int] = []
+        self._count = 0
+        self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
+
+    def __enter__(self) -> Self:
+        self._reading, self._writing = os.pipe()
+        for end in (self._reading, self._writing):
+            os.set_blocking(end, False)
+        self._wakeup_before = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        for number in _STOPPING:
+            # `nohup` ignores one for its program, and means it.
+            if signal.getsignal(number) != signal.SIG_IGN or number == signal.SIGINT:
+                self._before[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup_before)
+        os.close(self._reading)
+        os.close(self._writing)
+
+    def fileno(self) -> int:
+        return self._reading
+
+    def received(self) -> list[int]:
+        """Return the signals that came since this was last asked."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._reading, 4096)
+        received, self._received = self._received, []
+        return received
+
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        self._received.append(number)
+        self._count += 1
+        if self._count == 2:
+            for each in self._before:
+                signal.signal(each, signal.SIG_DFL)
+            if self.at_second:
+                self.at_second()

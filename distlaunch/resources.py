@@ -1,0 +1,38 @@
+"""Where the trainer skeleton lies: beside the package in a checkout, inside it in a wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from distlaunch.errors import UsageProblem, did_you_mean
+
+DESCRIPTION = "DESCRIPTION"  # a starter's file with its one line for `init --list`
+
+_HERE = Path(__file__).parent
+
+
+def skeleton() -> Path:
+    """Return the folder with ``base`` and ``starters``."""
+    packed = _HERE / "trainer_skeleton"
+    return packed if packed.is_dir() else _HERE.parent / "trainer_skeleton"
+
+
+def starters() -> dict[str, str]:
+    """Return the names of the starters, each with its one-line description."""
+    found = sorted((skeleton() / "starters").glob(f"*/{DESCRIPTION}"))
+    return {path.parent.name: path.read_text(encoding="utf-8").strip() for path in found}
+
+
+def starter(name: str) -> Path:
+    """Return the folder of a starter.
+
+    Raises
+    ------
+    UsageProblem
+        If there is none of that name.
+    """
+    known = starters()
+    if name not in known:
+        hint = did_you_mean(name, known) or f"; there are: {', '.join(known)}"
+        raise UsageProblem(f"no starter {name!r}{hint}")
+    return skeleton() / "starters" / name

@@ -1,0 +1,173 @@
+"""What `init` does: copy the skeleton into a folder, with the name filled in."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from distlaunch import resources
+from distlaunch.errors import DistlaunchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+LONGEST_NAME = 63  # characters in a label's value
+TEMPLATE = ".j2"
+_MOST_NAMED = 10  # files that a refusal names
+
+
+@dataclass(frozen=True)
+class Scaffold:
+    """A project that is ready to be written.
+
+    Parameters
+    ----------
+    name
+        The project's name.
+    files
+        Every file's content by its path below the project's folder.
+    """
+
+    name: str
+    files: Mapping[Path, bytes]
+
+    def in_the_way(self, folder: Path) -> list[Path]:
+        """Return what is already there of its files, or where a file stands for a folder."""
+        return sorted(path for path in self.files if _is_taken(folder, path))
+
+    def write(self, folder: Path, *, overwrite: bool = False) -> None:
+        """Write all files below a folder, which is made where it is missing.
+
+        Raises
+        ------
+        DistlaunchError
+            If a file is in the way and `overwrite` is not set (then nothing was written), or if
+            the system refuses to write.
+        """
+        written = 0
+        path = Path()
+        try:
+            self._refuse(folder, overwrite=overwrite)
+            for written, (path, content) in enumerate(self.files.items()):  # noqa: B007
+                _write_whole(folder / path, content)
+        except OSError as problem:
+            raise DistlaunchError(
+                f"{folder / path}: {problem.strerror or problem}; "
+                f"{_progress(written, len(self.files))}"
+            ) from None
+
+    def _refuse(self, folder: Path, *, overwrite: bool) -> None:
+        if folder.exists() and not folder.is_dir():
+            raise DistlaunchError(f"{folder}: is a file; expected a folder or a new name")
+        taken = self.in_the_way(folder)
+        if taken and not overwrite:
+            raise DistlaunchError(
+                f"{_listed([folder / path for path in taken])} would be overwritten; "
+                f"choose another folder or add --force"
+            )
+
+
+def plan(folder: Path, starter: str) -> Scaffold:
+    """Return the project that `init` makes in a folder.
+
+    Parameters
+    ----------
+    folder
+        Where it will be; its name becomes the project's.
+    starter
+        The starter that is laid over the skeleton's base.
+
+    Raises
+    ------
+    UsageProblem
+        If there is no such starter.
+    """
+    name = project_name(folder.resolve().name)
+    sources = [resources.skeleton() / "base", resources.starter(starter)]
+    files: dict[Path, bytes] = {}
+    for source in sources:
+        files |= dict(_contents(source, name))
+    return Scaffold(name, files)
+
+
+def project_name(text: str) -> str:
+    """Return a name made from any text, a folder's as a rule.
+
+    It can be a Python package, a part of an image's name, a label's value and a job's name:
+    a-z, 0-9 and single underscores inside, a letter first, at most 63 characters, no keyword.
+    """
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
+    if not name[:1].isalpha():
+        name = f"job_{name}".strip("_")
+    if keyword.iskeyword(name):
+        name = f"{name}_job"
+    return name[:LONGEST_NAME].rstrip("_")
+
+
+def _contents(source: Path, name: str) -> Iterator[tuple[Path, bytes]]:
+    """Yield path and content of each file of a part of the skeleton."""
+    for file in sorted(source.rglob("*")):
+        path = file.relative_to(source)
+        if not file.is_file() or _is_left_out(path):
+            continue
+        if path.suffix == TEMPLATE:
+            yield path.with_suffix(""), _rendered(file, name)
+        else:
+            yield path, file.read_bytes()
+
+
+def _is_left_out(path: Path) -> bool:
+    """Whether this is a by-product of running the skeleton where it lies, or about a starter."""
+    hidden = any(part.startswith(".") and part != ".gitignore" for part in path.parts)
+    is_bytecode = path.suffix == ".pyc" or "__pycache__" in path.parts
+    return hidden or is_bytecode or path == Path(resources.DESCRIPTION)
+
+
+def _rendered(template: Path, name: str) -> bytes:
+    import jinja2  # only `init` needs them
+    import yaml
+
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - no HTML is made
+    )
+    environment.filters["yaml"] = lambda text: yaml.safe_dump(text).splitlines()[0]
+    text = environment.from_string(template.read_text(encoding="utf-8")).render(name=name)
+    return text.encode()
+
+
+def _is_taken(folder: Path, path: Path) -> bool:
+    target = folder / path
+    if target.exists() or target.is_symlink():
+        return True
+    above = [folder / parent for parent in path.parents]
+    return any(parent.exists() and not parent.is_dir() for parent in above)
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is either there as a whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _listed(paths: list[Path]) -> str:
+    more = len(paths) - _MOST_NAMED
+    named = ", ".join(map(str, paths[:_MOST_NAMED]))
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def _progress(written: int, of: int) -> str:
+    if not written:
+        return "nothing was written"
+    return f"{written} of {of} files were written; once that is mended, run again with --force"

@@ -1,0 +1,113 @@
+"""Events of a running job → what a person or a script sees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from distlaunch.events import Notice, TaskChanged, TaskLines
+from distlaunch.progress import Progress
+from distlaunch.summary import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from distlaunch.console import Console
+    from distlaunch.events import Event
+
+_PATIENCE = 10.0  # seconds for a reader that takes nothing, at the end
+
+
+class Watch:
+    """Shows what happens to a job.
+
+    Whoever runs it looks at `is_full` before it brings more lines, and calls `pump` when a slow
+    reader has room again (a selector tells of `fileno`) and now and then, so that it gets what
+    still waits for it.
+
+    Parameters
+    ----------
+    console
+        Where to show it.
+    tasks
+        The names of the job's tasks, the primary one first.
+    """
+
+    def __init__(self, console: Console, tasks: Sequence[str]) -> None:
+        self._console = console
+        self._primary = tasks[0]
+        self._progress = Progress()
+        width = max(map(len, tasks))
+        self._prefixes = {
+            task: console.prefix(task.ljust(width), number) for number, task in enumerate(tasks)
+        }
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more lines should be brought before `pump` has got rid of some."""
+        return self._console.is_full
+
+    def fileno(self) -> int:
+        """Return the descriptor that is writable when a slow reader has room again."""
+        return self._console.fileno()
+
+    def see(self, event: Event) -> None:
+        """Show an event.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads the lines any more.
+        """
+        if isinstance(event, TaskLines):
+            if event.text:
+                self._console.lines(self._prefixes[event.task], event.text)
+        elif isinstance(event, Notice):
+            self._console.say(event.text, event.level)
+        elif isinstance(event, TaskChanged):
+            detail = f" ({event.detail})" if event.detail else ""
+            self._console.say(f"{event.task} {event.state}{detail}", "debug")
+        elif event.task == self._primary:
+            self._console.progress(self._progress.see(event.event))
+
+    def pump(self) -> None:
+        """Hand on what a slow reader has room for by now.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads the lines any more.
+        """
+        self._console.pump()
+
+    def finish(self, summary: Mapping[str, object] | None = None, *, logs: str = "") -> None:
+        """Show how a job ended well.
+
+        Parameters
+        ----------
+        summary
+            What its program left behind in ``summary.json``, if it did.
+        logs
+            Where the raw output of the tasks lies.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads it any more.
+        """
+        self._console.progress("")
+        if summary:
+            self._console.result(describe(summary))
+        else:
+            self._console.say(f"done; the tasks' output lies in {logs}")
+        self.close()
+
+    def close(self) -> None:
+        """Take the progress line away and hand on what still waits.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads it any more.
+        """
+        self._console.progress("")
+        self._console.pump(_PATIENCE)

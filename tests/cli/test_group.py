@@ -1,0 +1,225 @@
+"""The group of commands: what is imported, what is printed, which exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from importlib import import_module
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from distlaunch import __version__
+from distlaunch.cli import COMMANDS, Settings, distlaunch, main
+from distlaunch.errors import DistlaunchError, JobFileError, UsageProblem
+
+# Modules of weight that nothing may import before it is needed.
+HEAVY = {
+    "asyncio",
+    "email",
+    "google",
+    "http",
+    "importlib.metadata",
+    "jinja2",
+    "multiprocessing",
+    "numpy",
+    "pydantic",
+    "ssl",
+    "subprocess",
+    "tensorflow",
+    "urllib.request",
+    "yaml",
+}
+
+
+@pytest.fixture
+def raising(monkeypatch):
+    """Make `distlaunch init` raise what a test says."""
+
+    def replace(problem: BaseException) -> None:
+        @click.command("init")
+        def command() -> None:
+            raise problem
+
+        monkeypatch.setattr("distlaunch.cli.init.command", command)
+
+    return replace
+
+
+def imported_by(*words: str) -> set[str]:
+    """Return the modules of weight that a command line imports beyond those of click."""
+    code = (
+        "import click, sys\n"
+        "of_click = set(sys.modules)\n"
+        "from distlaunch.__main__ import main\n"
+        f"sys.argv[1:] = {list(words)!r}\n"
+        "main()\n"
+        "print('\\n'.join(set(sys.modules) - of_click), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return HEAVY & set(done.stderr.split())
+
+
+def test_help_imports_click_and_nothing_of_weight():
+    assert imported_by("--help") == set()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_imports_nothing_of_weight(command):
+    assert imported_by(command, "--help") == set()
+
+
+def test_help_imports_no_command():
+    code = (
+        "import sys; from distlaunch.cli import COMMANDS, main; main(['--help']); "
+        "assert not {module for module, _ in COMMANDS.values()} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_line_in_help_is_the_commands_own(name):
+    module, line = COMMANDS[name]
+    command = import_module(module).command
+    assert command.name == name
+    assert command.get_short_help_str(limit=200) == line
+
+
+def test_help_shows_every_command(cli):
+    shown = cli("--help")
+    assert shown.returncode == 0
+    for line in (
+        "init       Start a project: a trainer, a job file and data.",
+        "local      Run the job's cluster on this machine.",
+        "tf-config  Print TF_CONFIG for machines of your own.",
+    ):
+        assert f"  {line}\n" in shown.stdout
+
+
+def test_no_command_shows_help(cli):
+    shown = cli()
+    assert shown.returncode == 2
+    assert "Commands:" in shown.stdout + shown.stderr
+
+
+def test_version(cli):
+    assert cli("--version").stdout == f"distlaunch {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ["inti"],
+            "no such command 'inti'. Did you mean 'init'? (see 'distlaunch --help')",
+        ),
+        (["frobnicate"], "no such command 'frobnicate' (see 'distlaunch --help')"),
+        (
+            ["--debgu", "init"],
+            "no such option '--debgu'. Did you mean '--debug'? (see 'distlaunch --help')",
+        ),
+        (
+            ["init", "--forse"],
+            "no such option '--forse'. Did you mean '--force'? (see 'distlaunch init --help')",
+        ),
+        (
+            ["tf-config"],
+            "missing option '--hosts' (see 'distlaunch tf-config --help')",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_line_and_2(cli, words, line):
+    done = cli(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"distlaunch: error: {line}\n"
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "lines"),
+    [
+        (DistlaunchError("no way"), 1, "distlaunch: error: no way\n"),
+        (UsageProblem("not so"), 2, "distlaunch: error: not so\n"),
+        (
+            JobFileError(["a:1:1: x", "a:2:1: y"]),
+            1,
+            "distlaunch: error: a:1:1: x\ndistlaunch: error: a:2:1: y\n",
+        ),
+        (KeyboardInterrupt(), 130, "distlaunch: interrupted\n"),
+        (
+            ValueError("seven\nlines"),
+            1,
+            "distlaunch: error: unexpected error (ValueError: seven lines); "
+            "run again with --debug to see where it comes from\n",
+        ),
+    ],
+)
+def test_what_goes_wrong_is_told_without_traceback(raising, capsys, problem, code, lines):
+    raising(problem)
+    assert main(["init"]) == code
+    assert capsys.readouterr().err.lstrip("\n") == lines
+
+
+def test_debug_shows_the_traceback(raising, capsys):
+    raising(DistlaunchError("no way"))
+    assert main(["--debug", "init"]) == 1
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown
+    assert shown.endswith("distlaunch: error: no way\n")
+
+
+def test_a_commands_result_is_the_exit_code(monkeypatch):
+    command = click.Command("init", callback=lambda: 7)
+    monkeypatch.setattr("distlaunch.cli.init.command", command)
+    assert main(["init"]) == 7
+
+
+def test_settings_reach_the_command(monkeypatch):
+    seen = []
+    command = click.Command("init", callback=click.pass_obj(seen.append))
+    monkeypatch.setattr("distlaunch.cli.init.command", command)
+    assert main(["--quiet", "--log-level", "error", "init"]) == 0
+    assert seen == [Settings(debug=False, quiet=True, log_level="error")]
+
+
+def test_reader_that_leaves_is_no_fault(tmp_path):
+    hosts = ",".join(f"host-{number}" for number in range(800))  # more than a pipe holds
+    writer = subprocess.Popen(
+        [sys.executable, "-m", "distlaunch", "tf-config", "--hosts", hosts],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    writer.stdout.readline()
+    writer.stdout.close()
+    assert writer.stderr.read() == b""
+    writer.stderr.close()
+    assert writer.wait(60) in (1, -signal.SIGPIPE)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script(cli, shell):
+    done = cli(env=os.environ | {"_DISTLAUNCH_COMPLETE": f"{shell}_source"})
+    assert done.returncode == 0
+    assert f"_DISTLAUNCH_COMPLETE={shell}_complete" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "last", "found"),
+    [
+        ("distlaunch ", 1, ["plain,init", "plain,local", "plain,tf-config"]),
+        ("distlaunch in", 1, ["plain,init"]),
+        ("distlaunch init --st", 2, ["plain,--starter"]),
+        ("distlaunch nothing --st", 2, []),
+    ],
+)
+def test_completion(words, last, found):
+    request = {
+        "_DISTLAUNCH_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(last),
+    }
+    done = CliRunner(env=request).invoke(distlaunch, prog_name="distlaunch")
+    assert done.exit_code == 0
+    assert done.output.split() == found

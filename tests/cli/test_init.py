@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import os
+import subprocess
+
+from distlaunch.resources import starters
+
+
+def test_a_project_in_a_new_folder_and_what_comes_next(cli, tmp_path):
+    done = cli("init", "digits")
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *others = done.stdout.splitlines()
+    count = sum(path.is_file() for path in (tmp_path / "digits").rglob("*"))
+    assert first == f"made the project digits in digits ({count} files)"
+    assert others == ["next:", "  cd digits", "  distlaunch local"]
+
+
+def test_a_project_right_here(cli, tmp_path):
+    here = tmp_path / "My Project"
+    here.mkdir()
+    done = cli("init", cwd=here)
+    assert done.stdout.startswith("made the project my_project in . (")
+    assert done.stdout.endswith("next:\n  distlaunch local\n")
+
+
+def test_the_next_command_works_for_any_folder(cli, tmp_path):
+    shown = cli("init", "it's here").stdout.splitlines()
+    subprocess.run(["sh", "-c", f"{shown[2]} && test -e trainer"], cwd=tmp_path, check=True)
+
+
+def test_quiet_says_nothing(cli):
+    done = cli("--quiet", "init", "digits")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_list(cli, tmp_path):
+    done = cli("init", "--list")
+    assert done.stdout == f"digits  {starters()['digits']}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_time_is_refused_and_forced(cli, tmp_path):
+    cli("init")
+    (tmp_path / "trainer" / "model.py").write_text("mine")
+    refused = cli("init")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("distlaunch: error: .gitignore, README.md, data/")
+    assert "more would be overwritten; choose another folder or add --force\n" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert (tmp_path / "trainer" / "model.py").read_text() == "mine"
+    assert cli("init", "--force").returncode == 0
+    assert (tmp_path / "trainer" / "model.py").read_text() != "mine"
+
+
+def test_a_file_is_no_folder(cli, tmp_path):
+    (tmp_path / "digits").write_text("")
+    done = cli("init", "digits")
+    assert done.returncode == 1
+    expected = "digits: is a file; expected a folder or a new name"
+    assert done.stderr == f"distlaunch: error: {expected}\n"
+
+
+def test_a_folder_that_cannot_be_written(cli):
+    done = cli("init", "/proc/digits")
+    assert done.returncode == 1
+    assert done.stderr.startswith("distlaunch: error: /proc/digits/")
+    assert done.stderr.endswith("; nothing was written\n")
+
+
+def test_no_such_starter(cli):
+    done = cli("init", "--starter", "digist")
+    assert done.returncode == 2
+    assert done.stderr == "distlaunch: error: no starter 'digist'; did you mean 'digits'?\n"
+
+
+def test_rights_are_those_of_any_new_file(cli, tmp_path):
+    before = os.umask(0o027)
+    try:
+        cli("init")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "distlaunch.yaml").stat().st_mode & 0o777 == 0o640

@@ -1,0 +1,320 @@
+"""`distlaunch local` as its user meets it; how stubborn tasks are handled is in tests/local."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+JOB = """\
+name: digits
+module: prog
+args: [--epochs, "5"]
+env: {COLOUR: green}
+cluster:
+  chief: {machine: n1-standard-4}
+  workers: {machine: n1-standard-4, count: 2}
+"""
+TELL = """\
+import json, os, sys
+print(json.dumps({"argv": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ)}))
+"""
+SUMMARISE = """\
+import json, os, pathlib
+if os.environ["CLUSTER_SPEC"].find('"type": "workerpool0"') > 0:
+    folder = pathlib.Path(os.environ["AIP_MODEL_DIR"]).parent
+    (folder / "checkpoints").mkdir(exist_ok=True)
+    told = {"tasks": ["chief", "worker:0"], "global_batch": 64, "model": "the model"}
+    (folder / "summary.json").write_text(json.dumps(told))
+"""
+
+
+@pytest.fixture
+def local(cli):
+    """Run `distlaunch local` with the words of a command line."""
+
+    def run(line: str, *words: str, **kwargs) -> subprocess.CompletedProcess[str]:
+        return cli("local", *line.split(), *words, **kwargs)
+
+    return run
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "distlaunch.yaml").write_text(JOB)
+    (tmp_path / "tell.py").write_text(TELL)
+    (tmp_path / "summarise.py").write_text(SUMMARISE)
+    return tmp_path
+
+
+def jobs(project: Path) -> list[Path]:
+    return sorted((project / ".distlaunch/local").iterdir())
+
+
+def told_by(done: subprocess.CompletedProcess[str], task: str) -> dict:
+    """Return what tell.py printed as a task."""
+    found = [line for line in done.stdout.splitlines() if line.split("|")[0].strip() == task]
+    return json.loads(found[0].partition("| ")[2])
+
+
+OURS_AFTER = (
+    "after '--' goes to the program; put it before '--' "
+    "(if the program is to have it, put it into args: in distlaunch.yaml)"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "--workers 0",
+            "invalid value for '--workers': 0 is not in the range x>=1 "
+            "(see 'distlaunch local --help')",
+        ),
+        (
+            "--workers two",
+            "invalid value for '--workers': 'two' is not a valid integer range "
+            "(see 'distlaunch local --help')",
+        ),
+        (
+            "--restarts -1",
+            "invalid value for '--restarts': -1 is not in the range x>=0 "
+            "(see 'distlaunch local --help')",
+        ),
+        (
+            "--wokers 2",
+            "no such option '--wokers'. Did you mean '--workers'? (see 'distlaunch local --help')",
+        ),
+        (
+            "--kill chief",
+            "--kill: 'chief' is not TASK@step=N or TASK@SECONDSs, as worker:0@step=40 or chief@5s",
+        ),
+        (
+            "--freeze boss@5s",
+            "--freeze: 'boss' is not a task; expected chief, worker:N, ps:N or evaluator:N",
+        ),
+        (
+            "--kill worker:2@step=4",
+            "--kill worker:2@step=4: no such task in this cluster; "
+            "there are: chief, worker:0, worker:1",
+        ),
+        (
+            "--workers 2 python any.py --epochs 3",
+            "'python': a program, or what the job's program is to get, stands after '--' "
+            "(see 'distlaunch local --help')",
+        ),
+        ("-- --workers 3", f"--workers {OURS_AFTER}"),
+        ("-- --epochs 3 --restarts=1", f"--restarts {OURS_AFTER}"),
+        ("-- --kill chief@5s", f"--kill {OURS_AFTER}"),
+        ("-- --freeze=chief@5s", f"--freeze {OURS_AFTER}"),
+        (
+            "--resume one --job-dir two -- true",
+            "--resume one and --job-dir two are two folders; give one of them",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_line_and_2(local, project, line, said):
+    done = local(line)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"distlaunch: error: {said}\n"
+    assert not (project / ".distlaunch").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (
+            "",
+            1,
+            "no distlaunch.yaml here: 'distlaunch init' makes a project, "
+            "or give --workers N and a program after --",
+        ),
+        (
+            "--workers 2 -- --epochs 3",
+            1,
+            "no distlaunch.yaml here: 'distlaunch init' makes a project, "
+            "or give --workers N and a program after --",
+        ),
+        (
+            "-- true",
+            2,
+            "no distlaunch.yaml here: say with --workers N how many tasks there are",
+        ),
+        (
+            "--workers 1 --resume -- true",
+            1,
+            "--resume: no job in .distlaunch/local yet; start one without --resume",
+        ),
+        (
+            "--workers 1 --resume one -- true",
+            1,
+            "--resume: 'one' is neither a job in .distlaunch/local nor a folder; "
+            "give a job's id or path, or nothing for the newest",
+        ),
+        (
+            "--workers 1 --job-dir /proc/job -- true",
+            1,
+            "/proc/job: the job folder cannot be written (no such file or directory); "
+            "choose another --job-dir",
+        ),
+        (
+            "--workers 1 --job-dir /dev/null -- true",
+            1,
+            "/dev/null: not a folder; choose another --job-dir",
+        ),
+    ],
+)
+def test_refusal_is_one_line(local, tmp_path, line, code, said):
+    done = local(line)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr == f"distlaunch: error: {said}\n"
+
+
+def test_job_file_with_problems(local, project):
+    (project / "distlaunch.yaml").write_text(JOB.replace("count: 2", "count: none"))
+    done = local("")
+    assert done.returncode == 1
+    assert re.fullmatch(r"distlaunch: error: distlaunch.yaml:7:\d+: .*\n", done.stderr)
+
+
+def test_module_without_tensorflow(local, project):
+    (project / "sitecustomize.py").write_text("import sys; sys.modules['tensorflow'] = None\n")
+    done = local("", env=os.environ | {"PYTHONPATH": str(project)})
+    assert done.returncode == 1
+    assert done.stderr == (
+        "distlaunch: error: TensorFlow is not installed here; "
+        "pip install 'distlaunch[local]' brings it\n"
+    )
+
+
+def test_program_without_a_project(local, tmp_path):
+    (tmp_path / "tell.py").write_text(TELL)
+    done = local("--workers 2 -- python tell.py --workers 3")
+    assert done.returncode == 0
+    (folder,) = jobs(tmp_path)
+    start, end = done.stderr.splitlines()
+    assert re.fullmatch(
+        r"distlaunch: chief \+ 1 worker on this machine \(\d+ cores?, (no|\d+) GPUs?\) "
+        rf"· job folder {re.escape(str(folder))}",
+        start,
+    )
+    assert end == f"distlaunch: done; the tasks' output lies in {folder}/task-logs"
+    told = told_by(done, "worker:0")
+    assert told["argv"] == ["--workers", "3"]
+    assert told["cwd"] == str(tmp_path)
+    assert told["env"]["AIP_MODEL_DIR"] == f"{folder}/model/"
+    assert told["env"]["CLOUD_ML_JOB_ID"] == folder.name
+    assert json.loads(told["env"]["TF_CONFIG"])["task"]["type"] == "worker"
+
+
+def test_program_in_a_project_has_its_cluster_and_variables(local, project):
+    done = local("-- python tell.py")
+    assert done.returncode == 0
+    assert "chief + 2 workers on this machine" in done.stderr
+    for task in ("chief", "worker:0", "worker:1"):
+        told = told_by(done, task)
+        assert (told["argv"], told["env"]["COLOUR"]) == ([], "green")
+
+
+def test_python_is_the_launchers_own(local, tmp_path):
+    show = "import sys; print(sys.executable)"
+    done = local("--workers 1 -- python -c", show, env=os.environ | {"PATH": "/usr/bin:/bin"})
+    assert done.stdout == f"chief | {Path(sys.executable).parent / 'python'}\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--job-dir out -- python tell.py",
+        "-- python tell.py --job-dir out",
+        "-- python tell.py --job-dir=out",
+        "--job-dir other -- python tell.py --job-dir out",
+    ],
+)
+def test_job_folder_may_be_said_on_either_side(local, project, line):
+    done = local(f"--workers 1 {line}")
+    assert done.returncode == 0
+    assert told_by(done, "chief")["env"]["AIP_MODEL_DIR"] == f"{project}/out/model/"
+    assert (project / "out/task-logs/attempt-1/chief.log").is_file()
+
+
+def test_job_folder_in_the_cloud(local, project):
+    done = local("--workers 1 --job-dir gs://bucket/job -- python tell.py")
+    assert done.returncode == 0
+    assert told_by(done, "chief")["env"]["AIP_MODEL_DIR"] == "gs://bucket/job/model/"
+    (folder,) = jobs(project)
+    assert (folder / "task-logs/attempt-1/chief.log").is_file()
+
+
+def test_summary_is_shown_when_it_is_of_this_run(local, project):
+    done = local("--workers 2 --job-dir out -- python summarise.py")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "tasks         chief + 1 worker\nglobal batch  64\nmodel         the model\n",
+    )
+    done = local("--workers 2 --job-dir out -- true")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.endswith(f"done; the tasks' output lies in {project}/out/task-logs\n")
+
+
+def test_resume_goes_on_in_the_folder_of_the_newest_job(local, project):
+    done = local("--workers 1 -- python summarise.py")
+    (folder,) = jobs(project)
+    for which in ("--resume", f"--resume {folder.name}", f"--resume {folder}"):
+        done = local(f"--workers 1 {which} -- python tell.py")
+        assert done.returncode == 0
+        assert told_by(done, "chief")["env"]["AIP_MODEL_DIR"] == f"{folder}/model/"
+    assert jobs(project) == [folder]
+    assert (folder / "task-logs/attempt-4/chief.log").is_file()
+
+
+def test_resume_of_a_job_without_checkpoints(local, project):
+    local("--workers 1 -- true")
+    (folder,) = jobs(project)
+    done = local("--workers 1 --resume -- true")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"distlaunch: error: --resume: .distlaunch/local/{folder.name} has no checkpoints "
+        "to resume from; start anew without --resume\n",
+    )
+
+
+def test_quiet_leaves_the_tasks_lines_and_the_summary(cli, project):
+    done = cli("--quiet", "local", "--workers", "1", "--", "sh", "-c", "echo one; echo two >&2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == ["chief | one", "chief | two"]
+
+
+def test_failing_task_gives_its_code_and_no_summary(local, project):
+    (project / "fail.py").write_text(SUMMARISE + "print('last words')\nraise SystemExit(7)\n")
+    done = local("--workers 1 -- python fail.py")
+    assert (done.returncode, done.stdout) == (7, "chief | last words\n")
+    assert "distlaunch: error: chief failed with exit code 7 after " in done.stderr
+    assert "    last words\n" in done.stderr
+
+
+def test_reader_that_leaves_stops_the_job(tmp_path):
+    command = [sys.executable, "-m", "distlaunch", "--quiet", "local", "--workers", "1", "--"]
+    with subprocess.Popen(
+        [*command, "yes"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as launcher:
+        assert launcher.stdout.readline() == b"chief | y\n"
+        launcher.stdout.close()
+        assert launcher.stderr.read() == b""
+        assert launcher.wait(60) == 1
+
+
+@pytest.mark.slow
+def test_module_of_the_job_file_with_more_arguments(local, project):
+    (project / "prog.py").write_text(TELL)
+    (project / "distlaunch.yaml").write_text(JOB.replace('"5"', '"5", --job-dir, file'))
+    done = local("--workers 2 --job-dir line -- --epochs 3")
+    assert done.returncode == 0, done.stderr
+    told = told_by(done, "worker:0")
+    assert told["argv"] == ["--epochs", "5", "--epochs", "3"]
+    assert told["env"]["AIP_MODEL_DIR"] == f"{project}/line/model/"

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+
+def test_one_line_a_host_in_order(cli):
+    done = cli("tf-config", "--hosts", "10.0.0.1:2222,10.0.0.2,10.0.0.3:99")
+    assert (done.returncode, done.stderr) == (0, "")
+    cluster = {"chief": ["10.0.0.1:2222"], "worker": ["10.0.0.2:2222", "10.0.0.3:99"]}
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"cluster": cluster, "task": {"type": "chief", "index": 0}},
+        {"cluster": cluster, "task": {"type": "worker", "index": 0}},
+        {"cluster": cluster, "task": {"type": "worker", "index": 1}},
+    ]
+
+
+def test_lines_for_a_shell(cli):
+    done = cli("tf-config", "--hosts", "a,[::1]:7", "--shell")
+    first, export, second, _ = done.stdout.splitlines()
+    assert (first, second) == ("# on a:2222 (chief)", "# on [::1]:7 (worker:0)")
+    word, assignment = shlex.split(export)
+    name, _, value = assignment.partition("=")
+    assert (word, name) == ("export", "TF_CONFIG")
+    assert json.loads(value)["cluster"] == {"chief": ["a:2222"], "worker": ["[::1]:7"]}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "line"),
+    [
+        ("a,b,a:2222", "a:2222 is there twice; each task needs its own address"),
+        ("a,,b", "an empty name in 'a,,b'; expected as a:2222,b,c"),
+        ("", "an empty name in ''; expected as a:2222,b,c"),
+        ("a:0", "'a:0': expected a port from 1 to 65535"),
+        ("a:65536", "'a:65536': expected a port from 1 to 65535"),
+        ("a:x", "'a:x': expected a port from 1 to 65535"),
+        ("a:", "'a:': expected a port from 1 to 65535"),
+        ("::1", "'::1' is no host:port; an IPv6 address stands in brackets, as [::1]:2222"),
+        ("[::1", "'[::1' is no host:port; an IPv6 address stands in brackets, as [::1]:2222"),
+        ("[::x]:1", "'[::x]:1' has no valid host; expected as a:2222,b,c"),
+        ("[::1]x", "'[::1]x' is no host:port; an IPv6 address stands in brackets, as [::1]:2222"),
+        ("http://a:1", "'http://a:1' is no host:port; an IPv6 address stands in brackets, "
+            "as [::1]:2222"),
+        ("a b", "'a b' has no valid host; expected as a:2222,b,c"),
+    ],
+)  # fmt: skip
+def test_wrong_hosts_are_told_in_one_line(cli, hosts, line):
+    done = cli("tf-config", "--hosts", hosts)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"distlaunch: error: --hosts: {line}\n"

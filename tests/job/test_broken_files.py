@@ -1,0 +1,238 @@
+"""Broken job files, and every line that is told of each."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from distlaunch.errors import JobFileError
+from distlaunch.job.project_file import load
+
+SMALLEST = "name: digits\ncluster: {chief: {machine: n1-standard-4}}\n"
+
+BROKEN = {
+    "nothing": ("", ["1:1: expected keys with values, as 'name: digits'"]),
+    "a list": ("- 1\n", ["1:1: expected keys with values, as 'name: digits'"]),
+    "two documents": (
+        SMALLEST + "---\na: 1\n",
+        ["3:1: not YAML: expected a single document in the stream, but found another document"],
+    ),
+    "a tab": ("name: digits\n\tcluster: 1\n", ["2:1: not YAML: a tab where spaces are needed"]),
+    "an open bracket": (
+        "name: digits\nargs: [--epochs=5\nmodule: x\n",
+        ["3:7: not YAML: while parsing a flow sequence, expected ',' or ']', but got ':'"],
+    ),
+    "an open quote": (
+        "name: 'digits\n",
+        ["2:1: not YAML: while scanning a quoted scalar, found unexpected end of stream"],
+    ),
+    "a colon too many": (
+        "name: digits: 1\n",
+        ["1:13: not YAML: mapping values are not allowed here"],
+    ),
+    "a control character": ("name: a\x07\n", ["1:8: not YAML: the character U+0007"]),
+    "an anchor that is not there": (
+        "name: *other\n",
+        ["1:7: not YAML: found undefined alias 'other'"],
+    ),
+    "code": (
+        SMALLEST + "args: [!!python/object/apply:os.system [true]]\n",
+        [
+            "3:8: the tag !!python/object/apply:os.system has no place in a job file",
+            "3:8: args.0: expected text, got a list",
+        ],
+    ),
+    "a tag in what is passed through": (
+        SMALLEST + "vertex: {a: !!python/name:os.system }\n",
+        ["3:13: the tag !!python/name:os.system has no place in a job file"],
+    ),
+    "an impossible number": (
+        SMALLEST + "vertex: {a: !!int x}\n",
+        ["3:9: vertex: holds a value that cannot be read"],
+    ),
+    "an alias of itself": (
+        SMALLEST + "args: &a [*a]\n",
+        [
+            "3:7: an alias that contains itself",
+            "3:7: args.0: expected text, got nothing",
+        ],
+    ),
+    "a merge of itself": (SMALLEST + "env: &a {<<: *a}\n", ["1:1: nested too deeply"]),
+    "a merge of text": (
+        SMALLEST + "env: {<<: yes}\n",
+        ["3:11: <<: expected an alias of a section, as *name"],
+    ),
+    "a list for a key": (SMALLEST + "? [a]\n: 1\n", ["3:3: a key has to be plain text"]),
+    "too deep": (SMALLEST + "vertex: " + "[" * 5000, ["1:1: nested too deeply"]),
+    "a key twice": (
+        SMALLEST + "name: other\n",
+        ["3:1: name: is here twice; the first is in line 1"],
+    ),
+    "nothing but an unknown key": (
+        "nme: digits\n",
+        [
+            "1:1: name: is missing",
+            "1:1: cluster: is missing",
+            "1:1: nme: unknown key; did you mean 'name'?",
+        ],
+    ),
+    "an unknown key like none": (
+        SMALLEST + "scheduling: {zzz: 1}\n",
+        ["3:14: scheduling.zzz: unknown key; known here: strategy, timeout, max_wait"],
+    ),
+    "no machine": (
+        "name: digits\ncluster:\n  chief: {}\n  workers: {count: 2}\n",
+        ["3:3: cluster.chief.machine: is missing", "4:3: cluster.workers.machine: is missing"],
+    ),
+    "no chief": (
+        "name: digits\ncluster:\n  workers: {machine: n1-standard-4}\n",
+        ["2:1: cluster.chief: is missing"],
+    ),
+    "a cluster that is text": (
+        "name: digits\ncluster: big\n",
+        [
+            "2:10: cluster: expected a section with chief, workers, parameter_servers, "
+            "evaluators, got 'big'"
+        ],
+    ),
+    "a count of the chief": (
+        "name: digits\ncluster: {chief: {machine: n1-standard-4, count: 1}}\n",
+        ["2:43: cluster.chief.count: unknown key; known here: machine, accelerator"],
+    ),
+    "counts": (
+        dedent("""\
+            name: digits
+            cluster:
+              chief: {machine: n1-standard-4, accelerator: {type: NVIDIA_TESLA_T4, count: 0}}
+              workers: {machine: n1-standard-4, count: three}
+              parameter_servers: {machine: n1-standard-4, count: -1}
+              evaluators: {machine: n1-standard-4, count: 1.5}
+            """),
+        [
+            "3:79: cluster.chief.accelerator.count: expected a whole number of 1 or more, got '0'",
+            "4:44: cluster.workers.count: expected a whole number of 0 or more, got 'three'",
+            "5:54: cluster.parameter_servers.count: expected a whole number of 0 or more, got '-1'",
+            "6:47: cluster.evaluators.count: expected a whole number of 0 or more, got '1.5'",
+        ],
+    ),
+    "machines": (
+        "name: digits\ncluster:\n  chief: {machine: N1, accelerator: {type: t4}}\n",
+        [
+            "3:20: cluster.chief.machine: expected a machine type, as n1-standard-8, got 'N1'",
+            "3:44: cluster.chief.accelerator.type: expected an accelerator, as NVIDIA_TESLA_T4, "
+            "got 't4'",
+        ],
+    ),
+    "names": (
+        dedent("""\
+            name: Digits 1
+            cluster: {chief: {machine: n1-standard-4}}
+            project: My Project
+            region: us
+            bucket: s3://my-bucket
+            module: trainer/task.py
+            service_account: trainer
+            image: {repository: digits:latest, base: ''}
+            """),
+        [
+            "1:7: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, as digits, "
+            "got 'Digits 1'",
+            "3:10: project: expected a project's id, as my-project-1234, got 'My Project'",
+            "4:9: region: expected a region, as us-central1, got 'us'",
+            "5:9: bucket: expected a bucket, as gs://my-bucket, got 's3://my-bucket'",
+            "6:9: module: expected a Python module, as trainer.task, got 'trainer/task.py'",
+            "7:18: service_account: expected an account, as "
+            "trainer@my-project.iam.gserviceaccount.com, got 'trainer'",
+            "8:21: image.repository: expected an image's name without a tag, as "
+            "us-central1-docker.pkg.dev/my-project/training/digits, got 'digits:latest'",
+            "8:42: image.base: expected text, got ''",
+        ],
+    ),
+    "args in one piece": (
+        SMALLEST + "args: --epochs=5\n",
+        ["3:7: args: expected a list, as [first, second], got '--epochs=5'"],
+    ),
+    "args that are no words": (
+        SMALLEST + 'args: [--a, [b], {c: d}, ~, "\\0"]\n',
+        [
+            "3:13: args.1: expected text, got a list",
+            "3:18: args.2: expected text, got a section",
+            "3:26: args.3: expected text, got nothing",
+            "3:29: args.4: expected text, got '\\x00'",
+        ],
+    ),
+    "variables": (
+        SMALLEST + "env: {9: a, TF_CONFIG: b, AIP_MODEL_DIR: c, GOOD: ~}\n",
+        [
+            "3:7: env.9: expected a variable's name, as LOG_LEVEL, got '9'",
+            "3:13: env.TF_CONFIG: expected a name of your own, as this variable is set for each "
+            "task, got 'TF_CONFIG'",
+            "3:27: env.AIP_MODEL_DIR: expected a name of your own, as this variable is set for "
+            "each task, got 'AIP_MODEL_DIR'",
+            "3:51: env.GOOD: expected text, got nothing",
+        ],
+    ),
+    "labels": (
+        SMALLEST + "labels: {Team: a, team: Vision, long: " + "x" * 64 + "}\n",
+        [
+            "3:10: labels.Team: expected at most 63 of a-z, 0-9, _ and -, a letter first, "
+            "got 'Team'",
+            "3:25: labels.team: expected at most 63 of a-z, 0-9, _ and -, got 'Vision'",
+            "3:39: labels.long: expected at most 63 of a-z, 0-9, _ and -, got '" + "x" * 39 + "…'",
+        ],
+    ),
+    "a list of labels": (
+        SMALLEST + "labels: [a]\n",
+        ["3:9: labels: expected names with values, one a line, got a list"],
+    ),
+    "scheduling": (
+        SMALLEST + "scheduling: {strategy: spot, timeout: 12, max_wait: 1 h}\n",
+        [
+            "3:24: scheduling.strategy: expected STANDARD, SPOT or FLEX_START, got 'spot'; "
+            "did you mean 'SPOT'?",
+            "3:39: scheduling.timeout: expected a duration with its unit, as 90s, 30m, 12h or 7d, "
+            "got '12'",
+            "3:53: scheduling.max_wait: expected a duration with its unit, as 90s, 30m, 12h or "
+            "7d, got '1 h'",
+        ],
+    ),
+    "tuning": (
+        SMALLEST
+        + dedent("""\
+            tuning:
+              metric: accuracy
+              goal: up
+              trials: 0
+              parameters:
+                a: {type: double, min: x, max: 1}
+                b: {mn: 1}
+                c: {values: []}
+                d: {type: integer, min: 3, max: 2}
+                e: {min: 3}
+                f: {type: double, min: nan, max: inf}
+            """),
+        [
+            "5:9: tuning.goal: expected maximize or minimize, got 'up'",
+            "6:11: tuning.trials: expected a whole number of 1 or more, got '0'",
+            "8:28: tuning.parameters.a.min: expected a number, got 'x'",
+            "9:9: tuning.parameters.b.mn: unknown key; did you mean 'min'?",
+            "10:17: tuning.parameters.c.values: expected one or more, got an empty list",
+            "11:8: tuning.parameters.d: expected a min that is less than the max, got a section",
+            "12:8: tuning.parameters.e: expected either type, min and max or a list of values, "
+            "got a section",
+            "13:28: tuning.parameters.f.min: expected a number, got 'nan'",
+            "13:38: tuning.parameters.f.max: expected a number, got 'inf'",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_problems_are_told_all_at_once(tmp_path, name):
+    text, lines = BROKEN[name]
+    file = tmp_path / "distlaunch.yaml"
+    file.write_text(text)
+    with pytest.raises(JobFileError) as refusal:
+        load(file)
+    assert refusal.value.lines == tuple(f"{file}:{line}" for line in lines)

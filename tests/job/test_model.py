@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlaunch.errors import UsageProblem
+from distlaunch.job.model import Cluster, Machine, Pool, Task
+
+SMALL = Machine("n1-standard-4")
+BIG = Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1)
+
+tasks = st.just(Task("chief")) | st.builds(
+    Task, st.sampled_from(["worker", "ps", "evaluator"]), st.integers(0, 10_000)
+)
+
+
+@given(tasks)
+def test_a_task_is_read_back_from_its_name(task):
+    assert Task.parse(str(task)) == task
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "worker", "worker:", "worker:-1", "worker:01", "worker:٣", "chief:0", "ps:1 ", "x:0"],
+)
+def test_what_is_no_task_is_refused(name):
+    with pytest.raises(UsageProblem, match="is not a task; expected chief, worker:N, ps:N or"):
+        Task.parse(name)
+
+
+def test_tasks_stand_in_order():
+    cluster = Cluster(Pool(SMALL), Pool(SMALL, 2), Pool(SMALL), Pool(SMALL))
+    named = [str(task) for task in cluster.tasks()]
+    assert named == ["chief", "worker:0", "worker:1", "ps:0", "evaluator:0"]
+    training = [str(task) for task in cluster.tasks() if task.is_training]
+    assert training == ["chief", "worker:0", "worker:1"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "description"),
+    [
+        (Cluster(Pool(SMALL)), "chief"),
+        (Cluster(Pool(SMALL), Pool(SMALL, 0)), "chief"),
+        (Cluster(Pool(SMALL), Pool(SMALL)), "chief + 1 worker"),
+        (Cluster(Pool(SMALL), Pool(SMALL, 2)), "chief + 2 workers"),
+        (
+            Cluster(Pool(SMALL), Pool(SMALL), Pool(SMALL), Pool(SMALL)),
+            "chief + 1 worker + 1 parameter server + 1 evaluator",
+        ),
+        (
+            Cluster(Pool(SMALL), None, Pool(SMALL, 2), Pool(SMALL, 2)),
+            "chief + 2 parameter servers + 2 evaluators",
+        ),
+    ],
+)
+def test_description(cluster, description):
+    assert cluster.describe() == description
+
+
+@given(st.integers(1, 50))
+def test_training_tasks_are_counted_with_the_chief(count):
+    cluster = Cluster(Pool(SMALL), Pool(BIG, 3), Pool(SMALL), Pool(SMALL))
+    changed = cluster.with_training_tasks(count)
+    assert sum(task.is_training for task in changed.tasks()) == count
+    assert len(changed.tasks()) == count + 2
+    assert changed.workers is None or changed.workers.machine == BIG
+
+
+def test_new_workers_are_like_the_chief():
+    assert Cluster(Pool(BIG)).with_training_tasks(3).workers == Pool(BIG, 2)
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_there_is_always_a_chief(count):
+    with pytest.raises(UsageProblem, match=f"expected 1 training task or more, got {count}"):
+        Cluster(Pool(SMALL)).with_training_tasks(count)

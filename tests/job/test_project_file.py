@@ -1,0 +1,247 @@
+"""distlaunch.yaml: what is right is read, what is wrong is told, all at once and in its place."""
+
+from __future__ import annotations
+
+import string
+from textwrap import dedent
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlaunch.errors import DistlaunchError, JobFileError
+from distlaunch.job.model import (
+    Choice,
+    Cluster,
+    Image,
+    Job,
+    Machine,
+    Pool,
+    Scheduling,
+    Span,
+    Tuning,
+)
+from distlaunch.job.project_file import load
+
+SMALLEST = "name: digits\ncluster: {chief: {machine: n1-standard-4}}\n"
+
+WHOLE = """\
+name: digits
+project: my-project
+region: us-central1
+bucket: gs://my-bucket/
+module: trainer.task
+args: [--epochs=5, 7, no, 012]
+image:
+  repository: us-central1-docker.pkg.dev/my-project/training/digits
+  base: python:3.12-slim
+  requirements: requirements.txt
+cluster:
+  chief: &machine {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 2}}
+  workers: {<<: *machine, count: 3}
+  parameter_servers: {machine: n1-highmem-2}
+  evaluators: {machine: n1-standard-4, count: 0}
+scheduling: {strategy: FLEX_START, timeout: 1d12h, max_wait: 90m}
+env: {LOG_LEVEL: on, WHEN: 2026-11-21, EMPTY: ''}
+labels: {team: vision, run: 7}
+service_account: trainer@my-project.iam.gserviceaccount.com
+network: projects/12345/global/networks/default
+tensorboard: '123'
+tuning:
+  metric: val_accuracy
+  goal: maximize
+  trials: 12
+  parallel_trials: 3
+  algorithm: random
+  parameters:
+    learning-rate: {type: double, min: 1e-4, max: 0.1, scale: log}
+    layers: {type: integer, min: 1, max: 4}
+    optimizer: {values: [sgd, adam]}
+vertex:
+  jobSpec: {enableWebAccess: true, since: 2026-11-21, ratio: 0.5}
+"""
+
+
+def read(folder, text: str) -> Job:
+    (folder / "distlaunch.yaml").write_text(text, encoding="utf-8")
+    return load(folder / "distlaunch.yaml")
+
+
+def problems(folder, text: str) -> list[str]:
+    with pytest.raises(JobFileError) as refusal:
+        read(folder, text)
+    return [line.removeprefix(f"{folder}/distlaunch.yaml:") for line in refusal.value.problems]
+
+
+def test_everything_is_read(tmp_path):
+    big = Machine("n1-standard-8", "NVIDIA_TESLA_T4", 2)
+    assert read(tmp_path, WHOLE) == Job(
+        name="digits",
+        project="my-project",
+        region="us-central1",
+        bucket="gs://my-bucket",
+        module="trainer.task",
+        args=("--epochs=5", "7", "no", "012"),
+        image=Image(
+            repository="us-central1-docker.pkg.dev/my-project/training/digits",
+            base="python:3.12-slim",
+            requirements="requirements.txt",
+        ),
+        cluster=Cluster(
+            chief=Pool(big),
+            workers=Pool(big, 3),
+            parameter_servers=Pool(Machine("n1-highmem-2")),
+            evaluators=Pool(Machine("n1-standard-4"), 0),
+        ),
+        scheduling=Scheduling("FLEX_START", timeout=36 * 3600, max_wait=90 * 60),
+        env={"LOG_LEVEL": "on", "WHEN": "2026-11-21", "EMPTY": ""},
+        labels={"team": "vision", "run": "7"},
+        service_account="trainer@my-project.iam.gserviceaccount.com",
+        network="projects/12345/global/networks/default",
+        tensorboard="123",
+        tuning=Tuning(
+            metric="val_accuracy",
+            goal="maximize",
+            parameters={
+                "learning-rate": Span(1e-4, 0.1, scale="log"),
+                "layers": Span(1, 4, whole=True),
+                "optimizer": Choice(("sgd", "adam")),
+            },
+            trials=12,
+            parallel_trials=3,
+            algorithm="random",
+        ),
+        vertex={"jobSpec": {"enableWebAccess": True, "since": "2026-11-21", "ratio": 0.5}},
+    )
+
+
+def test_a_name_and_a_chief_are_enough(tmp_path):
+    chief = Cluster(Pool(Machine("n1-standard-4")))
+    assert read(tmp_path, SMALLEST) == Job(name="digits", cluster=chief)
+
+
+def test_sections_without_content_are_empty(tmp_path):
+    empty = "args:\nenv:\nlabels:\nimage:\nscheduling:\nvertex:\n"
+    assert read(tmp_path, SMALLEST + empty) == read(tmp_path, SMALLEST)
+
+
+def test_a_file_from_a_windows_editor(tmp_path):
+    text = "\ufeff" + SMALLEST.replace("\n", "\r\n")
+    assert read(tmp_path, text) == read(tmp_path, SMALLEST)
+
+
+def test_a_problem_of_a_merged_section_is_where_it_is_written(tmp_path):
+    text = dedent("""\
+        name: digits
+        cluster:
+          chief: &it {machine: n1-standard-4, accelerator: {typ: A}}
+          workers: {<<: *it, count: 2}
+        """)
+    assert problems(tmp_path, text) == [
+        "3:39: cluster.chief.accelerator.type: is missing",
+        "3:39: cluster.workers.accelerator.type: is missing",
+        "3:53: cluster.chief.accelerator.typ: unknown key; did you mean 'type'?",
+        "3:53: cluster.workers.accelerator.typ: unknown key; did you mean 'type'?",
+    ]
+
+
+def test_what_is_merged_gives_way_to_what_is_written(tmp_path):
+    both = "env: {A: 1, <<: [{A: 2, B: 3}, {B: 4, C: 5}]}\n"
+    assert read(tmp_path, SMALLEST + both).env == {"A": "1", "B": "3", "C": "5"}
+
+
+def test_aliases_that_multiply_cost_nothing(tmp_path):
+    laughs = ["vertex:", "  a0: &a0 [x]"]
+    laughs += [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 60)]
+    assert read(tmp_path, SMALLEST + "\n".join(laughs)).vertex["a0"] == ["x"]
+
+
+def test_a_file_here_is_named_without_its_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "distlaunch.yaml").write_text("name: digits\n")
+    with pytest.raises(JobFileError, match=r"^distlaunch\.yaml:1:1: cluster: is missing$"):
+        load(tmp_path / "distlaunch.yaml")
+
+
+def test_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = r"^distlaunch\.yaml: no such file; 'distlaunch init' makes one$"
+    with pytest.raises(DistlaunchError, match=line):
+        load(tmp_path / "distlaunch.yaml")
+
+
+def test_a_folder_in_the_files_place(tmp_path):
+    (tmp_path / "distlaunch.yaml").mkdir()
+    with pytest.raises(DistlaunchError, match=r"distlaunch\.yaml: Is a directory$"):
+        load(tmp_path / "distlaunch.yaml")
+
+
+def test_a_file_that_is_no_text(tmp_path):
+    (tmp_path / "distlaunch.yaml").write_bytes(b"name: digits\nmodule: tr\xff\n")
+    with pytest.raises(JobFileError, match=r"distlaunch\.yaml:2:11: not UTF-8 text$"):
+        load(tmp_path / "distlaunch.yaml")
+
+
+words = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
+names = st.text(string.ascii_lowercase + string.digits + "_-", max_size=62).map("a{}".format)
+machines = st.fixed_dictionaries(
+    {"machine": st.sampled_from(["n1-standard-4", "a2-highgpu-1g"])},
+    optional={
+        "accelerator": st.fixed_dictionaries(
+            {"type": st.sampled_from(["NVIDIA_TESLA_T4", "NVIDIA_L4"])},
+            optional={"count": st.integers(1, 16)},
+        )
+    },
+)
+pools = st.tuples(machines, st.integers(0, 99)).map(lambda pair: pair[0] | {"count": pair[1]})
+files = st.fixed_dictionaries(
+    {
+        "name": names,
+        "cluster": st.fixed_dictionaries(
+            {"chief": machines},
+            optional={"workers": pools, "parameter_servers": pools, "evaluators": pools},
+        ),
+    },
+    optional={
+        "args": st.lists(words | st.integers() | st.booleans(), max_size=5),
+        "env": st.dictionaries(names.map(lambda name: name.replace("-", "_")), words, max_size=3),
+        "labels": st.dictionaries(names, names, max_size=3),
+        "vertex": st.dictionaries(words, st.none() | st.booleans() | st.integers(), max_size=3),
+    },
+)
+
+
+def written(value: object) -> str:
+    """Return a scalar as YAML writes it."""
+    return value if isinstance(value, str) else yaml.safe_dump(value).splitlines()[0]
+
+
+@given(content=files, flow=st.sampled_from([True, False, None]))
+def test_what_is_dumped_is_read_back(tmp_path_factory, content, flow):
+    folder = tmp_path_factory.getbasetemp()
+    text = yaml.safe_dump(content, allow_unicode=True, default_flow_style=flow)
+    job = read(folder, text)
+    assert job.name == content["name"]
+    assert job.args == tuple(written(word) for word in content.get("args", []))
+    assert job.env == content.get("env", {})
+    assert job.labels == content.get("labels", {})
+    assert job.vertex == content.get("vertex", {})
+    workers = content["cluster"].get("workers")
+    assert (job.cluster.workers.count if job.cluster.workers else None) == (
+        workers["count"] if workers else None
+    )
+
+
+@given(content=files, width=st.integers(20, 120), data=st.data())
+def test_a_problem_is_told_where_it_stands(tmp_path_factory, content, width, data):
+    marker = "WRONG-" + "x" * 20
+    sections = [content["cluster"][key] for key in content["cluster"]]
+    data.draw(st.sampled_from(sections))["machine"] = marker
+    text = yaml.safe_dump(content, allow_unicode=True, width=width, sort_keys=False)
+    at = text.index(marker)
+    line = text.count("\n", 0, at) + 1
+    column = at - (text.rfind("\n", 0, at) + 1) + 1
+    (problem,) = problems(tmp_path_factory.getbasetemp(), text)
+    assert problem.startswith(f"{line}:{column}: cluster.")
+    assert problem.endswith(f"machine: expected a machine type, as n1-standard-8, got {marker!r}")

@@ -1,0 +1,163 @@
+"""Real processes through the real command line, and a look at what is left of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+PATIENCE = 60.0  # seconds; none of the tests takes nearly as long
+MARK = "DISTLAUNCH_TEST_MARK"
+
+# What every program of the tests has at hand.
+TOOLS = """
+import json, os, signal, sys, time
+from pathlib import Path
+
+TASK = Path(os.environ["DISTLAUNCH_EVENTS"]).name.removesuffix(".events.jsonl")
+RESTARTS = int(os.environ["DISTLAUNCH_RESTARTS"])
+
+def is_up(who):
+    Path("up", f"{TASK}.{who}").touch()
+
+def await_up(count):
+    until = time.monotonic() + 60
+    while len(os.listdir("up")) < count and time.monotonic() < until:
+        time.sleep(0.01)
+
+def stay(who, *, stubborn=True):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if stubborn else ():
+        signal.signal(number, signal.SIG_IGN)
+    is_up(who)
+    while True:
+        time.sleep(60)
+
+def leave_stubborn_descendants():
+    if not os.fork():
+        stay("grandchild")
+    if not os.fork():
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        stay("daemon")
+
+def tell(event, **details):
+    with open(os.environ["DISTLAUNCH_EVENTS"], "a") as file:
+        file.write(json.dumps({"event": event, "time": time.time(), **details}) + chr(10))
+"""
+
+
+class Launch:
+    """A launcher that runs a program of ours, in a folder of its own."""
+
+    def __init__(self, folder: Path, words: list[str], env: dict[str, str]) -> None:
+        self.folder = folder
+        self.mark = f"{MARK}={uuid.uuid4()}"
+        name, _, value = self.mark.partition("=")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "distlaunch", "local", *words],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **env, name: value},
+        )
+
+    @property
+    def is_over(self) -> bool:
+        return self.process.poll() is not None
+
+    def until_up(self, count: int) -> None:
+        """Wait until so many processes have said that they are up."""
+        until_true(lambda: self.is_over or len([*(self.folder / "up").iterdir()]) >= count)
+        assert not self.is_over, self.end()
+
+    def left(self) -> list[psutil.Process]:
+        """Return the processes that this launcher left behind, or still has."""
+        name, _, value = self.mark.partition("=")
+        return [each for each in psutil.process_iter() if _environment(each).get(name) == value]
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait for the end and return the exit code, stdout and stderr."""
+        out, err = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, (out or b"").decode(), (err or b"").decode()
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    try:
+        return process.environ()
+    except psutil.Error:
+        return {}
+
+
+def until_true(condition: Callable[[], object]) -> None:
+    """Wait for something that can be seen."""
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], object]], None]:
+    return until_true
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], Path]:
+    """Write a program of the tests, with the tools before it."""
+
+    def write_program(body: str, name: str = "program.py") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(TOOLS + dedent(body), encoding="utf-8")
+        return path
+
+    return write_program
+
+
+@pytest.fixture
+def launch(tmp_path: Path, write: Callable[[str], Path]) -> Iterator[Callable[..., Launch]]:
+    """Start `distlaunch local` with a program of so many tasks; kills what a failed test leaves."""
+    (tmp_path / "up").mkdir()
+    launches: list[Launch] = []
+
+    def start(
+        body: str, *options: object, workers: int | None = 2, env: dict[str, str] | None = None
+    ) -> Launch:
+        program = write(body)
+        words = [] if workers is None else [f"--workers={workers}"]
+        words += [*map(str, options), "--", "python", str(program)]
+        launches.append(Launch(tmp_path, words, env or {}))
+        return launches[-1]
+
+    yield start
+    for each in launches:
+        each.process.kill()
+        each.end()
+        for process in each.left():
+            process.kill()
+
+
+@pytest.fixture
+def run(launch: Callable[..., Launch]) -> Callable[..., tuple[int, str, str]]:
+    """Run a program of so many tasks to its end."""
+
+    def run_to_end(*args, **kwargs) -> tuple[int, str, str]:
+        started = launch(*args, **kwargs)
+        ended = started.end()
+        assert started.left() == []
+        return ended
+
+    return run_to_end

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from distlaunch.errors import DistlaunchError, UsageProblem
+from distlaunch.job.model import Cluster, Job, Machine, Pool
+from distlaunch.local.arguments import job_dir_in, program
+from distlaunch.local.order import Command, Module
+
+JOB = Job("digits", Cluster(Pool(Machine("any"))), "trainer.task", ("--epochs", "5"))
+
+
+def job(*args: str) -> Job:
+    return Job("digits", JOB.cluster, JOB.module, args)
+
+
+def test_arguments_stand_behind_those_of_the_file():
+    words = ("--epochs", "3", "more")
+    assert program(JOB, words, None) == Module("trainer.task", ("--epochs", "5", *words))
+    assert program(JOB, (), None) == Module("trainer.task", ("--epochs", "5"))
+
+
+@pytest.mark.parametrize("of", [JOB, None])
+def test_first_word_without_a_dash_is_a_program(of):
+    words = ("python", "any.py", "--workers", "3")
+    assert program(of, words, None) == Command(words)
+
+
+@pytest.mark.parametrize("word", ["--workers", "--restarts=3", "--kill", "--freeze=chief@5s"])
+@pytest.mark.parametrize("of", [JOB, None])
+def test_option_of_ours_is_refused(of, word):
+    name = word.partition("=")[0]
+    with pytest.raises(UsageProblem, match=rf"^{name} after '--' goes to the program; put it"):
+        program(of, ("--epochs", "3", word), None)
+
+
+def test_option_of_ours_in_the_file_is_the_programs():
+    assert program(job("--workers", "3"), (), None) == Module("trainer.task", ("--workers", "3"))
+
+
+def test_nothing_to_run():
+    with pytest.raises(DistlaunchError, match=r"^no distlaunch.yaml here: 'distlaunch init' makes"):
+        program(None, ("--epochs", "3"), None)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("", None),
+        ("--epochs 3", None),
+        ("--job-dir a", "a"),
+        ("--job-dir=a --epochs 3", "a"),
+        ("--job-dir a --job-dir=b=c", "b=c"),
+        ("--job-dir=a --job-dir", "a"),
+        ("--job-dir --job-dir", "--job-dir"),
+        ("--job-directory a", None),
+    ],
+)
+def test_last_job_dir_counts(words, found):
+    assert job_dir_in(words.split()) == found
+
+
+@pytest.mark.parametrize("args", [("--job-dir", "a"), ("--job-dir=a",)])
+def test_chosen_folder_takes_the_place_of_the_files(args):
+    by_file = job("--epochs", "5", *args, "--seed", "1")
+    kept = ("--epochs", "5", "--seed", "1")
+    assert program(by_file, (), "b") == Module("trainer.task", kept)
+    assert program(by_file, (), None) == Module("trainer.task", by_file.args)

@@ -1,0 +1,262 @@
+"""A group of real processes: how it ends, what is told of it, what its programs see."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+
+def test_the_first_failure_ends_the_job_with_its_code_and_is_told(run, tmp_path):
+    code, out, err = run(
+        """
+        if TASK == "worker-0":
+            print("first words")
+            for number in range(30):
+                print("line", number)
+            sys.exit(7)
+        time.sleep(60)
+        """,
+        workers=3,
+    )
+    assert code == 7
+    assert "worker:0 | first words" in out
+    assert "worker:0 failed with exit code 7 after " in err
+    told_again = err[err.index("worker:0 failed") :]
+    assert "line 29" in told_again
+    assert "line 10\n" in told_again
+    assert "line 9\n" not in told_again
+    (log,) = tmp_path.glob(".distlaunch/local/*/task-logs/attempt-1/worker-0.log")
+    assert str(log) in err
+    assert log.read_text().startswith("first words\nline 0\n")
+
+
+def test_a_task_killed_by_a_signal_is_told_so(run):
+    code, _, err = run(
+        "os.kill(os.getpid(), signal.SIGKILL) if TASK == 'chief' else time.sleep(60)"
+    )
+    assert code == 137
+    assert "chief was killed by signal 9 (SIGKILL)" in err
+
+
+def test_a_frozen_task_is_the_likely_cause_and_is_not_waited_for(run):
+    began = time.monotonic()
+    code, _, err = run(
+        """
+        if TASK == "worker-0":
+            Path("worker").write_text(str(os.getpid()))
+            is_up("task")
+            os.kill(os.getpid(), signal.SIGSTOP)
+        await_up(1)
+        stat = Path("/proc", Path("worker").read_text(), "stat")
+        while stat.read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.01)
+        sys.exit(3)
+        """
+    )
+    assert code == 3
+    assert "worker:0 is frozen (SIGSTOP)" in err
+    assert "likely cause: worker:0 is frozen" in err
+    assert time.monotonic() - began < 4.5  # less than the grace for those that could end
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "reason"),
+    [("./missing", 127, "No such file or directory"), ("./data", 126, "Permission denied")],
+)
+def test_a_program_that_cannot_be_started(cli, tmp_path, program, code, reason):
+    (tmp_path / "data").write_text("no program")
+    ended = cli("local", "--workers=2", "--", program)
+    assert ended.returncode == code
+    assert f"chief could not start: {program}: {reason}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_those_that_ignore_sigterm_are_killed_after_the_grace(run):
+    code, _, _ = run(
+        """
+        if TASK == "worker-0":
+            stay("task")
+        await_up(1)
+        sys.exit(5)
+        """
+    )
+    assert code == 5
+
+
+def test_a_clean_stop_lets_the_tasks_leave_by_themselves(launch):
+    launched = launch(
+        """
+        def leave(*_):
+            print("saved", flush=True)
+            sys.exit(143)
+        signal.signal(signal.SIGTERM, leave)
+        is_up("task")
+        while True:
+            time.sleep(60)
+        """
+    )
+    launched.until_up(2)
+    launched.process.send_signal(signal.SIGINT)
+    code, out, err = launched.end()
+    assert code == 130
+    assert sorted(out.splitlines()) == ["chief    | saved", "worker:0 | saved"]
+    assert "failed" not in err
+
+
+def test_ctrl_c_of_a_terminal_reaches_the_launcher_alone(launch):
+    launched = launch("is_up('task'); time.sleep(60)")
+    launched.until_up(2)
+    tasks = [process for process in launched.left() if process.pid != launched.process.pid]
+    assert os.getpgid(launched.process.pid) not in [os.getpgid(each.pid) for each in tasks]
+
+
+def test_evaluators_and_parameter_servers_are_ended_when_the_primary_is_done(run, tmp_path):
+    machine = "{machine: n1-standard-4}"
+    (tmp_path / "distlaunch.yaml").write_text(
+        f"name: digits\ncluster: {{chief: {machine}, workers: {machine}, "
+        f"parameter_servers: {machine}, evaluators: {machine}}}\n"
+    )
+    code, out, err = run(
+        """
+        if TASK in ("ps-0", "evaluator-0"):
+            is_up("task")
+            time.sleep(60)
+        await_up(2)
+        print(json.loads(os.environ["TF_CONFIG"])["task"]["type"])
+        """,
+        workers=None,
+    )
+    assert (code, "failed" in err) == (0, False)
+    assert sorted(out.split()) == ["chief", "chief", "worker", "worker:0", "|", "|"]
+
+
+def test_a_worker_that_fails_after_the_primary_is_done_is_a_failure(run):
+    code, _, err = run(
+        """
+        if TASK == "worker-0":
+            while not Path("up", "chief.task").exists():
+                time.sleep(0.01)
+            time.sleep(0.3)
+            sys.exit(9)
+        is_up("task")
+        """
+    )
+    assert code == 9
+    assert "worker:0 failed with exit code 9" in err
+
+
+def test_what_a_program_sees(run, tmp_path):
+    code, out, _ = run(
+        """
+        seen = {name: value for name, value in os.environ.items()}
+        seen["stdin"] = sys.stdin.read()
+        seen["cores"] = len(os.sched_getaffinity(0))
+        seen["python"] = sys.executable
+        seen["session"] = os.getsid(0) == os.getpid()
+        seen["sigpipe"] = signal.getsignal(signal.SIGPIPE).name
+        Path(f"{TASK}.json").write_text(json.dumps(seen))
+        """,
+        "--job-dir=job",
+        workers=2,
+        env={"TF_CONFIG": "an outer job's", "OMP_NUM_THREADS": "3"},
+    )
+    assert (code, out) == (0, "")
+    chief, worker = (
+        json.loads((tmp_path / f"{task}.json").read_text()) for task in ("chief", "worker-0")
+    )
+    cluster = json.loads(chief["TF_CONFIG"])["cluster"]
+    assert json.loads(worker["TF_CONFIG"])["cluster"] == cluster
+    assert json.loads(worker["TF_CONFIG"])["task"]["type"] == "worker"
+    addresses = cluster["chief"] + cluster["worker"]
+    assert len(set(addresses)) == 2
+    assert all(address.startswith("127.0.0.1:") for address in addresses)
+    assert json.loads(chief["CLUSTER_SPEC"])["task"] == {"type": "workerpool0", "index": 0}
+    assert chief["AIP_MODEL_DIR"] == f"{tmp_path / 'job'}/model/"
+    logs = tmp_path / "job" / "task-logs" / "attempt-1"
+    assert worker["DISTLAUNCH_EVENTS"] == str(logs / "worker-0.events.jsonl")
+    assert (chief["DISTLAUNCH_RESTARTS"], chief["DISTLAUNCH_PEER_TIMEOUT"]) == ("0", "60")
+    assert (chief["OMP_NUM_THREADS"], chief["PYTHONUNBUFFERED"]) == ("3", "1")
+    assert chief["stdin"] == ""
+    assert chief["session"]
+    assert Path(chief["python"]).parent == Path(sys.executable).parent
+    count = len(psutil.Process().cpu_affinity())
+    assert chief["cores"] == (count if count < 2 else count - count // 2)
+    assert int(chief["TF_NUM_INTRAOP_THREADS"]) == (1 if count < 2 else count - count // 2)
+
+
+def test_one_task_has_no_tf_config(run, tmp_path):
+    code, _, _ = run(
+        "sys.exit('TF_CONFIG' in os.environ)", workers=1, env={"TF_CONFIG": "an outer job's"}
+    )
+    assert code == 0
+
+
+def test_a_restart_starts_all_again_with_new_logs(run, tmp_path):
+    code, out, err = run(
+        """
+        print("attempt", RESTARTS, flush=True)
+        if TASK == "worker-0" and RESTARTS < 2:
+            sys.exit(4)
+        if RESTARTS < 2:
+            time.sleep(60)
+        """,
+        "--restarts=2",
+        "--job-dir=job",
+    )
+    assert code == 0
+    assert "chief    | attempt 2" in out
+    assert err.count("worker:0 failed with exit code 4") == 2
+    assert "restarting all tasks (2 of 2)" in err
+    logs = sorted(tmp_path.glob("job/task-logs/attempt-*/worker-0.log"))
+    assert [path.read_text() for path in logs] == [f"attempt {number}\n" for number in range(3)]
+
+
+def test_restarts_are_used_up_and_a_wrong_call_is_not_repeated(run):
+    code, _, err = run("sys.exit(4)", "--restarts=1", workers=1)
+    assert (code, err.count("failed with exit code 4")) == (4, 2)
+    code, _, err = run("sys.exit(2)", "--restarts=1", workers=1)
+    assert (code, err.count("failed with exit code 2")) == (2, 1)
+
+
+STEPS = """
+tell("ready", tasks=2, global_batch=8, steps_per_epoch=50, epochs=1, examples=400, step=0)
+for step in range(1, 51):
+    tell("step", step=step, epoch=1, loss=0.5)
+    time.sleep(0.02)
+"""
+
+
+def test_a_task_is_killed_at_a_step_once(run):
+    code, _, err = run(STEPS, "--kill=worker:0@step=10", "--restarts=1")
+    assert code == 0
+    assert err.count("worker:0 was killed by signal 9 (SIGKILL)") == 1
+    assert "--kill worker:0@step=10: sending SIGKILL to worker:0 at step 1" in err
+
+
+def test_a_task_is_frozen_at_a_step(run):
+    code, _, err = run(
+        STEPS + "while TASK == 'worker-0': time.sleep(60)\nsys.exit(6)",
+        "--freeze=worker:0@step=30",
+    )
+    assert code == 6
+    assert "--freeze worker:0@step=30" in err
+    assert "likely cause: worker:0 is frozen (SIGSTOP)" in err
+
+
+def test_a_task_is_killed_after_some_seconds(run):
+    code, _, err = run("time.sleep(60)", "--kill=chief@0.2s")
+    assert code == 137
+    assert "--kill chief@0.2s: sending SIGKILL to chief after 0." in err
+
+
+def test_a_fault_that_never_happened_is_told(run):
+    code, _, err = run("", "--kill=chief@step=1000000")
+    assert code == 0
+    assert "never came to pass: --kill chief@step=1000000" in err

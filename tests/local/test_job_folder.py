@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from distlaunch.errors import DistlaunchError, UsageProblem
+from distlaunch.local import job_folder
+from distlaunch.local.job_folder import JOBS, choose, new, resumed
+
+
+def make_job(project: Path, name: str, *, checkpoints: bool = True) -> Path:
+    folder = project / JOBS / name
+    (folder / ("checkpoints" if checkpoints else "logs")).mkdir(parents=True)
+    return folder
+
+
+def test_a_new_job_gets_a_folder_of_this_moment(tmp_path):
+    folder = new(tmp_path, None)
+    assert re.fullmatch(r"\d{8}-\d{6}", folder.job_id)
+    assert folder.job_dir == str(tmp_path / ".distlaunch/local" / folder.job_id)
+    assert folder.logs_dir == Path(folder.job_dir, "task-logs")
+    assert folder.logs_dir.is_dir()
+
+
+def test_two_jobs_at_the_same_moment_get_two_folders(tmp_path, monkeypatch):
+    monkeypatch.setattr(job_folder.time, "strftime", lambda _: "20261121-101112")
+    ids = [new(tmp_path, None).job_id for _ in range(3)]
+    assert ids == ["20261121-101112", "20261121-101112-2", "20261121-101112-3"]
+
+
+@pytest.mark.parametrize("asked", ["out/x", "./out/y/../x", "out/x/"])
+def test_a_folder_asked_for_is_made_in_the_project(tmp_path, asked):
+    folder = new(tmp_path, asked)
+    assert folder.job_dir == str(tmp_path / "out" / "x")
+    assert folder.job_id == "x"
+    assert new(tmp_path, asked) == folder
+
+
+def test_a_folder_in_the_cloud_keeps_the_output_here(tmp_path):
+    folder = new(tmp_path, "gs://bucket/job/")
+    assert folder.job_dir == "gs://bucket/job"
+    assert folder.logs_dir == tmp_path / JOBS / folder.job_id / "task-logs"
+    assert folder.logs_dir.is_dir()
+    assert folder.summary_version() is None
+
+
+def test_a_file_is_no_job_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("taken").touch()
+    with pytest.raises(DistlaunchError, match=r"^taken: not a folder; choose another --job-dir$"):
+        new(tmp_path, "taken")
+    with pytest.raises(DistlaunchError, match=r"^taken/x: .*\(not a directory\); choose another"):
+        new(tmp_path, "taken/x")
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    with pytest.raises(DistlaunchError, match=r"^/proc/x: the job folder cannot be written \("):
+        new(tmp_path, "/proc/x")
+
+
+def test_a_project_that_cannot_be_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(DistlaunchError, match=r"cannot be written; choose another --job-dir$"):
+        new(tmp_path, None)
+
+
+def test_resume_takes_the_newest(tmp_path):
+    for name in ("20261121-101112", "20261121-101112-10", "20261121-101112-9", "20261120-235959"):
+        make_job(tmp_path, name)
+    assert resumed(tmp_path, "").job_id == "20261121-101112-10"
+
+
+def test_resume_by_id_and_by_path(tmp_path):
+    folder = make_job(tmp_path, "20261121-101112")
+    for which in ("20261121-101112", str(folder), ".distlaunch/local/20261121-101112"):
+        assert resumed(tmp_path, which).job_dir == str(folder)
+
+
+def test_resume_without_checkpoints(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_job(tmp_path, "one", checkpoints=False)
+    with pytest.raises(DistlaunchError) as told:
+        resumed(tmp_path, "one")
+    assert str(told.value) == (
+        "--resume: .distlaunch/local/one has no checkpoints to resume from; "
+        "start anew without --resume"
+    )
+
+
+def test_resume_of_nothing(tmp_path):
+    with pytest.raises(DistlaunchError, match=r"no job in \.distlaunch/local yet; start one"):
+        resumed(tmp_path, "")
+    with pytest.raises(DistlaunchError, match=r"'x' is neither a job in .* nor a folder; give"):
+        resumed(tmp_path, "x")
+
+
+def test_choice_between_command_line_and_job_file(tmp_path):
+    for name in ("file", "line"):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+    make_job(tmp_path, "one")
+    chosen = {
+        (None, "line", "file"): "line",
+        (None, None, "file"): "file",
+        ("", "line", "file"): "line",
+        ("", None, "file"): "file",
+        ("", None, None): "one",
+        ("one", None, "file"): "one",
+    }
+    for (resume, asked, by_file), expected in chosen.items():
+        assert choose(tmp_path, resume, asked, by_file).job_id == expected
+    with pytest.raises(UsageProblem, match=r"^--resume one and --job-dir line are two folders"):
+        choose(tmp_path, "one", "line", None)
+
+
+def test_resume_in_the_cloud(tmp_path):
+    assert resumed(tmp_path, "gs://bucket/job").job_dir == "gs://bucket/job"
+
+
+def test_summary_is_read_and_its_version_told(tmp_path):
+    folder = new(tmp_path, "job")
+    path = Path(folder.job_dir, "summary.json")
+    assert (folder.summary(), folder.summary_version()) == (None, None)
+    path.write_text(json.dumps({"steps": 3}))
+    before = folder.summary_version()
+    assert folder.summary() == {"steps": 3}
+    os.utime(path, ns=(1, 1))
+    assert folder.summary_version() not in (None, before)
+
+
+@pytest.mark.parametrize("garbage", ["", "{", "[1]", "\udcff"])
+def test_summary_that_is_none(tmp_path, garbage):
+    folder = new(tmp_path, "job")
+    Path(folder.job_dir, "summary.json").write_text(garbage, errors="surrogateescape")
+    assert folder.summary() is None

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlaunch.local.lines import Lines, without_noise
+
+SEVERAL = st.lists(
+    st.sampled_from([b"a", b"bc", "é€𝄞".encode(), b"\xff", b"\n", b"\r", b"\r\n", b"\r\r\n"])
+    | st.binary(max_size=5),
+    max_size=40,
+).map(b"".join)
+CUTS = st.lists(st.integers(min_value=0, max_value=120), max_size=12)
+
+
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    return [data[start:end] for start, end in pairwise(places)]
+
+
+def lines_of(chunks: list[bytes], longest: int = 1 << 20) -> bytes:
+    splitter = Lines(longest)
+    return b"".join([splitter.feed(chunk) for chunk in chunks] + [splitter.close()])
+
+
+@given(SEVERAL, CUTS)
+def test_any_chunking_gives_the_same_lines(data, cuts):
+    assert lines_of(pieces(data, cuts)) == lines_of([data])
+    assert lines_of([bytes([byte]) for byte in data]) == lines_of([data])
+
+
+@given(SEVERAL, CUTS)
+def test_nothing_is_lost(data, cuts):
+    shown = lines_of(pieces(data, cuts))
+    assert re.sub(rb"[\r\n]", b"", shown) == re.sub(rb"[\r\n]", b"", data)
+    assert b"\r" not in shown
+    assert shown == b"" or shown.endswith(b"\n")
+
+
+@given(SEVERAL)
+def test_lines_are_those_between_the_ends(data):
+    """Every newline ends a line; returns end one where there is text."""
+    expected = []
+    for line in re.sub(rb"\r+\n", b"\n", data).split(b"\n"):
+        expected += [part for part in re.split(rb"\r+", line) if part] or [b""]
+    if expected[-1] == b"":
+        expected.pop()
+    assert lines_of([data]) == b"".join(line + b"\n" for line in expected)
+
+
+@given(SEVERAL, CUTS, st.integers(min_value=4, max_value=9))
+def test_long_lines_are_cut_alike_however_they_come(data, cuts, longest):
+    whole = lines_of([data], longest)
+    assert lines_of(pieces(data, cuts), longest) == whole
+    assert max((len(line) for line in whole.split(b"\n")), default=0) <= longest
+    assert whole.replace(b"\n", b"") == re.sub(rb"[\r\n]", b"", data)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1), st.integers(4, 9))
+def test_no_character_is_torn_by_a_cut(text, longest):
+    lines = lines_of([text.encode()], longest).decode().split("\n")
+    assert "".join(lines) == text
+
+
+@pytest.mark.parametrize(
+    ("chunks", "lines"),
+    [
+        ([b"a\r", b"\nb\n"], b"a\nb\n"),
+        ([b"a\r", b"b\n"], b"a\nb\n"),
+        ([b"\r10 %", b"\r20 %", b"\r\n"], b"10 %\n20 %\n"),
+        ([b"a\n", b"\r", b"\n", b"b"], b"a\n\nb\n"),
+        ([b"\n\n"], b"\n\n"),
+        ([b"a\r\r", b"\r\n\n"], b"a\n\n"),
+        ([b"\xc3", b"\xa9\n"], "é\n".encode()),
+    ],
+)
+def test_ends_of_lines(chunks, lines):
+    assert lines_of(chunks) == lines
+
+
+def test_line_ended_by_a_return_is_given_out_at_once():
+    assert Lines().feed(b"50 %\r") == b"50 %\n"
+
+
+def test_memory_stays_flat_without_any_end():
+    splitter = Lines(longest=1 << 10)
+    given_out = 0
+    for _ in range(1000):
+        given_out += splitter.feed(b"x" * 4096).count(b"x")
+    assert 1000 * 4096 - given_out <= 1 << 10
+
+
+NOISE = b"""\
+WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+I0000 00:00:1795227581.558090    9548 port.cc:153] oneDNN custom operations are on. You may see
+I0000 00:00:1795227581.593187    9548 cpu_feature_guard.cc:227] This TensorFlow binary is optimized
+To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow with flags.
+2026-11-21 01:35:07.125: I external/xla/service.cc:152] XLA service initialized
+I0000 00:00:1795227583.766368    9560 coordination_service.h:529] /job:chief has connected
+E0000 00:00:1741.1 12 cuda_dnn.cc:8310] Unable to register cuDNN: has already been registered
+2026-11-21 01:35:07.125: E external/x.cc:152] failed call to cuInit: CUDA_ERROR_NO_DEVICE: none
+W0000 00:00:1741.1 12 local_rendezvous.cc:407] aborting: OUT_OF_RANGE: End of sequence
+I0000 00:00:1795242743.219143    1848 coordination_service.cc:505] Example stragglers:
+/job:worker/replica:0/task:0
+W0000 00:00:1741.1 12 local_rendezvous.cc:412] aborting with status: DATA_LOSS: corrupted record
+\t [[{{function_node while_body_1087}}{{node while/CollectiveReduceV2}}]] [type.googleapis.com]
+E0000 00:00:1741.1 12 ring_alg.cc:291] Aborting RingReduce with UNAVAILABLE: Socket closed
+Additional GRPC error information from remote target /job:chief/replica:0/task:0 while calling
+:UNKNOWN:Error received from peer  {grpc_message:"Socket closed", grpc_status:14}
+The error could be from a previous operation. Restart your program to reset.
+"""
+
+
+def test_what_tensorflow_always_writes_is_left_out():
+    assert without_noise(b"first\n" + NOISE + b"last\n") == b"first\nlast\n"
+    for line in NOISE.splitlines(keepends=True):
+        assert without_noise(line) == b"", line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"2026-11-21 01:35:07.125: E tensorflow/a.cc:152] RESOURCE_EXHAUSTED: out of memory\n",
+        b"W0000 00:00:1741.1 12 gpu.cc:1] failed call to cuInit: CUDA_ERROR_UNKNOWN\n",
+        b"I see trouble in my.cc:12] here\n",
+        b"a line about my.cc:12] I wrote\n",
+        b"already registered in my.h:1]\n",
+        b"/job:worker/replica:0/task:0 is my device\n",
+    ],
+)
+def test_what_tells_something_stays(line):
+    assert without_noise(line + NOISE + line) == line + line

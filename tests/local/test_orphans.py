@@ -1,0 +1,120 @@
+"""Nothing is left behind, whatever happens: each task has a grandchild and a daemon that stay."""
+
+from __future__ import annotations
+
+import signal
+
+import psutil
+import pytest
+
+EVERYBODY = 9  # three tasks with two descendants each
+
+STAY = "leave_stubborn_descendants(); stay('task', stubborn=False)"
+STAY_AT_ANY_COST = "leave_stubborn_descendants(); stay('task')"
+
+
+def test_after_a_task_failed(launch):
+    launched = launch(
+        """
+        leave_stubborn_descendants()
+        if TASK != "worker-1":
+            stay("task", stubborn=False)
+        is_up("task")
+        await_up(9)
+        sys.exit(7)
+        """,
+        workers=3,
+    )
+    code, _, err = launched.end()
+    assert code == 7
+    assert "worker:1 failed with exit code 7" in err
+    assert launched.left() == []
+
+
+def test_after_all_is_done(launch):
+    launched = launch("leave_stubborn_descendants(); is_up('task'); await_up(9)", workers=3)
+    code, _, _ = launched.end()
+    assert code == 0
+    assert launched.left() == []
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
+def test_after_the_launcher_was_asked_to_stop(launch, number, expected):
+    launched = launch(STAY, workers=3)
+    launched.until_up(EVERYBODY)
+    launched.process.send_signal(number)
+    code, _, err = launched.end()
+    assert code == expected
+    assert "Traceback" not in err
+    assert launched.left() == []
+
+
+def test_after_ctrl_c_twice_with_tasks_that_ignore_it(launch):
+    launched = launch(STAY_AT_ANY_COST, workers=3)
+    launched.until_up(EVERYBODY)
+    launched.process.send_signal(signal.SIGINT)
+    while b"SIGINT" not in launched.process.stderr.readline():
+        assert not launched.is_over
+    assert len(launched.left()) > EVERYBODY
+    launched.process.send_signal(signal.SIGINT)
+    code, _, _ = launched.end()
+    assert code == 130
+    assert launched.left() == []
+
+
+def test_after_the_launcher_was_killed(launch, eventually):
+    launched = launch(STAY, workers=3)
+    launched.until_up(EVERYBODY)
+    launched.process.kill()
+    launched.end()
+    eventually(lambda: not launched.left())
+
+
+def test_after_the_host_was_killed(launch):
+    launched = launch(STAY, workers=3)
+    launched.until_up(EVERYBODY)
+    (host,) = psutil.Process(launched.process.pid).children()
+    host.kill()
+    code, _, err = launched.end()
+    assert code == 1
+    assert "the process that holds the tasks ended unexpectedly" in err
+    assert launched.left() == []
+
+
+def test_after_the_reader_of_the_output_left(launch):
+    launched = launch(
+        """
+        leave_stubborn_descendants()
+        is_up("task")
+        while True:
+            print("a line", flush=True)
+            time.sleep(0.01)
+        """,
+        workers=3,
+    )
+    launched.until_up(EVERYBODY)
+    launched.process.stdout.close()
+    launched.process.stdout = None
+    code, _, err = launched.end()
+    assert code != 0
+    assert "Traceback" not in err
+    assert launched.left() == []
+
+
+def test_after_a_restart(launch):
+    launched = launch(
+        """
+        leave_stubborn_descendants()
+        is_up(f"task.{RESTARTS}")
+        if TASK == "chief" and not RESTARTS:
+            sys.exit(1)
+        if not RESTARTS:
+            stay("first", stubborn=False)
+        """,
+        "--restarts=1",
+    )
+    code, _, _ = launched.end()
+    assert code == 0
+    assert launched.left() == []

@@ -1,0 +1,155 @@
+"""What is decided when, by a clock that the tests turn."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from distlaunch.job.model import Task
+from distlaunch.local.policy import GRACE, LEAVE, Done, Ended, Failure, Policy, Stopped
+
+CHIEF, WORKER, PS = Task("chief"), Task("worker", 0), Task("ps", 0)
+OK = Ended(0)
+
+
+@pytest.fixture
+def group():
+    return Group()
+
+
+class Group:
+    """A policy with what it sent and said."""
+
+    def __init__(self):
+        self.sent: list[tuple[Task, int]] = []
+        self.said: list[str] = []
+        self.policy = Policy(
+            (CHIEF, WORKER, PS),
+            lambda task, number: self.sent.append((task, number)),
+            lambda notice: self.said.append(notice.text),
+        )
+
+    def start(self):
+        for task in (CHIEF, WORKER, PS):
+            self.policy.started(task, now=0)
+        return self.policy
+
+
+def test_done_when_the_primary_and_the_workers_are_and_the_servers_were_ended(group):
+    policy = group.start()
+    policy.exited(WORKER, OK, now=1)
+    assert policy.verdict is None
+    policy.exited(CHIEF, OK, now=2)
+    assert (PS, signal.SIGTERM) in group.sent
+    policy.exited(PS, Ended(signal=signal.SIGTERM), now=2)
+    assert policy.verdict == Done()
+    assert policy.is_over(now=2)
+
+
+def test_a_server_that_stays_is_waited_for_only_so_long(group):
+    policy = group.start()
+    policy.exited(CHIEF, OK, now=2)
+    policy.exited(WORKER, OK, now=3)
+    assert not policy.is_over(now=3)
+    assert policy.is_over(now=2 + GRACE)
+
+
+def test_a_worker_that_stays_after_the_primary_is_ended_and_the_job_is_done(group):
+    policy = group.start()
+    policy.exited(CHIEF, OK, now=0)
+    policy.tick(now=1)
+    assert group.said == []
+    for now in (5, 6, LEAVE - 1):
+        policy.tick(now=now)
+    assert group.said == ["chief is done; waiting for worker:0"]
+    assert policy.verdict is None
+    policy.tick(now=LEAVE)
+    assert policy.verdict == Done()
+    assert (WORKER, signal.SIGTERM) in group.sent
+    assert policy.is_over(now=LEAVE + GRACE)
+
+
+def test_the_first_failure_stays_the_verdict(group):
+    policy = group.start()
+    policy.exited(WORKER, Ended(7), now=3)
+    policy.exited(CHIEF, Ended(signal=signal.SIGTERM), now=4)
+    assert policy.verdict == Failure(WORKER, Ended(7), seconds=3)
+    assert {task for task, _ in group.sent} == {CHIEF, WORKER, PS}  # its descendants, too
+    assert not policy.is_over(now=4)
+    assert policy.is_over(now=3 + GRACE)
+
+
+def test_nobody_waits_for_what_is_frozen(group):
+    policy = group.start()
+    policy.stopped(CHIEF)
+    policy.stopped(PS)
+    policy.exited(WORKER, Ended(7), now=3)
+    assert policy.is_over(now=3)
+    assert policy.verdict.likely == ("chief is frozen (SIGSTOP)", "ps:0 is frozen (SIGSTOP)")
+
+
+def test_who_was_never_ready_is_the_likely_cause(group):
+    policy = group.start()
+    policy.ready(CHIEF, now=1)
+    policy.exited(CHIEF, Ended(1), now=60)
+    assert policy.verdict.likely == ("never ready: worker:0",)
+
+
+def test_what_goes_on_is_frozen_no_more(group):
+    policy = group.start()
+    policy.stopped(CHIEF)
+    policy.continued(CHIEF)
+    policy.exited(WORKER, Ended(7), now=3)
+    assert policy.verdict.likely == ()
+
+
+def test_it_is_told_once_who_keeps_the_others_waiting(group):
+    policy = group.start()
+    policy.tick(now=100)
+    policy.ready(CHIEF, now=100)
+    policy.tick(now=105)
+    assert group.said == []
+    policy.tick(now=110)
+    policy.tick(now=120)
+    assert group.said == ["still waiting for worker:0"]
+
+
+def test_a_stop_gives_time_and_a_second_one_none(group):
+    policy = group.start()
+    policy.stop(signal.SIGINT, now=10)
+    assert policy.verdict == Stopped(signal.SIGINT)
+    assert not policy.is_over(now=10 + LEAVE - 1)
+    assert policy.is_over(now=10 + LEAVE)
+    policy.stop(signal.SIGINT, now=12)
+    assert policy.is_over(now=12)
+    assert policy.is_interrupted
+
+
+def test_a_stop_while_it_ends_shortens_that_and_changes_no_verdict(group):
+    policy = group.start()
+    policy.exited(WORKER, Ended(7), now=3)
+    policy.stop(signal.SIGINT, now=4)
+    assert isinstance(policy.verdict, Failure)
+    assert policy.is_over(now=4)
+    assert policy.is_interrupted
+
+
+def test_a_task_that_starts_after_another_could_not_is_asked_to_end(group):
+    group.policy.exited(CHIEF, Ended(127, reason="no such file"), now=0)
+    group.policy.started(WORKER, now=0)
+    assert group.sent == [(WORKER, signal.SIGTERM)]
+    assert group.policy.verdict == Failure(CHIEF, Ended(127, reason="no such file"), None)
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "text"),
+    [
+        (Ended(7), 7, "failed with exit code 7"),
+        (Ended(signal=9), 137, "was killed by signal 9 (SIGKILL)"),
+        (Ended(signal=99), 227, "was killed by signal 99"),
+        (Ended(127, reason="x: gone"), 127, "could not start: x: gone"),
+    ],
+)
+def test_ends_are_told(ended, code, text):
+    assert (ended.exit_code, str(ended)) == (code, text)

@@ -1,0 +1,111 @@
+"""What a terminal gets, seen through a real one; what a pipe gets is in test_watch.py."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from distlaunch.console import table
+
+SHOW = """
+from distlaunch.console import Console
+from distlaunch.events import Notice, TaskLines, Trained
+from distlaunch.watch import Watch
+
+watch = Watch(Console(), ["chief", "worker:0"])
+watch.see(TaskLines("chief", "one\\ntwo\\n"))
+watch.see(Notice("slow", "warning"))
+watch.see(Trained("worker:0", {"event": "step", "step": 2}))
+watch.see(Trained("chief", {"event": "step", "step": 1}))
+watch.see(TaskLines("worker:0", "three\\n"))
+watch.see(Notice("told"))
+watch.finish(None, logs="logs")
+"""
+PROGRESS = "\r\x1b[2Kstep 1"
+
+
+def on_a_terminal(**environment: str) -> str:
+    """Return what a terminal shows of SHOW."""
+    reader, writer = pty.openpty()
+    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
+    with subprocess.Popen(
+        [sys.executable, "-c", SHOW],
+        stdin=writer,
+        stdout=writer,
+        stderr=writer,
+        env=env | environment,
+    ) as process:
+        os.close(writer)
+        shown = b""
+        while chunk := _read(reader):
+            shown += chunk
+    os.close(reader)
+    assert process.returncode == 0, shown
+    return shown.decode().replace("\r\n", "\n")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # how Linux says that nobody writes to it any more
+        return b""
+
+
+def test_terminal_gets_colour_and_a_progress_line():
+    said = "\x1b[2mdistlaunch:\x1b[0m"
+    assert on_a_terminal(TERM="xterm") == (
+        "\x1b[36mchief    |\x1b[0m one\n\x1b[36mchief    |\x1b[0m two\n"
+        f"{said} \x1b[33mwarning:\x1b[0m slow\n"
+        f"{PROGRESS}\r\x1b[2K\x1b[33mworker:0 |\x1b[0m three\nstep 1"
+        f"\r\x1b[2K{said} told\nstep 1"
+        f"\r\x1b[2K{said} done; the tasks' output lies in logs\n"
+    )
+
+
+def test_no_color_keeps_the_progress_line():
+    shown = on_a_terminal(TERM="xterm", NO_COLOR="1")
+    assert "\x1b[0m" not in shown
+    assert PROGRESS in shown
+    assert shown.startswith("chief    | one\nchief    | two\ndistlaunch: warning: slow\n")
+
+
+def test_dumb_terminal_gets_plain_lines():
+    assert on_a_terminal(TERM="dumb") == (
+        "chief    | one\nchief    | two\ndistlaunch: warning: slow\nworker:0 | three\n"
+        "distlaunch: told\ndistlaunch: done; the tasks' output lies in logs\n"
+    )
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_cannot_be_encoded_is_replaced(encoding):
+    show = (
+        "from distlaunch.console import Console; console = Console(); "
+        "console.lines('chief | ', 'é €\\n'); console.say('€')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", show],
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == "chief | é ?\n".encode(encoding, "replace")
+    assert done.stderr == b"distlaunch: ?\n"
+
+
+def test_nobody_who_reads_stderr_is_no_fault():
+    show = "from distlaunch.console import Console; Console().say('x'); print('on')"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", show], stdout=subprocess.PIPE, stderr=writer, check=True
+    )
+    os.close(writer)
+    assert done.stdout == b"on\n"
+
+
+def test_table_is_flush_right():
+    assert table([["a", "bb"], ["ccc", ""]]) == "  a  bb\nccc"

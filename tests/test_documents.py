@@ -1,0 +1,154 @@
+"""Every command that a document shows is run.
+
+Commands stand in fenced blocks: `console` ones behind a `$`, all of a document in one session in an
+empty folder; `sh` ones set something up and are each held to a check of their own here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from distlaunch import scaffold
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+RUN = "console"  # the kind of block whose commands are typed
+SET_UP = "sh"
+NOT_COMMANDS = {"json", "python", "text", "yaml"}
+
+
+def blocks(text: str) -> list[tuple[str, list[str]]]:
+    """Return the fenced blocks of a document, each with what it says it is."""
+    found: list[tuple[str, list[str]]] = []
+    inside = False
+    for line in text.splitlines():
+        if line.strip().startswith("```"):
+            if not inside:
+                found.append((line.strip().removeprefix("```"), []))
+            inside = not inside
+        elif inside:
+            found[-1][1].append(line.strip())
+    return found
+
+
+def lines_in(text: str, wanted: str) -> list[str]:
+    return [line for kind, lines in blocks(text) if kind == wanted for line in lines]
+
+
+def console_commands(text: str) -> list[str]:
+    lines = lines_in(text, RUN)
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+
+
+def setup_commands() -> set[str]:
+    texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
+    lines = [line.partition("  #")[0].strip() for text in texts for line in lines_in(text, SET_UP)]
+    return set(filter(None, lines))
+
+
+def in_session(commands: list[str], folder: Path) -> None:
+    """Run commands as someone would who types them, one after the other."""
+    here = Path(sys.executable).parent
+    environment = os.environ | {"PATH": f"{here}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-eu", "-o", "pipefail", "-x", "-c", "\n".join(commands)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def pip_install(folder: Path, extra: str) -> None:
+    """See that there is such an extra; what it needs is installed by `make demo` in CI."""
+    words = ["-m", "pip", "install", "--dry-run", "--no-deps", f"{ROOT}{extra}"]
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, check=True, capture_output=True, text=True
+    )
+    assert "Would install distlaunch" in done.stdout
+    assert "does not provide the extra" not in done.stderr
+
+
+def make(folder: Path, target: str) -> None:
+    """See that there is such a target; `.ci/run` makes it in earnest."""
+    subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True)
+
+
+def completion(folder: Path, shell: str) -> None:
+    environment = os.environ | {"_DISTLAUNCH_COMPLETE": f"{shell}_source"}
+    words = [sys.executable, "-m", "distlaunch"]
+    shown = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+    (folder / "completion").write_text(shown.stdout)
+    assert f"{shell}_complete" in shown.stdout
+
+
+def benchmark(folder: Path, script: str) -> None:
+    """Run a benchmark for as short as it goes; whether its limit is held is no test's business."""
+    words = [sys.executable, ROOT / "benchmarks" / script, "--rounds=0"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode in {0, 1}, done.stderr
+    assert re.search(r"ratio \d+\.\d\d, limit \d", done.stdout), done.stdout + done.stderr
+
+
+SETUP = {
+    "python benchmarks/help.py": (benchmark, "help.py"),
+    "python benchmarks/relay.py": (benchmark, "relay.py"),
+    "python benchmarks/start.py": (benchmark, "start.py"),
+    "make demo": (make, "demo"),
+    "make test": (make, "test"),
+    "make check": (make, "check"),
+    "pip install .": (pip_install, ""),
+    "pip install '.[local]'": (pip_install, "[local]"),
+    "pip install '.[local-gpu]'": (pip_install, "[local-gpu]"),
+    'eval "$(_DISTLAUNCH_COMPLETE=bash_source distlaunch)"': (completion, "bash"),
+    'eval "$(_DISTLAUNCH_COMPLETE=zsh_source distlaunch)"': (completion, "zsh"),
+    "_DISTLAUNCH_COMPLETE=fish_source distlaunch | source": (completion, "fish"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_of_a_document_run(document, tmp_path):
+    commands = console_commands(document.read_text(encoding="utf-8"))
+    in_session(commands, tmp_path)
+
+
+@pytest.mark.slow
+def test_commands_of_a_projects_readme_run(tmp_path):
+    project = scaffold.plan(tmp_path, "digits")
+    project.write(tmp_path)
+    commands = console_commands((tmp_path / "README.md").read_text(encoding="utf-8"))
+    assert "python -m pytest tests" in commands
+    in_session(commands, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", sorted(SETUP))
+def test_a_command_that_sets_up_does_so(command, tmp_path):
+    check, argument = SETUP[command]
+    check(tmp_path, argument)
+
+
+def test_every_command_that_sets_up_is_known():
+    assert setup_commands() <= SETUP.keys()
+
+
+def test_every_block_says_what_it_is():
+    for document in DOCUMENTS:
+        kinds = {kind for kind, _ in blocks(document.read_text(encoding="utf-8"))}
+        assert kinds <= {RUN, SET_UP, *NOT_COMMANDS}, document
+
+
+def test_links_between_documents_lead_somewhere():
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"

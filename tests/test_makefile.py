@@ -1,0 +1,110 @@
+"""The Makefile finds a Python that works, and says so in one line where there is none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(checkout, tmp_path) -> Path:
+    """An empty checkout: the Makefile and nothing else."""
+    shutil.copy(checkout / "Makefile", tmp_path)
+    (tmp_path / "pyproject.toml").touch()
+    return tmp_path
+
+
+def script(path: Path, line: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
+
+
+def make(
+    folder: Path, *words: str, path: str = "/usr/bin:/bin"
+) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON"}
+    return subprocess.run(
+        ["make", "--no-print-directory", *words],
+        cwd=folder,
+        env=environment | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_help_names_every_target(folder):
+    shown = make(folder).stdout.splitlines()
+    assert [line.split("\t")[0] for line in shown] == [
+        "make help",
+        "make demo",
+        "make test",
+        "make check",
+    ]
+
+
+def test_a_shim_without_a_python_behind_it_is_passed_over(folder):
+    shims = folder / "shims"
+    script(shims / "python3.13", "echo 'no such version' >&2; exit 127")
+    script(shims / "python3.12", f'exec "{sys.executable}" "$@"')
+    done = make(folder, ".venv/.made", path=f"{shims}:/usr/bin:/bin")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / ".venv" / "bin" / "python").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "exit 127",
+        "exec python3 -c 'import sys; sys.exit(1)'",  # as one without ensurepip ends
+    ],
+)
+def test_no_python_is_one_line(folder, line):
+    script(folder / "bin" / "other", line)
+    done = make(folder, "demo", f"PYTHON={folder}/bin/other")
+    assert done.returncode != 0
+    said, *rest = done.stderr.splitlines()
+    assert said == (
+        "needs Python 3.10 to 3.13 with venv and ensurepip, and found none among: "
+        f"{folder}/bin/other (another: make PYTHON=/path/to/python3.12)"
+    )
+    assert [line for line in rest if not line.startswith("make: ***")] == []
+    assert not (folder / ".venv" / "bin" / "pip").exists()
+
+
+def test_an_environment_is_made_once_and_filled_again_when_pyproject_changes(folder):
+    for stamp in (".made", ".demo", ".test"):
+        (folder / ".venv").mkdir(exist_ok=True)
+        (folder / ".venv" / stamp).touch()
+    assert "pip install" not in make(folder, "-n", "test").stdout
+    newer = (folder / ".venv" / ".test").stat().st_mtime + 10
+    os.utime(folder / "pyproject.toml", (newer, newer))
+    again = make(folder, "-n", "test").stdout
+    assert "-e '.[local,dev]'" in again
+    assert "-m venv" not in again
+
+
+def test_demo_scaffolds_anew_and_runs_two_tasks(folder):
+    commands = make(folder, "-n", "demo").stdout
+    assert "-e '.[local]'" in commands
+    tail = [line.replace(str(folder), "") for line in commands.splitlines()[-3:]]
+    assert tail == [
+        "rm -rf build/demo",
+        ".venv/bin/distlaunch init build/demo/digits",
+        'cd build/demo/digits && "/.venv/bin/distlaunch" local --workers 2',
+    ]
+
+
+def test_ci_runs_every_target(checkout):
+    ci = checkout / ".ci" / "run"
+    assert os.access(ci, os.X_OK)
+    assert "for target in check test demo; do" in ci.read_text()

@@ -1,0 +1,160 @@
+"""What is built, installed and imported: a wheel, a place without TensorFlow, an old Python."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import distlaunch
+from distlaunch import resources, scaffold
+
+SOURCES = Path(distlaunch.__file__).parent
+
+
+def run(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def built(checkout, tmp_path_factory) -> Path:
+    """The folder with an sdist and with the wheel that was built from that sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    done = run(sys.executable, "-m", "build", "--no-isolation", "-o", folder, cwd=checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bare(built, tmp_path_factory) -> Path:
+    """An environment with the wheel and its dependencies alone; its `bin`."""
+    folder = tmp_path_factory.mktemp("bare")
+    (wheel,) = built.glob("*.whl")
+    for words in (
+        [sys.executable, "-m", "venv", "env"],
+        [folder / "env" / "bin" / "python", "-m", "pip", "install", "--quiet", wheel],
+    ):
+        done = run(*words, cwd=folder)
+        assert done.returncode == 0, done.stderr
+    return folder / "env" / "bin"
+
+
+def skeleton_files() -> set[str]:
+    root = resources.skeleton()
+    by_products = {"__pycache__", ".pytest_cache", ".distlaunch", ".records-index.json"}
+    return {
+        str(path.relative_to(root.parent))
+        for path in root.rglob("*")
+        if path.is_file() and not by_products & set(path.parts)
+    }
+
+
+@pytest.mark.slow
+def test_the_wheel_carries_package_and_skeleton_and_no_more(built):
+    (wheel,) = built.glob("*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    modules = {str(path.relative_to(SOURCES.parent)) for path in SOURCES.rglob("*.py")}
+    skeleton = {f"distlaunch/{name}" for name in skeleton_files()}
+    assert packed == modules | skeleton | {"distlaunch/py.typed"}
+
+
+@pytest.mark.slow
+def test_the_sdist_carries_what_the_checkout_has(built, checkout):
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    kept = run("git", "ls-files", cwd=checkout)
+    files = kept.stdout.split("\n") if kept.returncode == 0 else []
+    assert set(filter(None, files)) <= packed
+    assert skeleton_files() <= packed
+    assert {"LICENSE", "Makefile", ".ci/run", "tests/test_package.py"} <= packed
+
+
+@pytest.mark.slow
+def test_init_from_a_wheel_is_init_from_a_checkout(bare, tmp_path):
+    done = run(bare / "distlaunch", "init", "digits", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    project = scaffold.plan(tmp_path / "digits", "digits")
+    assert {
+        path.relative_to(tmp_path / "digits"): path.read_bytes()
+        for path in (tmp_path / "digits").rglob("*")
+        if path.is_file()
+    } == project.files
+
+
+@pytest.mark.slow
+def test_help_and_version_without_tensorflow(bare, tmp_path):
+    assert run(bare / "distlaunch", "--help", cwd=tmp_path).returncode == 0
+    done = run(bare / "python", "-m", "distlaunch", "--version", cwd=tmp_path)
+    assert done.stdout == f"distlaunch {distlaunch.__version__}\n"
+
+
+@pytest.mark.slow
+def test_local_without_tensorflow_names_the_extra(bare, tmp_path):
+    run(bare / "distlaunch", "init", cwd=tmp_path)
+    done = run(bare / "distlaunch", "local", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("distlaunch: error: ")
+    assert "distlaunch[local]" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def imported_names(source: Path) -> set[str]:
+    """Return the packages that a file imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("source", sorted(SOURCES.rglob("*.py")), ids=lambda path: path.stem)
+def test_no_module_imports_tensorflow(source):
+    assert not {"tensorflow", "keras", "numpy"} & imported_names(source)
+
+
+def test_importing_everything_brings_no_tensorflow():
+    code = (
+        "import distlaunch, pkgutil, importlib, sys\n"
+        "for module in pkgutil.walk_packages(distlaunch.__path__, 'distlaunch.'):\n"
+        "    if not module.name.startswith('distlaunch.trainer_skeleton'):\n"
+        "        importlib.import_module(module.name)\n"
+        "assert not {'tensorflow', 'keras', 'numpy'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_skeleton_never_imports_distlaunch():
+    scripts = list(resources.skeleton().rglob("*.py"))
+    assert scripts
+    for script in scripts:
+        assert "distlaunch" not in imported_names(script), script
+
+
+@pytest.mark.parametrize("version", [(3, 9), (3, 14), (2, 7)])
+@pytest.mark.parametrize("start", ["runpy.run_module('distlaunch', run_name='__main__')", "script"])
+def test_another_python_is_told_in_one_line(version, start):
+    if start == "script":
+        start = "from distlaunch.__main__ import main; sys.exit(main())"
+    code = f"import runpy, sys; sys.version_info = {(*version, 0, 'final', 0)}; {start}"
+    done = run(sys.executable, "-c", code, cwd=Path.cwd())
+    assert done.returncode == 1
+    said = f"needs Python 3.10 to 3.13, and this is Python {version[0]}.{version[1]} ("
+    assert done.stderr.startswith(f"distlaunch: error: {said}")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["__init__.py", "__main__.py"])
+def test_where_it_begins_can_be_read_by_an_old_python(name):
+    tree = ast.parse((SOURCES / name).read_text(), feature_version=(3, 6))
+    imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert "annotations" not in {alias.name for node in imported for alias in node.names}

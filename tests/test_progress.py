@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from distlaunch.progress import Progress
+
+READY = {"event": "ready", "time": 0.0, "epochs": 5, "steps_per_epoch": 23, "global_batch": 64}
+
+
+def step(number: int, time: float, **more: object) -> dict[str, object]:
+    return {"event": "step", "time": time, "step": number, "epoch": 1, **more}
+
+
+def test_line_grows_with_what_is_known():
+    progress = Progress()
+    assert progress.see({"event": "checkpoint", "step": 0}) == ""
+    assert progress.see(step(1, 9.0)) == "epoch 1 · step 1"
+    assert progress.see(READY) == "epoch 1 · step 1"
+    assert progress.see(step(2, 10.0)) == "epoch 1/5 · step 2/115"
+    assert progress.see(step(12, 10.5, loss=0.31234)) == (
+        "epoch 1/5 · step 12/115 · loss 0.3123 · 1,280 examples/s"
+    )
+    progress.see({"event": "epoch", "epoch": 1, "examples_per_second": 9000.4})
+    assert progress.see(step(24, 12.0, epoch=2, loss=0.3)) == (
+        "epoch 2/5 · step 24/115 · loss 0.3 · 9,000 examples/s"
+    )
+
+
+def test_garbage_changes_nothing():
+    progress = Progress()
+    progress.see({"event": "ready", "epochs": "many", "steps_per_epoch": None})
+    progress.see({"event": "epoch", "examples_per_second": "fast"})
+    line = progress.see(step(7, 1.0) | {"loss": "low", "time": "now", "epoch": True})
+    assert line == "step 7"
+    assert progress.see({"event": "step", "step": "eight"}) == line
+    assert progress.see({"event": "no such"}) == line
+
+
+def test_loss_that_is_no_number_is_shown():
+    assert Progress().see(step(1, 1.0, loss=float("nan"))) == "epoch 1 · step 1 · loss nan"

@@ -1,0 +1,211 @@
+"""What `init` writes, and what it refuses."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from distlaunch import resources
+from distlaunch.errors import DistlaunchError, UsageProblem
+from distlaunch.job.project_file import load
+from distlaunch.scaffold import LONGEST_NAME, Scaffold, plan, project_name
+
+SMALL = Scaffold("x", {Path("a"): b"new a", Path("folder/b"): b"new b"})
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@given(st.text())
+@example("")
+@example("class")
+@example("None")
+@example("2024 Model")
+@example("__init__")
+@example("日本語")
+@example("Ünïcödé-Straße ½")
+@example("x" * 62 + "-" + "y" * 9)
+def test_a_name_from_anything(text):
+    name = project_name(text)
+    assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name)
+    assert len(name) <= LONGEST_NAME
+    assert name.isidentifier()
+    assert not keyword.iskeyword(name)
+    assert project_name(name) == name
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("digits", "digits"),
+        ("My Project", "my_project"),
+        ("mnist-8x8.v2", "mnist_8x8_v2"),
+        ("2024", "job_2024"),
+        ("Café", "cafe"),
+        ("日本", "job"),
+        ("lambda", "lambda_job"),
+    ],
+)
+def test_names(folder, name):
+    assert project_name(folder) == name
+
+
+@pytest.mark.parametrize("folder", ["digits", "null", "Yes", "1e3", "日本"])
+def test_the_job_file_is_right_for_any_folder(tmp_path, folder):
+    project = plan(tmp_path / folder, "digits")
+    project.write(tmp_path / folder)
+    job = load(tmp_path / folder / "distlaunch.yaml")
+    assert job.name == project.name == project_name(folder)
+    assert job.image.repository == f"us-central1-docker.pkg.dev/my-project/training/{job.name}"
+    assert job.cluster.describe() == "chief + 1 worker"
+    assert job.module == "trainer.task"
+
+
+def test_a_project_is_whole(tmp_path):
+    plan(tmp_path, "digits").write(tmp_path)
+    files = tree(tmp_path)
+    assert {
+        ".gitignore",
+        "README.md",
+        "distlaunch.yaml",
+        "requirements.txt",
+        "tests/test_model.py",
+        "trainer/__init__.py",
+        "trainer/data.py",
+        "trainer/model.py",
+        "trainer/task.py",
+        "data/ATTRIBUTION.md",
+        "data/train-00000-of-00005.tfrecord",
+        "data/validation-00001-of-00002.tfrecord",
+    } <= files.keys()
+    assert not [name for name in files if name.endswith((".j2", ".pyc", ".part", "DESCRIPTION"))]
+    assert not [name for name, content in files.items() if b"{{" in content and name != "x.py"]
+    for name, content in files.items():
+        if name.endswith(".py"):
+            ast.parse(content, name)
+
+
+def test_what_is_no_template_is_copied_byte_for_byte(tmp_path):
+    plan(tmp_path, "digits").write(tmp_path)
+    for source in (resources.skeleton() / "base", resources.starter("digits")):
+        for record in source.rglob("*.tfrecord"):
+            assert (tmp_path / record.relative_to(source)).read_bytes() == record.read_bytes()
+
+
+def test_a_starter_lies_over_the_base_and_by_products_stay_behind(tmp_path, monkeypatch):
+    skeleton = tmp_path / "skeleton"
+    for path, text in {
+        "base/both.txt": "base",
+        "base/name.txt.j2": "{{ name }} {{ 'null' | yaml }} {{ name | yaml }}\n",
+        "base/.gitignore": "kept",
+        "base/data/.records-index.json": "no",
+        "base/package/__pycache__/x.pyc": "no",
+        "base/.pytest_cache/README.md": "no",
+        "base/stray.pyc": "no",
+        "starters/one/DESCRIPTION": "The one.\n",
+        "starters/one/both.txt": "starter",
+    }.items():
+        (skeleton / path).parent.mkdir(parents=True, exist_ok=True)
+        (skeleton / path).write_text(text)
+    monkeypatch.setattr(resources, "skeleton", lambda: skeleton)
+    assert plan(tmp_path / "Some Name", "one").files == {
+        Path("both.txt"): b"starter",
+        Path("name.txt"): b"some_name 'null' some_name\n",
+        Path(".gitignore"): b"kept",
+    }
+
+
+def test_a_template_that_asks_for_more_is_a_fault(tmp_path, monkeypatch):
+    import jinja2
+
+    for folder in ("base", "starters/one"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "base" / "x.j2").write_text("{{ nmae }}")
+    (tmp_path / "starters" / "one" / "DESCRIPTION").write_text("One.\n")
+    monkeypatch.setattr(resources, "skeleton", lambda: tmp_path)
+    with pytest.raises(jinja2.UndefinedError):
+        plan(tmp_path / "x", "one")
+
+
+def test_nothing_is_written_where_a_file_is_in_the_way(tmp_path):
+    (tmp_path / "a").write_text("old a")
+    with pytest.raises(DistlaunchError, match=rf"^{tmp_path}/a would be overwritten; .*--force$"):
+        SMALL.write(tmp_path)
+    assert tree(tmp_path) == {"a": b"old a"}
+
+
+def test_a_link_to_nowhere_is_in_the_way_too(tmp_path):
+    (tmp_path / "a").symlink_to("nowhere")
+    assert SMALL.in_the_way(tmp_path) == [Path("a")]
+
+
+def test_a_file_in_a_folders_place_is_in_the_way(tmp_path):
+    (tmp_path / "folder").write_text("a file")
+    assert SMALL.in_the_way(tmp_path) == [Path("folder/b")]
+    with pytest.raises(
+        DistlaunchError, match=r"folder/b: .*; 1 of 2 files were written; .*--force"
+    ):
+        SMALL.write(tmp_path, overwrite=True)
+
+
+def test_force_overwrites_its_own_files_and_no_other(tmp_path):
+    (tmp_path / "a").write_text("old a")
+    (tmp_path / "mine").write_text("mine")
+    SMALL.write(tmp_path, overwrite=True)
+    assert tree(tmp_path) == {"a": b"new a", "folder/b": b"new b", "mine": b"mine"}
+
+
+def test_a_linked_file_is_replaced_and_what_it_leads_to_kept(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "a").symlink_to("mine")
+    SMALL.write(tmp_path, overwrite=True)
+    assert tree(tmp_path) == {"a": b"new a", "folder/b": b"new b", "mine": b"mine"}
+
+
+def test_ten_files_are_named_and_the_others_counted(tmp_path):
+    many = Scaffold("x", {Path(f"{number:02}"): b"" for number in range(13)})
+    many.write(tmp_path)
+    with pytest.raises(DistlaunchError) as refusal:
+        many.write(tmp_path)
+    assert str(refusal.value).count(str(tmp_path)) == 10
+    assert " and 3 more would be overwritten" in str(refusal.value)
+
+
+def test_a_file_for_a_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    for overwrite in (False, True):
+        with pytest.raises(DistlaunchError, match="file: is a file; expected a folder"):
+            SMALL.write(tmp_path / "file", overwrite=overwrite)
+
+
+def test_a_failure_half_way_says_how_far_it_came(tmp_path, monkeypatch):
+    real = Path.write_bytes
+
+    def full(path: Path, content: bytes) -> int:
+        if path.parent.name == "folder":
+            raise OSError(28, "No space left on device")
+        return real(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    line = r"folder/b: No space left on device; 1 of 2 files were written; once that is mended, run"
+    with pytest.raises(DistlaunchError, match=line):
+        SMALL.write(tmp_path)
+    assert tree(tmp_path) == {"a": b"new a"}
+
+
+def test_no_such_starter():
+    with pytest.raises(UsageProblem, match=r"^no starter 'digit'; did you mean 'digits'\?$"):
+        plan(Path("x"), "digit")
+    with pytest.raises(UsageProblem, match=r"^no starter 'zzz'; there are: digits$"):
+        plan(Path("x"), "zzz")

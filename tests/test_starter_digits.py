@@ -1,0 +1,78 @@
+"""The data of the starter `digits` is that of scikit-learn, split and written as it should be."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from distlaunch.resources import starter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Printed by tools/make_digits.py from sklearn.datasets.load_digits: each image's 64 bytes with its
+# label behind them, sorted.
+SHA256 = "f67d6a29d0e1f70e7f0cd9dcf25816b694881f4b8f27f5cc1db59551f0499fb8"
+
+COUNTS = {
+    "train-00000-of-00005": 401,
+    "train-00001-of-00005": 97,
+    "train-00002-of-00005": 523,
+    "train-00003-of-00005": 211,
+    "train-00004-of-00005": 205,
+    "validation-00000-of-00002": 229,
+    "validation-00001-of-00002": 131,
+}
+
+
+def records(path: Path) -> Iterator[bytes]:
+    """Yield the records of a TFRecord file: length, its checksum, record, its checksum."""
+    content, at = path.read_bytes(), 0
+    while at < len(content):
+        (length,) = struct.unpack_from("<Q", content, at)
+        yield content[at + 12 : at + 12 + length]
+        at += 12 + length + 4
+
+
+def image_and_label(record: bytes) -> bytes:
+    """Return the image's 64 bytes and the label's one out of a serialised tf.train.Example."""
+    image = record.index(b"\x0a\x40", record.index(b"image")) + 2  # a bytes field of 64 bytes
+    label = record.index(b"\x0a\x01", record.index(b"label")) + 2  # a packed field of 1 byte
+    return record[image : image + 64] + record[label : label + 1]
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, list[bytes]]:
+    folder = starter("digits") / "data"
+    return {
+        path.stem: [image_and_label(record) for record in records(path)]
+        for path in sorted(folder.glob("*.tfrecord"))
+    }
+
+
+def test_the_files_are_uneven_and_hold_1437_and_360_records(files):
+    assert {name: len(content) for name, content in files.items()} == COUNTS
+    assert sum(count for name, count in COUNTS.items() if name.startswith("train")) == 1437
+    assert sum(COUNTS.values()) == 1797
+
+
+def test_the_images_are_those_of_scikit_learn(files):
+    digits = sorted(record for content in files.values() for record in content)
+    assert hashlib.sha256(b"".join(digits)).hexdigest() == SHA256
+    assert {record[-1] for record in digits} == set(range(10))
+    assert max(max(record[:64]) for record in digits) == 16
+
+
+def test_every_file_holds_every_digit(files):
+    for content in files.values():
+        assert {record[-1] for record in content} == set(range(10))
+
+
+def test_the_licence_is_kept_beside_the_data():
+    text = (starter("digits") / "data" / "ATTRIBUTION.md").read_text(encoding="utf-8")
+    assert "CC BY 4.0" in text
+    assert "Alpaydin" in text

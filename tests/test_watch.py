@@ -1,0 +1,124 @@
+"""What a pipe gets; what a terminal gets is in test_console.py."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from distlaunch.console import Console
+from distlaunch.events import Notice, TaskChanged, TaskLines, Trained
+from distlaunch.watch import Watch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TASKS = ["chief", "worker:0", "worker:10"]
+
+
+class Shown:
+    """A watch, and what it has written so far."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = [folder / "out", folder / "err"]
+        self.descriptors = [os.open(file, os.O_CREAT | os.O_WRONLY) for file in self.files]
+        out, err = self.descriptors
+        self.watch = Watch(Console(out=out, err=err), TASKS)
+
+    @property
+    def out(self) -> str:
+        return self.files[0].read_text()
+
+    @property
+    def err(self) -> str:
+        return self.files[1].read_text()
+
+
+@pytest.fixture
+def shown(tmp_path):
+    made = Shown(tmp_path)
+    yield made
+    for descriptor in made.descriptors:
+        os.close(descriptor)
+
+
+def test_lines_stand_behind_the_name_of_their_task(shown):
+    shown.watch.see(TaskLines("chief", "one\n\ntwo\n"))
+    shown.watch.see(TaskLines("worker:10", "three\n"))
+    shown.watch.see(TaskLines("worker:0", ""))
+    shown.watch.see(TaskLines("worker:0", "é \x0b\u2028 four\n"))
+    assert shown.out == (
+        "chief     | one\nchief     | \nchief     | two\nworker:10 | three\n"
+        "worker:0  | é \x0b\u2028 four\n"
+    )
+    assert shown.err == ""
+
+
+def test_notices_go_to_stderr_with_what_they_quote_set_in(shown):
+    shown.watch.see(Notice("waiting for worker:0"))
+    shown.watch.see(Notice("worker:0 is slow", "warning"))
+    shown.watch.see(Notice("worker:0 failed; its last lines:\none\n  two\n", "error"))
+    assert shown.out == ""
+    assert shown.err == (
+        "distlaunch: waiting for worker:0\n"
+        "distlaunch: warning: worker:0 is slow\n"
+        "distlaunch: error: worker:0 failed; its last lines:\n    one\n      two\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("level", "told"),
+    [
+        ("debug", "chief started (pid 7), a notice, warning: a warning, error: an error"),
+        ("info", "a notice, warning: a warning, error: an error"),
+        ("warning", "warning: a warning, error: an error"),
+        ("error", "error: an error"),
+    ],
+)
+def test_level_says_what_is_left_out(shown, level, told):
+    shown.watch._console.level = level
+    shown.watch.see(TaskChanged("chief", "started", "pid 7"))
+    shown.watch.see(Notice("a notice"))
+    shown.watch.see(Notice("a warning", "warning"))
+    shown.watch.see(Notice("an error", "error"))
+    shown.watch.see(TaskLines("chief", "always\n"))
+    assert shown.err == "".join(f"distlaunch: {line}\n" for line in told.split(", "))
+    assert shown.out == "chief     | always\n"
+
+
+def test_training_events_show_nothing_in_a_pipe(shown):
+    shown.watch.see(Trained("chief", {"event": "step", "step": 3, "epoch": 1, "loss": 0.5}))
+    shown.watch.see(TaskChanged("chief", "started"))
+    assert (shown.out, shown.err) == ("", "")
+
+
+def test_end_with_a_summary(shown):
+    shown.watch.finish({"steps_per_epoch": 23}, logs="logs")
+    assert (shown.out, shown.err) == ("steps per epoch  23\n", "")
+
+
+@pytest.mark.parametrize("summary", [None, {}])
+def test_end_without_a_summary(shown, summary):
+    shown.watch.finish(summary, logs="JOB/task-logs")
+    assert shown.out == ""
+    assert shown.err == "distlaunch: done; the tasks' output lies in JOB/task-logs\n"
+
+
+def test_slow_reader_gets_everything_in_the_end():
+    reader, writer = os.pipe()
+    watch = Watch(Console(out=writer), TASKS)
+    rounds, got = 0, b""
+    while not watch.is_full:  # this never waits, though nobody reads
+        watch.see(TaskLines("chief", "".join(f"line {number}\n" for number in range(1000))))
+        rounds += 1
+    while got.count(b"\n") < 1000 * rounds:
+        got += os.read(reader, 1 << 16)
+        watch.pump()
+    assert not watch.is_full
+    assert got.decode() == "".join(f"chief     | line {n}\n" for n in range(1000)) * rounds
+    os.close(reader)
+    with pytest.raises(BrokenPipeError):
+        watch.see(TaskLines("chief", "one\n"))
+    watch.close()  # nothing waits any more
+    os.close(writer)

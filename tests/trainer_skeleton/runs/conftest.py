@@ -1,0 +1,160 @@
+"""Projects for the tests that train for real: made by `init`, then changed as a user would."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+LIMIT_SECONDS = 240
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out + self.err
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project folder, and the commands that a user would give in it."""
+
+    folder: Path
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+
+    def replace(self, name: str, old: str, new: str) -> None:
+        text = (self.folder / name).read_text()
+        assert old in text
+        self.write(name, text.replace(old, new))
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "distlaunch", *arguments]
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.folder,
+            env=_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def local(self, job: str, *arguments: str) -> Result:
+        """Run `distlaunch local` with the job folder ``job``."""
+        process = self.start("local", "--job-dir", str(self.folder / job), *arguments)
+        out, err = process.communicate(timeout=LIMIT_SECONDS)
+        return Result(process.returncode, out, err)
+
+    def trainer(self, *arguments: str, **environment: str) -> Result:
+        """Run the trainer by itself, as one process."""
+        process = subprocess.run(
+            [sys.executable, "-m", "trainer.task", *arguments],
+            cwd=self.folder,
+            env=_environment() | environment,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
+        return Result(process.returncode, process.stdout, process.stderr)
+
+    def summary(self, job: str) -> dict:
+        return json.loads((self.folder / job / "summary.json").read_text())
+
+    def events(self, job: str, task: str, attempt: int = 1) -> list[dict]:
+        path = self.folder / job / f"task-logs/attempt-{attempt}/{task}.events.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _environment() -> dict[str, str]:
+    left_out = ("TF_CONFIG", "CLUSTER_SPEC", "DISTLAUNCH_", "AIP_")
+    return {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
+
+
+# A model and data that show any difference: an odd number of examples, so that the last batch is
+# smaller than some clusters, weights that regularisers act on, and smooth layers.
+REGRESSION_MODEL = """
+import keras
+
+def create_model():
+    layers = keras.layers
+    model = keras.Sequential([
+        layers.Input((6,)),
+        layers.Dense(8, activation="tanh", kernel_regularizer=keras.regularizers.L2(1e-2),
+                     activity_regularizer=keras.regularizers.L2(1e-2)),
+        layers.Dense(1),
+    ])
+    model.compile(keras.optimizers.Adam(1e-2, global_clipnorm=0.5), "mse", metrics=["mae"])
+    return model
+"""
+
+REGRESSION_DATA = """
+import numpy as np
+from trainer.distributed.input import Arrays
+
+def _arrays(examples, seed):
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(examples, 6))
+    y = np.sin(x.sum(axis=1, keepdims=True))
+    return Arrays(x, y, 0.5 + random.random(examples))
+
+def training():
+    return _arrays(121, 1)
+
+def validation():
+    return _arrays(37, 2)
+"""
+
+
+@pytest.fixture(scope="session")
+def scaffolded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project as `init` makes it; nobody changes it."""
+    folder = tmp_path_factory.mktemp("scaffolded") / "digits"
+    subprocess.run([sys.executable, "-m", "distlaunch", "init", str(folder)], check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def new_project(
+    scaffolded: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], Project]:
+    """Make a project to change."""
+
+    def make() -> Project:
+        folder = tmp_path_factory.mktemp("project") / "digits"
+        shutil.copytree(scaffolded, folder)
+        return Project(folder)
+
+    return make
+
+
+@pytest.fixture
+def project(new_project: Callable[[], Project]) -> Project:
+    return new_project()
+
+
+@pytest.fixture(scope="session")
+def regression(new_project: Callable[[], Project]) -> Project:
+    """A small project that every cluster must train to the same weights."""
+    project = new_project()
+    project.write("trainer/model.py", REGRESSION_MODEL)
+    project.write("trainer/data.py", REGRESSION_DATA)
+    return project

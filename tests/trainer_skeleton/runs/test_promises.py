@@ -1,0 +1,155 @@
+"""The same weights on any cluster, through a kill, a stop and a damaged checkpoint."""
+
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+
+from .conftest import REGRESSION_DATA, REGRESSION_MODEL
+
+pytestmark = pytest.mark.slow
+
+# 121 examples in batches of 12: the last batch has one row, fewer than there are workers.
+SETTINGS = ("--epochs=3", "--global-batch-size=12", "--precision=float64", "--checkpoint-every=4")
+
+
+def weights(project, job):
+    model = keras.models.load_model(project.folder / job / "model/model.keras")
+    return np.concatenate([w.ravel() for w in model.get_weights()])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(regression):
+    """The weights that one worker ends with, and its summary."""
+    result = regression.local("one", "--workers", "1", "--", *SETTINGS)
+    assert result.code == 0, result.text
+    return weights(regression, "one"), regression.summary("one")
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_more_workers_end_with_one_workers_weights(regression, undisturbed, workers):
+    result = regression.local(f"of-{workers}", "--workers", str(workers), "--", *SETTINGS)
+    assert result.code == 0, result.text
+    alone, summary = undisturbed
+    np.testing.assert_allclose(weights(regression, f"of-{workers}"), alone, rtol=0, atol=1e-9)
+    for own, others in zip(
+        regression.summary(f"of-{workers}")["epochs"], summary["epochs"], strict=True
+    ):
+        assert own["logs"] == pytest.approx(others["logs"], abs=1e-6)
+
+
+# What the launcher cannot have on a machine without GPUs: two replicas in one task.
+TWO_REPLICAS = """
+import sys
+import tensorflow as tf
+from trainer import task
+from trainer.distributed import run
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+run.connect = lambda role: tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+sys.exit(task.main())
+"""
+
+
+def test_two_replicas_of_one_task_end_with_one_replicas_weights(regression, undisturbed):
+    regression.write("two_replicas.py", TWO_REPLICAS)
+    command = [sys.executable, "two_replicas.py", "--job-dir=replicas", *SETTINGS]
+    done = subprocess.run(
+        command, cwd=regression.folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert regression.summary("replicas")["replicas"] == 2
+    np.testing.assert_allclose(weights(regression, "replicas"), undisturbed[0], rtol=0, atol=1e-9)
+
+
+CALLBACKS = """
+
+class Tell(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        print("LOGS", epoch, sorted((name, round(value, 9)) for name, value in logs.items()))
+
+
+def callbacks():
+    return [
+        Tell(),
+        keras.callbacks.ModelCheckpoint("best.keras", monitor="val_loss", save_best_only=True),
+        keras.callbacks.EarlyStopping(monitor="loss", patience=0, min_delta=1e9),
+    ]
+"""
+
+
+def test_callbacks_get_the_same_logs_on_every_worker_and_write_once(project):
+    project.write("trainer/model.py", REGRESSION_MODEL + CALLBACKS)
+    project.write("trainer/data.py", REGRESSION_DATA)
+    result = project.local("job", "--workers", "2", "--", *SETTINGS, "--epochs=9")
+    assert result.code == 0, result.text
+    logs = {}
+    for line in result.out.splitlines():
+        task, _, text = line.partition(" | ")
+        if text.startswith("LOGS"):
+            logs.setdefault(task.strip(), []).append(text)
+    assert set(logs) == {"chief", "worker:0"}
+    assert logs["chief"] == logs["worker:0"]
+    assert len(logs["chief"]) == 2, "EarlyStopping ends the training after the second epoch"
+    assert "'val_mae'" in logs["chief"][0]
+    keras.models.load_model(project.folder / "best.keras")
+
+
+def test_killed_worker_costs_nothing_but_time(regression, undisturbed):
+    result = regression.local(
+        "killed", "--workers", "2", "--restarts", "1", "--kill", "worker:0@step=17", "--", *SETTINGS
+    )
+    assert result.code == 0, result.text
+    assert "resuming after step" in result.out
+    summary = regression.summary("killed")
+    assert summary["restarts"] == 1
+    # The last checkpoint before the kill may still have been on its way to the disk.
+    assert summary["resumed_from"] >= 8
+    assert summary["steps"] == 33
+    assert len(summary["epochs"]) == 3
+    np.testing.assert_allclose(weights(regression, "killed"), undisturbed[0], rtol=0, atol=1e-9)
+
+
+def test_resumes_on_another_size_past_a_damaged_checkpoint(regression, undisturbed):
+    """Stopped on 2 workers after epoch 1, damaged, and resumed on 3: the same weights."""
+    first = regression.local("moved", "--workers", "2", "--", *SETTINGS, "--epochs=1")
+    assert first.code == 0, first.text
+    newest = max((regression.folder / "moved/checkpoints").iterdir())
+    values = newest / "values.npz"
+    values.write_bytes(values.read_bytes()[:-100])
+
+    second = regression.local("moved", "--workers", "3", "--", *SETTINGS)
+
+    assert second.code == 0, second.text
+    assert f"the checkpoint {newest} is damaged" in second.text
+    assert regression.summary("moved")["resumed_from"] == 8
+    np.testing.assert_allclose(weights(regression, "moved"), undisturbed[0], rtol=0, atol=1e-9)
+
+
+def test_sigterm_is_agreed_on_and_the_chief_saves(regression, undisturbed):
+    """One task is asked to stop: all stop at the same step with 143, and the run goes on later."""
+    long = (*SETTINGS, "--epochs=100000")
+    process = regression.start(
+        "local", "--job-dir", str(regression.folder / "stopped"), "--workers", "2", "--", *long
+    )
+    events = regression.folder / "stopped/task-logs/attempt-1/worker-0.events.jsonl"
+    wait_for_step(events, process)
+    process.send_signal(2)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, out + err
+    saved = max((regression.folder / "stopped/checkpoints").iterdir()).name
+    for task in ("chief", "worker-0"):
+        steps = [e["step"] for e in regression.events("stopped", task) if e["event"] == "step"]
+        assert saved == f"step-{steps[-1]:08d}"
+    again = regression.local("stopped", "--workers", "2", "--", *SETTINGS, "--epochs=1")
+    assert again.code == 0, again.text
+
+
+def wait_for_step(events, process):
+    while not (events.exists() and '"step"' in events.read_text()):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)

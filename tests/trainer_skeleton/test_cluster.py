@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from trainer.distributed.cluster import Role, connect, role_from
+from trainer.distributed.errors import ClusterError
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "replicas.json").read_text())
+REPLICAS = {
+    f"{cluster['name']}: {task}": replica
+    for cluster in GOLDEN["clusters"]
+    for task, replica in cluster["replicas"].items()
+}
+TWO = {"chief": ["127.0.0.1:1001"], "worker": ["127.0.0.1:1002"]}
+CHIEF = {"type": "chief", "index": 0}
+
+
+@pytest.fixture
+def ports() -> list[int]:
+    """Ports that were free a moment ago, all at once."""
+    sockets = [socket.socket() for _ in range(2)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    numbers = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return numbers
+
+
+def config_of(ports: list[int], rank: int) -> str:
+    chief, worker = (f"127.0.0.1:{port}" for port in ports)
+    task = {"type": ("chief", "worker")[rank], "index": 0}
+    return json.dumps({"cluster": {"chief": [chief], "worker": [worker]}, "task": task})
+
+
+@pytest.mark.parametrize("replica", REPLICAS.values(), ids=REPLICAS)
+def test_the_environment_of_a_replica_is_read(replica):
+    environment = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in replica["environment"].items()
+    }
+    expected = replica["trainer"]
+    role = role_from(environment)
+    assert role.type == expected["role"]
+    assert role.rank == (-1 if expected["rank"] is None else expected["rank"])
+    assert role.size == expected["size"]
+    assert role.is_chief == expected["is_chief"]
+    assert list(role.addresses) == expected["addresses"]
+
+
+@pytest.mark.parametrize("text", ["", "  ", "{}", '{"cluster": {}}', '{"cluster": null}'])
+def test_a_process_without_a_cluster_is_the_chief_alone(text):
+    assert role_from({"TF_CONFIG": text}) == role_from({}) == Role()
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("{", "TF_CONFIG is not JSON"),
+        ("not\njson", "it begins 'not\\njson'"),
+        ("[" * 100_000, "TF_CONFIG is nested too deeply"),
+        ("[]", "expected an object, got list"),
+        ("3", "expected an object, got int"),
+        ({"cluster": ["a:1"]}, "'cluster' must map task types"),
+        ({"cluster": ""}, "'cluster' must map task types"),
+        ({"cluster": {"workerpool0": ["a:1"]}}, "task type 'workerpool0' is none of"),
+        ({"cluster": {"a\nb": ["a:1"]}}, "task type 'a\\nb' is none of"),
+        ({"cluster": {"worker": "a:1"}}, "cluster.worker must be a list"),
+        ({"cluster": {"worker": {"0": "a:1"}}}, "cluster.worker must be a list"),
+        ({"cluster": {"worker": [1]}}, "cluster.worker: 1 is not 'host:port'"),
+        ({"cluster": {"worker": ["a"]}}, "cluster.worker: 'a' is not 'host:port'"),
+        ({"cluster": {"worker": ["a:b"]}}, "cluster.worker: 'a:b' is not 'host:port'"),
+        ({"cluster": {"worker": ["a\n:1"]}}, "cluster.worker: 'a\\n:1' is not 'host:port'"),
+        ({"cluster": {"worker": ["a:1", "a:1"]}}, "gives a:1 to more than one task"),
+        ({"cluster": {"chief": ["a:1"], "worker": ["a:1"]}}, "gives a:1 to more than one task"),
+        ({"cluster": {"chief": ["a:1", "b:1"]}, "task": CHIEF}, "has 2 chiefs (a:1, b:1)"),
+        ({"cluster": {"chief": ["a:1"], "master": ["b:1"]}, "task": CHIEF}, "has 2 chiefs"),
+        ({"cluster": TWO}, "task.type must be one of"),
+        ({"cluster": TWO, "task": None}, "task.type must be one of"),
+        ({"cluster": TWO, "task": {"type": "boss"}}, "task.type must be one of"),
+        ({"cluster": TWO, "task": {"type": ["chief"]}}, "task.type must be one of"),
+        *(
+            (
+                {"cluster": TWO, "task": {"type": "worker", "index": index}},
+                "task.index must be a whole number from 0",
+            )
+            for index in ("one", None, -1, 1.5, True, float("inf"), [0], "0\n")
+        ),
+        (
+            {"cluster": TWO, "task": {"type": "worker", "index": 1}},
+            "this task is worker:1, and the cluster has chief, worker:0",
+        ),
+        (
+            {"cluster": TWO, "task": {"type": "chief", "index": 1}},
+            "task.index of a chief must be 0, got 1",
+        ),
+        (
+            {"cluster": {"worker": ["a:1"]}, "task": CHIEF},
+            "this task is chief, and the cluster has worker:0",
+        ),
+        (
+            {"cluster": {"worker": []}, "task": {"type": "worker"}},
+            "this task is worker:0, and the cluster has none",
+        ),
+    ],
+)
+def test_a_malformed_configuration_is_refused_in_one_line(config, told):
+    text = config if isinstance(config, str) else json.dumps(config)
+    with pytest.raises(ClusterError) as refused:
+        role_from({"TF_CONFIG": text})
+    assert told in str(refused.value)
+    assert str(refused.value).startswith("TF_CONFIG")
+    assert "\n" not in str(refused.value)
+
+
+def test_an_index_may_be_text():
+    config = json.dumps({"cluster": TWO, "task": {"type": "worker", "index": "0"}})
+    assert role_from({"TF_CONFIG": config}).name == "worker:0"
+
+
+@pytest.mark.parametrize("name", ["ps:0", "evaluator:0"])
+def test_a_task_that_does_not_train_is_refused(name):
+    with pytest.raises(ClusterError, match=rf"in which {name} has no part: take the pool out"):
+        connect(Role(name, ("chief",), ("127.0.0.1:1",)))
+
+
+def test_a_time_limit_that_is_no_number_is_refused(monkeypatch):
+    monkeypatch.setenv("DISTLAUNCH_PEER_TIMEOUT", "soon")
+    with pytest.raises(ClusterError, match=r"DISTLAUNCH_PEER_TIMEOUT must be a number of seconds"):
+        connect(role_from({"TF_CONFIG": config_of([1, 2], 0)}))
+
+
+CONNECT = """
+import os
+from trainer.distributed.cluster import connect, role_from
+connect(role_from(os.environ))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_peer_that_does_not_come_is_named(python, ports, rank):
+    task = python("-c", CONNECT, TF_CONFIG=config_of(ports, rank), DISTLAUNCH_PEER_TIMEOUT="3")
+    _, err = task.communicate(timeout=120)
+    assert task.returncode == 1
+    missing = (f"worker:0 (127.0.0.1:{ports[1]})", f"chief (127.0.0.1:{ports[0]})")[rank]
+    assert f"trainer: error: {missing} did not come within 3 s: " in err
+    assert "Traceback" not in err
+
+
+TEAM = """
+import json, os
+import numpy as np
+from trainer.distributed.cluster import Team, connect, role_from
+
+role = role_from(os.environ)
+team = Team(role, connect(role))
+rank = role.rank
+told = {
+    "replicas": [team.replicas, team.local_replicas, list(team.own_replicas)],
+    "sum": team.sum(np.array([[1 + rank, 10]], np.int64)).tolist(),
+    "sum of floats": team.sum(np.array([0.5], np.float32)).tolist(),
+    "gather": [row.tolist() for row in team.gather(np.arange(1 + 2 * rank))],
+    "gather from one": [row.tolist() for row in team.gather(np.arange(2 * rank))],
+    "gather nothing": [row.tolist() for row in team.gather(np.array([], np.int64))],
+    "from chief": team.from_chief(np.array([[5.5 - rank]], np.float32)).tolist(),
+    "bytes from chief": team.from_chief(np.array([200 + rank], np.uint8)).tolist(),
+    "flags from chief": team.from_chief(np.array([rank == 0, rank == 1])).tolist(),
+    "text": team.text_from_chief(["chief's \\u00e4\\n", "mine"][rank]),
+    "no text": team.text_from_chief(["", "mine"][rank]),
+    "equal": team.all_equal(2**40),
+    "not equal": team.all_equal(2**40 + rank),
+    "chief alone is zero": team.all_equal(rank),
+}
+team.meet()
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.slow
+def test_tasks_that_come_agree(python, ports):
+    tasks = [
+        python("-c", TEAM, TF_CONFIG=config_of(ports, rank), DISTLAUNCH_PEER_TIMEOUT="90")
+        for rank in (0, 1)
+    ]
+    ends = [task.communicate(timeout=60) for task in tasks]
+    assert [task.returncode for task in tasks] == [0, 0], ends
+    for rank, (out, _) in enumerate(ends):
+        assert json.loads(out) == {
+            "replicas": [2, 1, [rank]],
+            "sum": [[3, 20]],
+            "sum of floats": [1.0],
+            "gather": [[0], [0, 1, 2]],
+            "gather from one": [[], [0, 1]],
+            "gather nothing": [[], []],
+            "from chief": [[5.5]],
+            "bytes from chief": [200],
+            "flags from chief": [True, False],
+            "text": "chief's \u00e4\n",
+            "no text": "",
+            "equal": True,
+            "not equal": False,
+            "chief alone is zero": False,
+        }

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import struct
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainer.distributed import index
+from trainer.distributed.cluster import Role, Team
+from trainer.distributed.errors import DataError, StorageError
+from trainer.distributed.index import EVERY, index_files, masked_crc, scan
+
+compressions = st.sampled_from(["", "GZIP"])
+chunks = st.sampled_from([1, 7, 64, 1000, 4 << 20])
+
+
+@pytest.fixture
+def team() -> Team:
+    return Team(Role(), tf.distribute.get_strategy())
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for number, records in enumerate((3, 0, 130)):
+        write(folder / f"part-{number}", [b"x" * n for n in range(records)])
+    return folder
+
+
+@pytest.fixture
+def scanned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are scanned, as that happens."""
+    names = []
+
+    def noted(path: str, size: int, changed: int) -> index.FileIndex:
+        names.append(Path(path).name)
+        return scan(path, size, changed)
+
+    monkeypatch.setattr(index, "scan", noted)
+    return names
+
+
+def write(path: Path, records: list[bytes], compression: str = "") -> bytes:
+    with tf.io.TFRecordWriter(str(path), compression) as writer:
+        for record in records:
+            writer.write(record)
+    return path.read_bytes()
+
+
+def noise(size: int, seed: int) -> bytes:
+    return np.random.default_rng(seed).bytes(size)
+
+
+def scan_now(path: Path, chunk: int = 4 << 20) -> index.FileIndex:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index, "_CHUNK", chunk)
+        return scan(str(path), path.stat().st_size, 0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 300), max_size=200), compressions, chunks)
+def test_counts_and_offsets_are_those_of_the_file(sizes, compression, chunk):
+    records = [noise(size, seed) for seed, size in enumerate(sizes)]
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "data")
+        content = write(path, records, compression)
+        found = scan_now(path, chunk)
+    unpacked = gzip.decompress(content) if compression and content else content
+    assert found.records == len(records)
+    # TensorFlow writes no GZIP header before the first record: an empty file is plain.
+    assert found.compression == (compression if content else "")
+    assert len(found.offsets) == len(range(0, len(records), EVERY))
+    for offset, record in zip(found.offsets, records[::EVERY], strict=True):
+        assert struct.unpack_from("<Q", unpacked, offset) == (len(record),)
+        assert unpacked[offset + 12 :].startswith(record)
+
+
+def test_an_entry_leads_to_its_record(tmp_path):
+    write(tmp_path / "data", [bytes([n]) for n in range(200)])
+    found = scan_now(tmp_path / "data")
+    assert [found.entry(n) for n in (0, 63, 64, 199)] == [(0, 0), (0, 63), (64 * 17, 0), (3264, 7)]
+
+
+def test_a_packed_file_is_entered_at_its_beginning(tmp_path):
+    write(tmp_path / "data", [b"a"] * 200, "GZIP")
+    assert scan_now(tmp_path / "data").entry(199) == (0, 199)
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.data(), st.lists(st.integers(0, 40), min_size=1, max_size=8), chunks)
+def test_a_file_cut_off_anywhere_is_refused(data, sizes, chunk):
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "data")
+        content = write(path, [b"x" * size for size in sizes])
+        ends = [0]
+        for size in sizes:
+            ends.append(ends[-1] + size + 16)
+        cut = data.draw(st.integers(1, len(content) - 1).filter(lambda n: n not in ends))
+        path.write_bytes(content[:cut])
+        with pytest.raises(DataError) as refused:
+            scan_now(path, chunk)
+    assert str(path) in str(refused.value)
+    assert f"the file ends at {cut};" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_every_cut_of_a_packed_file_is_refused(tmp_path):
+    path = tmp_path / "data"
+    content = write(path, [b"hello"] * 3, "GZIP")
+    for cut in range(1, len(content)):
+        path.write_bytes(content[:cut])
+        with pytest.raises(DataError, match=str(path)):
+            scan_now(path)
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.data(), chunks)
+def test_a_damaged_length_is_refused_with_its_place(sizes, data, chunk):
+    number = data.draw(st.integers(0, len(sizes) - 1))
+    at = sum(size + 16 for size in sizes[:number])
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "data")
+        content = bytearray(write(path, [b"x" * size for size in sizes]))
+        content[at + data.draw(st.integers(0, 11))] ^= data.draw(st.integers(1, 255))
+        path.write_bytes(content)
+        with pytest.raises(DataError) as refused:
+            scan_now(path, chunk)
+    assert f"{path} is damaged at byte {at} (record {number})" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_damaged_packed_file_is_refused(tmp_path):
+    path = tmp_path / "data"
+    content = bytearray(write(path, [noise(500, 1)], "GZIP"))
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="is damaged"):
+        scan_now(path)
+
+
+def test_the_checksum_is_the_one_that_files_carry(tmp_path):
+    content = write(tmp_path / "data", [b"123456789"])
+    length, length_crc, data, data_crc = struct.unpack("<8sI9sI", content)
+    assert (masked_crc(length), masked_crc(data)) == (length_crc, data_crc)
+
+
+def test_files_are_sorted_and_indexed(data, team, tmp_path):
+    found = index_files(f"{data}/part-*", team, str(tmp_path))
+    assert [(Path(file.path).name, file.records) for file in found] == [
+        ("part-0", 3),
+        ("part-1", 0),
+        ("part-2", 130),
+    ]
+
+
+def test_an_index_is_reused(data, team, tmp_path, scanned):
+    first = index_files(f"{data}/part-*", team, str(tmp_path))
+    assert sorted(scanned) == ["part-0", "part-1", "part-2"]
+    scanned.clear()
+    assert index_files(f"{data}/part-*", team, str(tmp_path)) == first
+    assert scanned == []
+
+
+def test_a_file_of_another_size_or_time_is_scanned_anew(data, team, tmp_path, scanned):
+    index_files(f"{data}/part-*", team, str(tmp_path))
+    scanned.clear()
+    write(data / "part-0", [b"more"] * 4)
+    before = (data / "part-2").stat()
+    os.utime(data / "part-2", ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000_000))
+    found = index_files(f"{data}/part-*", team, str(tmp_path))
+    assert sorted(scanned) == ["part-0", "part-2"]
+    assert [file.records for file in found] == [4, 0, 130]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: "[]",
+        lambda text: '{"files": 3}',
+        lambda text: '{"files": ["a"]}',
+        lambda text: text.replace('"records": 130', '"records": 131'),
+        lambda text: text.replace('"records": 130', '"records": 999'),
+        lambda text: text.replace('"offsets": [0', '"offsets": [8'),
+        lambda text: text.replace('"size"', '"bytes"'),
+        lambda text: "\udcff" + text,
+    ],
+)
+def test_a_damaged_index_is_made_anew(data, team, tmp_path, scanned, damage):
+    good = index_files(f"{data}/part-*", team, str(tmp_path))
+    cache = data / ".records-index.json"
+    text = cache.read_text()
+    cache.write_text(damage(text), errors="surrogateescape")
+    scanned.clear()
+    assert index_files(f"{data}/part-*", team, str(tmp_path)) == good
+    assert sorted(scanned) == ["part-0", "part-1", "part-2"]
+    assert cache.read_text() == text
+
+
+def test_data_that_cannot_be_written_to_is_indexed_in_the_job_folder(
+    data, team, tmp_path, scanned, monkeypatch
+):
+    job = tmp_path / "job"
+    job.mkdir()
+    write_whole = index.write_whole
+
+    def refusing(path: str, content: bytes) -> None:
+        if Path(path).parent == data:
+            raise StorageError(f"cannot write {path}: Read-only file system")
+        write_whole(path, content)
+
+    monkeypatch.setattr(index, "write_whole", refusing)
+    first = index_files(f"{data}/part-*", team, str(job))
+    assert [path.suffix for path in job.iterdir()] == [".json"]
+    scanned.clear()
+    assert index_files(f"{data}/part-*", team, str(job)) == first
+    assert scanned == []
+
+
+def test_an_index_that_can_be_kept_nowhere_is_made_each_time(data, team, tmp_path, monkeypatch):
+    def refusing(path: str, content: bytes) -> None:
+        raise StorageError("no")
+
+    monkeypatch.setattr(index, "write_whole", refusing)
+    assert len(index_files(f"{data}/part-*", team, str(tmp_path))) == 3
+
+
+def test_a_pattern_with_folders_is_indexed_in_the_job_folder(data, team, tmp_path):
+    job = tmp_path / "job"
+    job.mkdir()
+    index_files(f"{tmp_path}/da*/part-*", team, str(job))
+    (kept,) = job.iterdir()
+    assert len(json.loads(kept.read_text())["files"]) == 3
+    assert not (data / ".records-index.json").exists()
+
+
+def test_no_file_that_matches_names_the_pattern(data, team, tmp_path):
+    with pytest.raises(DataError) as refused:
+        index_files(f"{data}/nothing-*", team, str(tmp_path))
+    assert str(refused.value) == f"no file matches {data}/nothing-*: see trainer/data.py"
+
+
+def test_a_folder_in_place_of_a_file_is_refused(data, team, tmp_path):
+    (data / "part-3").mkdir()
+    with pytest.raises(DataError, match=r"part-3.*") as refused:
+        index_files(f"{data}/part-*", team, str(tmp_path))
+    assert "\n" not in str(refused.value)

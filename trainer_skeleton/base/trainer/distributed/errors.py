@@ -1,0 +1,53 @@
+"""What can go wrong in a training run, told in one line.
+
+TrainerError            the run cannot go on; the process ends with 1
+├── ClusterError        the tasks do not form a cluster
+├── PlanError           these examples, this batch and these workers do not go together
+├── DataError           a file or a record cannot be used
+├── ModelError          the model cannot be trained as it is
+└── StorageError        a file or folder cannot be written or read
+"""
+
+from __future__ import annotations
+
+import re
+
+# Colours, the names of TensorFlow's nodes and operations.
+_NO_NEWS = re.compile(r"\x1b\[[0-9;]*m|\{\{[^}\n]*\}\} ?|\s*\[Op:\w+\].*")
+
+
+class TrainerError(Exception):
+    """The run cannot go on; the message is one line with the place and the remedy."""
+
+
+class ClusterError(TrainerError):
+    """The tasks do not form a cluster."""
+
+
+class PlanError(TrainerError):
+    """These examples, this batch and these workers do not go together."""
+
+
+class DataError(TrainerError):
+    """A file or a record cannot be used."""
+
+
+class ModelError(TrainerError):
+    """The model cannot be trained as it is."""
+
+
+class StorageError(TrainerError):
+    """A file or folder cannot be written or read."""
+
+
+def gist(error: BaseException) -> str:
+    """Return in one line what an exception says, of Keras's and TensorFlow's many."""
+    text = str(getattr(error, "message", None) or error)
+    lines = [line.strip() for line in _NO_NEWS.sub("", text).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    if lines[0] == "in user code:":
+        lines = lines[-1:]
+    elif lines[0].startswith("Exception encountered when calling"):
+        lines = lines[1:] or lines
+    return lines[0].removeprefix(f"{type(error).__name__}: ")[:300]

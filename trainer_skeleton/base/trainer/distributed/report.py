@@ -1,0 +1,95 @@
+"""What a run tells: events for a launcher, lines for a person, a summary at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from .cluster import Role
+from .storage import join, write_whole
+
+# What tf.summary.scalar would write, were the tensorboard package always there.
+_SCALAR = tf.compat.v1.Summary.Value().metadata
+_SCALAR.plugin_data.plugin_name = "scalars"
+
+
+class Report:
+    """The reports of one task.
+
+    Every task appends its events, one JSON object a line, to the file named by the environment
+    variable ``DISTLAUNCH_EVENTS``, if there is one; only the chief prints lines.
+    """
+
+    def __init__(self, role: Role, logs_dir: str) -> None:
+        self._role = role
+        self._logs_dir = logs_dir
+        self._events = os.environ.get("DISTLAUNCH_EVENTS")
+        self._writers: dict[str, tf.summary.SummaryWriter] = {}
+
+    def event(self, name: str, **facts: Any) -> None:
+        """Append an event; the line is written whole."""
+        if not self._events:
+            return
+        line = json.dumps({"event": name, "time": time.time(), **_plain(facts)}) + "\n"
+        descriptor = os.open(self._events, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(descriptor, line.encode())
+        finally:
+            os.close(descriptor)
+
+    def say(self, text: str) -> None:
+        """Print a line, on the chief alone."""
+        if self._role.is_chief:
+            print(text, flush=True)
+
+    def warn(self, text: str) -> None:
+        """Print a warning, on the chief alone."""
+        if self._role.is_chief:
+            print(f"trainer: warning: {text}", file=sys.stderr, flush=True)
+
+    def scalars(self, epoch: int, logs: Mapping[str, float]) -> None:
+        """Write an epoch's results for TensorBoard, on the chief alone."""
+        if not self._role.is_chief:
+            return
+        for name, value in logs.items():
+            part = "validation" if name.startswith("val_") else "train"
+            if part not in self._writers:
+                self._writers[part] = tf.summary.create_file_writer(join(self._logs_dir, part))
+            with self._writers[part].as_default():
+                tf.summary.write(
+                    f"epoch_{name.removeprefix('val_')}", value, step=epoch, metadata=_SCALAR
+                )
+        for writer in self._writers.values():
+            writer.flush()
+
+
+def epoch_line(epoch: int, epochs: int, record: Mapping[str, Any]) -> str:
+    """Return an epoch's results as a line."""
+    logs = " ".join(f"{name} {value:.4f}" for name, value in record["logs"].items())
+    return f"epoch {epoch}/{epochs}: {logs} ({record['examples_per_second']:,.0f} examples/s)"
+
+
+def write_summary(job_dir: str, facts: Mapping[str, Any]) -> None:
+    """Write ``summary.json`` into the job folder."""
+    rates = [record["examples_per_second"] for record in facts["epochs"]]
+    # The first epoch's time holds the tracing of the model.
+    steady = rates[1:] or rates
+    summary = {
+        **facts,
+        "examples_per_second": statistics.median(steady) if steady else None,
+        "restarts": int(os.environ.get("DISTLAUNCH_RESTARTS") or 0),
+    }
+    text = json.dumps(_plain(summary), indent=2) + "\n"
+    write_whole(join(job_dir, "summary.json"), text.encode())
+
+
+def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return facts that JSON can hold: NaN and infinities become null."""
+    return json.loads(json.dumps(facts, default=float), parse_constant=lambda _: None)

@@ -1,0 +1,310 @@
+"""A run from its settings to its exit code: the rooms of this folder, in the order of the data."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import keras
+
+from . import explain
+from .cluster import Role, Team, connect, role_from
+from .errors import DataError, ModelError, PlanError, TrainerError
+from .explain import from_user, user_code
+from .input import Arrays, Order, Pipeline, Records
+from .loop import STOPPED, Data, Loop, Stopped, StopSignal
+from .plan import Plan, coverage_note
+from .report import Report, write_summary
+from .saving import Checkpoints, Progress, save_model
+from .storage import join, make_folder
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line says; see ``python -m trainer.task --help``."""
+
+    job_dir: str | None = None
+    epochs: int = 5
+    batch_size: int | None = None
+    global_batch_size: int | None = None
+    learning_rate: float | None = None
+    steps_per_epoch: int | None = None
+    seed: int | None = None
+    shards: int | None = None
+    shuffle: int | None = None
+    precision: str = "float32"
+    checkpoint_every: int = 0
+    resume: bool = True
+    debug: bool = False
+
+
+@dataclass(frozen=True)
+class UserCode:
+    """What ``trainer/model.py`` and ``trainer/data.py`` give."""
+
+    create_model: Callable[[], keras.Model]
+    callbacks: Callable[[], list[keras.callbacks.Callback]]
+    training: Callable[[], Records | Arrays]
+    validation: Callable[[], Records | Arrays | None]
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where a job writes."""
+
+    job: str
+    model: str
+    checkpoints: str
+    logs: str
+
+
+def folders_from(job_dir: str | None, environ: Any) -> Folders:
+    """Return the job's folders: those of ``--job-dir``, else those that Vertex AI names."""
+    model = environ.get("AIP_MODEL_DIR", "").rstrip("/")
+    if job_dir or not model:
+        job = (job_dir or "job").rstrip("/") or "/"
+        return Folders(job, join(job, "model"), join(job, "checkpoints"), join(job, "logs"))
+    job = model.rpartition("/")[0]
+    return Folders(
+        job,
+        model,
+        environ.get("AIP_CHECKPOINT_DIR", "").rstrip("/") or join(job, "checkpoints"),
+        environ.get("AIP_TENSORBOARD_LOG_DIR", "").rstrip("/") or join(job, "logs"),
+    )
+
+
+def run(settings: Settings, load: Callable[[], UserCode]) -> int:
+    """Train as ``settings`` say, on the cluster that ``TF_CONFIG`` tells; return the exit code."""
+    try:
+        _run(settings, load)
+    except Stopped as stopped:
+        print(f"trainer: {stopped}", file=sys.stderr, flush=True)
+        return STOPPED
+    except TrainerError as problem:
+        _end_with(str(problem), debug=settings.debug)
+    except Exception as error:  # noqa: BLE001 - told in one line like every other
+        _end_with(explain.unexpected(error), debug=settings.debug)
+    return 0
+
+
+def _end_with(problem: str, *, debug: bool) -> None:
+    """Tell a problem and end, without waiting for peers as TensorFlow's own shutdown would."""
+    if debug:
+        traceback.print_exc()
+    print(f"trainer: error: {problem}", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(1)
+
+
+def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
+    role = role_from(os.environ)
+    folders = folders_from(settings.job_dir, os.environ)
+    report = Report(role, folders.logs)
+    _set_precision(settings.precision)
+    team = Team(role, connect(role))
+    stop = StopSignal()
+    # Not before the strategy: user's modules may run operations as they are imported.
+    user = from_user("importing trainer/model.py and trainer/data.py", load)
+    checkpoints = _open_folders(folders, role, report)
+    found = _found(checkpoints, role, resume=settings.resume)
+    progress = _agreed_start(team, found[0] if found else None)
+    training, validation, progress = _plan_data(settings, user, team, folders, progress, report)
+    sets_rate = settings.learning_rate not in {None, progress.learning_rate}
+    progress = replace(progress, learning_rate=settings.learning_rate or progress.learning_rate)
+    with team.strategy.scope():
+        model = _create_model(user, training, team, progress.seed)
+    loop = Loop(
+        model,
+        team,
+        training,
+        validation,
+        checkpoints=checkpoints,
+        report=report,
+        stop=stop,
+        progress=progress,
+        epochs=settings.epochs,
+        checkpoint_every=settings.checkpoint_every,
+        callbacks=from_user("callbacks()", user.callbacks),
+    )
+    if progress.step:
+        loop.restore(found[1] if found else None)
+        report.say(f"resuming after step {progress.step}")
+    if sets_rate:
+        _set_learning_rate(model, settings.learning_rate)
+    facts = _facts(team, training, validation, settings, progress)
+    report.event("ready", **facts, tasks=role.size, step=progress.step)
+    with explain.steps(role, lambda: _bad_record(team, training, validation)):
+        final = loop.run()
+    if role.is_chief:
+        save_model(model, folders.model)
+        _write_summary(team, facts, final, progress, folders)
+        report.say(f"model: {folders.model}")
+    team.meet()
+    report.event("end", step=final.step, **({"model": folders.model} if role.is_chief else {}))
+
+
+def _set_precision(precision: str) -> None:
+    keras.config.set_floatx("float64" if precision == "float64" else "float32")
+    keras.config.set_dtype_policy(precision)
+
+
+def _open_folders(folders: Folders, role: Role, report: Report) -> Checkpoints:
+    if role.is_chief:
+        for folder in (folders.job, folders.model, folders.checkpoints):
+            make_folder(folder)
+    return Checkpoints(folders.checkpoints, report)
+
+
+def _found(checkpoints: Checkpoints, role: Role, *, resume: bool) -> Any:
+    """Return the checkpoint to go on from; the chief alone looks for one."""
+    if not role.is_chief:
+        return None
+    if resume:
+        return checkpoints.newest()
+    checkpoints.clear()
+    return None
+
+
+def _agreed_start(team: Team, found: Progress | None) -> Progress | None:
+    """Return on every task where the chief's checkpoint left the run."""
+    start = json.loads(team.text_from_chief(json.dumps(asdict(found) if found else None)))
+    return Progress(**start) if start else None
+
+
+def _plan_data(  # noqa: PLR0917 - called once, by what each is
+    settings: Settings,
+    user: UserCode,
+    team: Team,
+    folders: Folders,
+    start: Progress | None,
+    report: Report,
+) -> tuple[Data, Data | None, Progress]:
+    """Index the data and deal it out; keep to the order of the run that is resumed."""
+    source = from_user("training()", user.training)
+    items = source.open(team, folders.job)
+    batch = _global_batch(settings, team, start)
+    shards = _kept("--shards", settings.shards, start and start.shards, 12)
+    seed = _kept("--seed", settings.seed, start and start.seed, 0)
+    shuffle = _kept("--shuffle", settings.shuffle, start and start.shuffle, 10_000)
+    plan = Plan(items.examples, batch, team.replicas, shards)
+    steps = settings.steps_per_epoch or plan.steps
+    if start is None:
+        start = Progress(0, plan.examples, batch, shards, seed, shuffle, steps)
+    else:
+        _kept("--steps-per-epoch", settings.steps_per_epoch, start.steps_per_epoch, steps)
+        _check_same_data(start, plan)
+    if note := coverage_note(plan, start.steps_per_epoch):
+        report.warn(note)
+    training = Data(Pipeline(items, plan, Order(seed, shuffle)), plan)
+    return training, _plan_validation(user, team, folders, plan), start
+
+
+def _plan_validation(user: UserCode, team: Team, folders: Folders, training: Plan) -> Data | None:
+    source = from_user("validation()", user.validation)
+    if source is None:
+        return None
+    items = source.open(team, folders.job)
+    try:
+        plan = replace(training, examples=items.examples)
+    except PlanError as problem:
+        raise PlanError(f"validation data: {problem}") from problem
+    return Data(Pipeline(items, plan, Order()), plan)
+
+
+def _global_batch(settings: Settings, team: Team, start: Progress | None) -> int:
+    asked = settings.global_batch_size
+    if settings.batch_size is not None:
+        asked = settings.batch_size * team.replicas
+    return _kept("--global-batch-size", asked, start and start.global_batch, 32 * team.replicas)
+
+
+def _kept(option: str, asked: int | None, before: int | None, default: int) -> int:
+    """Return an option's value; a run that is resumed keeps what it was started with."""
+    if before is None:
+        return default if asked is None else asked
+    if asked is not None and asked != before:
+        raise PlanError(
+            f"this job was started with {option} {before} and cannot go on with {asked}: "
+            f"use {option} {before}, or --no-resume to start anew"
+        )
+    return before
+
+
+def _check_same_data(start: Progress, plan: Plan) -> None:
+    if start.examples != plan.examples:
+        raise DataError(
+            f"this job was started on {start.examples:,} examples and now finds "
+            f"{plan.examples:,}: bring the data back, or use --no-resume to start anew"
+        )
+
+
+def _create_model(user: UserCode, training: Data, team: Team, seed: int) -> keras.Model:
+    keras.utils.set_random_seed(seed)
+    model = from_user("create_model()", user.create_model)
+    if not isinstance(model, keras.Model):
+        raise ModelError(f"create_model() in trainer/model.py returned {type(model).__name__}")
+    if getattr(model, "optimizer", None) is None:
+        raise ModelError(
+            "the model that create_model() in trainer/model.py returns is not compiled: "
+            "end it with model.compile(optimizer=..., loss=...)"
+        )
+    with user_code("the model does not take what trainer/data.py gives"):
+        spec = training.pipeline.dataset(team.own_replicas).element_spec[0]
+        model._symbolic_build(data_batch=spec)  # noqa: SLF001 - fit's own way to build
+    return model
+
+
+def _set_learning_rate(model: keras.Model, rate: float | None) -> None:
+    try:
+        model.optimizer.learning_rate = rate
+    except (TypeError, ValueError):
+        raise ModelError(
+            "--learning-rate cannot replace the schedule that create_model() in trainer/model.py "
+            "gives the optimizer: change it there"
+        ) from None
+
+
+def _bad_record(team: Team, *data: Data | None) -> str | None:
+    """Look for a record of this task's that cannot be read or parsed."""
+    for part in filter(None, data):
+        for replica in team.own_replicas:
+            for shard in part.plan.shards_of(replica):
+                if problem := part.pipeline.culprit(shard):
+                    return problem
+    return None
+
+
+def _facts(
+    team: Team, training: Data, validation: Data | None, settings: Settings, progress: Progress
+) -> dict[str, Any]:
+    return {
+        "global_batch": training.plan.global_batch,
+        "steps_per_epoch": progress.steps_per_epoch,
+        "epochs": settings.epochs,
+        "examples": training.plan.examples,
+        "validation_examples": validation.plan.examples if validation else 0,
+        "replicas": team.replicas,
+    }
+
+
+def _write_summary(
+    team: Team, facts: dict[str, Any], final: Progress, start: Progress, folders: Folders
+) -> None:
+    summary = {
+        "tasks": list(team.role.peers),
+        "replicas": facts["replicas"],
+        "global_batch": facts["global_batch"],
+        "steps_per_epoch": facts["steps_per_epoch"],
+        "examples_per_epoch": facts["examples"],
+        "validation_examples": facts["validation_examples"],
+        "steps": final.step,
+        "epochs": final.history,
+        "resumed_from": start.step or None,
+        "model": folders.model,
+    }
+    write_summary(folders.job, summary)

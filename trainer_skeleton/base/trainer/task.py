@@ -1,0 +1,118 @@
+"""The training program of every task of the cluster: ``python -m trainer.task``."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one line."""
+        line = " ".join(message.split())
+        self.exit(2, f"trainer: error: {line} (--help lists the options)\n")
+
+
+def _at_least(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be {least} or more, got {value}")
+        if value > most:
+            raise argparse.ArgumentTypeError(f"must be {most} or less, got {value}")
+        return value
+
+    number.__name__ = "whole number"
+    return number
+
+
+def _learning_rate(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, got {text}")
+    return value
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the program's options."""
+    options = _Parser(prog="python -m trainer.task", description=__doc__, allow_abbrev=False)
+    add = options.add_argument
+    add("--epochs", type=_at_least(1), default=5, help="epochs in all (%(default)s)")
+    batch = options.add_mutually_exclusive_group()
+    batch.add_argument("--batch-size", type=_at_least(1), help="rows of a step per replica (32)")
+    batch.add_argument(
+        "--global-batch-size", type=_at_least(1), help="rows of a step over all replicas"
+    )
+    add("--job-dir", help="folder or gs:// URL to write to (from AIP_MODEL_DIR, else ./job)")
+    add("--learning-rate", type=_learning_rate, help="replaces the optimizer's own")
+    add(
+        "--steps-per-epoch",
+        type=_at_least(1),
+        help="steps after which an epoch is reported (as many as see every example once)",
+    )
+    add(
+        "--seed",
+        type=_at_least(0, 2**32 - 1),
+        help="of the weights and of the order of the data (0)",
+    )
+    add(
+        "--shards",
+        type=_at_least(1, 10_000),
+        help="logical shards of the data: clusters whose size divides it train alike (12)",
+    )
+    add(
+        "--shuffle",
+        type=_at_least(0),
+        metavar="EXAMPLES",
+        help="examples to shuffle among; 0 keeps the order of the files (10000)",
+    )
+    add(
+        "--precision",
+        choices=("float32", "float64", "mixed_bfloat16", "mixed_float16"),
+        default="float32",
+        help="numbers to compute with (%(default)s)",
+    )
+    add(
+        "--checkpoint-every",
+        type=_at_least(0),
+        default=0,
+        metavar="STEPS",
+        help="steps between checkpoints, besides those at the end of each epoch (none)",
+    )
+    add(
+        "--resume",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="go on from the newest checkpoint of the job folder, or remove its checkpoints",
+    )
+    add("--debug", action="store_true", help="show tracebacks")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train; return the exit code."""
+    settings = parser().parse_args(arguments)
+    # TensorFlow is imported when the options are known to be right.
+    from trainer.distributed.run import Settings, UserCode, run
+
+    def load() -> UserCode:
+        from trainer import data, model
+
+        return UserCode(
+            create_model=model.create_model,
+            callbacks=getattr(model, "callbacks", list),
+            training=data.training,
+            validation=getattr(data, "validation", lambda: None),
+        )
+
+    return run(Settings(**vars(settings)), load)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
