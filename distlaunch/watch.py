@@ -36,6 +36,7 @@ class Watch:
         self._console = console
         self._primary = tasks[0]
         self._progress = Progress()
+        self._summary: Mapping[str, object] | None = None
         width = max(map(len, tasks))
         self._prefixes = {
             task: console.prefix(task.ljust(width), number) for number, task in enumerate(tasks)
@@ -68,6 +69,9 @@ class Watch:
             self._console.say(f"{event.task} {event.state}{detail}", "debug")
         elif event.task == self._primary:
             self._console.progress(self._progress.see(event.event))
+            summary = event.event.get("summary")
+            if isinstance(summary, dict):
+                self._summary = summary
 
     def pump(self) -> None:
         """Hand on what a slow reader has room for by now.
@@ -85,7 +89,8 @@ class Watch:
         Parameters
         ----------
         summary
-            What its program left behind in ``summary.json``, if it did.
+            What its program left behind in ``summary.json``, if that can be read here. Otherwise
+            what its last event told of it is shown.
         logs
             Where the raw output of the tasks lies.
 
@@ -95,6 +100,7 @@ class Watch:
             If nobody reads it any more.
         """
         self._console.progress("")
+        summary = summary or self._summary
         if summary:
             self._console.result(describe(summary))
         else:

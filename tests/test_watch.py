@@ -98,6 +98,14 @@ def test_end_with_a_summary(shown):
     assert (shown.out, shown.err) == ("steps per epoch  23\n", "")
 
 
+def test_summary_that_the_primary_tells_is_shown_where_no_file_can_be_read(shown):
+    shown.watch.see(Trained("chief", {"event": "end", "summary": {"steps_per_epoch": 23}}))
+    shown.watch.see(Trained("worker:0", {"event": "end", "summary": {"steps_per_epoch": 7}}))
+    shown.watch.see(Trained("chief", {"event": "end", "summary": "garbage"}))
+    shown.watch.finish(None, logs="logs")
+    assert (shown.out, shown.err) == ("steps per epoch  23\n", "")
+
+
 @pytest.mark.parametrize("summary", [None, {}])
 def test_end_without_a_summary(shown, summary):
     shown.watch.finish(summary, logs="JOB/task-logs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -130,6 +131,8 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 @pytest.fixture
 def launch(tmp_path: Path, write: Callable[[str], Path]) -> Iterator[Callable[..., Launch]]:
     """Start `distlaunch local` with a program of so many tasks; kills what a failed test leaves."""
+    # A launcher leaves this ignored where it finds it so, as behind `nohup`.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     (tmp_path / "up").mkdir()
     launches: list[Launch] = []
 

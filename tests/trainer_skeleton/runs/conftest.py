@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,6 +35,7 @@ class Project:
     """A project folder, and the commands that a user would give in it."""
 
     folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
 
     def write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
@@ -51,15 +52,18 @@ class Project:
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.folder,
-            env=_environment(),
+            env=_environment() | self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
+    def job_dir(self, job: str) -> str:
+        return job if "://" in job else str(self.folder / job)
+
     def local(self, job: str, *arguments: str) -> Result:
         """Run `distlaunch local` with the job folder ``job``."""
-        process = self.start("local", "--job-dir", str(self.folder / job), *arguments)
+        process = self.start("local", "--job-dir", self.job_dir(job), *arguments)
         out, err = process.communicate(timeout=LIMIT_SECONDS)
         return Result(process.returncode, out, err)
 

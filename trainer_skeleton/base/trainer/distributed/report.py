@@ -76,8 +76,8 @@ def epoch_line(epoch: int, epochs: int, record: Mapping[str, Any]) -> str:
     return f"epoch {epoch}/{epochs}: {logs} ({record['examples_per_second']:,.0f} examples/s)"
 
 
-def write_summary(job_dir: str, facts: Mapping[str, Any]) -> None:
-    """Write ``summary.json`` into the job folder."""
+def write_summary(job_dir: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Write ``summary.json`` into the job folder and return what stands in it."""
     rates = [record["examples_per_second"] for record in facts["epochs"]]
     # The first epoch's time holds the tracing of the model.
     steady = rates[1:] or rates
@@ -86,8 +86,9 @@ def write_summary(job_dir: str, facts: Mapping[str, Any]) -> None:
         "examples_per_second": statistics.median(steady) if steady else None,
         "restarts": int(os.environ.get("DISTLAUNCH_RESTARTS") or 0),
     }
-    text = json.dumps(_plain(summary), indent=2) + "\n"
-    write_whole(join(job_dir, "summary.json"), text.encode())
+    plain = _plain(summary)
+    write_whole(join(job_dir, "summary.json"), (json.dumps(plain, indent=2) + "\n").encode())
+    return plain
 
 
 def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -140,12 +140,14 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
     report.event("ready", **facts, tasks=role.size, step=progress.step)
     with explain.steps(role, lambda: _bad_record(team, training, validation)):
         final = loop.run()
+    last: dict[str, Any] = {"step": final.step}
     if role.is_chief:
         save_model(model, folders.model)
-        _write_summary(team, facts, final, progress, folders)
+        summary = _summary(role, facts, final, progress, folders)
+        last |= {"model": folders.model, "summary": write_summary(folders.job, summary)}
         report.say(f"model: {folders.model}")
     team.meet()
-    report.event("end", step=final.step, **({"model": folders.model} if role.is_chief else {}))
+    report.event("end", **last)
 
 
 def _set_precision(precision: str) -> None:
@@ -292,11 +294,11 @@ def _facts(
     }
 
 
-def _write_summary(
-    team: Team, facts: dict[str, Any], final: Progress, start: Progress, folders: Folders
-) -> None:
-    summary = {
-        "tasks": list(team.role.peers),
+def _summary(
+    role: Role, facts: dict[str, Any], final: Progress, start: Progress, folders: Folders
+) -> dict[str, Any]:
+    return {
+        "tasks": list(role.peers),
         "replicas": facts["replicas"],
         "global_batch": facts["global_batch"],
         "steps_per_epoch": facts["steps_per_epoch"],
@@ -307,4 +309,3 @@ def _write_summary(
         "resumed_from": start.step or None,
         "model": folders.model,
     }
-    write_summary(folders.job, summary)
