@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from trainer.distributed import explain
-from trainer.distributed.cluster import Role
 from trainer.distributed.errors import DataError, ModelError, TrainerError, gist
 
 
@@ -69,16 +68,49 @@ def test_step_that_fails_names_the_record():
     def fail():
         raise tf.errors.DataLossError(None, None, "corrupted record at 12")
 
-    with pytest.raises(DataError, match=r"^record 3$"), explain.steps(Role(), lambda: "record 3"):
+    with pytest.raises(DataError, match=r"^record 3$"), explain.steps(lambda: "record 3"):
         fail()
     with (
         pytest.raises(TrainerError, match=r"^a step failed: DataLossError: corrupted"),
-        explain.steps(Role(), lambda: None),
+        explain.steps(lambda: None),
     ):
         fail()
 
 
 def test_unexpected_error_is_told_with_the_way_to_see_more():
-    assert explain.unexpected(KeyError("x")) == (
+    assert explain.ending(KeyError("x")) == (
         "unexpected KeyError: 'x'; --debug shows where it comes from"
     )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        tf.errors.UnavailableError(None, None, "Socket closed"),
+        tf.errors.InternalError(None, None, "Collective ops is aborted by: peer restarted"),
+    ],
+)
+def test_loss_of_a_peer_is_told_last_wherever_it_is_noticed(error, monkeypatch):
+    waits: list[float] = []
+    monkeypatch.setattr(explain.time, "sleep", waits.append)
+
+    def notice():
+        raise error
+
+    with pytest.raises(type(error)) as caught, explain.steps(lambda: None):
+        explain.from_user("create_model()", notice)
+    assert explain.ending(caught.value) == "this task lost its peers: another task ended"
+    assert waits == [5.0]
+
+
+def test_storage_that_cannot_be_reached_is_no_peer():
+    def read():
+        raise tf.errors.UnavailableError(
+            None, None, "Error executing an HTTP request: libcurl code 6"
+        )
+
+    with (
+        pytest.raises(TrainerError, match=r"^a step failed: UnavailableError: Error exec"),
+        explain.steps(lambda: None),
+    ):
+        read()

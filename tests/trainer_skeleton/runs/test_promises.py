@@ -99,6 +99,31 @@ def test_callbacks_get_the_same_logs_on_every_worker_and_write_once(project):
     keras.models.load_model(project.folder / "best.keras")
 
 
+ONE_TASK_STOPS = """
+
+class Stop(keras.callbacks.Callback):
+    def {hook}(self, number, logs=None):
+        if number == {number} and '"type": "worker"' in os.environ["TF_CONFIG"]:
+            self.model.stop_training = True
+
+
+def callbacks():
+    return [Stop()]
+"""
+
+
+@pytest.mark.parametrize(
+    ("hook", "number", "last_step"), [("on_train_batch_end", 3, 4), ("on_epoch_end", 1, 22)]
+)
+def test_callback_that_stops_one_task_stops_all(project, hook, number, last_step):
+    model = "import os\n" + REGRESSION_MODEL + ONE_TASK_STOPS.format(hook=hook, number=number)
+    project.write("trainer/model.py", model)
+    project.write("trainer/data.py", REGRESSION_DATA)
+    result = project.local("job", "--workers", "2", "--", *SETTINGS)
+    assert result.code == 0, result.text
+    assert project.summary("job")["steps"] == last_step
+
+
 def test_killed_worker_costs_nothing_but_time(regression, undisturbed):
     result = regression.local(
         "killed", "--workers", "2", "--restarts", "1", "--kill", "worker:0@step=17", "--", *SETTINGS

@@ -12,7 +12,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from .cluster import Role
 from .errors import DataError, ModelError, TrainerError, gist
 
 _PEERS_FIRST_SECONDS = 5.0
@@ -34,29 +33,37 @@ def user_code(what: str) -> Iterator[None]:
     Raises
     ------
     ModelError
-        In place of every exception that is no ``TrainerError`` already.
+        In place of every exception that is no ``TrainerError`` already, nor the loss of a peer.
     """
     try:
         yield
     except TrainerError:
         raise
     except Exception as error:
+        # The user's variables are agreed on by all tasks as they are made.
+        if _is_lost_peer(error):
+            raise
         raise ModelError(f"{what}: {_told(error)}") from error
 
 
-def unexpected(error: Exception) -> str:
-    """Return a line for an exception that nobody has foreseen."""
+def ending(error: Exception) -> str:
+    """Return a line for an exception that ends the run and that nobody has told yet.
+
+    Where another task's end is the cause, this one waits a little, so that the task that caused it
+    is the first to end.
+    """
+    if _is_lost_peer(error):
+        time.sleep(_PEERS_FIRST_SECONDS)
+        return "this task lost its peers: another task ended"
     return f"unexpected {_told(error)}; --debug shows where it comes from"
 
 
 @contextlib.contextmanager
-def steps(role: Role, bad_record: Callable[[], str | None]) -> Iterator[None]:
-    """Turn TensorFlow's error of a step into the record or the task that caused it.
+def steps(bad_record: Callable[[], str | None]) -> Iterator[None]:
+    """Turn TensorFlow's error of a step into the record that caused it.
 
     Parameters
     ----------
-    role
-        This task.
     bad_record
         Looks for a record of this task's that cannot be read or parsed.
 
@@ -65,7 +72,7 @@ def steps(role: Role, bad_record: Callable[[], str | None]) -> Iterator[None]:
     DataError
         If there is such a record.
     TrainerError
-        In place of every other error of TensorFlow's.
+        In place of every other error of TensorFlow's, but the loss of a peer.
     """
     try:
         yield
@@ -73,11 +80,17 @@ def steps(role: Role, bad_record: Callable[[], str | None]) -> Iterator[None]:
         problem = bad_record()
         if problem:
             raise DataError(problem) from error
-        if isinstance(error, _LOST_PEER) or "Collective ops is aborted" in error.message:
-            # The task that caused it should be the first to end.
-            time.sleep(_PEERS_FIRST_SECONDS)
-            raise TrainerError(f"{role.name} lost its peers: another task ended") from error
+        if _is_lost_peer(error):
+            raise
         raise TrainerError(f"a step failed: {_told(error)}") from error
+
+
+def _is_lost_peer(error: Exception) -> bool:
+    """Return whether a collective has failed; Cloud Storage's failures come as the same types."""
+    text = str(error)
+    if "HTTP request" in text:
+        return False
+    return isinstance(error, _LOST_PEER) or "Collective ops is aborted" in text
 
 
 def _told(error: BaseException) -> str:

@@ -187,6 +187,7 @@ class Loop:
         if self._validation is not None:
             logs |= {f"val_{name}": value for name, value in self._validate().items()}
         self._callbacks.on_epoch_end(epoch, logs)
+        self._agree_to_end()
         self._model.reset_metrics()
         self._finish_epoch(epoch, logs, self._examples_between(first_step), seconds)
         if must_stop:
@@ -201,10 +202,16 @@ class Loop:
                 return True
             if self._progress.step < end and self._is_due():
                 self._save()
-            if self._model.stop_training:
-                self._progress = replace(self._progress, stopped=True)
+            if self._by_single_steps and self._agree_to_end():
                 return False
         return False
+
+    def _agree_to_end(self) -> bool:
+        """Return whether a callback of some task wants to end the training."""
+        wanted = self._team.sum(np.array(bool(self._model.stop_training), np.int64)) > 0
+        self._model.stop_training = bool(wanted)
+        self._progress = replace(self._progress, stopped=bool(wanted))
+        return bool(wanted)
 
     def _next_boundary(self, end: int) -> int:
         step, every = self._progress.step, self._checkpoint_every
@@ -275,11 +282,7 @@ class Loop:
             "examples_per_second": examples / seconds,
             "logs": logs,
         }
-        self._progress = replace(
-            self._progress,
-            history=[*self._progress.history, record],
-            stopped=self._progress.stopped or bool(self._model.stop_training),
-        )
+        self._progress = replace(self._progress, history=[*self._progress.history, record])
         self._report.event("epoch", **record)
         self._report.say(epoch_line(epoch + 1, self._epochs, record))
         self._report.scalars(epoch, logs)

@@ -88,7 +88,7 @@ def run(settings: Settings, load: Callable[[], UserCode]) -> int:
     except TrainerError as problem:
         _end_with(str(problem), debug=settings.debug)
     except Exception as error:  # noqa: BLE001 - told in one line like every other
-        _end_with(explain.unexpected(error), debug=settings.debug)
+        _end_with(explain.ending(error), debug=settings.debug)
     return 0
 
 
@@ -138,7 +138,7 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
         _set_learning_rate(model, settings.learning_rate)
     facts = _facts(team, training, validation, settings, progress)
     report.event("ready", **facts, tasks=role.size, step=progress.step)
-    with explain.steps(role, lambda: _bad_record(team, training, validation)):
+    with explain.steps(lambda: _bad_record(team, training, validation)):
         final = loop.run()
     last: dict[str, Any] = {"step": final.step}
     if role.is_chief:
