@@ -9,6 +9,8 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from distlaunch.errors import OutputError, cannot_write
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -19,6 +21,7 @@ TASK_COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 RED, YELLOW, DIM = 31, 33, 2
 
 _CLEAR_LINE = b"\r\x1b[2K"
+_USUAL_WIDTH = 80
 _BACKLOG_LIMIT = 1 << 18  # bytes that wait for a slow reader before nothing more is taken in
 
 
@@ -61,36 +64,49 @@ class Outlet:
         Raises
         ------
         BrokenPipeError
-            If it cannot be written any more, as when the reader is gone.
+            If the reader is gone.
+        OutputError
+            If it cannot be written for another reason.
         """
         self._waiting += data
         self.pump()
 
-    def pump(self, timeout: float = 0) -> None:
+    def pump(self) -> None:
         """Write what waits, for as long as the reader takes it.
-
-        Parameters
-        ----------
-        timeout
-            How long to wait for a reader that takes nothing, in seconds.
 
         Raises
         ------
         BrokenPipeError
-            If it cannot be written any more, as when the reader is gone.
+            If the reader is gone.
+        OutputError
+            If it cannot be written for another reason.
         """
         done = 0
         try:
             with memoryview(self._waiting) as view:
-                while done < len(view) and self._poll.poll(timeout * 1000):
+                while done < len(view) and self._poll.poll(0):
                     done += os.write(self._writer, view[done : done + self._piece])
         except BlockingIOError:
             return  # somebody else wrote into the same pipe
         except OSError as problem:
             done = len(self._waiting)
-            raise BrokenPipeError(*problem.args) from None
+            raise cannot_write(problem) from None
         finally:
             del self._waiting[:done]
+
+    def drain(self) -> None:
+        """Write all that waits, however long the reader takes.
+
+        Raises
+        ------
+        BrokenPipeError
+            If the reader is gone.
+        OutputError
+            If it cannot be written for another reason.
+        """
+        while self._waiting:
+            self._poll.poll()
+            self.pump()
 
 
 def _opened_again(pipe: int) -> int | None:
@@ -148,6 +164,8 @@ class Console:
         ------
         BrokenPipeError
             If nobody reads them any more.
+        OutputError
+            If they cannot be written.
         """
         data, before = self._encoded(text), prefix.encode()
         self._to_stdout(before + data[:-1].replace(b"\n", b"\n" + before) + b"\n")
@@ -159,6 +177,8 @@ class Console:
         ------
         BrokenPipeError
             If nobody reads it any more.
+        OutputError
+            If it cannot be written.
         """
         self._to_stdout(self._encoded(text) + b"\n")
 
@@ -177,20 +197,37 @@ class Console:
         if not (self._err.is_terminal and _is_capable() and self.shows("info")):
             return
         if text or self._progress:
-            width = os.get_terminal_size(self._err.descriptor).columns or 80
-            self._progress = self._encoded(text[: width - 1])
+            self._progress = self._encoded(text[: _width(self._err.descriptor) - 1])
             self._write_err(_CLEAR_LINE + self._progress)
 
-    def pump(self, timeout: float = 0) -> None:
-        """Write what waits, giving up on a reader that takes nothing for `timeout` seconds.
+    def pump(self) -> None:
+        """Write what waits, for as long as its readers take it.
 
         Raises
         ------
         BrokenPipeError
-            If nobody reads it any more.
+            If nobody reads stdout any more.
+        OutputError
+            If stdout cannot be written.
         """
         self._write_err(b"")
-        self._out.pump(timeout)
+        self._out.pump()
+
+    def drain(self) -> None:
+        """Write all that waits, however long its readers take.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads stdout any more.
+        OutputError
+            If stdout cannot be written.
+        """
+        try:
+            self._out.drain()
+        finally:
+            with suppress(BrokenPipeError, OutputError):
+                self._err.drain()
 
     def _encoded(self, text: str) -> bytes:
         return text.encode(self._encoding, "replace")
@@ -207,7 +244,7 @@ class Console:
         self._write_err(_CLEAR_LINE + data + self._progress if self._progress else data)
 
     def _write_err(self, data: bytes) -> None:
-        with suppress(BrokenPipeError):  # nobody is there to be told
+        with suppress(BrokenPipeError, OutputError):  # nobody is there to be told
             self._err.send(data)
 
 
@@ -226,6 +263,14 @@ def table(rows: Iterable[Sequence[str]]) -> str:
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in listed
     )
+
+
+def _width(terminal: int) -> int:
+    """Return how wide a terminal is; one that has hung up tells no more."""
+    try:
+        return os.get_terminal_size(terminal).columns or _USUAL_WIDTH
+    except OSError:
+        return _USUAL_WIDTH
 
 
 def _is_capable() -> bool:

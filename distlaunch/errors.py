@@ -4,6 +4,7 @@ The tree::
 
     DistlaunchError          exit code 1: refused or failed
     ├── UsageProblem         exit code 2: the command line asks for what cannot be
+    ├── OutputError          exit code 1: stdout cannot be written
     └── JobFileError         exit code 1: a job file with one or more problems
 
 The command line prints these without a traceback; every other exception is a fault of ours.
@@ -11,10 +12,14 @@ The command line prints these without a traceback; every other exception is a fa
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+_READER_IS_GONE = (errno.EPIPE, errno.EIO, errno.ECONNRESET)  # of a pipe, a terminal, a socket
 
 
 class DistlaunchError(Exception):
@@ -34,6 +39,20 @@ class UsageProblem(DistlaunchError):
     exit_code = 2
 
 
+class OutputError(DistlaunchError):
+    """What is to be shown cannot be written, though its reader, if it has one, is still there.
+
+    Parameters
+    ----------
+    problem
+        What the system says.
+    """
+
+    def __init__(self, problem: OSError) -> None:
+        why = (problem.strerror or str(problem)).lower()
+        super().__init__(f"the output cannot be written ({why})")
+
+
 class JobFileError(DistlaunchError):
     """A job file with problems.
 
@@ -50,6 +69,13 @@ class JobFileError(DistlaunchError):
     @property
     def lines(self) -> tuple[str, ...]:
         return self.problems
+
+
+def cannot_write(problem: OSError) -> BrokenPipeError | OutputError:
+    """Return what an error of the system's says of the output: nobody reads it, or another."""
+    if problem.errno in _READER_IS_GONE:
+        return BrokenPipeError(*problem.args)
+    return OutputError(problem)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

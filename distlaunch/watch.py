@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from distlaunch.console import Console
     from distlaunch.events import Event
 
-_PATIENCE = 10.0  # seconds for a reader that takes nothing, at the end
-
 
 class Watch:
     """Shows what happens to a job.
@@ -58,6 +56,8 @@ class Watch:
         ------
         BrokenPipeError
             If nobody reads the lines any more.
+        OutputError
+            If they cannot be written.
         """
         if isinstance(event, TaskLines):
             if event.text:
@@ -80,6 +80,8 @@ class Watch:
         ------
         BrokenPipeError
             If nobody reads the lines any more.
+        OutputError
+            If they cannot be written.
         """
         self._console.pump()
 
@@ -98,6 +100,8 @@ class Watch:
         ------
         BrokenPipeError
             If nobody reads it any more.
+        OutputError
+            If it cannot be written.
         """
         self._console.progress("")
         summary = summary or self._summary
@@ -105,15 +109,16 @@ class Watch:
             self._console.result(describe(summary))
         else:
             self._console.say(f"done; the tasks' output lies in {logs}")
-        self.close()
 
     def close(self) -> None:
-        """Take the progress line away and hand on what still waits.
+        """Take the progress line away and hand on all that waits, however slow its reader is.
 
         Raises
         ------
         BrokenPipeError
             If nobody reads it any more.
+        OutputError
+            If it cannot be written.
         """
         self._console.progress("")
-        self._console.pump(_PATIENCE)
+        self._console.drain()

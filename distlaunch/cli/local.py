@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -98,9 +99,11 @@ def command(settings: Settings, /, **options: Any) -> int:
         code = run(order, watch)
         if code == 0:
             summary = folder.summary() if folder.summary_version() != before else None
-            watch.finish(summary, logs=str(folder.logs_dir))
+            with suppress(BrokenPipeError):  # a job that is done is done, whoever reads of it
+                watch.finish(summary, logs=str(folder.logs_dir))
     finally:
-        watch.close()
+        with suppress(BrokenPipeError):
+            watch.close()
     return code
 
 

@@ -8,12 +8,12 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.errors import DistlaunchError
-from distlaunch.events import Notice, TaskChanged, Trained
+from distlaunch.errors import DistlaunchError, OutputError
+from distlaunch.events import Notice, TaskChanged, TaskLines, Trained
 from distlaunch.local.event_file import EventFile
 from distlaunch.local.group import Group
 from distlaunch.local.output import TaskOutput
-from distlaunch.local.policy import Ended, Policy
+from distlaunch.local.policy import Ended, Policy, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,7 +70,7 @@ class Attempt:
         self._signals = signals
         self._started_at: float | None = None
         self._next_tick = 0.0
-        self.output_is_read = True
+        self.output_problem: BrokenPipeError | OutputError | None = None
         self._events = {
             task: EventFile(folder / f"{file_stem(task)}.events.jsonl") for task in plans
         }
@@ -87,6 +87,11 @@ class Attempt:
             for task in plans
         }
         self.policy = Policy(plans, self._send, self._see)
+
+    @property
+    def output_is_read(self) -> bool:
+        """Whether somebody still gets what the tasks write."""
+        return self.output_problem is None
 
     def run(self) -> Verdict:
         """Run the group to its end and return how it went.
@@ -108,7 +113,7 @@ class Attempt:
             try:
                 verdict = None
                 while verdict is None or not self.policy.is_over(time.monotonic()):
-                    if self.output_is_read and self._watch.is_full:
+                    if self._watch.is_full:
                         self._turn(urgent, _TICK)
                         self._tell(self._watch.pump)
                     else:
@@ -193,25 +198,25 @@ class Attempt:
     def _send(self, task: Task, number: int) -> None:
         self._group.signal(str(task), number)
 
-    def _stop(self, number: int | None) -> None:
-        is_first = self.policy.verdict is None
+    def _stop(self, number: int) -> None:
+        is_first = self.policy.verdict in (None, Stopped(None))
         self.policy.stop(number, time.monotonic())
-        if is_first and number is not None:
+        if is_first:
             name = signal.Signals(number).name
             self._see(Notice(f"{name}: stopping the tasks; once more kills them at once"))
 
     def _see(self, event: Event) -> None:
-        self._tell(lambda: self._watch.see(event))
+        """Show something; of what tasks write nothing more once it could not be shown."""
+        if self.output_is_read or not isinstance(event, TaskLines):
+            self._tell(lambda: self._watch.see(event))
 
     def _tell(self, show: Callable[[], None]) -> None:
-        """Show something; a reader who left ends the job, and is shown nothing more."""
-        if not self.output_is_read:
-            return
+        """Show something; a job whose output cannot be shown is stopped."""
         try:
             show()
-        except BrokenPipeError:
-            self.output_is_read = False
-            self._stop(None)
+        except (BrokenPipeError, OutputError) as problem:
+            self.output_problem = problem
+            self.policy.abandon(time.monotonic())
 
     def _host_is_gone(self) -> DistlaunchError:
         return DistlaunchError(

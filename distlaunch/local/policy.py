@@ -157,13 +157,20 @@ class Policy:
         if self._primary_done is not None and not self._training_left():
             self._decide(Done(), self._primary_done + GRACE)
 
-    def stop(self, number: int | None, now: float) -> None:
-        """Stop the group cleanly, or at once where it is ending already."""
+    def stop(self, number: int, now: float) -> None:
+        """Stop the group cleanly as somebody asks for it, or at once where it is ending already."""
         self.is_interrupted = True
         if self.verdict is None:
             self._decide(Stopped(number), now + LEAVE)
+        elif self.verdict == Stopped(None):
+            self.verdict = Stopped(number)
         else:
             self._kill_at = now
+
+    def abandon(self, now: float) -> None:
+        """Stop the group cleanly as nobody reads its output; nobody has asked for that."""
+        if self.verdict is None:
+            self._decide(Stopped(None), now + LEAVE)
 
     def tick(self, now: float) -> None:
         """Hear how late it is."""

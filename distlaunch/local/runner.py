@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from distlaunch.errors import DistlaunchError
+from distlaunch.errors import DistlaunchError, OutputError
 from distlaunch.events import Notice
 from distlaunch.local.attempt import Attempt, file_stem
 from distlaunch.local.environment import PEER_TIMEOUT, common_environment, task_environment
 from distlaunch.local.machine import share_out, this_machine
 from distlaunch.local.order import Module
-from distlaunch.local.policy import Done, Failure
+from distlaunch.local.policy import Done, Failure, Stopped
 from distlaunch.local.ports import HOST, HeldPorts, is_taken
 from distlaunch.local.signals import StopSignals
 from distlaunch.local.tasks import TaskPlan
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _NEW_PORTS = 3  # times that a group gets new ports, because a stranger took one
 _PORT_TROUBLE = 2.0 * PEER_TIMEOUT  # seconds; what fails later does not fail for want of a port
 _USAGE = 2  # the exit code of a program that was called wrongly: no restart mends that
-_BROKEN_PIPE = 128 + 13
 
 
 class Runner:
@@ -96,8 +95,7 @@ class Runner:
                     signals=signals,
                 )
                 verdict = attempt.run()
-            if not attempt.output_is_read:
-                raise BrokenPipeError(_BROKEN_PIPE)
+            self._tell_of_lost_output(verdict, attempt)
             taken = self._taken(verdict, attempt, ports.numbers)
             if taken is None:
                 return self._conclude(verdict, attempt)
@@ -137,12 +135,24 @@ class Runner:
             return 128 + (verdict.signal or 0)
         self._tell(verdict, attempt)
         code = verdict.ended.exit_code
-        may_restart = code != _USAGE and not attempt.policy.is_interrupted
+        may_restart = (
+            code != _USAGE and attempt.output_is_read and not attempt.policy.is_interrupted
+        )
         if may_restart and self._restarts < self._order.restarts:
             count = f"{self._restarts + 1} of {self._order.restarts}"
             self._watch.see(Notice(f"restarting all tasks ({count})"))
             return None
         return code
+
+    def _tell_of_lost_output(self, verdict: Verdict, attempt: Attempt) -> None:
+        """Raise what became of the output where it ended the job; tell it where it did not."""
+        problem = attempt.output_problem
+        if problem and verdict == Stopped(None):
+            raise problem
+        if isinstance(problem, OutputError):
+            if verdict == Done():
+                raise problem
+            self._watch.see(Notice(str(problem), "error"))
 
     def _tell(self, failure: Failure, attempt: Attempt) -> None:
         after = "" if failure.seconds is None else f" after {failure.seconds:.1f} s"
@@ -159,7 +169,7 @@ class Runner:
         """Return the port that a stranger took while the group started, if that made it fail."""
         if not isinstance(verdict, Failure) or attempt.policy.is_interrupted:
             return None
-        if attempt.policy.anyone_ready:
+        if attempt.policy.anyone_ready or not attempt.output_is_read:
             return None
         if verdict.ended.reason is not None or (verdict.seconds or 0) > _PORT_TROUBLE:
             return None

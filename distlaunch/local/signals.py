@@ -20,13 +20,14 @@ class StopSignals:
     """While this is entered, signals that stop wait to be asked for.
 
     The second one calls `at_second` at once, in case whoever is to ask is stuck; a third one does
-    what it always does.
+    what it always does. Further hang-ups are none of these: shells send more than one.
     """
 
     def __init__(self) -> None:
         self.at_second: Callable[[], None] | None = None
         self._received: list[int] = []
         self._count = 0
+        self._has_hung_up = False
         self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def __enter__(self) -> Self:
@@ -63,6 +64,9 @@ class StopSignals:
         return received
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP and self._has_hung_up:
+            return
+        self._has_hung_up = self._has_hung_up or number == signal.SIGHUP
         self._received.append(number)
         self._count += 1
         if self._count == 2:

@@ -126,6 +126,30 @@ def test_a_stop_gives_time_and_a_second_one_none(group):
     assert policy.is_interrupted
 
 
+def test_nobody_who_reads_is_nobody_who_stops(group):
+    policy = group.start()
+    policy.abandon(now=10)
+    policy.abandon(now=11)
+    assert policy.verdict == Stopped(None)
+    assert not policy.is_interrupted
+    policy.stop(signal.SIGTERM, now=12)
+    assert policy.verdict == Stopped(signal.SIGTERM)
+    assert not policy.is_over(now=12)
+    policy.abandon(now=13)
+    assert not policy.is_over(now=13)
+    policy.stop(signal.SIGINT, now=14)
+    assert policy.verdict == Stopped(signal.SIGTERM)
+    assert policy.is_over(now=14)
+
+
+def test_nobody_who_reads_changes_no_verdict(group):
+    policy = group.start()
+    policy.exited(WORKER, Ended(7), now=3)
+    policy.abandon(now=4)
+    assert isinstance(policy.verdict, Failure)
+    assert not policy.is_over(now=4)
+
+
 def test_a_stop_while_it_ends_shortens_that_and_changes_no_verdict(group):
     policy = group.start()
     policy.exited(WORKER, Ended(7), now=3)

@@ -1,0 +1,160 @@
+"""A reader that is slow or leaves, and a terminal that hangs up: nothing is lost, nobody killed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+
+# Tasks that write all the time and, asked to end, save for as long as the test wants them to.
+SAVE_SLOWLY = """
+def save(*_):
+    print("saving", flush=True)
+    is_up("saving")
+    while not Path("go").exists():
+        time.sleep(0.01)
+    Path(f"{TASK}.saved").touch()
+    sys.exit()
+
+signal.signal(signal.SIGTERM, save)
+is_up("task")
+while True:
+    print("a line", flush=True)
+    tell("step", step=1)
+    time.sleep(0.01)
+"""
+FAIL_AND_WRITE = """
+def leave(*_):
+    print("too late", flush=True)
+    sys.exit()
+
+signal.signal(signal.SIGTERM, leave)
+is_up("task")
+await_up(2)
+sys.exit(7) if TASK == "chief" else time.sleep(60)
+"""
+
+
+def close_stdout(launched):
+    launched.process.stdout.close()
+    launched.process.stdout = None
+
+
+def test_a_stop_after_the_reader_left_gives_time_too(launch, tmp_path):
+    launched = launch(SAVE_SLOWLY)
+    launched.until_up(2)
+    close_stdout(launched)
+    launched.until_up(4)
+    launched.process.send_signal(signal.SIGINT)
+    while b"SIGINT: stopping the tasks" not in launched.process.stderr.readline():
+        assert not launched.is_over
+    (tmp_path / "go").touch()
+    code, _, err = launched.end()
+    assert (code, err) == (130, "")
+    assert len(list(tmp_path.glob("*.saved"))) == 2
+    assert launched.left() == []
+
+
+def test_a_second_stop_after_the_reader_left_kills(launch, tmp_path):
+    launched = launch(SAVE_SLOWLY)
+    launched.until_up(2)
+    close_stdout(launched)
+    launched.until_up(4)
+    launched.process.send_signal(signal.SIGINT)
+    while b"SIGINT: stopping the tasks" not in launched.process.stderr.readline():
+        assert not launched.is_over
+    launched.process.send_signal(signal.SIGTERM)
+    code, _, _ = launched.end()
+    assert code == 130
+    assert not list(tmp_path.glob("*.saved"))
+    assert launched.left() == []
+
+
+def test_a_reader_that_leaves_with_the_same_ctrl_c_is_no_second_stop(launch, tmp_path):
+    launched = launch(SAVE_SLOWLY)
+    launched.until_up(2)
+    launched.process.send_signal(signal.SIGINT)
+    close_stdout(launched)
+    launched.until_up(4)
+    (tmp_path / "go").touch()
+    code, _, err = launched.end()
+    assert (code, "Traceback" in err) == (130, False)
+    assert len(list(tmp_path.glob("*.saved"))) == 2
+
+
+def test_a_failure_stays_one_and_is_not_restarted_when_the_reader_leaves(launch):
+    launched = launch(FAIL_AND_WRITE, "--restarts=1")
+    close_stdout(launched)
+    code, _, err = launched.end()
+    assert (code, err.count("chief failed with exit code 7")) == (7, 1)
+
+
+def test_a_job_that_is_done_is_done_though_nobody_reads_its_summary(launch):
+    launched = launch(
+        "tell('end', summary={'global_batch': 64}); is_up('task'); await_up(2)", workers=1
+    )
+    close_stdout(launched)
+    (launched.folder / "up" / "the reader that left").touch()
+    code, _, err = launched.end()
+    assert (code, "error" in err) == (0, False)
+
+
+def test_ctrl_c_ends_the_wait_for_a_reader_that_takes_nothing(launch):
+    launched = launch("print(('x' * 99 + chr(10)) * 5000)", workers=1)
+    while b"done; " not in launched.process.stderr.readline():
+        assert not launched.is_over
+    launched.process.send_signal(signal.SIGINT)
+    assert launched.process.wait(60) == 130
+
+
+@pytest.mark.slow
+def test_a_reader_that_pauses_at_the_end_loses_nothing(launch):
+    launched = launch("print(('x' * 99 + chr(10)) * 5000, end='')", workers=1)
+    while b"done; " not in launched.process.stderr.readline():
+        assert not launched.is_over
+    time.sleep(11)  # longer than it was once waited for
+    code, out, _ = launched.end()
+    assert (code, out.count("\n")) == (0, 5000)
+
+
+def test_a_terminal_that_hangs_up_gives_time_to_save(write, tmp_path, eventually):
+    up = tmp_path / "up"
+    up.mkdir()
+    program = write(SAVE_SLOWLY)
+    terminal, end = pty.openpty()
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "distlaunch", "local", "--workers=2", "--", "python", program],
+        cwd=tmp_path,
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        env=os.environ | {"TERM": "xterm"},
+        start_new_session=True,
+        preexec_fn=_take_terminal,  # noqa: PLW1509
+    )
+    os.close(end)
+    try:
+        while len([*up.iterdir()]) < 2:
+            os.read(terminal, 1 << 16)
+        os.close(terminal)
+        eventually(lambda: len([*up.iterdir()]) == 4)
+        launcher.send_signal(signal.SIGHUP)  # as a shell does when the kernel has done so
+        time.sleep(0.3)
+        (tmp_path / "go").touch()
+        assert launcher.wait(60) == 129
+        assert len(list(tmp_path.glob("*.saved"))) == 2
+    finally:
+        launcher.kill()
+        launcher.wait()
+
+
+def _take_terminal():
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
