@@ -3,14 +3,36 @@
 This file is kept readable for Pythons that are too old for everything it imports.
 """
 
+import os
 import sys
 
 OLDEST = (3, 10)
 NEWEST = (3, 13)
+INTERRUPTED = 130
 
 
 def main() -> int:
     """Run the command line and return its exit code."""
+    try:
+        _open_what_is_closed()
+        return _run()
+    except KeyboardInterrupt:  # while modules were imported
+        sys.stderr.write("distlaunch: interrupted\n")
+        return INTERRUPTED
+
+
+def _open_what_is_closed() -> None:
+    """Let the standard streams that the caller has closed lead nowhere, not to a file of ours."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115
+
+
+def _run() -> int:
     running = tuple(sys.version_info[:2])
     if not OLDEST <= running <= NEWEST:
         sys.stderr.write(

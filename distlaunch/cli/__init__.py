@@ -7,15 +7,16 @@ options as `Settings` in ``ctx.obj`` and returns its exit code (None for 0).
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 from click.exceptions import Exit, NoArgsIsHelpError, NoSuchCommand
 
 from distlaunch import __version__
-from distlaunch.errors import DistlaunchError
+from distlaunch.errors import DistlaunchError, OutputError, cannot_write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +69,7 @@ class LazyGroup(click.Group):
         """Run the command; what goes wrong becomes a line on stderr and an exit code."""
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.Abort, Exit, BrokenPipeError):
+        except (click.ClickException, click.Abort, Exit, BrokenPipeError, OutputError):
             raise
         except Exception as problem:  # noqa: BLE001
             if ctx.params["debug"]:
@@ -78,7 +79,7 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
-@click.option("--quiet", "-q", is_flag=True, help="Print results and errors alone.")
+@click.option("--quiet", "-q", is_flag=True, help="No messages but errors.")
 @click.option(
     "--log-level",
     type=click.Choice(LOG_LEVELS),
@@ -101,10 +102,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments
         The words after ``distlaunch``; by default those of this process.
     """
+    lost: BrokenPipeError | OutputError | None = None
+    try:
+        code = _run(arguments)
+    except OutputError as problem:
+        lost = problem
+    except OSError as problem:  # of printing the help, say: the group tells those of a command
+        lost = cannot_write(problem)
+    lost = _unwritten(sys.stdout) or lost
+    if lost:
+        code = _tell(lost) if isinstance(lost, OutputError) else 1
+    _unwritten(sys.stderr)
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = distlaunch.main(arguments, prog_name="distlaunch", standalone_mode=False)
     except NoArgsIsHelpError as problem:
-        problem.show()
+        with suppress(OSError):  # nobody is there to be told
+            problem.show()
         return problem.exit_code
     except click.UsageError as problem:
         where = problem.ctx.command_path if problem.ctx else "distlaunch"
@@ -114,11 +131,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(_as_ours(problem.format_message()))
         return problem.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("distlaunch: interrupted", err=True)
+        _print_error("distlaunch: interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        return _reader_left()
     return code if isinstance(code, int) else 0
+
+
+def show(line: str) -> None:
+    """Print a line of what was asked for.
+
+    Raises
+    ------
+    BrokenPipeError
+        If nobody reads it any more.
+    OutputError
+        If it cannot be written.
+    """
+    try:
+        click.echo(line)
+    except OSError as problem:
+        raise cannot_write(problem) from None
 
 
 def _tell(problem: Exception) -> int:
@@ -133,13 +164,19 @@ def _tell(problem: Exception) -> int:
 
 
 def _say(line: str) -> None:
-    click.echo(f"distlaunch: error: {line}", err=True)
+    _print_error(f"distlaunch: error: {line}")
+
+
+def _print_error(line: str) -> None:
+    with suppress(OSError):  # nobody is there to be told
+        click.echo(line, err=True)
 
 
 def _show_traceback(problem: Exception) -> None:
     import traceback
 
-    traceback.print_exception(problem)
+    with suppress(OSError):  # nobody is there to be told
+        traceback.print_exception(problem)
 
 
 def _as_ours(message: str) -> str:
@@ -148,9 +185,16 @@ def _as_ours(message: str) -> str:
     return line[:1].lower() + line[1:].removesuffix(".")
 
 
-def _reader_left() -> int:
-    """End quietly after the reader of our output closed it, as `distlaunch … | head` does."""
-    import os
+def _unwritten(stream: TextIO) -> BrokenPipeError | OutputError | None:
+    """Return why a stream cannot take what was printed; it leads nowhere from then on.
 
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
+    Otherwise Python would try once more when it ends, and complain.
+    """
+    try:
+        stream.flush()
+    except OSError as problem:
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return cannot_write(problem)
+    return None

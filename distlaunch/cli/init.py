@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from distlaunch import resources, scaffold
+from distlaunch.cli import show
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
@@ -47,12 +48,12 @@ def command(
 
 def _show_starters() -> None:
     for name, description in resources.starters().items():
-        click.echo(f"{name}  {description}")
+        show(f"{name}  {description}")
 
 
 def _show_next(project: scaffold.Scaffold, folder: Path) -> None:
-    click.echo(f"made the project {project.name} in {folder} ({len(project.files)} files)")
-    click.echo("next:")
+    show(f"made the project {project.name} in {folder} ({len(project.files)} files)")
+    show("next:")
     if folder != Path():
-        click.echo(f"  cd {shlex.quote(str(folder))}")
-    click.echo("  distlaunch local")
+        show(f"  cd {shlex.quote(str(folder))}")
+    show("  distlaunch local")

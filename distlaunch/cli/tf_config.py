@@ -7,6 +7,8 @@ import shlex
 
 import click
 
+from distlaunch.cli import show
+
 
 @click.command("tf-config", short_help="Print TF_CONFIG for machines of your own.")
 @click.option(
@@ -29,7 +31,7 @@ def command(hosts: str, shell: bool) -> None:
     for task, address in addresses.items():
         value = json.dumps(tf_config(addresses, task))
         if shell:
-            click.echo(f"# on {address} ({task})")
-            click.echo(f"export TF_CONFIG={shlex.quote(value)}")
+            show(f"# on {address} ({task})")
+            show(f"export TF_CONFIG={shlex.quote(value)}")
         else:
-            click.echo(value)
+            show(value)
