@@ -81,14 +81,20 @@ def command(settings: Settings, /, **options: Any) -> int:
       distlaunch local --workers 2 -- python anything.py
       distlaunch local --kill worker:0@step=40 --restarts 1
     """
+    _need_processes()
+    order, folder = _order(**options)
+    with folder.held():
+        return _run(settings, order, folder)
+
+
+def _run(settings: Settings, order: LocalOrder, folder: JobFolder) -> int:
+    """Run the job, show it and return the exit code."""
     from distlaunch.console import Console
     from distlaunch.events import Notice
     from distlaunch.local import run
     from distlaunch.local.machine import this_machine
     from distlaunch.watch import Watch
 
-    _need_processes()
-    order, folder = _order(**options)
     level = cast("Level", "error" if settings.quiet else settings.log_level)
     watch = Watch(Console(level), [str(task) for task in order.cluster.tasks()])
     before = folder.summary_version()

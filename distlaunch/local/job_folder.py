@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
 import time
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +20,11 @@ if TYPE_CHECKING:
 JOBS = Path(".distlaunch", "local")  # in the project's folder
 TASK_LOGS = "task-logs"
 NEWEST = ""  # what --resume is given for the newest job
+ELSEWHERE = "job-dir"  # the file that says where a job lies whose folder holds its output only
 
 _IN_THE_CLOUD = "gs://"
+_IN_A_BUCKET = re.compile(r"gs://[^/]+(/.*)?", re.DOTALL)
+_LOCK = ".lock"  # in the folder for the tasks' output
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,22 @@ class JobFolder:
         except (OSError, ValueError):
             return None
         return summary if isinstance(summary, dict) else None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other runs out of this job while this is entered, where the file system can.
+
+        Raises
+        ------
+        DistlaunchError
+            If another run is in it.
+        """
+        with ExitStack() as until_the_end:
+            with suppress(OSError):
+                lock = os.open(self.logs_dir / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+                until_the_end.callback(os.close, lock)
+                _lock(lock, self.logs_dir.parent)
+            yield
 
     @property
     def _summary(self) -> Path:
@@ -109,8 +131,11 @@ def new(project: Path, job_dir: str | None) -> JobFolder:
         own = _made_anew(project / JOBS)
         return JobFolder(str(own), own / TASK_LOGS, own.name)
     if _is_in_the_cloud(job_dir):
+        _need_bucket(job_dir)
         own = _made_anew(project / JOBS)
-        return JobFolder(job_dir.rstrip("/"), own / TASK_LOGS, own.name)
+        where = job_dir.rstrip("/")
+        _tell_where(own, where)
+        return JobFolder(where, own / TASK_LOGS, own.name)
     folder = Path(os.path.abspath(project / job_dir))  # noqa: PTH100 - links stay
     _make(folder)
     return JobFolder(str(folder), folder / TASK_LOGS, folder.name)
@@ -134,7 +159,11 @@ def resumed(project: Path, which: str) -> JobFolder:
     if _is_in_the_cloud(which):
         return new(project, which)
     folder = _newest(project) if which == NEWEST else _named(project, which)
-    if not (folder / "checkpoints").is_dir():
+    where = _elsewhere(folder)
+    if where:
+        _make(folder)
+        return JobFolder(where, folder / TASK_LOGS, folder.name)
+    if not _has_checkpoints(folder):
         raise DistlaunchError(
             f"--resume: {_shown(folder)} has no checkpoints to resume from; "
             "start anew without --resume"
@@ -149,7 +178,28 @@ def _newest(project: Path) -> Path:
         jobs = []
     if not jobs:
         raise DistlaunchError(f"--resume: no job in {JOBS} yet; start one without --resume")
-    return jobs[-1]
+    for job in reversed(jobs):
+        if _elsewhere(job) or _has_checkpoints(job):
+            return job
+    raise DistlaunchError(
+        f"--resume: no job in {JOBS} has checkpoints to resume from; start anew without --resume"
+    )
+
+
+def _has_checkpoints(folder: Path) -> bool:
+    try:
+        return any((folder / "checkpoints").iterdir())
+    except OSError:
+        return False
+
+
+def _elsewhere(folder: Path) -> str | None:
+    """Return where in the cloud a job lies, which is taken to have checkpoints, or None."""
+    try:
+        where = (folder / ELSEWHERE).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return None
+    return where if _IN_A_BUCKET.fullmatch(where) else None
 
 
 def _age(folder: Path) -> tuple[str, int]:
@@ -161,7 +211,7 @@ def _age(folder: Path) -> tuple[str, int]:
 
 def _named(project: Path, which: str) -> Path:
     by_id = project / JOBS / which
-    folder = by_id if by_id.is_dir() else project / which
+    folder = by_id if _is_bare_name(which) and by_id.is_dir() else project / which
     if not folder.is_dir():
         raise DistlaunchError(
             f"--resume: {which!r} is neither a job in {JOBS} nor a folder; "
@@ -170,13 +220,19 @@ def _named(project: Path, which: str) -> Path:
     return folder
 
 
+def _is_bare_name(which: str) -> bool:
+    return which == Path(which).name and which != ".."
+
+
 def _made_anew(jobs: Path) -> Path:
     """Make a folder for this moment that nobody else has."""
+    _make_plain(jobs, parents=True, exist_ok=True)
     for name in _ids():
         try:
-            _make(jobs / name, exist_ok=False)
+            _make_plain(jobs / name)
         except FileExistsError:
             continue
+        _make(jobs / name)
         return jobs / name
     raise AssertionError  # the ids never end
 
@@ -190,24 +246,58 @@ def _ids() -> Iterator[str]:
         yield f"{now}-{number}"
 
 
-def _make(folder: Path, *, exist_ok: bool = True) -> None:
+def _make(folder: Path) -> None:
     """Make a folder, with that for the tasks' output in it, and see that it can be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=exist_ok)
-        (folder / TASK_LOGS).mkdir(exist_ok=True)
-    except FileExistsError:
-        if not exist_ok:
-            raise
-        raise DistlaunchError(f"{_shown(folder)}: not a folder; choose another --job-dir") from None
-    except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
-        raise DistlaunchError(
-            f"{_shown(folder)}: the job folder cannot be written ({why}); choose another --job-dir"
-        ) from None
+    for each in (folder, folder / TASK_LOGS):
+        _make_plain(each, parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK) or not os.access(folder / TASK_LOGS, os.W_OK):
         raise DistlaunchError(
             f"{_shown(folder)}: the job folder cannot be written; choose another --job-dir"
         )
+
+
+def _make_plain(folder: Path, *, parents: bool = False, exist_ok: bool = False) -> None:
+    """Make a folder; where there may be none before, FileExistsError says that there is one."""
+    try:
+        folder.mkdir(parents=parents, exist_ok=exist_ok)
+    except FileExistsError as problem:
+        if not exist_ok:
+            raise
+        in_the_way = Path(problem.filename)
+        raise DistlaunchError(
+            f"{_shown(in_the_way)}: not a folder; choose another --job-dir"
+        ) from None
+    except OSError as problem:
+        raise _cannot_be_written(folder, problem) from None
+
+
+def _tell_where(folder: Path, where: str) -> None:
+    try:
+        (folder / ELSEWHERE).write_text(f"{where}\n", encoding="utf-8")
+    except OSError as problem:
+        raise _cannot_be_written(folder, problem) from None
+
+
+def _cannot_be_written(folder: Path, problem: OSError) -> DistlaunchError:
+    why = (problem.strerror or str(problem)).lower()
+    return DistlaunchError(
+        f"{_shown(folder)}: the job folder cannot be written ({why}); choose another --job-dir"
+    )
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise DistlaunchError(
+            f"{_shown(folder)}: another 'distlaunch local' runs in this job folder; "
+            "wait for it or choose another --job-dir"
+        ) from None
+
+
+def _need_bucket(path: str) -> None:
+    if not _IN_A_BUCKET.fullmatch(path):
+        raise UsageProblem(f"{path}: no bucket is named; expected gs://BUCKET/FOLDER")
 
 
 def _is_in_the_cloud(path: str) -> bool:

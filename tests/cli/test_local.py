@@ -28,7 +28,7 @@ SUMMARISE = """\
 import json, os, pathlib
 if os.environ["CLUSTER_SPEC"].find('"type": "workerpool0"') > 0:
     folder = pathlib.Path(os.environ["AIP_MODEL_DIR"]).parent
-    (folder / "checkpoints").mkdir(exist_ok=True)
+    (folder / "checkpoints" / "1").mkdir(parents=True, exist_ok=True)
     told = {"tasks": ["chief", "worker:0"], "global_batch": 64, "model": "the model"}
     (folder / "summary.json").write_text(json.dumps(told))
 """
@@ -276,12 +276,41 @@ def test_resume_goes_on_in_the_folder_of_the_newest_job(local, project):
 def test_resume_of_a_job_without_checkpoints(local, project):
     local("--workers 1 -- true")
     (folder,) = jobs(project)
-    done = local("--workers 1 --resume -- true")
-    assert (done.returncode, done.stderr) == (
-        1,
-        f"distlaunch: error: --resume: .distlaunch/local/{folder.name} has no checkpoints "
-        "to resume from; start anew without --resume\n",
+    for which, has in (
+        ("", "no job in .distlaunch/local has"),
+        (folder.name, f".distlaunch/local/{folder.name} has no"),
+    ):
+        done = local(f"--workers 1 --resume {which} -- true")
+        assert (done.returncode, done.stderr) == (
+            1,
+            f"distlaunch: error: --resume: {has} checkpoints to resume from; "
+            "start anew without --resume\n",
+        )
+
+
+def test_resume_of_a_job_in_the_cloud(local, project):
+    local("--workers 1 --job-dir gs://bucket/job -- true")
+    done = local("--workers 1 --resume -- python tell.py")
+    assert done.returncode == 0
+    assert told_by(done, "chief")["env"]["AIP_CHECKPOINT_DIR"] == "gs://bucket/job/checkpoints/"
+    (folder,) = jobs(project)
+    assert (folder / "task-logs/attempt-2/chief.log").is_file()
+
+
+def test_two_runs_at_once_in_one_job_folder(local, project):
+    (project / "again.py").write_text(
+        "import subprocess, sys\n"
+        "words = '-m distlaunch local --workers 1 --job-dir out -- true'.split()\n"
+        "print(subprocess.run([sys.executable, *words], stderr=subprocess.PIPE).stderr)\n"
     )
+    done = local("--workers 1 --job-dir out -- python again.py")
+    assert done.returncode == 0
+    assert done.stdout == (
+        "chief | b\"distlaunch: error: out: another 'distlaunch local' runs in this job folder; "
+        'wait for it or choose another --job-dir\\n"\n'
+    )
+    done = local("--workers 1 --job-dir out -- true")
+    assert done.returncode == 0
 
 
 def test_quiet_leaves_the_tasks_lines_and_the_summary(cli, project):

@@ -14,7 +14,9 @@ from distlaunch.local.job_folder import JOBS, choose, new, resumed
 
 def make_job(project: Path, name: str, *, checkpoints: bool = True) -> Path:
     folder = project / JOBS / name
-    (folder / ("checkpoints" if checkpoints else "logs")).mkdir(parents=True)
+    (folder / "checkpoints").mkdir(parents=True)
+    if checkpoints:
+        (folder / "checkpoints" / "1").touch()
     return folder
 
 
@@ -74,6 +76,48 @@ def test_resume_takes_the_newest(tmp_path):
     assert resumed(tmp_path, "").job_id == "20261121-101112-10"
 
 
+def test_resume_takes_the_newest_that_has_checkpoints(tmp_path):
+    make_job(tmp_path, "20261120-101112")
+    make_job(tmp_path, "20261121-101112", checkpoints=False)
+    (tmp_path / JOBS / "29990101-000000").touch()
+    assert resumed(tmp_path, "").job_id == "20261120-101112"
+
+
+@pytest.mark.parametrize("which", ["..", ".", "../..", "./20261121-101112"])
+def test_only_a_bare_name_is_an_id(tmp_path, which):
+    make_job(tmp_path, "20261121-101112")
+    (tmp_path / JOBS.parent / "checkpoints" / "1").mkdir(parents=True)  # where '..' led
+    (tmp_path / JOBS / "checkpoints" / "1").mkdir(parents=True)  # and '.'
+    project = tmp_path / "a" / "project"
+    project.mkdir(parents=True)
+    with pytest.raises(DistlaunchError, match=r"has no checkpoints|neither a job"):
+        resumed(tmp_path if which != "../.." else project, which)
+
+
+def test_resume_finds_a_job_in_the_cloud(tmp_path):
+    make_job(tmp_path, "20200101-000000")
+    started = new(tmp_path, "gs://bucket/job/")
+    for which in ("", started.job_id, str(JOBS / started.job_id)):
+        assert resumed(tmp_path, which) == started
+
+
+@pytest.mark.parametrize("path", ["gs://", "gs:///x"])
+def test_a_bucket_has_a_name(tmp_path, path):
+    for choice in [(None, path, None), (None, None, path), (path, None, None)]:
+        with pytest.raises(UsageProblem, match=rf"^{path}: no bucket is named; expected gs://"):
+            choose(tmp_path, *choice)
+    assert not (tmp_path / JOBS).exists()
+
+
+@pytest.mark.parametrize("link", [".distlaunch", ".distlaunch/local"])
+def test_a_link_that_leads_nowhere(tmp_path, monkeypatch, link):
+    monkeypatch.chdir(tmp_path)
+    Path(link).parent.mkdir(exist_ok=True)
+    Path(link).symlink_to("nowhere")
+    with pytest.raises(DistlaunchError, match=rf"^{link}: not a folder; choose another --job-dir$"):
+        new(tmp_path, None)
+
+
 def test_resume_by_id_and_by_path(tmp_path):
     folder = make_job(tmp_path, "20261121-101112")
     for which in ("20261121-101112", str(folder), ".distlaunch/local/20261121-101112"):
@@ -100,7 +144,7 @@ def test_resume_of_nothing(tmp_path):
 
 def test_choice_between_command_line_and_job_file(tmp_path):
     for name in ("file", "line"):
-        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        (tmp_path / name / "checkpoints" / "1").mkdir(parents=True)
     make_job(tmp_path, "one")
     chosen = {
         (None, "line", "file"): "line",
