@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from distlaunch.local.job_folder import JobFolder
     from distlaunch.local.order import LocalOrder
 
+MOST_TASKS = 1_000
+_TOO_MANY = f"expected no more than {MOST_TASKS:,} tasks on one machine"
 NEWEST = ""  # what --resume means without a value
 
 
@@ -166,13 +168,20 @@ def _job(project: Path) -> Job | None:
 
 
 def _cluster(job: Job | None, workers: int | None) -> Cluster:
-    from distlaunch.errors import UsageProblem
+    from distlaunch.errors import DistlaunchError, UsageProblem
     from distlaunch.job.model import Cluster, Machine, Pool
 
     if job is None and workers is None:
         raise UsageProblem("no distlaunch.yaml here: say with --workers N how many tasks there are")
+    if workers and workers > MOST_TASKS:
+        raise UsageProblem(f"--workers {workers}: {_TOO_MANY}")
     cluster = job.cluster if job else Cluster(Pool(Machine("local")))
-    return cluster.with_training_tasks(workers) if workers else cluster
+    cluster = cluster.with_training_tasks(workers) if workers else cluster
+    if cluster.task_count > MOST_TASKS:
+        raise DistlaunchError(
+            f"distlaunch.yaml: cluster: {cluster.task_count:,} tasks in all; {_TOO_MANY}"
+        )
+    return cluster
 
 
 def _need_processes() -> None:

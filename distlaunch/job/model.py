@@ -92,6 +92,11 @@ class Cluster:
         """All tasks: the chief, the workers, the parameter servers, the evaluators."""
         return tuple(Task(kind, index) for kind in TASK_TYPES for index in range(self._count(kind)))
 
+    @property
+    def task_count(self) -> int:
+        """How many tasks there are, in whatever number."""
+        return sum(map(self._count, TASK_TYPES))
+
     def with_training_tasks(self, count: int) -> Cluster:
         """Return this cluster with `count` training tasks in all, the chief among them.
 

@@ -46,7 +46,7 @@ class Group:
         self, plans: Sequence[TaskPlan], *, env: Mapping[str, str], host_log: Path
     ) -> None:
         processes.adopt_orphans()
-        self._spared = processes.living_descendants()
+        self._spared = set(processes.living_descendants())
         self.host_log = host_log
         self.outputs: dict[str, int] = {}
         writing: dict[str, int] = {}
@@ -109,7 +109,7 @@ class Group:
         self._host.wait()
         processes.reap_all()
         if not is_clean:
-            left = ", ".join(map(str, processes.living_descendants()))
+            left = ", ".join(map(str, processes.living_descendants(self._spared)))
             raise DistlaunchError(f"processes that cannot be killed are left: {left}")
 
 

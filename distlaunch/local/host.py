@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
     from distlaunch.local.channel import Message
 
-# How the launcher starts this: a fixed place of ours first, and nothing of the current folder's.
+# How the launcher starts this: from a fixed place of ours, which the tasks do not look into, and
+# with nothing of the current folder's.
 BOOT = (
     "import sys; sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]; "
-    "from distlaunch.local.host import main; main()"
+    "from distlaunch.local.host import main; del sys.path[0]; main()"
 )
 
 _PATIENCE = 10.0  # seconds to kill everything in

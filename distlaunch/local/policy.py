@@ -116,6 +116,11 @@ class Policy:
         """Whether any task's program got as far as training."""
         return bool(self._ready)
 
+    @property
+    def is_primary_done(self) -> bool:
+        """Whether the primary task has done what it was to do."""
+        return self._primary_done is not None
+
     def is_running(self, task: Task) -> bool:
         """Whether a task has started and not ended."""
         return task in self._started and task in self._left

@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 
 _LOWEST = 10_000
 _DEFAULT_FIRST_EPHEMERAL = 32_768
-_TRIES = 1_000
+_TRIES = 1_000  # beyond as many as there are to be
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -43,7 +43,7 @@ class HeldPorts:
     def __init__(self, count: int) -> None:
         self._sockets: list[socket.socket] = []
         candidates = _candidates()
-        tries = random.sample(candidates, min(_TRIES, len(candidates)))
+        tries = random.sample(candidates, min(count + _TRIES, len(candidates)))
         while len(self._sockets) < count:
             if not tries:
                 self.release()

@@ -22,6 +22,7 @@ IS_LINUX = sys.platform == "linux"
 _PROC = Path("/proc")
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_CLEAN_LOOKS = 3  # one may miss who was started by a process that it saw before, and that is gone
 _PAUSE = 0.01  # seconds between two looks at who is left
 
 
@@ -45,8 +46,14 @@ def signal_group(leader: int, number: int) -> None:
         os.killpg(leader, number)
 
 
-def living_descendants() -> list[int]:
-    """Return the processes that descend from this one and run, or would if they were continued."""
+def living_descendants(spare: Collection[int] = ()) -> list[int]:
+    """Return the processes that descend from this one and run, or would if they were continued.
+
+    Parameters
+    ----------
+    spare
+        Processes that are left out, with all that descends from them.
+    """
     states = dict(_all_processes())
     children: dict[int, list[int]] = {}
     for process, (parent, _) in states.items():
@@ -54,7 +61,7 @@ def living_descendants() -> list[int]:
     found: list[int] = []
     unseen = [os.getpid()]
     while unseen:
-        own = children.get(unseen.pop(), [])
+        own = [child for child in children.get(unseen.pop(), []) if child not in spare]
         found += own
         unseen += own
     return [process for process in found if states[process][1] not in "ZX"]
@@ -67,9 +74,8 @@ def kill_descendants(limit: float, spare: Collection[int] = ()) -> bool:
     ----------
     limit
         How long to go on, in seconds: the kernel may hold a process that waits for a device.
-
     spare
-        Processes that are left alone.
+        Processes that are left alone, with all that descends from them.
 
     Returns
     -------
@@ -77,11 +83,14 @@ def kill_descendants(limit: float, spare: Collection[int] = ()) -> bool:
         Whether none is left.
     """
     until = time.monotonic() + limit
-    while left := set(living_descendants()).difference(spare):
+    clean_looks = 0
+    while clean_looks < _CLEAN_LOOKS:
+        left = living_descendants(spare)
+        clean_looks = 0 if left else clean_looks + 1
         for process in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
-        if time.monotonic() > until:
+        if left and time.monotonic() > until:
             return False
         time.sleep(_PAUSE)
     return True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError, OutputError
@@ -14,15 +16,15 @@ from distlaunch.local.order import Module
 from distlaunch.local.policy import Done, Failure, Stopped
 from distlaunch.local.ports import HOST, HeldPorts, is_taken
 from distlaunch.local.signals import StopSignals
-from distlaunch.local.tasks import TaskPlan
+from distlaunch.local.tasks import NOT_FOUND, NOT_RUNNABLE, TaskPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from distlaunch.job.model import Task
     from distlaunch.local.order import LocalOrder
-    from distlaunch.local.policy import Verdict
+    from distlaunch.local.policy import Ended, Verdict
     from distlaunch.watch import Watch
 
 _NEW_PORTS = 3  # times that a group gets new ports, because a stranger took one
@@ -84,16 +86,18 @@ class Runner:
         folder = self._order.logs_dir / f"attempt-{number}"
         _make(folder)
         for tries_left in reversed(range(_NEW_PORTS + 1)):
-            with HeldPorts(len(self._tasks)) as ports:
-                attempt = Attempt(
-                    self._plans(folder, ports.numbers),
-                    env=self._env,
-                    folder=folder,
-                    ports=ports,
-                    faults=self._faults if self._restarts == 0 else [],
-                    watch=self._watch,
-                    signals=signals,
-                )
+            with ExitStack() as until_it_ends:
+                with _enough_files():
+                    ports = until_it_ends.enter_context(HeldPorts(len(self._tasks)))
+                    attempt = Attempt(
+                        self._plans(folder, ports.numbers),
+                        env=self._env,
+                        folder=folder,
+                        ports=ports,
+                        faults=self._faults if self._restarts == 0 else [],
+                        watch=self._watch,
+                        signals=signals,
+                    )
                 verdict = attempt.run()
             self._tell_of_lost_output(verdict, attempt)
             taken = self._taken(verdict, attempt, ports.numbers)
@@ -134,15 +138,15 @@ class Runner:
         if not isinstance(verdict, Failure):
             return 128 + (verdict.signal or 0)
         self._tell(verdict, attempt)
-        code = verdict.ended.exit_code
-        may_restart = (
-            code != _USAGE and attempt.output_is_read and not attempt.policy.is_interrupted
-        )
-        if may_restart and self._restarts < self._order.restarts:
-            count = f"{self._restarts + 1} of {self._order.restarts}"
-            self._watch.see(Notice(f"restarting all tasks ({count})"))
-            return None
-        return code
+        if self._restarts == self._order.restarts or attempt.policy.is_interrupted:
+            return verdict.ended.exit_code
+        reason = _reason_against_restart(verdict.ended, attempt)
+        if reason:
+            self._watch.see(Notice(f"not restarted: {reason}"))
+            return verdict.ended.exit_code
+        count = f"{self._restarts + 1} of {self._order.restarts}"
+        self._watch.see(Notice(f"restarting all tasks ({count})"))
+        return None
 
     def _tell_of_lost_output(self, verdict: Verdict, attempt: Attempt) -> None:
         """Raise what became of the output where it ended the job; tell it where it did not."""
@@ -176,10 +180,36 @@ class Runner:
         return next(filter(is_taken, ports), None)
 
 
+def _reason_against_restart(ended: Ended, attempt: Attempt) -> str:
+    """Say why a group that failed would not do better, or should not run, once more."""
+    if ended.reason is not None or ended.exit_code in (NOT_RUNNABLE, NOT_FOUND):
+        return "what cannot be started now cannot be started then"
+    if ended.exit_code == _USAGE:
+        return f"exit code {_USAGE} says that the program was called wrongly"
+    if attempt.policy.is_primary_done:
+        return "the primary task was done, and a finished job is not trained again"
+    if not attempt.output_is_read:
+        return "nobody gets the output any more"
+    return ""
+
+
 def _next_attempt(logs_dir: Path) -> int:
     """Return a number that no attempt before has, for a job folder may be used again."""
     numbers = [path.name.removeprefix("attempt-") for path in logs_dir.glob("attempt-*")]
     return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+
+@contextmanager
+def _enough_files() -> Iterator[None]:
+    """Say what to do where a process may not have as many files open as so many tasks take."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno != errno.EMFILE:
+            raise
+        raise DistlaunchError(
+            "too many open files for so many tasks; allow more with 'ulimit -n' or start fewer"
+        ) from None
 
 
 def _make(folder: Path) -> None:

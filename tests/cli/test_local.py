@@ -108,6 +108,11 @@ OURS_AFTER = (
             "'python': a program, or what the job's program is to get, stands after '--' "
             "(see 'distlaunch local --help')",
         ),
+        ("--workers 1001", "--workers 1001: expected no more than 1,000 tasks on one machine"),
+        (
+            f"--workers {10**30}",
+            f"--workers {10**30}: expected no more than 1,000 tasks on one machine",
+        ),
         ("-- --workers 3", f"--workers {OURS_AFTER}"),
         ("-- --epochs 3 --restarts=1", f"--restarts {OURS_AFTER}"),
         ("-- --kill chief@5s", f"--kill {OURS_AFTER}"),
@@ -180,6 +185,34 @@ def test_job_file_with_problems(local, project):
     done = local("")
     assert done.returncode == 1
     assert re.fullmatch(r"distlaunch: error: distlaunch.yaml:7:\d+: .*\n", done.stderr)
+
+
+@pytest.mark.parametrize("count", [1000, 10**18])
+def test_job_file_with_too_many_tasks(local, project, count):
+    (project / "distlaunch.yaml").write_text(JOB.replace("count: 2", f"count: {count}"))
+    done = local("-- true")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"distlaunch: error: distlaunch.yaml: cluster: {count + 1:,} tasks in all; "
+        "expected no more than 1,000 tasks on one machine\n",
+    )
+
+
+@pytest.mark.parametrize("limit", [30, 60, 80])
+def test_more_open_files_than_are_allowed(tmp_path, limit):
+    line = f"{sys.executable} -m distlaunch -q local --workers 25 -- true"
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -n {limit}; exec {line}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "distlaunch: error: too many open files for so many tasks; "
+        "allow more with 'ulimit -n' or start fewer\n",
+    )
 
 
 def test_module_without_tensorflow(local, project):

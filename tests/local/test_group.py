@@ -146,10 +146,14 @@ def test_a_worker_that_fails_after_the_primary_is_done_is_a_failure(run):
             time.sleep(0.3)
             sys.exit(9)
         is_up("task")
-        """
+        """,
+        "--restarts=1",
     )
     assert code == 9
-    assert "worker:0 failed with exit code 9" in err
+    assert err.count("worker:0 failed with exit code 9") == 1
+    assert (
+        "not restarted: the primary task was done, and a finished job is not trained again" in err
+    )
 
 
 def test_what_a_program_sees(run, tmp_path):
@@ -221,8 +225,19 @@ def test_a_restart_starts_all_again_with_new_logs(run, tmp_path):
 def test_restarts_are_used_up_and_a_wrong_call_is_not_repeated(run):
     code, _, err = run("sys.exit(4)", "--restarts=1", workers=1)
     assert (code, err.count("failed with exit code 4")) == (4, 2)
+    assert "not restarted" not in err
     code, _, err = run("sys.exit(2)", "--restarts=1", workers=1)
     assert (code, err.count("failed with exit code 2")) == (2, 1)
+    assert "not restarted: exit code 2 says that the program was called wrongly\n" in err
+
+
+@pytest.mark.parametrize("words", [["./missing"], ["sh", "-c", "exit 127"], ["sh", "-c", "./data"]])
+def test_what_cannot_be_started_is_not_restarted(cli, tmp_path, words):
+    (tmp_path / "data").write_text("no program")
+    done = cli("local", "--workers=2", "--restarts=2", "--", *words)
+    assert done.returncode in (126, 127)
+    assert done.stderr.count("not restarted: what cannot be started now") == 1
+    assert "restarting" not in done.stderr
 
 
 STEPS = """

@@ -150,6 +150,24 @@ def test_a_process_with_threads_is_not_forked(cli, project, with_another_tensorf
     assert (ended.returncode, ended.stdout) == (0, "chief | False __main__ ['--given']\n")
 
 
+def test_a_module_finds_others_where_python_does(cli, project, with_another_tensorflow):
+    with_another_tensorflow("")
+    show = "import sys; print(sys.path, 'tensorflow' in sys.modules)"
+    (project / "trainer" / "task.py").write_text(show)
+    env = os.environ | {"PYTHONPATH": str(project / "packages")}
+    python_itself = subprocess.run(
+        [sys.executable, "-m", "trainer.task"],
+        cwd=project,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ended = cli("local", "--workers=1")
+    expected = python_itself.stdout.replace("False", "True")
+    assert (ended.returncode, ended.stdout) == (0, f"chief | {expected}")
+
+
 def test_ctrl_c_while_tensorflow_is_imported(project, with_another_tensorflow, eventually):
     with_another_tensorflow(
         """

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 
 import psutil
 import pytest
+
+from distlaunch.local import processes
 
 EVERYBODY = 9  # three tasks with two descendants each
 
@@ -101,6 +105,39 @@ def test_after_the_reader_of_the_output_left(launch):
     assert code != 0
     assert "Traceback" not in err
     assert launched.left() == []
+
+
+def test_what_others_start_meanwhile_is_left_alone(tmp_path, write):
+    """A script that goes on as the launcher leaves it its background jobs for children."""
+    program = write(
+        """
+        Path("started").touch()
+        while not Path("stranger").exists():
+            time.sleep(0.01)
+        """
+    )
+    script = f"""
+        (
+            until [ -e started ]; do sleep 0.01; done
+            sleep 60 &
+            echo $! > strange && mv strange stranger
+            wait
+        ) &
+        exec {sys.executable} -m distlaunch -q local --workers 1 -- python {program}
+    """
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, timeout=60, check=False)
+    stranger = psutil.Process(int((tmp_path / "stranger").read_text()))
+    parent = stranger.parent()
+    assert (done.returncode, stranger.name()) == (0, "sleep")
+    stranger.kill()
+    parent.wait(60)
+
+
+def test_one_clean_look_is_no_proof(monkeypatch):
+    looks = iter([[], [0x7FFFFFFF], [], [], []])
+    monkeypatch.setattr(processes, "living_descendants", lambda _: next(looks))
+    assert processes.kill_descendants(60)
+    assert list(looks) == []
 
 
 def test_after_a_restart(launch):
