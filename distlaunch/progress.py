@@ -25,27 +25,31 @@ class Progress:
         """Return the line after an event; an event that cannot be understood changes nothing."""
         kind = event["event"]
         if kind == "ready":
-            self._plan = {name: number for name, number in event.items() if _is_finite(number)}
+            self._plan = {
+                name: number
+                for name, value in event.items()
+                if _is_finite(number := as_number(value))
+            }
             self._first = None
         elif kind == "epoch":
-            rate = event.get("examples_per_second")
-            self._rate = rate if _is_number(rate) else self._rate
+            rate = as_number(event.get("examples_per_second"))
+            self._rate = self._rate if rate is None else rate
         elif kind == "step":
             self._text = self._line(event)
         return self._text
 
     def _line(self, event: Mapping[str, object]) -> str:
-        step, epoch, loss = (event.get(name) for name in ("step", "epoch", "loss"))
+        step, epoch, loss = (as_number(event.get(name)) for name in ("step", "epoch", "loss"))
         if not _is_finite(step):
             return self._text
         total = self._total("epochs", "steps_per_epoch")
         parts = []
-        if _is_number(epoch):
+        if epoch is not None:
             parts.append(f"epoch {epoch:.0f}{_of(self._total('epochs'))}")
         parts.append(f"step {step:.0f}{_of(total)}")
-        if _is_number(loss):
+        if loss is not None:
             parts.append(f"loss {loss:.4g}")
-        rate = self._rate or self._rate_so_far(step, event.get("time"))
+        rate = self._rate or self._rate_so_far(step, as_number(event.get("time")))
         if rate:
             parts.append(f"{rate:,.0f} examples/s")
         bar = f"{_bar(step / total)} " if total else ""
@@ -55,9 +59,9 @@ class Progress:
         """Return a product of the plan's numbers, 0 where one of them is not known."""
         return math.prod(self._plan.get(name, 0) for name in factors)
 
-    def _rate_so_far(self, step: float, time: object) -> float | None:
+    def _rate_so_far(self, step: float, time: float | None) -> float | None:
         """Return examples a second since the first step, which itself takes long."""
-        if not _is_number(time):
+        if time is None:
             return None
         if self._first is None:
             self._first = (step, time)
@@ -75,9 +79,15 @@ def _of(total: float) -> str:
     return f"/{total:.0f}" if total else ""
 
 
-def _is_finite(value: object) -> TypeGuard[float]:
-    return _is_number(value) and math.isfinite(value)
+def _is_finite(number: float | None) -> TypeGuard[float]:
+    return number is not None and math.isfinite(number)
 
 
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def as_number(value: object) -> float | None:
+    """Return what a program told as a number, None where it is none or too large for one."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import os
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -85,8 +86,14 @@ def plan(folder: Path, starter: str) -> Scaffold:
     ------
     UsageProblem
         If there is no such starter.
+    DistlaunchError
+        If the folder is a link to nothing.
     """
-    name = project_name(folder.resolve().name)
+    if folder.is_symlink() and not folder.exists():
+        raise DistlaunchError(
+            f"{folder}: is a link that leads nowhere; expected a folder or a new name"
+        )
+    name = project_name(Path(os.path.realpath(folder)).name)
     sources = [resources.skeleton() / "base", resources.starter(starter)]
     files: dict[Path, bytes] = {}
     for source in sources:

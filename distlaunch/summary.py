@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from distlaunch.console import table
+from distlaunch.progress import as_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,19 +96,17 @@ def _logs(epoch: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _metric(value: object) -> str:
-    return f"{value:.4f}" if _is_number(value) else ""
+    number = as_number(value)
+    return "" if number is None else f"{number:.4f}"
 
 
 def _count(value: object, template: str = "{}") -> str:
-    return template.format(f"{value:,.0f}") if _is_number(value) else ""
+    number = as_number(value)
+    return "" if number is None else template.format(f"{number:,.0f}")
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _plural(count: int, noun: str) -> str:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from distlaunch.progress import Progress
 
 READY = {"event": "ready", "time": 0.0, "epochs": 5, "steps_per_epoch": 23, "global_batch": 64}
@@ -42,6 +45,25 @@ def test_garbage_changes_nothing():
     assert progress.see({"event": "no such"}) == line
     progress.see(READY | {"epochs": float("inf")})
     assert progress.see(step(float("nan"), 1.0)) == line
+
+
+NUMBERS = ("time", "step", "epoch", "loss", "epochs", "steps_per_epoch", "global_batch")
+VALUES = st.one_of(st.floats(), st.integers(), st.sampled_from([10**400, -(10**400), None, "x"]))
+EVENTS = st.builds(
+    lambda kind, told: told | {"event": kind},
+    st.sampled_from(["ready", "step", "epoch", "checkpoint"]),
+    st.dictionaries(st.sampled_from([*NUMBERS, "examples_per_second"]), VALUES),
+)
+
+
+@given(st.lists(EVENTS))
+def test_any_events_make_a_line(events):
+    progress = Progress()
+    for event in events:
+        before, line = progress.see({"event": "no such"}), progress.see(event)
+        assert "\n" not in line
+        if event["event"] != "step" or event.get("step") in (None, "x", 10**400, -(10**400)):
+            assert line == before
 
 
 def test_loss_that_is_no_number_is_shown():

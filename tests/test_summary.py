@@ -74,3 +74,10 @@ def test_epochs_with_different_logs():
 def test_garbage_is_no_trouble(garbage):
     described = describe(dict.fromkeys(SUMMARY, garbage))
     assert "None" not in described
+
+
+def test_numbers_beyond_all_measure_are_left_out():
+    epoch = {"epoch": 1, "step": 10**400, "logs": {"loss": -(10**400)}}
+    assert describe({"global_batch": 10**400, "epochs": [epoch]}) == (
+        "epoch  step  loss  examples/s\n    1"
+    )

@@ -158,9 +158,23 @@ def _tell(problem: Exception) -> int:
         for line in problem.lines:
             _say(line)
         return problem.exit_code
+    if isinstance(problem, FileNotFoundError) and not _is_here():
+        _say("the folder you are in was deleted; change into one that is there")
+        return 1
     kind, text = type(problem).__name__, " ".join(str(problem).split())
     _say(f"unexpected error ({kind}: {text}); run again with --debug to see where it comes from")
     return 1
+
+
+def _is_here() -> bool:
+    """Whether the folder that this process is in is still there."""
+    import os
+
+    try:
+        os.getcwd()  # noqa: PTH109 - without pathlib, which nothing else here needs
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _say(line: str) -> None:

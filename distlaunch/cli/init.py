@@ -10,6 +10,7 @@ import click
 
 from distlaunch import resources, scaffold
 from distlaunch.cli import show
+from distlaunch.errors import UsageProblem
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
@@ -18,7 +19,7 @@ DEFAULT_STARTER = "digits"
 
 
 @click.command("init", short_help="Start a project: a trainer, a job file and data.")
-@click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="[DIR]", default=".", type=click.Path())
 @click.option(
     "--starter",
     metavar="NAME",
@@ -30,7 +31,7 @@ DEFAULT_STARTER = "digits"
 @click.option("--force", is_flag=True, help="Overwrite the files that init makes.")
 @click.pass_obj
 def command(
-    settings: Settings, folder: Path, starter: str, list_starters: bool, force: bool
+    settings: Settings, folder: str, starter: str, list_starters: bool, force: bool
 ) -> None:
     """Start a project in DIR (the folder you are in, unless said otherwise).
 
@@ -40,10 +41,13 @@ def command(
     if list_starters:
         _show_starters()
         return
-    project = scaffold.plan(folder, starter)
-    project.write(folder, overwrite=force)
+    if not folder:
+        raise UsageProblem("the folder's name is empty; leave it out for the folder you are in")
+    path = Path(folder)
+    project = scaffold.plan(path, starter)
+    project.write(path, overwrite=force)
     if not settings.quiet:
-        _show_next(project, folder)
+        _show_next(project, path)
 
 
 def _show_starters() -> None:
@@ -55,5 +59,7 @@ def _show_next(project: scaffold.Scaffold, folder: Path) -> None:
     show(f"made the project {project.name} in {folder} ({len(project.files)} files)")
     show("next:")
     if folder != Path():
-        show(f"  cd {shlex.quote(str(folder))}")
+        # What begins with a dash would be an option of cd's.
+        words = f"./{folder}" if str(folder).startswith("-") else str(folder)
+        show(f"  cd {shlex.quote(words)}")
     show("  distlaunch local")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from distlaunch.cli import Settings
     from distlaunch.events import Level
     from distlaunch.job.model import Cluster, Job
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST_TASKS = 1_000
 _TOO_MANY = f"expected no more than {MOST_TASKS:,} tasks on one machine"
+_AFTER_DASHES = "distlaunch.after_dashes"
 NEWEST = ""  # what --resume means without a value
 
 
@@ -36,7 +39,12 @@ class WithWordsAfterDashes(click.Command):
                 ctx,
             )
         ctx.params["words"] = tuple(args[at + 1 :])
+        ctx.meta[_AFTER_DASHES] = "--" in args
         return rest
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer our options, but none to the program behind the dashes."""
+        return [] if ctx.meta[_AFTER_DASHES] else super().shell_complete(ctx, incomplete)
 
 
 @click.command(
@@ -164,7 +172,7 @@ def _job(project: Path) -> Job | None:
     from distlaunch.job.project_file import FILE_NAME, load
 
     path = project / FILE_NAME
-    return load(path) if path.exists() else None
+    return load(path) if path.exists() or path.is_symlink() else None
 
 
 def _cluster(job: Job | None, workers: int | None) -> Cluster:

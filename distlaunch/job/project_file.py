@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
@@ -65,8 +66,14 @@ def load(path: Path) -> Job:
 
 def _read(path: Path) -> str:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise DistlaunchError(f"{_shown(path)}: not a file; expected text in YAML")
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
+        if path.is_symlink():
+            raise DistlaunchError(
+                f"{_shown(path)}: a link that leads nowhere; mend or remove it"
+            ) from None
         raise DistlaunchError(
             f"{_shown(path)}: no such file; 'distlaunch init' makes one"
         ) from None

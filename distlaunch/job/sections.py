@@ -19,6 +19,7 @@ from distlaunch.job.model import Scale, Strategy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_LONGEST_COUNT = 9  # digits of a duration's
 EXPECTED = "expected"  # the type of the errors that are raised here
 
 _Number = TypeVar("_Number", int, float)
@@ -73,6 +74,8 @@ def _seconds(value: Any) -> int:
     found = _DURATION.fullmatch(value) if isinstance(value, str) and value else None
     if found is None:
         raise _refusal("a duration with its unit, as 90s, 30m, 12h or 7d")
+    if any(part and len(part) > _LONGEST_COUNT for part in found.groups()):
+        raise _refusal("a shorter duration, as 90s, 30m, 12h or 7d")
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 

@@ -162,6 +162,18 @@ def test_what_goes_wrong_is_told_without_traceback(raising, capsys, problem, cod
     assert capsys.readouterr().err.lstrip("\n") == lines
 
 
+@pytest.mark.parametrize("words", ["init", "init x", "local --workers 1 -- true"])
+def test_deleted_folder_is_one_line(tmp_path, words):
+    line = f'mkdir gone && cd gone && rmdir ../gone && exec "{sys.executable}" -m distlaunch'
+    done = subprocess.run(
+        ["sh", "-c", f"{line} {words}"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "distlaunch: error: the folder you are in was deleted; change into one that is there\n"
+    )
+
+
 def test_debug_shows_the_traceback(raising, capsys):
     raising(DistlaunchError("no way"))
     assert main(["--debug", "init"]) == 1
@@ -212,6 +224,9 @@ def test_completion_script(cli, shell):
         ("distlaunch in", 1, ["plain,init"]),
         ("distlaunch init --st", 2, ["plain,--starter"]),
         ("distlaunch nothing --st", 2, []),
+        ("distlaunch local --work", 2, ["plain,--workers"]),
+        ("distlaunch local -- --work", 3, []),
+        ("distlaunch local -- prog --work", 4, []),
     ],
 )
 def test_completion(words, last, found):

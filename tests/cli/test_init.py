@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import subprocess
 
+import pytest
+
 from distlaunch.resources import starters
 
 
@@ -26,6 +28,37 @@ def test_a_project_right_here(cli, tmp_path):
 def test_the_next_command_works_for_any_folder(cli, tmp_path):
     shown = cli("init", "it's here").stdout.splitlines()
     subprocess.run(["sh", "-c", f"{shown[2]} && test -e trainer"], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize("name", ["-x", "-"])
+def test_a_folder_that_looks_like_an_option(cli, tmp_path, name):
+    shown = cli("init", "--", name).stdout.splitlines()
+    assert shown[2] == f"  cd ./{name}"
+    subprocess.run(["sh", "-c", f"{shown[2]} && test -e trainer"], cwd=tmp_path, check=True)
+
+
+def test_an_empty_name_is_refused(cli, tmp_path):
+    done = cli("init", "")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "distlaunch: error: the folder's name is empty; leave it out for the folder you are in\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("target", ["loop", "nowhere"])
+def test_a_link_that_leads_nowhere(cli, tmp_path, target):
+    (tmp_path / "loop").symlink_to(target)
+    done = cli("init", "loop")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "distlaunch: error: loop: is a link that leads nowhere; expected a folder or a new name\n",
+    )
+    if target == "loop":
+        done = cli("init", "loop/digits")
+        assert done.returncode == 1
+        assert "Too many levels of symbolic links" in done.stderr
+        assert done.stderr.count("\n") == 1
 
 
 def test_quiet_says_nothing(cli):

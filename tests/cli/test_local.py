@@ -187,6 +187,34 @@ def test_job_file_with_problems(local, project):
     assert re.fullmatch(r"distlaunch: error: distlaunch.yaml:7:\d+: .*\n", done.stderr)
 
 
+def test_job_file_that_is_a_link_to_nothing_or_no_file(local, project):
+    path = project / "distlaunch.yaml"
+    path.unlink()
+    path.symlink_to("nowhere")
+    linked = local("--workers 1 -- true")
+    path.unlink()
+    os.mkfifo(path)
+    fifo = local("--workers 1 -- true")
+    for done, said in (
+        (linked, "a link that leads nowhere; mend or remove it"),
+        (fifo, "not a file; expected text in YAML"),
+    ):
+        assert (done.returncode, done.stderr) == (
+            1,
+            f"distlaunch: error: distlaunch.yaml: {said}\n",
+        )
+
+
+def test_job_file_with_an_endless_duration(local, project):
+    path = project / "distlaunch.yaml"
+    path.write_text(JOB + f"scheduling: {{timeout: {'9' * 5000}s}}\n")
+    done = local("-- true")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "scheduling.timeout: expected a shorter duration, as 90s, 30m, 12h or 7d, got '999" in (
+        done.stderr
+    )
+
+
 @pytest.mark.parametrize("count", [1000, 10**18])
 def test_job_file_with_too_many_tasks(local, project, count):
     (project / "distlaunch.yaml").write_text(JOB.replace("count: 2", f"count: {count}"))

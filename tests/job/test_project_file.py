@@ -173,7 +173,9 @@ def test_no_file(tmp_path, monkeypatch):
 
 def test_a_folder_in_the_files_place(tmp_path):
     (tmp_path / "distlaunch.yaml").mkdir()
-    with pytest.raises(DistlaunchError, match=r"distlaunch\.yaml: Is a directory$"):
+    with pytest.raises(
+        DistlaunchError, match=r"distlaunch\.yaml: not a file; expected text in YAML$"
+    ):
         load(tmp_path / "distlaunch.yaml")
 
 
