@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -111,6 +112,24 @@ def test_end_without_a_summary(shown, summary):
     shown.watch.finish(summary, logs="JOB/task-logs")
     assert shown.out == ""
     assert shown.err == "distlaunch: done; the tasks' output lies in JOB/task-logs\n"
+
+
+@pytest.mark.parametrize("stream", ["out", "err"])
+def test_end_waits_for_a_reader_as_long_as_it_is_there(stream, tmp_path):
+    reader, writer = os.pipe()
+    other = os.open(tmp_path / "other", os.O_CREAT | os.O_WRONLY)
+    watch = Watch(Console(**{"out": other, "err": other, stream: writer}), TASKS)
+    for _ in range(1000):
+        watch.see(TaskLines("chief", "x" * 99 + "\n"))
+        watch.see(Notice("x" * 99))
+    closing = Thread(target=watch.close)
+    closing.start()
+    got = 0
+    while got < 1000:
+        got += os.read(reader, 1 << 16).count(b"\n")
+    closing.join()
+    for descriptor in (reader, writer, other):
+        os.close(descriptor)
 
 
 def test_slow_reader_gets_everything_in_the_end():

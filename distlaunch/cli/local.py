@@ -67,7 +67,7 @@ class WithWordsAfterDashes(click.Command):
     metavar="[JOB]",
     is_flag=False,
     flag_value=NEWEST,
-    help="Go on with a job, by its id or path; with the newest if not said which.",
+    help="Go on with a job, by its id or path; if not said, with the newest that has checkpoints.",
 )
 @click.option(
     "--restarts",

@@ -31,6 +31,8 @@ def run(order: LocalOrder, watch: Watch) -> int:
         If it cannot be run at all.
     BrokenPipeError
         If nobody reads the output any more; the tasks have been stopped.
+    OutputError
+        If the output cannot be written; the tasks have been stopped, or have lost some of it.
     """
     # Imported here: the process that holds the tasks imports this package and needs none of it.
     from distlaunch.local.runner import Runner

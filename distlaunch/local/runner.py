@@ -59,6 +59,8 @@ class Runner:
             If it cannot be run at all.
         BrokenPipeError
             If nobody reads the output any more; the tasks have been stopped.
+        OutputError
+            If the output cannot be written; the tasks have been stopped, or have lost some of it.
         """
         self._share_out()
         number = _next_attempt(self._order.logs_dir)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 
 import pytest
 
@@ -96,12 +97,29 @@ def test_a_failure_stays_one_and_is_not_restarted_when_the_reader_leaves(launch)
     assert (code, err.count("chief failed with exit code 7")) == (7, 1)
 
 
+def test_what_a_full_disk_lost_is_told_of_a_job_that_failed(write, tmp_path):
+    (tmp_path / "up").mkdir()
+    words = ["--quiet", "local", "--workers=2", "--", "python", write(FAIL_AND_WRITE)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "distlaunch", *words],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 7
+    assert "error: the output cannot be written (no space left on device)\n" in done.stderr
+
+
 def test_a_job_that_is_done_is_done_though_nobody_reads_its_summary(launch):
     launched = launch(
         "tell('end', summary={'global_batch': 64}); is_up('task'); await_up(2)", workers=1
     )
     close_stdout(launched)
-    (launched.folder / "up" / "the reader that left").touch()
+    (launched.folder / "up" / "reader").touch()
     code, _, err = launched.end()
     assert (code, "error" in err) == (0, False)
 
