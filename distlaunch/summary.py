@@ -91,8 +91,10 @@ def _rows(epochs: Sequence[Mapping[str, object]]) -> list[list[str]]:
 
 
 def _logs(epoch: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the metrics that have one number; those with a number a class have no column."""
     logs = epoch.get("logs")
-    return logs if isinstance(logs, dict) else {}
+    found = logs if isinstance(logs, dict) else {}
+    return {name: value for name, value in found.items() if not isinstance(value, list)}
 
 
 def _metric(value: object) -> str:

@@ -53,6 +53,12 @@ def test_whole_summary():
     assert describe(SUMMARY) == SHOWN
 
 
+def test_metric_with_a_number_a_class_has_no_column():
+    logs = {"loss": 1.0, "f1_score": [0.5, 0.25]}
+    shown = describe({"epochs": [{"epoch": 1, "logs": logs, "examples_per_second": None}]})
+    assert shown == "epoch  step    loss  examples/s\n    1        1.0000"
+
+
 def test_what_is_missing_is_left_out():
     few = {"tasks": ["chief"], "validation_examples": 0, "examples_per_epoch": 8, "epochs": []}
     assert describe(few) == "tasks               chief\nexamples per epoch  8"

@@ -15,6 +15,7 @@ _RETURNS_AT_START = re.compile(rb"(?m)^\r+")
 _MARKS = (
     *(b".cc:", b".h:", b"rebuild TensorFlow", b"absl::InitializeLog"),
     *(b"/job:", b"[[{{", b":UNKNOWN:", b"from a previous operation"),
+    b"tasks have crashed",
 )
 _NOISE = re.compile(
     rb"""(?mx)
@@ -32,11 +33,12 @@ _NOISE = re.compile(
         )
         # An error on its way up through TensorFlow: Python tells it when it arrives.
       | [WE]\d{4}\ [^\]\n]*(?:local_rendezvous|ring_alg|base_collective_executor
-                              |generator_dataset_op)\.cc:\d+\]
+                              |generator_dataset_op|op_kernel)\.cc:\d+\]
       | \t?\ \[\[\{\{
       | Additional\ GRPC\ error\ information\ from\ remote\ target
       | :UNKNOWN:Error\ received\ from\ peer
       | The\ error\ could\ be\ from\ a\ previous\ operation
+      | The\ tasks\ have\ crashed\.\ Check\ the\ task\ logs
       | /job:\w+/replica:\d+/task:\d+$                       # a straggler, under its heading
     ).*\n
     """

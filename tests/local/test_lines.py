@@ -112,6 +112,8 @@ E0000 00:00:1741.1 12 ring_alg.cc:291] Aborting RingReduce with UNAVAILABLE: Soc
 Additional GRPC error information from remote target /job:chief/replica:0/task:0 while calling
 :UNKNOWN:Error received from peer  {grpc_message:"Socket closed", grpc_status:14}
 The error could be from a previous operation. Restart your program to reset.
+The tasks have crashed. Check the task logs for an earlier error, or scheduler events to debug.
+W0000 00:00:1795246334.678606   29034 op_kernel.cc:1858] OP_REQUIRES failed at example_parsing_ops
 """
 
 

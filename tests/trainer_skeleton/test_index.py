@@ -170,6 +170,27 @@ def test_an_index_is_reused(data, team, tmp_path, scanned):
     assert scanned == []
 
 
+def test_one_index_serves_the_patterns_of_one_folder(data, team, tmp_path, scanned):
+    patterns = (f"{data}/part-[01]", f"{data}/part-2")
+    for pattern in patterns:
+        index_files(pattern, team, str(tmp_path))
+    (data / "part-1").unlink()
+    scanned.clear()
+    index_files(f"{data}/part-0", team, str(tmp_path))
+    index_files(patterns[1], team, str(tmp_path))
+    assert scanned == []
+    write(data / "part-3", [b"new"])
+    index_files(f"{data}/part-3", team, str(tmp_path))
+    kept = json.loads((data / ".records-index.json").read_text())["files"]
+    assert sorted(Path(entry["path"]).name for entry in kept) == ["part-0", "part-2", "part-3"]
+
+
+def test_our_own_index_is_no_data(data, team, tmp_path):
+    for _ in range(2):
+        found = index_files(f"{data}/*", team, str(tmp_path))
+        assert [Path(file.path).name for file in found] == ["part-0", "part-1", "part-2"]
+
+
 def test_a_file_of_another_size_or_time_is_scanned_anew(data, team, tmp_path, scanned):
     index_files(f"{data}/part-*", team, str(tmp_path))
     scanned.clear()

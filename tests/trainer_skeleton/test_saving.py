@@ -41,7 +41,8 @@ def checkpoints_in(folder: Path) -> Checkpoints:
 
 
 def progress_at(step: int) -> Progress:
-    return Progress(step, 100, 10, 12, 0, 100, 10, 1e-3, [{"epoch": 1, "logs": {"loss": 0.5}}])
+    history = [{"epoch": 1, "logs": {"loss": 0.5}}]
+    return Progress(step, 100, 10, 12, 0, 100, 10, "float32", 1e-3, history)
 
 
 def save(folder: Path, *steps: int) -> None:

@@ -69,6 +69,27 @@ def failing_model(project):
     project.replace(MODEL, "keras.layers.Flatten()", "keras.layers.Flaten()")
 
 
+def own_train_step(project):
+    own = (
+        "class Own(keras.Sequential):\n    def train_step(self, data):\n        raise RuntimeError"
+    )
+    project.replace(MODEL, "def create_model()", f"{own}\n\n\ndef create_model()")
+    project.replace(MODEL, "keras.Sequential(\n", "Own(\n")
+
+
+def one_callback(project):
+    project.replace(MODEL, "return []", "return keras.callbacks.TerminateOnNaN()")
+
+
+def tuple_for_data(project):
+    project.replace(DATA, 'return Records(f"{DATA}/train-*.tfrecord", parse)', "return [1], [2]")
+
+
+def list_for_array(project):
+    project.replace(DATA, "import Records", "import Arrays, Records")
+    project.replace(DATA, 'return Records(f"{DATA}/train-*.tfrecord", parse)', "return Arrays([1])")
+
+
 def syntax_error(project):
     project.replace(MODEL, "def create_model()", "def create_model(")
 
@@ -91,6 +112,10 @@ CASES = [
     (not_a_model, (), "create_model() in trainer/model.py returned int"),
     (failing_model, (), "has no attribute 'Flaten' (trainer/model.py, line 13)"),
     (syntax_error, (), "importing trainer/model.py and trainer/data.py failed: SyntaxError"),
+    (own_train_step, (), "Own.train_step() of trainer/model.py would not be called"),
+    (one_callback, (), "callbacks() in trainer/model.py has to return a list of Keras callbacks"),
+    (tuple_for_data, (), "training() in trainer/data.py returned tuple: return Records(...)"),
+    (list_for_array, (), "Arrays takes arrays, and x is a list: give np.asarray(x)"),
     (nothing, ("--shards", "0"), "--shards: must be 1 or more, got 0"),
     (nothing, ("--batch-size", "0"), "--batch-size: must be 1 or more, got 0"),
     (nothing, ("--job-dir", "/proc/none"), "cannot write the folder /proc/none"),

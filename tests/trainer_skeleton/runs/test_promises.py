@@ -174,6 +174,42 @@ def test_sigterm_is_agreed_on_and_the_chief_saves(regression, undisturbed):
     assert again.code == 0, again.text
 
 
+STOP_IN_VALIDATION = """
+import os, pathlib, signal
+
+class Stop(keras.callbacks.Callback):
+    def on_test_begin(self, logs=None):
+        marker = pathlib.Path("stopped-once")
+        if '"type": "worker"' in os.environ["TF_CONFIG"] and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def callbacks():
+    return [Stop()]
+"""
+
+
+def test_sigterm_during_validation_does_not_wait_for_its_end(project, undisturbed):
+    """The training of the epoch is saved; the run that goes on validates it first."""
+    project.write("trainer/model.py", REGRESSION_MODEL + STOP_IN_VALIDATION)
+    project.write("trainer/data.py", REGRESSION_DATA.replace("_arrays(37,", "_arrays(3700,"))
+    options = ("--workers", "2", "--", *SETTINGS)
+    stopped = project.local("job", *options)
+    assert stopped.code == 143, stopped.text
+    assert "asked to stop: saved at step 11" in stopped.text
+    assert "epoch 1/3" not in stopped.text
+    resumed = project.local("job", *options)
+    assert resumed.code == 0, resumed.text
+    assert "these callbacks begin anew, no checkpoint holds what they count: Stop" in resumed.text
+    alone, summary = undisturbed
+    np.testing.assert_allclose(weights(project, "job"), alone, rtol=0, atol=1e-9)
+    epochs = project.summary("job")["epochs"]
+    assert [epoch["epoch"] for epoch in epochs] == [1, 2, 3]
+    for own, others in zip(epochs, summary["epochs"], strict=True):
+        assert own["logs"]["mae"] == pytest.approx(others["logs"]["mae"], abs=1e-6)
+
+
 def wait_for_step(events, process):
     while not (events.exists() and '"step"' in events.read_text()):
         assert process.poll() is None, process.communicate()

@@ -75,8 +75,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--precision",
         choices=("float32", "float64", "mixed_bfloat16", "mixed_float16"),
-        default="float32",
-        help="numbers to compute with (%(default)s)",
+        help="numbers to compute with (float32)",
     )
     add(
         "--checkpoint-every",

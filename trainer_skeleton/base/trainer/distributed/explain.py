@@ -18,6 +18,7 @@ _PEERS_FIRST_SECONDS = 5.0
 _LOST_PEER = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
 _ENGINE = Path(__file__).parent
 _USERS = _ENGINE.parent
+_OURS = {_USERS / "task.py"}
 
 
 def from_user(name: str, function: Callable[[], Any]) -> Any:
@@ -55,6 +56,8 @@ def ending(error: Exception) -> str:
     if _is_lost_peer(error):
         time.sleep(_PEERS_FIRST_SECONDS)
         return "this task lost its peers: another task ended"
+    if _place(error):
+        return _told(error)
     return f"unexpected {_told(error)}; --debug shows where it comes from"
 
 
@@ -94,6 +97,9 @@ def _is_lost_peer(error: Exception) -> bool:
 
 
 def _told(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        name = Path(error.filename or "?").name
+        return f"{type(error).__name__}: {error.msg} ({name}, line {error.lineno})"
     return f"{type(error).__name__}: {gist(error)}{_place(error)}"
 
 
@@ -104,6 +110,8 @@ def _place(error: BaseException) -> str:
     traced = re.findall(r'File "([^"\n]+)", line (\d+)', str(error))
     for name, line in reversed(trace + traced):
         path = Path(name)
-        if path.is_relative_to(_USERS) and not path.is_relative_to(_ENGINE):
+        if path in _OURS or path.is_relative_to(_ENGINE):
+            continue
+        if path.is_relative_to(_USERS):
             return f" ({path.relative_to(_USERS.parent)}, line {line})"
     return ""

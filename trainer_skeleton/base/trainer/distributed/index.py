@@ -83,20 +83,36 @@ def index_files(pattern: str, team: Team, fallback_dir: str) -> list[FileIndex]:
     files = _matching(pattern)
     _check_same_files(files, pattern, team)
     places = _cache_places(pattern, fallback_dir)
-    known = _load_cache(places, files)
-    stale = team.sum(np.array([path not in known for path, _, _ in files], np.int64))
+    known = _load_cache(places)
+    stale = team.sum(np.array([not _holds(known, *file) for file in files], np.int64))
     to_scan = [file for file, is_stale in zip(files, stale, strict=True) if is_stale]
     if to_scan:
         known.update(_scan_together(to_scan, team))
         if team.role.is_chief:
-            _save_cache(places, list(known.values()))
+            wanted = {path for path, _, _ in files}
+            kept = [entry for path, entry in known.items() if path in wanted or _is_there(path)]
+            _save_cache(places, kept)
     return [known[path] for path, _, _ in files]
+
+
+def _holds(known: dict[str, FileIndex], path: str, size: int, changed: int) -> bool:
+    """Return whether a file is still the one that was indexed."""
+    entry = known.get(path)
+    return entry is not None and (entry.size, entry.changed) == (size, changed)
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return bool(tf.io.gfile.exists(path))
+    except tf.errors.OpError:
+        return False
 
 
 def _matching(pattern: str) -> list[tuple[str, int, int]]:
     """Return path, size and time of change of each file that matches, sorted by path."""
     try:
-        paths = sorted(tf.io.gfile.glob(pattern))
+        # The index itself may lie beside the data, and what was not yet written whole.
+        paths = sorted(p for p in tf.io.gfile.glob(pattern) if not _last_part(p).startswith("."))
         stats = [_stat(path) for path in paths]
     except tf.errors.OpError as error:
         raise DataError(f"the data {pattern} cannot be listed: {error.message}") from error
@@ -105,6 +121,10 @@ def _matching(pattern: str) -> list[tuple[str, int, int]]:
     if not paths:
         raise DataError(f"no file matches {pattern}: see trainer/data.py")
     return [(path, *stat) for path, stat in zip(paths, stats, strict=True)]
+
+
+def _last_part(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def _stat(path: str) -> tuple[int, int]:
@@ -116,7 +136,7 @@ def _stat(path: str) -> tuple[int, int]:
 
 
 def _check_same_files(files: list[tuple[str, int, int]], pattern: str, team: Team) -> None:
-    names_and_sizes = json.dumps([(path.rpartition("/")[2], size) for path, size, _ in files])
+    names_and_sizes = json.dumps([(_last_part(path), size) for path, size, _ in files])
     if not team.all_equal(zlib.crc32(names_and_sizes.encode())):
         raise DataError(
             f"the tasks see different files for {pattern} ({team.role.name} sees {len(files)}): "
@@ -271,10 +291,9 @@ def _cache_places(pattern: str, fallback_dir: str) -> list[str]:
     return [fallback] if set(folder) & set("*?[") else [join(folder, _CACHE_NAME), fallback]
 
 
-def _load_cache(places: list[str], files: list[tuple[str, int, int]]) -> dict[str, FileIndex]:
-    """Return the entries that still hold; a cache that cannot be read is none."""
-    wanted = set(files)
-    known = {}
+def _load_cache(places: list[str]) -> dict[str, FileIndex]:
+    """Return the entries of all files, this pattern's or another's; what cannot be read is none."""
+    known: dict[str, FileIndex] = {}
     for place in reversed(places):
         try:
             with tf.io.gfile.GFile(place) as file:
@@ -284,7 +303,7 @@ def _load_cache(places: list[str], files: list[tuple[str, int, int]]) -> dict[st
             entries = [_entry(item) for item in cache["files"]]
         except (tf.errors.OpError, ValueError, KeyError, TypeError):
             continue
-        known.update({e.path: e for e in entries if (e.path, e.size, e.changed) in wanted})
+        known.update({entry.path: entry for entry in entries})
     return known
 
 

@@ -72,9 +72,25 @@ class Arrays:
     y: Any = None
     sample_weight: Any = None
 
+    def __post_init__(self) -> None:
+        for name, part in vars(self).items():
+            if isinstance(part, list):
+                raise DataError(
+                    f"Arrays takes arrays, and {name} is a list: "
+                    f"give np.asarray({name}), see trainer/data.py"
+                )
+        if self.y is None and self.sample_weight is not None:
+            raise DataError("Arrays with sample_weight need y: see trainer/data.py")
+
     def open(self, team: Team, fallback_dir: str) -> ArrayItems:  # noqa: ARG002
-        """Check that all arrays have one length."""
-        return ArrayItems(self)
+        """Check that all arrays have one length, on all tasks."""
+        items = ArrayItems(self)
+        if not team.all_equal(items.examples):
+            raise DataError(
+                f"the arrays do not have the same length on all tasks ({team.role.name} has "
+                f"{items.examples:,}): give every task the whole data, see trainer/data.py"
+            )
+        return items
 
 
 class ArrayItems:

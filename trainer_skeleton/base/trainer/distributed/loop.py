@@ -108,8 +108,11 @@ class Loop:
         self._epochs = epochs
         self._checkpoint_every = checkpoint_every
         plans = [data.plan for data in (training, validation) if data is not None]
+        _check_has_rows_for_statistics(model, training.plan)
         self._steps = Steps(model, team.strategy, any(plan.may_lack_rows for plan in plans))
-        own = [c for c in callbacks or [] if team.role.is_chief or not isinstance(c, _WRITERS)]
+        _let_floats_be_read(model)
+        callbacks = [c for c in callbacks or [] if not self._is_superfluous(c)]
+        own = [c for c in callbacks if team.role.is_chief or not isinstance(c, _WRITERS)]
         self._callbacks = keras.callbacks.CallbackList(
             own,
             add_history=True,
@@ -119,7 +122,7 @@ class Loop:
             verbose=0,
         )
         # Asked of all callbacks, those of the chief alone too: the tasks must agree on it.
-        self._by_single_steps = any(_has_batch_hook(callback) for callback in callbacks or [])
+        self._by_single_steps = any(_has_batch_hook(callback) for callback in callbacks)
         self._block = 1
         self._seconds_per_step = math.inf
         self._validation_batches: Iterator[Any] | None = None
@@ -156,13 +159,22 @@ class Loop:
         batches = self._batches(self._training, self._progress.step)
         while self._epoch < self._epochs and not self._progress.stopped:
             self._run_epoch(batches)
+        # After the last checkpoint: a run that goes on goes on from the weights as they were.
+        self._model.optimizer.finalize_variable_values(self._model.trainable_weights)
         self._callbacks.on_train_end()
         self._checkpoints.wait()
         return self._progress
 
     @property
     def _epoch(self) -> int:
-        return self._progress.step // self._progress.steps_per_epoch
+        """Epochs done; one whose steps are done may still want its validation."""
+        return len(self._progress.history)
+
+    def _is_superfluous(self, callback: keras.callbacks.Callback) -> bool:
+        if not isinstance(callback, keras.callbacks.BackupAndRestore):
+            return False
+        self._report.say("BackupAndRestore is left out: every run goes on from its checkpoints")
+        return True
 
     def _batches(self, data: Data, first_step: int) -> Iterator[Any]:
         own = self._team.own_replicas
@@ -178,40 +190,42 @@ class Loop:
         epoch, first_step = self._epoch, self._progress.step
         started = time.perf_counter()
         self._callbacks.on_epoch_begin(epoch)
-        must_stop = self._train_epoch(batches, epoch)
-        if must_stop and self._epoch == epoch:
-            self._save()
+        if self._train_epoch(batches, epoch):
+            self._save(self._steps.metric_sums())
             self._leave()
         seconds = time.perf_counter() - started
         logs = self._logs()
         if self._validation is not None:
             logs |= {f"val_{name}": value for name, value in self._validate().items()}
         self._callbacks.on_epoch_end(epoch, logs)
-        self._agree_to_end()
+        must_stop = self._agree_to_stop()
         self._model.reset_metrics()
         self._finish_epoch(epoch, logs, self._examples_between(first_step), seconds)
-        if must_stop:
+        if must_stop and self._epoch < self._epochs and not self._progress.stopped:
             self._leave()
 
     def _train_epoch(self, batches: Iterator[Any], epoch: int) -> bool:
-        """Train to the end of the epoch, or until the tasks agree to stop; return if they do."""
+        """Train to the end of the epoch, or until the tasks agree to leave; return if they do."""
         end = (epoch + 1) * self._progress.steps_per_epoch
         while self._progress.step < end:
             must_stop = self._train_block(batches, self._next_boundary(end), epoch)
+            if self._by_single_steps:
+                must_stop = self._agree_to_stop() or must_stop
             if must_stop:
                 return True
-            if self._progress.step < end and self._is_due():
-                self._save()
-            if self._by_single_steps and self._agree_to_end():
+            if self._progress.stopped:
                 return False
+            if self._progress.step < end and self._is_due():
+                self._save(self._steps.metric_sums())
         return False
 
-    def _agree_to_end(self) -> bool:
-        """Return whether a callback of some task wants to end the training."""
-        wanted = self._team.sum(np.array(bool(self._model.stop_training), np.int64)) > 0
-        self._model.stop_training = bool(wanted)
-        self._progress = replace(self._progress, stopped=bool(wanted))
-        return bool(wanted)
+    def _agree_to_stop(self) -> bool:
+        """Agree whether a callback has ended the training; return whether some task must leave."""
+        wanted = [self._model.stop_training, self._stop.received]
+        has_ended, must_leave = self._team.sum(np.array(wanted, np.int64)) > 0
+        self._model.stop_training = bool(has_ended)
+        self._progress = replace(self._progress, stopped=bool(has_ended))
+        return bool(must_leave)
 
     def _next_boundary(self, end: int) -> int:
         step, every = self._progress.step, self._checkpoint_every
@@ -254,16 +268,27 @@ class Loop:
             f"gradients (clipnorm) or look for bad values in the data; the last checkpoint is kept"
         )
 
-    def _logs(self) -> dict[str, float]:
-        return {name: float(value) for name, value in self._steps.results().items()}
+    def _logs(self) -> dict[str, Any]:
+        """Return the metrics: numbers, and lists of the metrics that give more than one."""
+        results = self._steps.results().items()
+        return {name: np.asarray(value, float).tolist() for name, value in results}
 
-    def _validate(self) -> dict[str, float]:
+    def _validate(self) -> dict[str, Any]:
         assert self._validation is not None
+        counted = self._steps.metric_sums()
         self._model.reset_metrics()
         self._callbacks.on_test_begin()
         if self._validation_batches is None:
             self._validation_batches = self._batches(self._validation, 0)
-        self._steps.evaluate(self._validation_batches, tf.constant(self._validation.plan.steps))
+        left = self._validation.plan.steps
+        while left:
+            # As long as a block of training, or a little shorter; never one too long to stop.
+            block = min(left, self._block)
+            self._steps.evaluate(self._validation_batches, tf.constant(block))
+            left -= block
+            if left and self._agree_to_stop():
+                self._save(counted)
+                self._leave()
         logs = self._logs()
         self._callbacks.on_test_end(logs)
         return logs
@@ -273,29 +298,29 @@ class Loop:
         return plan.examples_seen(self._progress.step) - plan.examples_seen(first_step)
 
     def _finish_epoch(
-        self, epoch: int, logs: dict[str, float], examples: int, seconds: float
+        self, epoch: int, logs: dict[str, Any], examples: int, seconds: float
     ) -> None:
         record = {
             "epoch": epoch + 1,
             "step": self._progress.step,
             "examples": examples,
-            "examples_per_second": examples / seconds,
+            # Of an epoch that was only validated here, there is none.
+            "examples_per_second": examples / seconds if examples else None,
             "logs": logs,
         }
         self._progress = replace(self._progress, history=[*self._progress.history, record])
         self._report.event("epoch", **record)
         self._report.say(epoch_line(epoch + 1, self._epochs, record))
         self._report.scalars(epoch, logs)
-        self._save()
+        self._save(self._steps.metric_sums())
 
     def _state(self) -> list[Any]:
         """Return the variables of model and optimizer, each once, always in the same order."""
         variables = [*self._model.variables, *self._model.optimizer.variables]
         return list({id(variable): variable for variable in variables}.values())
 
-    def _save(self) -> None:
-        """Save on the chief; the counts of all tasks' metrics go with it."""
-        sums = self._steps.metric_sums()
+    def _save(self, sums: list[tf.Tensor]) -> None:
+        """Save on the chief, with the counts of all tasks' metrics."""
         if self._team.role.is_chief:
             values = [np.asarray(v) for v in (*(s.value for s in self._state()), *sums)]
             self._checkpoints.save(self._progress, values)
@@ -308,8 +333,31 @@ class Loop:
 
 
 def _has_batch_hook(callback: keras.callbacks.Callback) -> bool:
+    if getattr(callback, "save_freq", None) == "epoch":  # Keras's ModelCheckpoint
+        return False
     plain = keras.callbacks.Callback
-    return any(getattr(type(callback), hook) is not getattr(plain, hook) for hook in _BATCH_HOOKS)
+    changed = (getattr(type(callback), hook) is not getattr(plain, hook) for hook in _BATCH_HOOKS)
+    return any(changed) or any(hook in vars(callback) for hook in _BATCH_HOOKS)
+
+
+def _check_has_rows_for_statistics(model: keras.Model, plan: Plan) -> None:
+    """Refuse a last step in which a replica without rows would add to all replicas' statistics."""
+    layers = model._flatten_layers()  # noqa: SLF001 - nested ones too
+    layer = next((layer for layer in layers if getattr(layer, "synchronized", False)), None)
+    if layer is not None and plan.may_lack_rows:
+        raise ModelError(
+            f"the layer {layer.name} is synchronized and needs a row on each of "
+            f"{plan.replicas} replicas, but the last step of an epoch has "
+            f"{plan.global_rows(plan.steps - 1)}: choose another --global-batch-size"
+        )
+
+
+def _let_floats_be_read(model: keras.Model) -> None:
+    """Let callbacks write ``float(optimizer.learning_rate)``, as they do without a strategy."""
+    for variable in model.optimizer.variables[:1]:
+        kind = type(variable.value)
+        if not hasattr(kind, "__float__"):
+            kind.__float__ = lambda value: float(value.numpy())
 
 
 def _check_same_model(

@@ -54,11 +54,11 @@ class Report:
         if self._role.is_chief:
             print(f"trainer: warning: {text}", file=sys.stderr, flush=True)
 
-    def scalars(self, epoch: int, logs: Mapping[str, float]) -> None:
-        """Write an epoch's results for TensorBoard, on the chief alone."""
+    def scalars(self, epoch: int, logs: Mapping[str, Any]) -> None:
+        """Write an epoch's results that are numbers for TensorBoard, on the chief alone."""
         if not self._role.is_chief:
             return
-        for name, value in logs.items():
+        for name, value in _numbers(logs).items():
             part = "validation" if name.startswith("val_") else "train"
             if part not in self._writers:
                 self._writers[part] = tf.summary.create_file_writer(join(self._logs_dir, part))
@@ -72,13 +72,14 @@ class Report:
 
 def epoch_line(epoch: int, epochs: int, record: Mapping[str, Any]) -> str:
     """Return an epoch's results as a line."""
-    logs = " ".join(f"{name} {value:.4f}" for name, value in record["logs"].items())
-    return f"epoch {epoch}/{epochs}: {logs} ({record['examples_per_second']:,.0f} examples/s)"
+    logs = " ".join(f"{name} {value:.4f}" for name, value in _numbers(record["logs"]).items())
+    rate = record["examples_per_second"]
+    return f"epoch {epoch}/{epochs}: {logs}" + (f" ({rate:,.0f} examples/s)" if rate else "")
 
 
 def write_summary(job_dir: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Write ``summary.json`` into the job folder and return what stands in it."""
-    rates = [record["examples_per_second"] for record in facts["epochs"]]
+    rates = [r["examples_per_second"] for r in facts["epochs"] if r["examples_per_second"]]
     # The first epoch's time holds the tracing of the model.
     steady = rates[1:] or rates
     summary = {
@@ -89,6 +90,11 @@ def write_summary(job_dir: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     plain = _plain(summary)
     write_whole(join(job_dir, "summary.json"), (json.dumps(plain, indent=2) + "\n").encode())
     return plain
+
+
+def _numbers(logs: Mapping[str, Any]) -> dict[str, float]:
+    """Leave out the metrics that give a list, one number a class for instance."""
+    return {name: value for name, value in logs.items() if isinstance(value, float)}
 
 
 def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:

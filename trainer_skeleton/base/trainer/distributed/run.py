@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 
@@ -22,6 +22,9 @@ from .plan import Plan, coverage_note
 from .report import Report, write_summary
 from .saving import Checkpoints, Progress, save_model
 from .storage import join, make_folder
+
+_FLOAT = "float32"
+_Value = TypeVar("_Value", int, str)
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Settings:
     seed: int | None = None
     shards: int | None = None
     shuffle: int | None = None
-    precision: str = "float32"
+    precision: str | None = None
     checkpoint_every: int = 0
     resume: bool = True
     debug: bool = False
@@ -105,19 +108,22 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
     role = role_from(os.environ)
     folders = folders_from(settings.job_dir, os.environ)
     report = Report(role, folders.logs)
-    _set_precision(settings.precision)
     team = Team(role, connect(role))
     stop = StopSignal()
-    # Not before the strategy: user's modules may run operations as they are imported.
-    user = from_user("importing trainer/model.py and trainer/data.py", load)
     checkpoints = _open_folders(folders, role, report)
     found = _found(checkpoints, role, resume=settings.resume)
     progress = _agreed_start(team, found[0] if found else None)
+    before = progress and progress.precision
+    settings = replace(settings, precision=_kept("--precision", settings.precision, before, _FLOAT))
+    _set_precision(settings.precision)
+    # Not before the strategy: user's modules may run operations as they are imported.
+    user = from_user("importing trainer/model.py and trainer/data.py", load)
     training, validation, progress = _plan_data(settings, user, team, folders, progress, report)
     sets_rate = settings.learning_rate not in {None, progress.learning_rate}
     progress = replace(progress, learning_rate=settings.learning_rate or progress.learning_rate)
     with team.strategy.scope():
         model = _create_model(user, training, team, progress.seed)
+    callbacks = _callbacks(user)
     loop = Loop(
         model,
         team,
@@ -129,28 +135,37 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
         progress=progress,
         epochs=settings.epochs,
         checkpoint_every=settings.checkpoint_every,
-        callbacks=from_user("callbacks()", user.callbacks),
+        callbacks=callbacks,
     )
     if progress.step:
         loop.restore(found[1] if found else None)
-        report.say(f"resuming after step {progress.step}")
+        _tell_resumed(progress, callbacks, report)
     if sets_rate:
         _set_learning_rate(model, settings.learning_rate)
     facts = _facts(team, training, validation, settings, progress)
     report.event("ready", **facts, tasks=role.size, step=progress.step)
     with explain.steps(lambda: _bad_record(team, training, validation)):
         final = loop.run()
-    last: dict[str, Any] = {"step": final.step}
+    results = {}
     if role.is_chief:
         save_model(model, folders.model)
         summary = _summary(role, facts, final, progress, folders)
-        last |= {"model": folders.model, "summary": write_summary(folders.job, summary)}
+        results = {"model": folders.model, "summary": write_summary(folders.job, summary)}
         report.say(f"model: {folders.model}")
     team.meet()
-    report.event("end", **last)
+    report.event("end", step=final.step, **results)
 
 
-def _set_precision(precision: str) -> None:
+def _tell_resumed(
+    progress: Progress, callbacks: list[keras.callbacks.Callback], report: Report
+) -> None:
+    report.say(f"resuming after step {progress.step}")
+    if callbacks:
+        names = ", ".join(type(callback).__name__ for callback in callbacks)
+        report.warn(f"these callbacks begin anew, no checkpoint holds what they count: {names}")
+
+
+def _set_precision(precision: str | None) -> None:
     keras.config.set_floatx("float64" if precision == "float64" else "float32")
     keras.config.set_dtype_policy(precision)
 
@@ -187,7 +202,9 @@ def _plan_data(  # noqa: PLR0917 - called once, by what each is
     report: Report,
 ) -> tuple[Data, Data | None, Progress]:
     """Index the data and deal it out; keep to the order of the run that is resumed."""
-    source = from_user("training()", user.training)
+    source = _source("training", user.training)
+    if source is None:
+        raise DataError("training() in trainer/data.py returned None: return Records or Arrays")
     items = source.open(team, folders.job)
     batch = _global_batch(settings, team, start)
     shards = _kept("--shards", settings.shards, start and start.shards, 12)
@@ -196,7 +213,8 @@ def _plan_data(  # noqa: PLR0917 - called once, by what each is
     plan = Plan(items.examples, batch, team.replicas, shards)
     steps = settings.steps_per_epoch or plan.steps
     if start is None:
-        start = Progress(0, plan.examples, batch, shards, seed, shuffle, steps)
+        precision = settings.precision or _FLOAT
+        start = Progress(0, plan.examples, batch, shards, seed, shuffle, steps, precision)
     else:
         _kept("--steps-per-epoch", settings.steps_per_epoch, start.steps_per_epoch, steps)
         _check_same_data(start, plan)
@@ -207,7 +225,7 @@ def _plan_data(  # noqa: PLR0917 - called once, by what each is
 
 
 def _plan_validation(user: UserCode, team: Team, folders: Folders, training: Plan) -> Data | None:
-    source = from_user("validation()", user.validation)
+    source = _source("validation", user.validation)
     if source is None:
         return None
     items = source.open(team, folders.job)
@@ -218,14 +236,42 @@ def _plan_validation(user: UserCode, team: Team, folders: Folders, training: Pla
     return Data(Pipeline(items, plan, Order()), plan)
 
 
+def _source(name: str, function: Callable[[], Any]) -> Records | Arrays | None:
+    """Return what one of the functions of ``trainer/data.py`` gives."""
+    source = from_user(f"{name}()", function)
+    if source is not None and not isinstance(source, (Records, Arrays)):
+        raise DataError(
+            f"{name}() in trainer/data.py returned {type(source).__name__}: "
+            f"return Records(...) or Arrays(...) of trainer.distributed.input"
+        )
+    return source
+
+
+def _callbacks(user: UserCode) -> list[keras.callbacks.Callback]:
+    given = from_user("callbacks()", user.callbacks)
+    is_list = isinstance(given, (list, tuple))
+    if not is_list or not all(isinstance(each, keras.callbacks.Callback) for each in given):
+        raise ModelError(
+            "callbacks() in trainer/model.py has to return a list of Keras callbacks, and "
+            f"returned {given!r}"
+        )
+    return list(given)
+
+
 def _global_batch(settings: Settings, team: Team, start: Progress | None) -> int:
     asked = settings.global_batch_size
     if settings.batch_size is not None:
         asked = settings.batch_size * team.replicas
+        if start and asked != start.global_batch:
+            raise PlanError(
+                f"this job was started with a global batch of {start.global_batch} and cannot go "
+                f"on with {asked} (--batch-size {settings.batch_size} on {team.replicas} "
+                f"replicas): leave --batch-size out, or use --no-resume to start anew"
+            )
     return _kept("--global-batch-size", asked, start and start.global_batch, 32 * team.replicas)
 
 
-def _kept(option: str, asked: int | None, before: int | None, default: int) -> int:
+def _kept(option: str, asked: _Value | None, before: _Value | None, default: _Value) -> _Value:
     """Return an option's value; a run that is resumed keeps what it was started with."""
     if before is None:
         return default if asked is None else asked

@@ -41,6 +41,8 @@ class Progress:
         Global steps done.
     examples, global_batch, shards, seed, shuffle, steps_per_epoch
         The order of the data.
+    precision
+        The value of ``--precision``.
     learning_rate
         The value of ``--learning-rate``, if one was given.
     history
@@ -56,6 +58,7 @@ class Progress:
     seed: int
     shuffle: int
     steps_per_epoch: int
+    precision: str
     learning_rate: float | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     stopped: bool = False

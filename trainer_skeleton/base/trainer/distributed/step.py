@@ -1,13 +1,15 @@
 """One step of training or evaluation, on one replica and on all of them together.
 
 The loss of a step is that of the whole global batch, whatever number of replicas it is dealt to.
-Keras gives each replica the mean over its own rows, regularisers added, times 1/R; with ``rows`` of
-``global_rows`` rows a replica's share of the global loss is therefore
+Each replica has the mean over its own rows, regularisers added; with ``rows`` of ``global_rows``
+rows its share of the global loss is therefore
 
-    (R · loss - regularisers) · rows / global_rows  +  regularisers / R
+    (loss - regularisers) · rows / global_rows  +  regularisers / R
 
-and the shares of all replicas sum to the loss that one worker has. Gradients are summed over the
-replicas before the optimizer sees them, so that clipping acts on the gradient of the global batch.
+and the shares of all R replicas sum to the loss that one worker has. Losses that are summed over
+the rows have their sum for a share. Gradients are summed over the replicas before the optimizer
+sees them, so that clipping acts on the gradient of the global batch; the averages that batch
+normalisation keeps are averaged on the same way, so that every task has the same model.
 """
 
 from __future__ import annotations
@@ -42,9 +44,13 @@ class Steps:
         self._strategy = strategy
         self._replicas = strategy.num_replicas_in_sync
         self._may_lack_rows = may_lack_rows
+        _check_can_train(model, self._replicas)
         self._reduction = _reduction(model, self._replicas)
+        self._averages = _averages(model) if self._replicas > 1 else []
+        self._counted_by_step = _counted_by_step(model, self._reduction)
         self._loss_tracker = next((m for m in model.metrics if m.name == "loss"), None)
         _leave_summing_to_us(model.optimizer)
+        _leave_scaling_to_us()
         self.train = tf.function(self._train)
         self.evaluate = tf.function(self._evaluate)
         self.results = tf.function(self._results)
@@ -77,51 +83,68 @@ class Steps:
     def _train_replica(self, batch: Any, votes: tf.Tensor) -> tf.Tensor:
         data, rows, global_rows = batch
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
-        frozen = self._statistics() if self._may_lack_rows else ()
+        before = self._values_before()
         with tf.GradientTape() as tape:
             predicted = self._model(x, training=True)
-            share = self._share_of_loss(x, y, predicted, weights, rows, global_rows)
+            share = self._share_of_loss(x, y, predicted, weights, rows, global_rows, training=True)
             scaled = self._model.optimizer.scale_loss(share)
-        self._keep(frozen, rows)
+        self._settle(before, rows, global_rows)
         variables = self._model.trainable_variables
-        gradients, share, votes = self._summed(tape.gradient(scaled, variables), share, votes)
+        gradients, share, votes = self._exchanged(
+            tape.gradient(scaled, variables), share, votes, rows, global_rows
+        )
         self._model.optimizer.apply(gradients, variables)
         self._count_loss(share, global_rows)
         self._count_metrics(rows, x, y, predicted, weights)
         return tf.concat([[tf.cast(share, tf.float32)], votes], 0)
 
     def _share_of_loss(  # noqa: PLR0917 - named as Keras names them
-        self, x: Any, y: Any, predicted: Any, weights: Any, rows: tf.Tensor, global_rows: tf.Tensor
+        self,
+        x: Any,
+        y: Any,
+        predicted: Any,
+        weights: Any,
+        rows: tf.Tensor,
+        global_rows: tf.Tensor,
+        *,
+        training: bool,
     ) -> tf.Tensor:
         """Return this replica's share of the global batch's loss; see the head of this module."""
-        mean = self._local_loss(x, y, predicted, weights, training=True)
-        regular = [v.regularizer(v) for v in self._model.trainable_variables if v.regularizer]
-        regularisers = tf.cast(tf.add_n(regular), mean.dtype) if regular else 0.0
-        part = tf.cast(rows, mean.dtype) / tf.cast(global_rows, mean.dtype)
-        if self._reduction == _SUM:
-            part = tf.cast(rows > 0, mean.dtype)
-        return (mean - regularisers) * part + regularisers / self._replicas
-
-    def _local_loss(self, x: Any, y: Any, predicted: Any, weights: Any, *, training: bool) -> Any:
         loss = self._model.compute_loss(
             x=x, y=y, y_pred=predicted, sample_weight=weights, training=training
         )
-        return loss * self._replicas
+        regular = [v.regularizer(v) for v in self._model.trainable_variables if v.regularizer]
+        regularisers = tf.cast(tf.add_n(regular), loss.dtype) if regular else 0.0
+        part = tf.cast(rows, loss.dtype) / tf.cast(global_rows, loss.dtype)
+        if self._reduction == _MEAN:
+            return (loss - regularisers) * part + regularisers / self._replicas
+        added = tf.cast(tf.add_n(self._model.losses), loss.dtype) if self._model.losses else 0.0
+        summed = (loss - added) * tf.cast(rows > 0, loss.dtype)
+        return summed + (added - regularisers) * part + regularisers / self._replicas
 
-    def _summed(
-        self, gradients: list[Any], share: tf.Tensor, votes: tf.Tensor
+    def _exchanged(
+        self,
+        gradients: list[Any],
+        share: tf.Tensor,
+        votes: tf.Tensor,
+        rows: tf.Tensor,
+        global_rows: tf.Tensor,
     ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
-        """Sum gradients, loss and votes over the replicas, in one exchange."""
-        context = tf.distribute.get_replica_context()
+        """Sum gradients, loss and votes over the replicas, in one exchange with the averages."""
         present = [tf.convert_to_tensor(g) for g in gradients if g is not None]
         if not present:
             raise ModelError("no weight of the model has a gradient: see its layers and its loss")
-        extra = tf.concat([[tf.cast(share, present[0].dtype)], tf.cast(votes, present[0].dtype)], 0)
-        if self._replicas > 1:
-            *present, extra = context.all_reduce(tf.distribute.ReduceOp.SUM, [*present, extra])
-        summed = iter(present)
-        whole = [None if g is None else next(summed) for g in gradients]
-        return whole, tf.cast(extra[0], share.dtype), tf.cast(extra[1:], tf.float32)
+        if self._replicas == 1:
+            return gradients, share, votes
+        wire = tf.float64 if share.dtype == tf.float64 else tf.float32
+        numbers = tf.concat([[tf.cast(share, wire)], tf.cast(votes, wire)], 0)
+        averages = [v.value * tf.cast(rows, v.dtype) for v in self._averages]
+        numbers, *summed = _sum_over_replicas([numbers, *averages, *present])
+        for variable, average in zip(self._averages, summed, strict=False):
+            variable.assign(average / tf.cast(global_rows, average.dtype))
+        rest = iter(summed[len(averages) :])
+        whole = [None if g is None else next(rest) for g in gradients]
+        return whole, tf.cast(numbers[0], share.dtype), tf.cast(numbers[1:], tf.float32)
 
     def _count_loss(self, loss: tf.Tensor, global_rows: tf.Tensor) -> None:
         """Count the global loss once, on the first replica."""
@@ -142,14 +165,23 @@ class Steps:
         else:
             count()
 
-    def _statistics(self) -> list[tuple[Any, tf.Tensor]]:
-        """Return the weights that a forward pass changes, and their values before it."""
-        return [(v, tf.identity(v.value)) for v in self._model.non_trainable_weights]
+    def _values_before(self) -> list[tuple[Any, tf.Tensor]]:
+        """Return what a forward pass and its loss change, and the values before it."""
+        changed = [*_statistics(self._model), *self.metric_variables]
+        if not self._may_lack_rows:
+            changed = self._counted_by_step
+        return [(variable, tf.identity(variable.value)) for variable in changed]
 
-    def _keep(self, frozen: Any, rows: tf.Tensor) -> None:
-        """Undo what the one row of a replica without rows did to its statistics."""
-        for variable, before in frozen:
-            variable.assign(tf.where(rows > 0, variable.value, before))
+    def _settle(
+        self, before: list[tuple[Any, tf.Tensor]], rows: tf.Tensor, global_rows: tf.Tensor
+    ) -> None:
+        """Let this replica's rows count for their share of the batch, for nothing without any."""
+        for variable, value in before:
+            if any(variable is each for each in self._counted_by_step):
+                part = tf.cast(rows, variable.dtype) / tf.cast(global_rows, variable.dtype)
+                variable.assign(value + (variable.value - value) * part)
+            else:
+                variable.assign(tf.where(rows > 0, variable.value, value))
 
     def _evaluate(self, batches: Any, steps: tf.Tensor) -> None:
         for _ in tf.range(steps):
@@ -157,12 +189,16 @@ class Steps:
 
     @tf.autograph.experimental.do_not_convert
     def _evaluate_replica(self, batch: Any) -> None:
-        data, rows, _ = batch
+        data, rows, global_rows = batch
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+        before = self._values_before()
         predicted = self._model(x, training=False)
-        loss = self._local_loss(x, y, predicted, weights, training=False)
+        share = self._share_of_loss(x, y, predicted, weights, rows, global_rows, training=False)
+        self._settle(before, rows, global_rows)
         if self._loss_tracker is not None:
-            self._loss_tracker.update_state(loss, sample_weight=rows)
+            # Over all replicas this counts the global loss once for each global row.
+            weight = tf.cast(global_rows, share.dtype) / self._replicas
+            self._loss_tracker.update_state(share * self._replicas, sample_weight=weight)
         self._count_metrics(rows, x, y, predicted, weights)
 
     def _results(self) -> dict[str, tf.Tensor]:
@@ -194,8 +230,7 @@ class Steps:
         values = [tf.identity(variable.value) for variable in self.metric_variables]
         if self._replicas == 1 or not values:
             return values
-        context = tf.distribute.get_replica_context()
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
+        return _sum_over_replicas(values)
 
     def _set_metrics(self, values: list[tf.Tensor]) -> None:
         for variable, value in zip(self.metric_variables, values, strict=True):
@@ -211,6 +246,64 @@ class Steps:
             self._set_metrics([tf.where(is_first, v, tf.zeros_like(v)) for v in values])
 
         self._strategy.run(restore, args=(sums,))
+
+
+def _sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Return sums, in one exchange for each type of number."""
+    context = tf.distribute.get_replica_context()
+    by_type: dict[tf.DType, list[int]] = {}
+    for number, value in enumerate(values):
+        by_type.setdefault(value.dtype, []).append(number)
+    sums = list(values)
+    for numbers in by_type.values():
+        found = context.all_reduce(tf.distribute.ReduceOp.SUM, [values[n] for n in numbers])
+        for number, value in zip(numbers, found, strict=True):
+            sums[number] = value
+    return sums
+
+
+def _averages(model: keras.Model) -> list[Any]:
+    """Return the weights in which batch normalisation averages over what it has seen."""
+    layers = model._flatten_layers(include_self=False)  # noqa: SLF001 - nested ones too
+    found = [
+        layer
+        for layer in layers
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
+    ]
+    return [variable for layer in found for variable in layer.non_trainable_variables]
+
+
+def _statistics(model: keras.Model) -> list[Any]:
+    """Return the weights that a forward pass may change; those that were frozen are not."""
+    layers = [layer for layer in model._flatten_layers() if layer.trainable]  # noqa: SLF001
+    return [v for layer in layers for v in layer._non_trainable_variables]  # noqa: SLF001
+
+
+def _counted_by_step(model: keras.Model, reduction: str) -> list[Any]:
+    """Return where Keras follows the losses of several outputs, one count a step and replica.
+
+    Totals of losses that are summed over the rows are right as they are.
+    """
+    metrics = model._compile_loss.metrics if model._compile_loss else []  # noqa: SLF001
+    first = 1 if reduction == _SUM else 0
+    return [variable for metric in metrics for variable in metric.variables[first:]]
+
+
+def _check_can_train(model: keras.Model, replicas: int) -> None:
+    """Refuse what this trainer would train otherwise than ``fit``."""
+    for method in ("train_step", "test_step"):
+        if getattr(type(model), method) is not getattr(keras.Model, method):
+            raise ModelError(
+                f"{type(model).__name__}.{method}() of trainer/model.py would not be called, as "
+                f"the steps are this trainer's own: say the same in compute_loss() or add_loss()"
+            )
+    optimizer = model.optimizer
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    if replicas > 1 and getattr(optimizer, "gradient_accumulation_steps", None):
+        raise ModelError(
+            "the optimizer's gradient_accumulation_steps are not supported on several replicas: "
+            "leave them out and use a larger --global-batch-size"
+        )
 
 
 def _reduction(model: keras.Model, replicas: int) -> str:
@@ -234,3 +327,19 @@ def _leave_summing_to_us(optimizer: Any) -> None:
     while optimizer is not None:
         optimizer._all_reduce_sum_gradients = list  # noqa: SLF001 - Keras offers no other way
         optimizer = getattr(optimizer, "inner_optimizer", None)
+
+
+def _leave_scaling_to_us() -> None:
+    """Keep Keras from dividing some losses by the number of replicas, and others not.
+
+    It does so where a loss is a mean that Keras has taken itself (``keras.losses.loss``).
+    """
+    from keras.src.losses import loss
+
+    for name in ("scale_loss_for_distribution", "unscale_loss_for_distribution"):
+        if not hasattr(loss, name):
+            raise ModelError(
+                f"Keras {keras.__version__} is not supported: use the one that "
+                f"requirements.txt names"
+            )
+        setattr(loss, name, lambda value: value)

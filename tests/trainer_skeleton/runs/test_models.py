@@ -1,0 +1,191 @@
+"""Models as people write them, each trained alike on one worker and on two."""
+
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from .conftest import REGRESSION_DATA
+
+pytestmark = pytest.mark.slow
+
+HEAD = """
+import keras
+import tensorflow as tf
+
+layers = keras.layers
+"""
+
+# The loss is summed over the rows; the weights that are kept are averages over the steps.
+SUMMED_AND_AVERAGED = """
+def create_model():
+    model = keras.Sequential([
+        layers.Input((6,)),
+        layers.Dense(8, activation="tanh", kernel_regularizer="l2", activity_regularizer="l2"),
+        layers.Dense(1),
+    ])
+    model.compile(
+        keras.optimizers.SGD(1e-3, use_ema=True, ema_momentum=0.9),
+        keras.losses.MeanSquaredError(reduction="sum"),
+        weighted_metrics=["mae"],
+    )
+    return model
+"""
+
+# Two outputs, one with a loss that Keras does not average itself, one in numbers of its own.
+TWO_OUTPUTS = """
+def spread(y, predicted):
+    return tf.reduce_mean(tf.square(y - predicted))
+
+
+def create_model():
+    x = layers.Input((6,))
+    hidden = layers.Dense(8, activation="tanh")(x)
+    outputs = {
+        "one": layers.Dense(1, name="one")(hidden),
+        "two": layers.Dense(1, name="two", dtype="float32")(hidden),
+    }
+    model = keras.Model(x, outputs)
+    model.compile(
+        keras.optimizers.Adam(1e-2, clipnorm=0.5),
+        {"one": spread, "two": "mse"},
+        loss_weights={"one": 1.0, "two": 0.5},
+    )
+    return model
+"""
+
+TWO_TARGETS = REGRESSION_DATA.replace(
+    "Arrays(x, y, 0.5 + random.random(examples))", 'Arrays(x, {"one": y, "two": np.cos(y)})'
+)
+
+# A loss of the model's own, batch normalisation over the whole batch, a metric with two numbers.
+OWN_LOSS = """
+class Own(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.hidden = layers.Dense(8)
+        self.normal = layers.BatchNormalization(synchronized=True)
+        self.out = layers.Dense(2)
+
+    def call(self, x, training=False):
+        return self.out(self.normal(self.hidden(x), training=training))
+
+    def compute_loss(self, x, y, y_pred, sample_weight=None, training=True):
+        return tf.reduce_mean(tf.abs(y - y_pred))
+
+
+def create_model():
+    model = Own()
+    model.compile(keras.optimizers.Adam(1e-2), metrics=[keras.metrics.F1Score()])
+    return model
+"""
+
+TWO_CLASSES = REGRESSION_DATA.replace(
+    "Arrays(x, y, 0.5 + random.random(examples))",
+    "Arrays(x, np.concatenate([y > 0, y <= 0], 1) * 1.0)",
+)
+
+SETTINGS = ("--epochs=2", "--precision=float64", "--learning-rate=0.01")
+
+
+def values_in(folder):
+    """Return what a checkpoint or a model holds, as one array."""
+    newest = max((folder / "checkpoints").iterdir())
+    with np.load(newest / "values.npz") as values:
+        return np.concatenate([values[name].ravel().astype(float) for name in values.files])
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "batch"),
+    [
+        (SUMMED_AND_AVERAGED, REGRESSION_DATA, 12),
+        (TWO_OUTPUTS, TWO_TARGETS, 12),
+        (OWN_LOSS, TWO_CLASSES, 11),
+    ],
+    ids=["summed_and_averaged", "two_outputs", "own_loss"],
+)
+def test_two_workers_train_as_one_does(project, model, data, batch):
+    project.write("trainer/model.py", HEAD + model)
+    project.write("trainer/data.py", data)
+    summaries = []
+    for workers in (1, 2):
+        options = (*SETTINGS, f"--global-batch-size={batch}")
+        result = project.local(f"of-{workers}", "--workers", str(workers), "--", *options)
+        assert result.code == 0, result.text
+        summaries.append([epoch["logs"] for epoch in project.summary(f"of-{workers}")["epochs"]])
+    for alone, together in zip(*summaries, strict=True):
+        assert alone.keys() == together.keys()
+        for name, value in alone.items():
+            np.testing.assert_allclose(together[name], value, atol=1e-6, err_msg=name)
+    one, two = (values_in(project.folder / f"of-{workers}") for workers in (1, 2))
+    np.testing.assert_allclose(two, one, rtol=0, atol=1e-6)
+
+
+def test_averaged_weights_are_those_of_the_saved_model(project):
+    project.write("trainer/model.py", HEAD + SUMMED_AND_AVERAGED)
+    project.write("trainer/data.py", REGRESSION_DATA)
+    result = project.trainer(*SETTINGS, "--global-batch-size=12", "--job-dir=job")
+    assert result.code == 0, result.text
+    model = keras.models.load_model(project.folder / "job/model/model.keras")
+    averages = [v for v in model.optimizer.variables if "average" in v.path]
+    assert len(averages) == len(model.trainable_weights)
+    for weight, average in zip(model.trainable_weights, averages, strict=True):
+        np.testing.assert_array_equal(weight, average)
+
+
+BATCH_NORMALISATION = """
+def create_model():
+    model = keras.Sequential(
+        [layers.Input((6,)), layers.Dense(8), layers.BatchNormalization(), layers.Dense(1)]
+    )
+    model.compile(keras.optimizers.Adam(1e-2), "mse")
+    return model
+
+
+class Rate(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        print("RATE", float(self.model.optimizer.learning_rate))
+
+
+def callbacks():
+    hook = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: print("BATCH"))
+    return [Rate(), hook, keras.callbacks.BackupAndRestore("backup")]
+"""
+
+
+def test_all_workers_end_with_the_model_that_was_validated(project):
+    """Also: callbacks read the learning rate, and hooks of LambdaCallback are called each step."""
+    project.write("trainer/model.py", HEAD + BATCH_NORMALISATION)
+    project.write("trainer/data.py", REGRESSION_DATA)
+    result = project.local(
+        "job", "--workers", "2", "--", "--epochs=2", "--global-batch-size=12", "--precision=float64"
+    )
+    assert result.code == 0, result.text
+    assert result.out.count("RATE 0.01\n") == 2 * 2
+    assert result.out.count("BATCH") == 2 * 2 * 11
+    assert "BackupAndRestore is left out" in result.out
+    keras.config.set_floatx("float64")
+    try:
+        model = keras.models.load_model(project.folder / "job/model/model.keras")
+        x, y, weights = validation_data()
+        loss = model.evaluate(x, y, sample_weight=weights, batch_size=12, verbose=0)
+    finally:
+        keras.config.set_floatx("float32")
+    assert loss == pytest.approx(project.summary("job")["epochs"][-1]["logs"]["val_loss"], abs=1e-9)
+
+
+def test_the_projects_own_test_takes_arrays_without_validation(project):
+    project.write("trainer/model.py", HEAD + TWO_OUTPUTS)
+    project.write("trainer/data.py", TWO_TARGETS.replace("_arrays(37, 2)", "None"))
+    command = [sys.executable, "-m", "pytest", "-q", "tests"]
+    done = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "2 passed, 1 skipped" in done.stdout
+
+
+def validation_data():
+    random = np.random.default_rng(2)
+    x = random.normal(size=(37, 6))
+    return x, np.sin(x.sum(axis=1, keepdims=True)), 0.5 + random.random(37)
