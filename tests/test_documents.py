@@ -78,6 +78,18 @@ def pip_install(folder: Path, extra: str) -> None:
     assert "does not provide the extra" not in done.stderr
 
 
+def activate(folder: Path, script: str) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", ".venv"], cwd=folder, check=True)
+    shown = subprocess.run(
+        ["bash", "-ec", f". {script}; command -v python"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert Path(shown.stdout.strip()) == folder / ".venv/bin/python"
+
+
 def make(folder: Path, target: str) -> None:
     """See that there is such a target; `.ci/run` makes it in earnest."""
     subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True)
@@ -103,6 +115,7 @@ SETUP = {
     "python benchmarks/help.py": (benchmark, "help.py"),
     "python benchmarks/relay.py": (benchmark, "relay.py"),
     "python benchmarks/start.py": (benchmark, "start.py"),
+    ". .venv/bin/activate": (activate, ".venv/bin/activate"),
     "make demo": (make, "demo"),
     "make test": (make, "test"),
     "make check": (make, "check"),

@@ -81,7 +81,7 @@ class WithWordsAfterDashes(click.Command):
 @click.option("--freeze", metavar="TASK@WHEN", multiple=True, help="Freeze a task likewise.")
 @click.pass_obj
 def command(settings: Settings, /, **options: Any) -> int:
-    r"""Run the cluster of distlaunch.yaml on this machine, one process a task.
+    """Run the cluster of distlaunch.yaml on this machine, one process a task.
 
     What stands after -- is given to the job's module behind its args; if it begins with a word
     without a dash it is a program of its own, and each task runs that.
@@ -90,9 +90,9 @@ def command(settings: Settings, /, **options: Any) -> int:
       distlaunch local --workers 3 -- --epochs 3
       distlaunch local --workers 2 -- python anything.py
       distlaunch local --kill worker:0@step=40 --restarts 1
-    """
+    """  # noqa: D301 - click wants the character that this is an escape for
     _need_processes()
-    order, folder = _order(**options)
+    order, folder = _order(debug=settings.debug, **options)
     with folder.held():
         return _run(settings, order, folder)
 
@@ -125,6 +125,7 @@ def _run(settings: Settings, order: LocalOrder, folder: JobFolder) -> int:
 
 def _order(
     *,
+    debug: bool,
     workers: int | None,
     job_dir: str | None,
     resume: str | None,
@@ -160,7 +161,7 @@ def _order(
         work_dir=project,
         job_dir=folder.job_dir,
         logs_dir=folder.logs_dir,
-        env=job.env if job else {},
+        env={**(job.env if job else {}), **({"DISTLAUNCH_DEBUG": "1"} if debug else {})},
         restarts=restarts,
         faults=faults,
     )

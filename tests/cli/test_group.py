@@ -72,6 +72,12 @@ def test_help_of_a_command_imports_nothing_of_weight(command):
     assert imported_by(command, "--help") == set()
 
 
+def test_help_shows_each_example_on_a_line_of_its_own(cli):
+    lines = cli("local", "--help").stdout.splitlines()
+    assert "    distlaunch local --workers 3 -- --epochs 3" in lines
+    assert not [line for line in lines if "\\b" in line or "\b" in line]
+
+
 def test_help_imports_no_command():
     code = (
         "import sys; from distlaunch.cli import COMMANDS, main; main(['--help']); "

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import zlib
 
 import pytest
@@ -140,6 +141,21 @@ def test_tf_config_that_is_not_json(project):
     assert result.code == 1
     assert "trainer: error: TF_CONFIG is not JSON" in result.err
     assert "Traceback" not in result.text
+
+
+def test_traceback_is_shown_when_it_is_asked_for(project):
+    """The launcher's `--debug` is the trainer's too."""
+    not_compiled(project)
+    done = subprocess.run(
+        [sys.executable, "-m", "distlaunch", "--debug", "local", "--workers", "1"],
+        cwd=project.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback (most recent call last)" in done.stdout
+    assert "trainer: error: the model that create_model()" in done.stdout
 
 
 def test_damaged_record_is_named_by_the_cluster_too(project):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -90,7 +91,8 @@ def parser() -> argparse.ArgumentParser:
         default=True,
         help="go on from the newest checkpoint of the job folder, or remove its checkpoints",
     )
-    add("--debug", action="store_true", help="show tracebacks")
+    is_asked = bool(os.environ.get("DISTLAUNCH_DEBUG"))
+    add("--debug", action="store_true", default=is_asked, help="show tracebacks")
     return options
 
 
