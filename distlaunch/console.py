@@ -223,11 +223,9 @@ class Console:
         OutputError
             If stdout cannot be written.
         """
-        try:
-            self._out.drain()
-        finally:
-            with suppress(BrokenPipeError, OutputError):
-                self._err.drain()
+        with suppress(BrokenPipeError, OutputError):  # nobody is there to be told
+            self._err.drain()
+        self._out.drain()
 
     def _encoded(self, text: str) -> bytes:
         return text.encode(self._encoding, "replace")

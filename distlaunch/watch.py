@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from distlaunch.events import Notice, TaskChanged, TaskLines
@@ -10,13 +11,16 @@ from distlaunch.summary import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from typing_extensions import Self
 
     from distlaunch.console import Console
     from distlaunch.events import Event
 
 
 class Watch:
-    """Shows what happens to a job.
+    """Shows what happens to a job; its end waits for the readers, unless it is an interruption.
 
     Whoever runs it looks at `is_full` before it brings more lines, and calls `pump` when a slow
     reader has room again (a selector tells of `fileno`) and now and then, so that it gets what
@@ -110,15 +114,24 @@ class Watch:
         else:
             self._console.say(f"done; the tasks' output lies in {logs}")
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Take the progress line away and hand on all that waits, however slow its reader is.
 
         Raises
         ------
-        BrokenPipeError
-            If nobody reads it any more.
         OutputError
-            If it cannot be written.
+            If it cannot be written, though somebody reads it.
         """
-        self._console.progress("")
-        self._console.drain()
+        if isinstance(problem, KeyboardInterrupt):
+            return
+        with suppress(BrokenPipeError):
+            self._console.progress("")
+            self._console.drain()

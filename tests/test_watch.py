@@ -114,6 +114,24 @@ def test_end_without_a_summary(shown, summary):
     assert shown.err == "distlaunch: done; the tasks' output lies in JOB/task-logs\n"
 
 
+def end(watch):
+    with watch:
+        pass
+
+
+def test_end_by_ctrl_c_waits_for_no_reader():
+    """It may come before the waiting has begun."""
+    reader, writer = os.pipe()
+    watch = Watch(Console(out=writer), TASKS)
+    while not watch.is_full:
+        watch.see(TaskLines("chief", "x" * 99 + "\n"))
+    with pytest.raises(KeyboardInterrupt), watch:
+        raise KeyboardInterrupt
+    assert watch.is_full
+    os.close(reader)
+    os.close(writer)
+
+
 @pytest.mark.parametrize("stream", ["out", "err"])
 def test_end_waits_for_a_reader_as_long_as_it_is_there(stream, tmp_path):
     reader, writer = os.pipe()
@@ -122,7 +140,7 @@ def test_end_waits_for_a_reader_as_long_as_it_is_there(stream, tmp_path):
     for _ in range(1000):
         watch.see(TaskLines("chief", "x" * 99 + "\n"))
         watch.see(Notice("x" * 99))
-    closing = Thread(target=watch.close)
+    closing = Thread(target=end, args=[watch])
     closing.start()
     got = 0
     while got < 1000:
@@ -147,5 +165,5 @@ def test_slow_reader_gets_everything_in_the_end():
     os.close(reader)
     with pytest.raises(BrokenPipeError):
         watch.see(TaskLines("chief", "one\n"))
-    watch.close()  # nothing waits any more
+    end(watch)  # nothing waits any more
     os.close(writer)

@@ -106,9 +106,8 @@ def _run(settings: Settings, order: LocalOrder, folder: JobFolder) -> int:
     from distlaunch.watch import Watch
 
     level = cast("Level", "error" if settings.quiet else settings.log_level)
-    watch = Watch(Console(level), [str(task) for task in order.cluster.tasks()])
     before = folder.summary_version()
-    try:
+    with Watch(Console(level), [str(task) for task in order.cluster.tasks()]) as watch:
         machine = this_machine(order.env).describe()
         where = f"{order.cluster.describe()} on this machine ({machine})"
         watch.see(Notice(f"{where} · job folder {folder.job_dir}"))
@@ -117,9 +116,6 @@ def _run(settings: Settings, order: LocalOrder, folder: JobFolder) -> int:
             summary = folder.summary() if folder.summary_version() != before else None
             with suppress(BrokenPipeError):  # a job that is done is done, whoever reads of it
                 watch.finish(summary, logs=str(folder.logs_dir))
-    finally:
-        with suppress(BrokenPipeError):
-            watch.close()
     return code
 
 
