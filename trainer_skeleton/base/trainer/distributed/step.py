@@ -6,8 +6,8 @@ rows its share of the global loss is therefore
 
     (loss - regularisers) · rows / global_rows  +  regularisers / R
 
-and the shares of all R replicas sum to the loss that one worker has. Losses that are summed over
-the rows have their sum for a share. Gradients are summed over the replicas before the optimizer
+and the shares of all R replicas sum to the loss that one worker has. What is summed over the rows
+has its sum for a share. Gradients are summed over the replicas before the optimizer
 sees them, so that clipping acts on the gradient of the global batch; the averages that batch
 normalisation keeps are averaged on the same way, so that every task has the same model.
 """
@@ -46,6 +46,7 @@ class Steps:
         self._may_lack_rows = may_lack_rows
         _check_can_train(model, self._replicas)
         self._reduction = _reduction(model, self._replicas)
+        self._sums_activity = _sums_activity()
         self._averages = _averages(model) if self._replicas > 1 else []
         self._counted_by_step = _counted_by_step(model, self._reduction)
         self._loss_tracker = next((m for m in model.metrics if m.name == "loss"), None)
@@ -114,13 +115,13 @@ class Steps:
             x=x, y=y, y_pred=predicted, sample_weight=weights, training=training
         )
         regular = [v.regularizer(v) for v in self._model.trainable_variables if v.regularizer]
-        regularisers = tf.cast(tf.add_n(regular), loss.dtype) if regular else 0.0
+        regularisers = _total(regular, loss.dtype)
+        summed = _total(_activity_losses(self._model), loss.dtype) if self._sums_activity else 0.0
+        if self._reduction == _SUM:
+            summed += loss - _total(self._model.losses, loss.dtype)
+        here = tf.cast(rows > 0, loss.dtype)
         part = tf.cast(rows, loss.dtype) / tf.cast(global_rows, loss.dtype)
-        if self._reduction == _MEAN:
-            return (loss - regularisers) * part + regularisers / self._replicas
-        added = tf.cast(tf.add_n(self._model.losses), loss.dtype) if self._model.losses else 0.0
-        summed = (loss - added) * tf.cast(rows > 0, loss.dtype)
-        return summed + (added - regularisers) * part + regularisers / self._replicas
+        return (loss - summed - regularisers) * part + summed * here + regularisers / self._replicas
 
     def _exchanged(
         self,
@@ -246,6 +247,26 @@ class Steps:
             self._set_metrics([tf.where(is_first, v, tf.zeros_like(v)) for v in values])
 
         self._strategy.run(restore, args=(sums,))
+
+
+def _total(losses: list[Any], dtype: tf.DType) -> Any:
+    return tf.cast(tf.add_n(losses), dtype) if losses else 0.0
+
+
+def _sums_activity() -> bool:
+    """Return whether activity regularisers sum over the rows, as in Keras 3.12 and before."""
+    layer = keras.layers.Identity(activity_regularizer="l2")
+    layer(tf.ones((1, 1)))
+    (of_one,) = layer.losses
+    layer(tf.ones((2, 1)))
+    (of_two,) = layer.losses
+    return bool(of_two > of_one)
+
+
+def _activity_losses(model: keras.Model) -> list[Any]:
+    layers = model._flatten_layers()  # noqa: SLF001 - nested ones too
+    layers = [layer for layer in layers if getattr(layer, "activity_regularizer", None)]
+    return [loss for layer in layers for loss in layer._losses]  # noqa: SLF001
 
 
 def _sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
