@@ -188,9 +188,15 @@ def _newest(project: Path) -> Path:
 
 def _has_checkpoints(folder: Path) -> bool:
     try:
-        return any((folder / "checkpoints").iterdir())
+        return any(map(_is_whole, (folder / "checkpoints").iterdir()))
     except OSError:
         return False
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    """Whether a checkpoint is none of the trainer's that was never finished."""
+    is_trainers = checkpoint.name.startswith("step-")
+    return not is_trainers or (checkpoint / "checkpoint.json").exists()
 
 
 def _elsewhere(folder: Path) -> str | None:

@@ -124,6 +124,15 @@ def test_resume_by_id_and_by_path(tmp_path):
         assert resumed(tmp_path, which).job_dir == str(folder)
 
 
+def test_resume_passes_over_a_job_whose_only_checkpoint_was_never_finished(tmp_path):
+    make_job(tmp_path, "20261121-101010")
+    unfinished = make_job(tmp_path, "20261121-101112", checkpoints=False)
+    (unfinished / "checkpoints/step-00000010").mkdir()
+    assert resumed(tmp_path, "").job_id == "20261121-101010"
+    (unfinished / "checkpoints/step-00000010/checkpoint.json").touch()
+    assert resumed(tmp_path, "").job_id == "20261121-101112"
+
+
 def test_resume_without_checkpoints(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make_job(tmp_path, "one", checkpoints=False)

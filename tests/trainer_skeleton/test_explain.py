@@ -37,6 +37,11 @@ def test_error_of_an_operation():
     assert "[Op:" not in gist(error)
 
 
+def test_error_with_the_arguments_of_a_call():
+    error = RuntimeError("cannot merge\n\nArguments received by X.call():\n  • kwargs=<class 'x'>")
+    assert gist(error) == "cannot merge"
+
+
 @pytest.mark.parametrize("error", [ValueError(), ValueError(""), ValueError("\n \n")])
 def test_error_without_words(error):
     assert gist(error) == "ValueError"
@@ -97,7 +102,8 @@ def test_loss_of_a_peer_is_told_last_wherever_it_is_noticed(error, monkeypatch):
     def notice():
         raise error
 
-    with pytest.raises(type(error)) as caught, explain.steps(lambda: None):
+    # No record is looked for, however many there are.
+    with pytest.raises(type(error)) as caught, explain.steps(pytest.fail):
         explain.from_user("create_model()", notice)
     assert explain.ending(caught.value) == "this task lost its peers: another task ended"
     assert waits == [5.0]

@@ -185,6 +185,28 @@ def test_one_index_serves_the_patterns_of_one_folder(data, team, tmp_path, scann
     assert sorted(Path(entry["path"]).name for entry in kept) == ["part-0", "part-2", "part-3"]
 
 
+def test_an_old_index_beside_the_data_does_not_replace_a_newer_one(
+    data, team, tmp_path, scanned, monkeypatch
+):
+    job = tmp_path / "job"
+    job.mkdir()
+    index_files(f"{data}/part-*", team, str(job))
+    write(data / "part-0", [b"more"] * 4)
+    write_whole = index.write_whole
+
+    def refusing(path: str, content: bytes) -> None:
+        if path.startswith(str(data)):
+            raise StorageError("read-only")
+        write_whole(path, content)
+
+    monkeypatch.setattr(index, "write_whole", refusing)
+    index_files(f"{data}/part-*", team, str(job))
+    scanned.clear()
+    found = index_files(f"{data}/part-*", team, str(job))
+    assert scanned == []
+    assert [file.records for file in found] == [4, 0, 130]
+
+
 def test_our_own_index_is_no_data(data, team, tmp_path):
     for _ in range(2):
         found = index_files(f"{data}/*", team, str(tmp_path))

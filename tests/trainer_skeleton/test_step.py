@@ -28,6 +28,13 @@ def test_gradient_accumulation_on_several_replicas(wrap):
     step._check_can_train(model(accumulating), replicas=1)
 
 
+def test_averages_that_replace_the_weights_on_the_way():
+    averaging = keras.optimizers.SGD(use_ema=True, ema_overwrite_frequency=3)
+    with pytest.raises(ModelError, match="ema_overwrite_frequency is not supported on several"):
+        step._check_can_train(model(averaging), replicas=2)
+    step._check_can_train(model(averaging), replicas=1)
+
+
 def test_losses_that_are_reduced_in_other_ways():
     unreduced = model("sgd", loss=keras.losses.MeanSquaredError(reduction="none"))
     with pytest.raises(ModelError, match="reductions none are not supported on several replicas"):
@@ -44,6 +51,8 @@ def test_synchronized_layer_without_a_row_on_each_replica():
     )
     _check_has_rows_for_statistics(synchronized, Plan(122, 12, 2))
     _check_has_rows_for_statistics(model("sgd"), Plan(121, 12, 2))
+    synchronized.get_layer("norm").trainable = False
+    _check_has_rows_for_statistics(synchronized, Plan(121, 12, 2))
 
 
 def test_frozen_weights_are_no_statistics():

@@ -108,7 +108,7 @@ class Stop(keras.callbacks.Callback):
 
 
 def callbacks():
-    return [Stop()]
+    return [Stop()] if '"type": "worker"' in os.environ["TF_CONFIG"] else []
 """
 
 
@@ -126,7 +126,8 @@ def test_callback_that_stops_one_task_stops_all(project, hook, number, last_step
 
 def test_killed_worker_costs_nothing_but_time(regression, undisturbed):
     result = regression.local(
-        "killed", "--workers", "2", "--restarts", "1", "--kill", "worker:0@step=17", "--", *SETTINGS
+        *("killed", "--workers", "2", "--restarts", "1", "--kill", "worker:0@step=17"),
+        *("--", *SETTINGS, "--no-resume"),
     )
     assert result.code == 0, result.text
     assert "resuming after step" in result.out
@@ -208,6 +209,43 @@ def test_sigterm_during_validation_does_not_wait_for_its_end(project, undisturbe
     assert [epoch["epoch"] for epoch in epochs] == [1, 2, 3]
     for own, others in zip(epochs, summary["epochs"], strict=True):
         assert own["logs"]["mae"] == pytest.approx(others["logs"]["mae"], abs=1e-6)
+
+
+END_THEN_STOP = """
+class End(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        self.model.stop_training = batch == 3
+
+    def on_train_end(self, logs=None):
+        print("LAST", sorted(logs))
+
+
+def callbacks():
+    return [End(), Stop()]
+"""
+
+
+def test_epoch_that_a_callback_cut_short_is_validated_by_the_run_that_goes_on(project):
+    """And once it is, there is nothing left to do: the model stays as it is."""
+    model = REGRESSION_MODEL + STOP_IN_VALIDATION + END_THEN_STOP
+    project.write("trainer/model.py", model)
+    project.write("trainer/data.py", REGRESSION_DATA.replace("_arrays(37,", "_arrays(3700,"))
+    options, role = ("--job-dir=job", *SETTINGS), {"TF_CONFIG": ALONE}
+    stopped = project.trainer(*options, **role)
+    assert stopped.code == 143, stopped.text
+    resumed = project.trainer(*options, **role)
+    assert resumed.code == 0, resumed.text
+    assert "LAST ['loss', 'mae', 'val_loss', 'val_mae']" in resumed.out
+    assert [epoch["step"] for epoch in project.summary("job")["epochs"]] == [4]
+    saved = project.folder / "job/model/model.keras"
+    before = saved.stat()
+    again = project.trainer(*options, **role)
+    assert again.code == 0, again.text
+    assert "nothing is left to train, a callback ended the training" in again.err
+    assert saved.stat() == before
+
+
+ALONE = '{"cluster": {"worker": ["localhost:1"]}, "task": {"type": "worker", "index": 0}}'
 
 
 def wait_for_step(events, process):

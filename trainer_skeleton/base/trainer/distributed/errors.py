@@ -15,6 +15,9 @@ import re
 # Colours, the names of TensorFlow's nodes and operations.
 _NO_NEWS = re.compile(r"\x1b\[[0-9;]*m|\{\{[^}\n]*\}\} ?|\s*\[Op:\w+\].*")
 
+# What Keras adds of the arguments of a layer's call.
+_OF_ARGUMENTS = ("•", "Arguments received by")
+
 
 class TrainerError(Exception):
     """The run cannot go on; the message is one line with the place and the remedy."""
@@ -43,7 +46,8 @@ class StorageError(TrainerError):
 def gist(error: BaseException) -> str:
     """Return in one line what an exception says, of Keras's and TensorFlow's many."""
     text = str(getattr(error, "message", None) or error)
-    lines = [line.strip() for line in _NO_NEWS.sub("", text).splitlines() if line.strip()]
+    lines = [line.strip() for line in _NO_NEWS.sub("", text).splitlines()]
+    lines = [line for line in lines if line and not line.startswith(_OF_ARGUMENTS)]
     if not lines:
         return type(error).__name__
     if lines[0] == "in user code:":

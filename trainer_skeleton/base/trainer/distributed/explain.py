@@ -80,11 +80,11 @@ def steps(bad_record: Callable[[], str | None]) -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
+        if _is_lost_peer(error):
+            raise
         problem = bad_record()
         if problem:
             raise DataError(problem) from error
-        if _is_lost_peer(error):
-            raise
         raise TrainerError(f"a step failed: {_told(error)}") from error
 
 

@@ -83,7 +83,7 @@ def index_files(pattern: str, team: Team, fallback_dir: str) -> list[FileIndex]:
     files = _matching(pattern)
     _check_same_files(files, pattern, team)
     places = _cache_places(pattern, fallback_dir)
-    known = _load_cache(places)
+    known = _load_cache(places, files)
     stale = team.sum(np.array([not _holds(known, *file) for file in files], np.int64))
     to_scan = [file for file, is_stale in zip(files, stale, strict=True) if is_stale]
     if to_scan:
@@ -291,9 +291,10 @@ def _cache_places(pattern: str, fallback_dir: str) -> list[str]:
     return [fallback] if set(folder) & set("*?[") else [join(folder, _CACHE_NAME), fallback]
 
 
-def _load_cache(places: list[str]) -> dict[str, FileIndex]:
+def _load_cache(places: list[str], files: list[tuple[str, int, int]]) -> dict[str, FileIndex]:
     """Return the entries of all files, this pattern's or another's; what cannot be read is none."""
     known: dict[str, FileIndex] = {}
+    wanted = set(files)
     for place in reversed(places):
         try:
             with tf.io.gfile.GFile(place) as file:
@@ -303,7 +304,10 @@ def _load_cache(places: list[str]) -> dict[str, FileIndex]:
             entries = [_entry(item) for item in cache["files"]]
         except (tf.errors.OpError, ValueError, KeyError, TypeError):
             continue
-        known.update({entry.path: entry for entry in entries})
+        for entry in entries:
+            # An old entry beside the data does not take the place of one that still holds.
+            if entry.path not in known or (entry.path, entry.size, entry.changed) in wanted:
+                known[entry.path] = entry
     return known
 
 

@@ -154,16 +154,24 @@ class Loop:
         TrainerError
             If the loss is not finite, or a checkpoint cannot be written.
         """
-        self._model.stop_training = False
+        is_for_any = np.array(self._by_single_steps, np.int64)
+        self._by_single_steps = bool(self._team.sum(is_for_any) > 0)
+        self._model.stop_training = self._progress.stopped
         self._callbacks.on_train_begin()
         batches = self._batches(self._training, self._progress.step)
-        while self._epoch < self._epochs and not self._progress.stopped:
+        while not self._is_done:
             self._run_epoch(batches)
         # After the last checkpoint: a run that goes on goes on from the weights as they were.
         self._model.optimizer.finalize_variable_values(self._model.trainable_weights)
-        self._callbacks.on_train_end()
+        self._callbacks.on_train_end(self._progress.history[-1]["logs"])
         self._checkpoints.wait()
         return self._progress
+
+    @property
+    def _is_done(self) -> bool:
+        history = self._progress.history
+        has_record = bool(history) and history[-1]["step"] == self._progress.step
+        return self._epoch >= self._epochs or (self._progress.stopped and has_record)
 
     @property
     def _epoch(self) -> int:
@@ -171,6 +179,11 @@ class Loop:
         return len(self._progress.history)
 
     def _is_superfluous(self, callback: keras.callbacks.Callback) -> bool:
+        if getattr(callback, "swap_on_epoch", False):
+            raise ModelError(
+                "SwapEMAWeights(swap_on_epoch=True) would have checkpoints hold the averages "
+                "instead of the weights: leave swap_on_epoch out"
+            )
         if not isinstance(callback, keras.callbacks.BackupAndRestore):
             return False
         self._report.say("BackupAndRestore is left out: every run goes on from its checkpoints")
@@ -201,21 +214,19 @@ class Loop:
         must_stop = self._agree_to_stop()
         self._model.reset_metrics()
         self._finish_epoch(epoch, logs, self._examples_between(first_step), seconds)
-        if must_stop and self._epoch < self._epochs and not self._progress.stopped:
+        if must_stop and not self._is_done:
             self._leave()
 
     def _train_epoch(self, batches: Iterator[Any], epoch: int) -> bool:
         """Train to the end of the epoch, or until the tasks agree to leave; return if they do."""
         end = (epoch + 1) * self._progress.steps_per_epoch
-        while self._progress.step < end:
+        while self._progress.step < end and not self._progress.stopped:
             must_stop = self._train_block(batches, self._next_boundary(end), epoch)
             if self._by_single_steps:
                 must_stop = self._agree_to_stop() or must_stop
             if must_stop:
                 return True
-            if self._progress.stopped:
-                return False
-            if self._progress.step < end and self._is_due():
+            if self._progress.step < end and self._is_due() and not self._progress.stopped:
                 self._save(self._steps.metric_sums())
         return False
 
@@ -287,6 +298,7 @@ class Loop:
             self._steps.evaluate(self._validation_batches, tf.constant(block))
             left -= block
             if left and self._agree_to_stop():
+                self._callbacks.on_test_end(self._logs())
                 self._save(counted)
                 self._leave()
         logs = self._logs()
@@ -343,7 +355,8 @@ def _has_batch_hook(callback: keras.callbacks.Callback) -> bool:
 def _check_has_rows_for_statistics(model: keras.Model, plan: Plan) -> None:
     """Refuse a last step in which a replica without rows would add to all replicas' statistics."""
     layers = model._flatten_layers()  # noqa: SLF001 - nested ones too
-    layer = next((layer for layer in layers if getattr(layer, "synchronized", False)), None)
+    found = (each for each in layers if each.trainable and getattr(each, "synchronized", False))
+    layer = next(found, None)
     if layer is not None and plan.may_lack_rows:
         raise ModelError(
             f"the layer {layer.name} is synchronized and needs a row on each of "

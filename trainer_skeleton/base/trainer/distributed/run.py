@@ -20,7 +20,7 @@ from .input import Arrays, Order, Pipeline, Records
 from .loop import STOPPED, Data, Loop, Stopped, StopSignal
 from .plan import Plan, coverage_note
 from .report import Report, write_summary
-from .saving import Checkpoints, Progress, save_model
+from .saving import Checkpoints, Progress, is_saved, save_model
 from .storage import join, make_folder
 
 _FLOAT = "float32"
@@ -111,7 +111,9 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
     team = Team(role, connect(role))
     stop = StopSignal()
     checkpoints = _open_folders(folders, role, report)
-    found = _found(checkpoints, role, resume=settings.resume)
+    # A group that is started again goes on from what it has saved, in any case.
+    is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
+    found = _found(checkpoints, role, resume=settings.resume or is_restart)
     progress = _agreed_start(team, found[0] if found else None)
     before = progress and progress.precision
     settings = replace(settings, precision=_kept("--precision", settings.precision, before, _FLOAT))
@@ -148,12 +150,20 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
         final = loop.run()
     results = {}
     if role.is_chief:
-        save_model(model, folders.model)
+        if final == progress and is_saved(folders.model):
+            report.warn(_nothing_left(final))
+        else:
+            save_model(model, folders.model)
         summary = _summary(role, facts, final, progress, folders)
         results = {"model": folders.model, "summary": write_summary(folders.job, summary)}
         report.say(f"model: {folders.model}")
     team.meet()
     report.event("end", step=final.step, **results)
+
+
+def _nothing_left(final: Progress) -> str:
+    how = "a callback ended the training" if final.stopped else "all epochs are done"
+    return f"nothing is left to train, {how}: the model stays as it is; --no-resume starts anew"
 
 
 def _tell_resumed(

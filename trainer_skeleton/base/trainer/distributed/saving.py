@@ -28,6 +28,7 @@ from .storage import explained, join, names_in, publish, read_whole, remove, scr
 KEPT = 3
 _MANIFEST = "checkpoint.json"
 _VALUES = "values.npz"
+_MODEL_LAST = "saved_model.pb"
 _NAME = re.compile(r"step-(\d+)$")
 
 
@@ -188,6 +189,11 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def is_saved(folder: str) -> bool:
+    """Return whether a finished model lies in ``folder``."""
+    return _MODEL_LAST in names_in(folder)
+
+
 def save_model(model: keras.Model, folder: str) -> None:
     """Write the finished model: ``model.keras`` and a SavedModel, both loadable without this code.
 
@@ -206,4 +212,4 @@ def save_model(model: keras.Model, folder: str) -> None:
             raise StorageError(f"cannot write the model to {folder}: {gist(error)}") from error
         except (ValueError, TypeError, NotImplementedError) as error:
             raise TrainerError(f"Keras cannot save this model: {gist(error)}") from error
-        publish(scratch, folder, last="saved_model.pb")
+        publish(scratch, folder, last=_MODEL_LAST)

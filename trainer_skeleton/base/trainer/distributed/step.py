@@ -49,7 +49,7 @@ class Steps:
         self._sums_activity = _sums_activity()
         self._averages = _averages(model) if self._replicas > 1 else []
         self._counted_by_step = _counted_by_step(model, self._reduction)
-        self._loss_tracker = next((m for m in model.metrics if m.name == "loss"), None)
+        self._loss_tracker = model._loss_tracker  # noqa: SLF001 - a metric of theirs may be "loss"
         _leave_summing_to_us(model.optimizer)
         _leave_scaling_to_us()
         self.train = tf.function(self._train)
@@ -111,7 +111,7 @@ class Steps:
         training: bool,
     ) -> tf.Tensor:
         """Return this replica's share of the global batch's loss; see the head of this module."""
-        loss = self._model.compute_loss(
+        loss = self._model._compute_loss(  # noqa: SLF001 - calls theirs as it was written
             x=x, y=y, y_pred=predicted, sample_weight=weights, training=training
         )
         regular = [v.regularizer(v) for v in self._model.trainable_variables if v.regularizer]
@@ -132,20 +132,21 @@ class Steps:
         global_rows: tf.Tensor,
     ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         """Sum gradients, loss and votes over the replicas, in one exchange with the averages."""
+        # Dense: what an embedding's rows get from several places is summed before it is clipped.
         present = [tf.convert_to_tensor(g) for g in gradients if g is not None]
         if not present:
             raise ModelError("no weight of the model has a gradient: see its layers and its loss")
-        if self._replicas == 1:
-            return gradients, share, votes
-        wire = tf.float64 if share.dtype == tf.float64 else tf.float32
-        numbers = tf.concat([[tf.cast(share, wire)], tf.cast(votes, wire)], 0)
-        averages = [v.value * tf.cast(rows, v.dtype) for v in self._averages]
-        numbers, *summed = _sum_over_replicas([numbers, *averages, *present])
-        for variable, average in zip(self._averages, summed, strict=False):
-            variable.assign(average / tf.cast(global_rows, average.dtype))
-        rest = iter(summed[len(averages) :])
-        whole = [None if g is None else next(rest) for g in gradients]
-        return whole, tf.cast(numbers[0], share.dtype), tf.cast(numbers[1:], tf.float32)
+        if self._replicas > 1:
+            wire = tf.float64 if share.dtype == tf.float64 else tf.float32
+            numbers = tf.concat([[tf.cast(share, wire)], tf.cast(votes, wire)], 0)
+            averages = [v.value * tf.cast(rows, v.dtype) for v in self._averages]
+            numbers, *summed = _sum_over_replicas([numbers, *averages, *present])
+            for variable, average in zip(self._averages, summed, strict=False):
+                variable.assign(average / tf.cast(global_rows, average.dtype))
+            present = summed[len(averages) :]
+            share, votes = tf.cast(numbers[0], share.dtype), tf.cast(numbers[1:], tf.float32)
+        rest = iter(present)
+        return [None if g is None else next(rest) for g in gradients], share, votes
 
     def _count_loss(self, loss: tf.Tensor, global_rows: tf.Tensor) -> None:
         """Count the global loss once, on the first replica."""
@@ -324,6 +325,11 @@ def _check_can_train(model: keras.Model, replicas: int) -> None:
         raise ModelError(
             "the optimizer's gradient_accumulation_steps are not supported on several replicas: "
             "leave them out and use a larger --global-batch-size"
+        )
+    if replicas > 1 and getattr(optimizer, "ema_overwrite_frequency", None):
+        raise ModelError(
+            "the optimizer's ema_overwrite_frequency is not supported on several replicas: leave "
+            "it out; the averages become the model's weights at the end"
         )
 
 
