@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from trainer.distributed import saving
 from trainer.distributed.cluster import Role
 from trainer.distributed.errors import StorageError
 from trainer.distributed.report import Report
@@ -82,6 +83,20 @@ def test_the_newest_three_are_kept(folder):
     save(folder, 5, 10, 15, 20, 25)
     assert names(folder) == ["step-00000015", "step-00000020", "step-00000025"]
     assert newest_step(folder) == 25
+
+
+def test_a_step_that_is_saved_again_is_whole_all_the_time(folder, monkeypatch):
+    save(folder, 5, 10)
+    with monkeypatch.context() as patch:
+        patch.setattr(saving, "publish", lambda *_, **__: pytest.fail("killed here"))
+        with pytest.raises(pytest.fail.Exception):
+            save(folder, 10)
+    assert newest_step(folder) == 10
+    save(folder, 10)
+    assert names(folder) == ["step-00000005", "step-00000010-2"]
+    save(folder, 10, 15)
+    assert names(folder) == ["step-00000005", "step-00000010-3", "step-00000015"]
+    assert newest_step(folder) == 15
 
 
 def test_steps_beyond_eight_digits_are_still_the_newest(folder):

@@ -2,7 +2,8 @@
 
 A checkpoint is a folder ``step-00000120`` with the values of all variables and, written last, a
 ``checkpoint.json`` that tells the step, the order of the data and the checksum of the values. A
-folder without it is an unfinished save.
+folder without it is an unfinished save. What lies there is never written over: a second checkpoint
+of a step is ``step-00000120-2``, and takes the first one's place once it is whole.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ KEPT = 3
 _MANIFEST = "checkpoint.json"
 _VALUES = "values.npz"
 _MODEL_LAST = "saved_model.pb"
-_NAME = re.compile(r"step-(\d+)$")
+_NAME = re.compile(r"step-(\d+)(?:-(\d+))?$")
 
 
 @dataclass(frozen=True)
@@ -128,10 +129,11 @@ class Checkpoints:
 
     def _names(self) -> list[str]:
         names = [name for name in names_in(self._folder) if _NAME.match(name)]
-        return sorted(names, key=lambda name: int(name.removeprefix("step-")))
+        return sorted(names, key=_order)
 
     def _write(self, progress: Progress, values: list[np.ndarray]) -> None:
-        name = f"step-{progress.step:08d}"
+        before = self._names()
+        name = _name_beside(before, progress.step)
         place = join(self._folder, name)
         with scratch_folder(self._folder) as folder:
             with explained("cannot write", place):
@@ -145,7 +147,9 @@ class Checkpoints:
                 (folder / _MANIFEST).write_text(json.dumps(manifest))
             publish(folder, place, last=_MANIFEST)
         self._report.event("checkpoint", step=progress.step, path=place)
-        for old in [n for n in self._names() if n != name][: -(KEPT - 1)]:
+        replaced = [old for old in before if _order(old)[0] == progress.step]
+        others = [old for old in before if old not in replaced]
+        for old in (*replaced, *others[: -(KEPT - 1)]):
             self._remove(old)
 
     def _read(self, name: str) -> tuple[Progress, list[np.ndarray]] | None:
@@ -169,6 +173,18 @@ class Checkpoints:
         """Remove a checkpoint, first of all what makes it one."""
         remove(join(self._folder, name, _MANIFEST))
         remove(join(self._folder, name))
+
+
+def _order(name: str) -> tuple[int, int]:
+    """Return the step of a checkpoint's name, and which of that step's it is."""
+    step, number = name.removeprefix("step-").partition("-")[::2]
+    return int(step), int(number or 1)
+
+
+def _name_beside(names: list[str], step: int) -> str:
+    """Return a name for a checkpoint that none has yet."""
+    numbers = [_order(name)[1] for name in names if _order(name)[0] == step]
+    return f"step-{step:08d}" + (f"-{max(numbers) + 1}" if numbers else "")
 
 
 def _storable(value: np.ndarray) -> np.ndarray:
