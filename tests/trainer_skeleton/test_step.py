@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from trainer.distributed import step
 from trainer.distributed.errors import ModelError
-from trainer.distributed.loop import _check_has_rows_for_statistics
+from trainer.distributed.loop import _check_has_rows_for_statistics, _check_leaves_weights
 from trainer.distributed.plan import Plan
 
 
@@ -53,6 +53,13 @@ def test_synchronized_layer_without_a_row_on_each_replica():
     _check_has_rows_for_statistics(model("sgd"), Plan(121, 12, 2))
     synchronized.get_layer("norm").trainable = False
     _check_has_rows_for_statistics(synchronized, Plan(121, 12, 2))
+
+
+def test_callback_that_leaves_averages_where_weights_are_saved():
+    swapping = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
+    with pytest.raises(ModelError, match="leave swap_on_epoch out"):
+        _check_leaves_weights([swapping])
+    _check_leaves_weights([keras.callbacks.SwapEMAWeights()])
 
 
 def test_frozen_weights_are_no_statistics():

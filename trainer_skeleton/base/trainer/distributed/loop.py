@@ -112,6 +112,7 @@ class Loop:
         self._steps = Steps(model, team.strategy, any(plan.may_lack_rows for plan in plans))
         _let_floats_be_read(model)
         callbacks = [c for c in callbacks or [] if not self._is_superfluous(c)]
+        _check_leaves_weights(callbacks)
         own = [c for c in callbacks if team.role.is_chief or not isinstance(c, _WRITERS)]
         self._callbacks = keras.callbacks.CallbackList(
             own,
@@ -179,11 +180,6 @@ class Loop:
         return len(self._progress.history)
 
     def _is_superfluous(self, callback: keras.callbacks.Callback) -> bool:
-        if getattr(callback, "swap_on_epoch", False):
-            raise ModelError(
-                "SwapEMAWeights(swap_on_epoch=True) would have checkpoints hold the averages "
-                "instead of the weights: leave swap_on_epoch out"
-            )
         if not isinstance(callback, keras.callbacks.BackupAndRestore):
             return False
         self._report.say("BackupAndRestore is left out: every run goes on from its checkpoints")
@@ -362,6 +358,14 @@ def _check_has_rows_for_statistics(model: keras.Model, plan: Plan) -> None:
             f"the layer {layer.name} is synchronized and needs a row on each of "
             f"{plan.replicas} replicas, but the last step of an epoch has "
             f"{plan.global_rows(plan.steps - 1)}: choose another --global-batch-size"
+        )
+
+
+def _check_leaves_weights(callbacks: list[keras.callbacks.Callback]) -> None:
+    if any(getattr(callback, "swap_on_epoch", False) for callback in callbacks):
+        raise ModelError(
+            "SwapEMAWeights(swap_on_epoch=True) would have checkpoints hold the averages instead "
+            "of the weights: leave swap_on_epoch out"
         )
 
 
