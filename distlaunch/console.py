@@ -22,6 +22,7 @@ RED, YELLOW, DIM = 31, 33, 2
 
 _CLEAR_LINE = b"\r\x1b[2K"
 _USUAL_WIDTH = 80
+_LOOK = 200  # milliseconds between two looks at what else has happened
 _BACKLOG_LIMIT = 1 << 18  # bytes that wait for a slow reader before nothing more is taken in
 
 
@@ -105,7 +106,8 @@ class Outlet:
             If it cannot be written for another reason.
         """
         while self._waiting:
-            self._poll.poll()
+            # Not for ever: a signal that comes just before the wait would be seen only after it.
+            self._poll.poll(_LOOK)
             self.pump()
 
 
