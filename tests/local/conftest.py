@@ -131,8 +131,10 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 @pytest.fixture
 def launch(tmp_path: Path, write: Callable[[str], Path]) -> Iterator[Callable[..., Launch]]:
     """Start `distlaunch local` with a program of so many tasks; kills what a failed test leaves."""
-    # A launcher leaves this ignored where it finds it so, as behind `nohup`.
+    # A launcher leaves these ignored where it finds them so, as behind `nohup` or `&`.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     (tmp_path / "up").mkdir()
     launches: list[Launch] = []
 
