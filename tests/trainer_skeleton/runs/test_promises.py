@@ -243,6 +243,12 @@ def test_epoch_that_a_callback_cut_short_is_validated_by_the_run_that_goes_on(pr
     assert again.code == 0, again.text
     assert "nothing is left to train, a callback ended the training" in again.err
     assert saved.stat() == before
+    # A model of an earlier run, beside checkpoints of one that was killed before it saved its own.
+    project.write("job/summary.json", '{"epochs": []}')
+    again = project.trainer(*options, **role)
+    assert again.code == 0, again.text
+    assert "nothing is left to train" not in again.err
+    assert saved.stat() != before
 
 
 ALONE = '{"cluster": {"worker": ["localhost:1"]}, "task": {"type": "worker", "index": 0}}'

@@ -13,7 +13,8 @@ from typing import Any
 import tensorflow as tf
 
 from .cluster import Role
-from .storage import join, write_whole
+from .errors import StorageError
+from .storage import join, read_whole, write_whole
 
 # What tf.summary.scalar would write, were the tensorboard package always there.
 _SCALAR = tf.compat.v1.Summary.Value().metadata
@@ -90,6 +91,16 @@ def write_summary(job_dir: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     plain = _plain(summary)
     write_whole(join(job_dir, "summary.json"), (json.dumps(plain, indent=2) + "\n").encode())
     return plain
+
+
+def is_summed_up(job_dir: str, epochs: list[dict[str, Any]]) -> bool:
+    """Return whether ``summary.json``, written last, is of the run that had these epochs."""
+    try:
+        summary = json.loads(read_whole(join(job_dir, "summary.json")))
+    except (StorageError, ValueError):
+        return False
+    told = summary.get("epochs") if isinstance(summary, dict) else None
+    return bool(told == _plain({"epochs": epochs})["epochs"])
 
 
 def _numbers(logs: Mapping[str, Any]) -> dict[str, float]:

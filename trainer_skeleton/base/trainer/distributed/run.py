@@ -19,7 +19,7 @@ from .explain import from_user, user_code
 from .input import Arrays, Order, Pipeline, Records
 from .loop import STOPPED, Data, Loop, Stopped, StopSignal
 from .plan import Plan, coverage_note
-from .report import Report, write_summary
+from .report import Report, is_summed_up, write_summary
 from .saving import Checkpoints, Progress, is_saved, save_model
 from .storage import join, make_folder
 
@@ -150,7 +150,8 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
         final = loop.run()
     results = {}
     if role.is_chief:
-        if final == progress and is_saved(folders.model):
+        # A model may also lie there of an earlier run, whose end this one did not come to.
+        if is_saved(folders.model) and is_summed_up(folders.job, final.history):
             report.warn(_nothing_left(final))
         else:
             save_model(model, folders.model)
