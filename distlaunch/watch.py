@@ -77,6 +77,18 @@ class Watch:
             if isinstance(summary, dict):
                 self._summary = summary
 
+    def result(self, text: str) -> None:
+        """Show what was asked for.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads it any more.
+        OutputError
+            If it cannot be written.
+        """
+        self._console.result(text)
+
     def pump(self) -> None:
         """Hand on what a slow reader has room for by now.
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Cluster, Job
     from distlaunch.local.job_folder import JobFolder
     from distlaunch.local.order import LocalOrder
+    from distlaunch.local.runner import Outcome
+    from distlaunch.watch import Watch
 
 MOST_TASKS = 1_000
 _TOO_MANY = f"expected no more than {MOST_TASKS:,} tasks on one machine"
@@ -79,6 +81,9 @@ class WithWordsAfterDashes(click.Command):
 )
 @click.option("--kill", metavar="TASK@WHEN", multiple=True, help="Kill a task at step=N or at 5s.")
 @click.option("--freeze", metavar="TASK@WHEN", multiple=True, help="Freeze a task likewise.")
+@click.option(
+    "--audit", is_flag=True, help="Prove that each example is seen exactly once in each epoch."
+)
 @click.pass_obj
 def command(settings: Settings, /, **options: Any) -> int:
     """Run the cluster of distlaunch.yaml on this machine, one process a task.
@@ -111,12 +116,29 @@ def _run(settings: Settings, order: LocalOrder, folder: JobFolder) -> int:
         machine = this_machine(order.env).describe()
         where = f"{order.cluster.describe()} on this machine ({machine})"
         watch.see(Notice(f"{where} · job folder {folder.job_dir}"))
-        code = run(order, watch)
-        if code == 0:
+        outcome = run(order, watch)
+        if outcome.code == 0:
             summary = folder.summary() if folder.summary_version() != before else None
             with suppress(BrokenPipeError):  # a job that is done is done, whoever reads of it
                 watch.finish(summary, logs=str(folder.logs_dir))
-    return code
+        return _audited(outcome, watch) if order.audit else outcome.code
+
+
+def _audited(outcome: Outcome, watch: Watch) -> int:
+    """Show what was proved of the examples and return the exit code."""
+    from distlaunch.events import Notice
+    from distlaunch.local.audit import audit
+
+    if outcome.code:
+        watch.see(Notice("audit: nothing was proved, as the job did not end well", "warning"))
+        return outcome.code
+    finding = audit(outcome.event_files)
+    for problem in finding.problems:
+        watch.see(Notice(problem, "error"))
+    if finding.text:
+        with suppress(BrokenPipeError):  # what was found is found, whoever reads of it
+            watch.result(finding.text)
+    return 1 if finding.problems else 0
 
 
 def _order(
@@ -128,6 +150,7 @@ def _order(
     restarts: int,
     kill: tuple[str, ...],
     freeze: tuple[str, ...],
+    audit: bool,
     words: tuple[str, ...],
 ) -> tuple[LocalOrder, JobFolder]:
     from distlaunch.local import arguments
@@ -160,6 +183,7 @@ def _order(
         env={**(job.env if job else {}), **({"DISTLAUNCH_DEBUG": "1"} if debug else {})},
         restarts=restarts,
         faults=faults,
+        audit=audit,
     )
     return order, folder
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from distlaunch.local.order import LocalOrder
+    from distlaunch.local.runner import Outcome
     from distlaunch.watch import Watch
 
 
-def run(order: LocalOrder, watch: Watch) -> int:
-    """Run a job on this machine and return the exit code.
+def run(order: LocalOrder, watch: Watch) -> Outcome:
+    """Run a job on this machine and return how it ended.
 
     Parameters
     ----------
@@ -18,12 +19,6 @@ def run(order: LocalOrder, watch: Watch) -> int:
         What to run.
     watch
         Who shows what can be seen of it.
-
-    Returns
-    -------
-    int
-        0 when the primary task is done; the first failing task's own code, 128 + n for signal n;
-        130 after Ctrl-C, 143 after SIGTERM.
 
     Raises
     ------

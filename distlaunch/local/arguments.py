@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 JOB_DIR = "--job-dir"
 # Options of `distlaunch local` that no trainer of ours has.
-OURS = ("--workers", "--restarts", "--kill", "--freeze")
+OURS = ("--workers", "--restarts", "--kill", "--freeze", "--audit")
 
 
 def is_program(words: Sequence[str]) -> bool:

@@ -37,6 +37,11 @@ def file_stem(task: Task) -> str:
     return str(task).replace(":", "-")
 
 
+def event_path(folder: Path, task: Task) -> Path:
+    """Return the file for a task's events in the folder of an attempt."""
+    return folder / f"{file_stem(task)}.events.jsonl"
+
+
 class Attempt:
     """Runs a group of tasks once.
 
@@ -71,9 +76,7 @@ class Attempt:
         self._started_at: float | None = None
         self._next_tick = 0.0
         self.output_problem: BrokenPipeError | OutputError | None = None
-        self._events = {
-            task: EventFile(folder / f"{file_stem(task)}.events.jsonl") for task in plans
-        }
+        self._events = {task: EventFile(event_path(folder, task)) for task in plans}
         for events in self._events.values():
             events.path.unlink(missing_ok=True)
         self._group = Group(list(plans.values()), env=env, host_log=folder / "host.log")
@@ -232,5 +235,5 @@ class Attempt:
             for output in self.outputs.values():
                 output.finish()
             for task, events in self._events.items():
-                for event in events.poll():
+                for event in events.rest():
                     self._see(Trained(str(task), event))

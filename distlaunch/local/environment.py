@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from distlaunch.local.machine import Share
     from distlaunch.local.order import LocalOrder
 
+# The host imports TensorFlow before the trainer could set these (see its task.py).
+_READ_AHEAD = {"GCS_READ_CACHE_BLOCK_SIZE_MB": "4", "GCS_READ_CACHE_MAX_SIZE_MB": "256"}
 PEER_TIMEOUT = 60  # seconds after which a trainer gives up on peers that have not come
 
 # What only the cloud, or we, may set: a job inside a job must not take the outer one's place in it.
@@ -27,6 +29,7 @@ _REPLICA_VARIABLES = (
     "AIP_TENSORBOARD_LOG_DIR",
     "CLOUD_ML_JOB_ID",
     "CLOUD_ML_PROJECT_ID",
+    "DISTLAUNCH_AUDIT",
 )
 
 
@@ -35,7 +38,8 @@ def common_environment(order: LocalOrder) -> dict[str, str]:
     inherited = {
         name: value for name, value in os.environ.items() if name not in _REPLICA_VARIABLES
     }
-    common = {"DISTLAUNCH_PEER_TIMEOUT": str(PEER_TIMEOUT)} | inherited | dict(order.env)
+    defaults = {"DISTLAUNCH_PEER_TIMEOUT": str(PEER_TIMEOUT)} | _READ_AHEAD
+    common = defaults | inherited | dict(order.env)
     # So that `python` is this Python, with the packages that stand beside us.
     folders = [str(Path(sys.executable).parent), common.get("PATH", os.defpath)]
     return common | {"PATH": os.pathsep.join(folders), "PYTHONUNBUFFERED": "1"}
@@ -66,4 +70,6 @@ def task_environment(
     """
     replica = replica_environment(addresses, task, job_id=order.job_id, job_dir=order.job_dir)
     ours = {"DISTLAUNCH_EVENTS": str(event_file), "DISTLAUNCH_RESTARTS": str(restarts)}
+    if order.audit:
+        ours["DISTLAUNCH_AUDIT"] = "1"
     return {**common, **share.environment(common), **replica, **ours}

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _AT_ONCE = 1 << 20  # bytes read in one go; a longer line than that is no event
@@ -32,6 +33,13 @@ class EventFile:
         if len(self._partial) > _AT_ONCE:
             self._partial = b"\0"  # makes no event of what the line ends with
         return [event for event in map(_event, lines) if event is not None]
+
+    def rest(self) -> Iterator[dict[str, Any]]:
+        """Go through all that is new, however much it is."""
+        before = -1
+        while self._read_to > before:
+            before = self._read_to
+            yield from self.poll()
 
     def _appended(self) -> bytes:
         try:

@@ -46,6 +46,8 @@ class LocalOrder:
         How many times the whole group is started again after a failure.
     faults
         What is to happen to tasks in the first attempt.
+    audit
+        Whether the tasks' program is to tell which examples it trains on.
     """
 
     name: str
@@ -58,3 +60,4 @@ class LocalOrder:
     env: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
     faults: tuple[Fault, ...] = ()
+    audit: bool = False

@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError, OutputError
 from distlaunch.events import Notice
-from distlaunch.local.attempt import Attempt, file_stem
+from distlaunch.local.attempt import Attempt, event_path
 from distlaunch.local.environment import PEER_TIMEOUT, common_environment, task_environment
 from distlaunch.local.machine import share_out, this_machine
 from distlaunch.local.order import Module
@@ -32,6 +33,23 @@ _PORT_TROUBLE = 2.0 * PEER_TIMEOUT  # seconds; what fails later does not fail fo
 _USAGE = 2  # the exit code of a program that was called wrongly: no restart mends that
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job ended.
+
+    Parameters
+    ----------
+    code
+        The exit code: 0 when the primary task is done; the first failing task's own code,
+        128 + n for signal n; 130 after Ctrl-C, 143 after SIGTERM.
+    event_files
+        Where the programs of the training tasks told of themselves, attempt after attempt.
+    """
+
+    code: int
+    event_files: tuple[Mapping[str, Path], ...] = ()
+
+
 class Runner:
     """Runs a job, restarting the group of its tasks where the order says so.
 
@@ -49,9 +67,10 @@ class Runner:
         self._tasks = order.cluster.tasks()
         self._faults = list(order.faults)
         self._restarts = 0
+        self._event_files: list[Mapping[str, Path]] = []
 
-    def run(self) -> int:
-        """Run it and return the exit code.
+    def run(self) -> Outcome:
+        """Run it and return how it ended.
 
         Raises
         ------
@@ -73,7 +92,7 @@ class Runner:
         if self._faults:
             never = ", ".join(map(str, self._faults))
             self._watch.see(Notice(f"never came to pass: {never}", "warning"))
-        return code
+        return Outcome(code, tuple(self._event_files))
 
     def _share_out(self) -> None:
         self._env = common_environment(self._order)
@@ -87,6 +106,9 @@ class Runner:
         """Run the group once and return the exit code, or None where it is to be restarted."""
         folder = self._order.logs_dir / f"attempt-{number}"
         _make(folder)
+        self._event_files.append(
+            {str(task): event_path(folder, task) for task in self._tasks if task.is_training}
+        )
         for tries_left in reversed(range(_NEW_PORTS + 1)):
             with ExitStack() as until_it_ends:
                 with _enough_files():
@@ -127,7 +149,7 @@ class Runner:
                 task,
                 addresses=addresses,
                 share=share,
-                event_file=folder / f"{file_stem(task)}.events.jsonl",
+                event_file=event_path(folder, task),
                 restarts=self._restarts,
             ),
             work_dir=str(self._order.work_dir),

@@ -231,6 +231,7 @@ def test_completion_script(cli, shell):
         ("distlaunch init --st", 2, ["plain,--starter"]),
         ("distlaunch nothing --st", 2, []),
         ("distlaunch local --work", 2, ["plain,--workers"]),
+        ("distlaunch local --au", 2, ["plain,--audit"]),
         ("distlaunch local -- --work", 3, []),
         ("distlaunch local -- prog --work", 4, []),
     ],

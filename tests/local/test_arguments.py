@@ -26,7 +26,9 @@ def test_first_word_without_a_dash_is_a_program(of):
     assert program(of, words, None) == Command(words)
 
 
-@pytest.mark.parametrize("word", ["--workers", "--restarts=3", "--kill", "--freeze=chief@5s"])
+@pytest.mark.parametrize(
+    "word", ["--workers", "--restarts=3", "--kill", "--freeze=chief@5s", "--audit"]
+)
 @pytest.mark.parametrize("of", [JOB, None])
 def test_option_of_ours_is_refused(of, word):
     name = word.partition("=")[0]

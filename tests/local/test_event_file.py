@@ -52,6 +52,16 @@ def test_memory_stays_flat_without_any_newline(tmp_path, monkeypatch):
     assert len(events._partial) <= 64
 
 
+def test_the_rest_is_all_that_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(event_file, "_AT_ONCE", 64)
+    events = EventFile(tmp_path / "events")
+    assert list(events.rest()) == []
+    line = json.dumps(STEP).encode() + b"\n"
+    events.path.write_bytes((b"x" * 200 + b"\n" + line) * 9 + line[:9])
+    assert list(events.rest()) == [STEP] * 9
+    assert list(events.rest()) == []
+
+
 @given(st.lists(st.integers(0, 9), max_size=6), st.lists(st.integers(1, 30), min_size=1))
 def test_any_pieces_give_the_same_events(tmp_path_factory, steps, sizes):
     expected = [{"event": "step", "step": step} for step in steps]

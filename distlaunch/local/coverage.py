@@ -1,0 +1,135 @@
+"""How often each example was seen in an epoch."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+MOST_EXAMPLES = 1 << 30  # 3 bytes of memory each
+MOST_NAMES = 4  # of tasks that are listed
+
+_ONE_MORE = bytes([*range(1, 256), 255])  # a count of 255 stands for more as well
+_NEVER = re.compile(rb"\x00")
+_OFTEN = re.compile(rb"[\x02-\xff]")
+_MOST_RUNS = 10  # that are listed
+
+
+class Coverage:
+    """Counts how often each example of a data set was seen in an epoch, and by whom.
+
+    Parameters
+    ----------
+    examples
+        How many there are; they are numbered from 0.
+    """
+
+    def __init__(self, examples: int) -> None:
+        self.rows: dict[str, int] = {}  # how many each task saw, those it saw again counted again
+        self._counts = bytearray(examples)
+        self._seen_by = array("H", [0]) * examples  # the number of the task that saw it last
+        self._numbers: dict[str, int] = {}
+        self._repeaters: set[int] = set()
+        self._unknown = 0
+
+    def add(self, task: str, runs: Iterable[tuple[int, int]], unknown: int = 0) -> None:
+        """Count what a task saw.
+
+        Parameters
+        ----------
+        runs
+            The first of some consecutive examples, and how many they are.
+        unknown
+            How many rows were none of the examples.
+        """
+        number = self._numbers.setdefault(task, len(self._numbers) + 1)
+        seen = unknown
+        for first, count in runs:
+            run = slice(first, first + count)
+            before = self._counts[run]
+            if before.count(0) < count:
+                self._repeaters |= {number, *self._seen_by[run]}
+            self._counts[run] = before.translate(_ONE_MORE)
+            self._seen_by[run] = array("H", [number]) * count
+            seen += count
+        self.rows[task] = self.rows.get(task, 0) + seen
+        self._unknown += unknown
+
+    def flaws(self, *, is_whole: bool) -> str:
+        """Say which examples were not seen exactly once; an empty text where there is none.
+
+        Parameters
+        ----------
+        is_whole
+            Whether each was to be seen; otherwise none was to be seen more than once.
+        """
+        never = self._counts.count(0)
+        often = len(self._counts) - never - self._counts.count(1)
+        flaws = []
+        if never and is_whole:
+            subject = f"{plural(never, 'example')} {_was(never)}"
+            flaws.append(f"{subject} never seen ({_positions(never, self._never())})")
+        if often:
+            subject = f"{often:,}" if flaws else plural(often, "example")
+            flaws.append(
+                f"{subject} {_was(often)} seen more than once by {listed(self._seers())} "
+                f"({_positions(often, self._often())})"
+            )
+        if self._unknown:
+            flaws.append(
+                f"{plural(self._unknown, 'row')} {_was(self._unknown)} of no known example"
+            )
+        return ", ".join(flaws)
+
+    def _seers(self) -> list[str]:
+        """Return the tasks that saw what was seen more than once."""
+        return [task for task, number in self._numbers.items() if number in self._repeaters]
+
+    def _never(self) -> Iterator[str]:
+        return (_span(first, last) for first, last, _ in self._runs(_NEVER))
+
+    def _often(self) -> Iterator[str]:
+        for first, last, times in self._runs(_OFTEN):
+            yield f"{_span(first, last)}: {times} times{' or more' if times == 255 else ''}"
+
+    def _runs(self, kind: re.Pattern[bytes]) -> Iterator[tuple[int, int, int]]:
+        """Find the runs of examples that were seen equally often: first, last, how often."""
+        counts = bytes(self._counts)
+        found = kind.search(counts)
+        while found:
+            first = found.start()
+            end = len(counts) - len(counts[first:].lstrip(found[0]))
+            yield first, end - 1, counts[first]
+            found = kind.search(counts, end)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return a few names as ``a, b and c``, and of many how many they are."""
+    if len(names) > MOST_NAMES:
+        return plural(len(names), "task")
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count and what is counted, as ``1 row`` or ``1,200 rows``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _span(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first}-{last}"
+
+
+def _was(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
+def _positions(count: int, runs: Iterator[str]) -> str:
+    """Return the first runs of so many positions."""
+    few = list(islice(runs, _MOST_RUNS))
+    more = ["…" for _ in islice(runs, 1)]
+    return f"position{'' if count == 1 else 's'} {', '.join(few + more)}"
