@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3 python
 IS_FIT := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: help demo test check
+.PHONY: help demo test laws check
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -22,6 +22,10 @@ demo: $(VENV)/.demo ## From nothing to a trained model: a chief and a worker on 
 
 test: $(VENV)/.test ## Run all tests
 	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope
+
+laws: $(VENV)/.test ## Run the trainer's laws at full length: every model and kill, on every size
+	@DISTLAUNCH_TEST_LAWS=1 $(BIN)/python -m pytest --numprocesses=2 --dist=loadscope \
+	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_zoo.py
 
 check: $(VENV)/.test ## Look over the code: ruff and mypy
 	@$(BIN)/ruff check .

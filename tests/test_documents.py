@@ -119,6 +119,7 @@ SETUP = {
     "make demo": (make, "demo"),
     "make test": (make, "test"),
     "make check": (make, "check"),
+    "make laws": (make, "laws"),
     "pip install .": (pip_install, ""),
     "pip install '.[local]'": (pip_install, "[local]"),
     "pip install '.[local-gpu]'": (pip_install, "[local-gpu]"),

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainer.distributed import index
+from trainer.distributed.chain import masked_crc
 from trainer.distributed.cluster import Role, Team
 from trainer.distributed.errors import DataError, StorageError
-from trainer.distributed.index import EVERY, index_files, masked_crc, scan
+from trainer.distributed.index import EVERY, index_files, scan
 
 compressions = st.sampled_from(["", "GZIP"])
-chunks = st.sampled_from([1, 7, 64, 1000, 4 << 20])
 
 
 @pytest.fixture
@@ -60,20 +60,18 @@ def noise(size: int, seed: int) -> bytes:
     return np.random.default_rng(seed).bytes(size)
 
 
-def scan_now(path: Path, chunk: int = 4 << 20) -> index.FileIndex:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "_CHUNK", chunk)
-        return scan(str(path), path.stat().st_size, 0)
+def scan_now(path: Path) -> index.FileIndex:
+    return scan(str(path), path.stat().st_size, 0)
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.integers(0, 300), max_size=200), compressions, chunks)
-def test_counts_and_offsets_are_those_of_the_file(sizes, compression, chunk):
+@given(st.lists(st.integers(0, 300), max_size=200), compressions)
+def test_counts_and_offsets_are_those_of_the_file(sizes, compression):
     records = [noise(size, seed) for seed, size in enumerate(sizes)]
     with TemporaryDirectory() as folder:
         path = Path(folder, "data")
         content = write(path, records, compression)
-        found = scan_now(path, chunk)
+        found = scan_now(path)
     unpacked = gzip.decompress(content) if compression and content else content
     assert found.records == len(records)
     # TensorFlow writes no GZIP header before the first record: an empty file is plain.
@@ -87,7 +85,7 @@ def test_counts_and_offsets_are_those_of_the_file(sizes, compression, chunk):
 def test_an_entry_leads_to_its_record(tmp_path):
     write(tmp_path / "data", [bytes([n]) for n in range(200)])
     found = scan_now(tmp_path / "data")
-    assert [found.entry(n) for n in (0, 63, 64, 199)] == [(0, 0), (0, 63), (64 * 17, 0), (3264, 7)]
+    assert [found.entry(n) for n in (0, 15, 16, 199)] == [(0, 0), (0, 15), (16 * 17, 0), (3264, 7)]
 
 
 def test_a_packed_file_is_entered_at_its_beginning(tmp_path):
@@ -96,8 +94,8 @@ def test_a_packed_file_is_entered_at_its_beginning(tmp_path):
 
 
 @settings(deadline=None, max_examples=80)
-@given(st.data(), st.lists(st.integers(0, 40), min_size=1, max_size=8), chunks)
-def test_a_file_cut_off_anywhere_is_refused(data, sizes, chunk):
+@given(st.data(), st.lists(st.integers(0, 40), min_size=1, max_size=8))
+def test_a_file_cut_off_anywhere_is_refused(data, sizes):
     with TemporaryDirectory() as folder:
         path = Path(folder, "data")
         content = write(path, [b"x" * size for size in sizes])
@@ -107,7 +105,7 @@ def test_a_file_cut_off_anywhere_is_refused(data, sizes, chunk):
         cut = data.draw(st.integers(1, len(content) - 1).filter(lambda n: n not in ends))
         path.write_bytes(content[:cut])
         with pytest.raises(DataError) as refused:
-            scan_now(path, chunk)
+            scan_now(path)
     assert str(path) in str(refused.value)
     assert f"the file ends at {cut};" in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -123,8 +121,8 @@ def test_every_cut_of_a_packed_file_is_refused(tmp_path):
 
 
 @settings(deadline=None, max_examples=80)
-@given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.data(), chunks)
-def test_a_damaged_length_is_refused_with_its_place(sizes, data, chunk):
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.data())
+def test_a_damaged_length_is_refused_with_its_place(sizes, data):
     number = data.draw(st.integers(0, len(sizes) - 1))
     at = sum(size + 16 for size in sizes[:number])
     with TemporaryDirectory() as folder:
@@ -133,7 +131,7 @@ def test_a_damaged_length_is_refused_with_its_place(sizes, data, chunk):
         content[at + data.draw(st.integers(0, 11))] ^= data.draw(st.integers(1, 255))
         path.write_bytes(content)
         with pytest.raises(DataError) as refused:
-            scan_now(path, chunk)
+            scan_now(path)
     assert f"{path} is damaged at byte {at} (record {number})" in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -154,7 +152,7 @@ def test_the_checksum_is_the_one_that_files_carry(tmp_path):
 
 
 def test_files_are_sorted_and_indexed(data, team, tmp_path):
-    found = index_files(f"{data}/part-*", team, str(tmp_path))
+    found = index_files(f"{data}/part-*", team, str(tmp_path)).files
     assert [(Path(file.path).name, file.records) for file in found] == [
         ("part-0", 3),
         ("part-1", 0),
@@ -163,10 +161,10 @@ def test_files_are_sorted_and_indexed(data, team, tmp_path):
 
 
 def test_an_index_is_reused(data, team, tmp_path, scanned):
-    first = index_files(f"{data}/part-*", team, str(tmp_path))
+    first = index_files(f"{data}/part-*", team, str(tmp_path)).files
     assert sorted(scanned) == ["part-0", "part-1", "part-2"]
     scanned.clear()
-    assert index_files(f"{data}/part-*", team, str(tmp_path)) == first
+    assert index_files(f"{data}/part-*", team, str(tmp_path)).files == first
     assert scanned == []
 
 
@@ -202,14 +200,14 @@ def test_an_old_index_beside_the_data_does_not_replace_a_newer_one(
     monkeypatch.setattr(index, "write_whole", refusing)
     index_files(f"{data}/part-*", team, str(job))
     scanned.clear()
-    found = index_files(f"{data}/part-*", team, str(job))
+    found = index_files(f"{data}/part-*", team, str(job)).files
     assert scanned == []
     assert [file.records for file in found] == [4, 0, 130]
 
 
 def test_our_own_index_is_no_data(data, team, tmp_path):
     for _ in range(2):
-        found = index_files(f"{data}/*", team, str(tmp_path))
+        found = index_files(f"{data}/*", team, str(tmp_path)).files
         assert [Path(file.path).name for file in found] == ["part-0", "part-1", "part-2"]
 
 
@@ -219,7 +217,7 @@ def test_a_file_of_another_size_or_time_is_scanned_anew(data, team, tmp_path, sc
     write(data / "part-0", [b"more"] * 4)
     before = (data / "part-2").stat()
     os.utime(data / "part-2", ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000_000))
-    found = index_files(f"{data}/part-*", team, str(tmp_path))
+    found = index_files(f"{data}/part-*", team, str(tmp_path)).files
     assert sorted(scanned) == ["part-0", "part-2"]
     assert [file.records for file in found] == [4, 0, 130]
 
@@ -240,12 +238,12 @@ def test_a_file_of_another_size_or_time_is_scanned_anew(data, team, tmp_path, sc
     ],
 )
 def test_a_damaged_index_is_made_anew(data, team, tmp_path, scanned, damage):
-    good = index_files(f"{data}/part-*", team, str(tmp_path))
+    good = index_files(f"{data}/part-*", team, str(tmp_path)).files
     cache = data / ".records-index.json"
     text = cache.read_text()
     cache.write_text(damage(text), errors="surrogateescape")
     scanned.clear()
-    assert index_files(f"{data}/part-*", team, str(tmp_path)) == good
+    assert index_files(f"{data}/part-*", team, str(tmp_path)).files == good
     assert sorted(scanned) == ["part-0", "part-1", "part-2"]
     assert cache.read_text() == text
 
@@ -263,10 +261,10 @@ def test_data_that_cannot_be_written_to_is_indexed_in_the_job_folder(
         write_whole(path, content)
 
     monkeypatch.setattr(index, "write_whole", refusing)
-    first = index_files(f"{data}/part-*", team, str(job))
+    first = index_files(f"{data}/part-*", team, str(job)).files
     assert [path.suffix for path in job.iterdir()] == [".json"]
     scanned.clear()
-    assert index_files(f"{data}/part-*", team, str(job)) == first
+    assert index_files(f"{data}/part-*", team, str(job)).files == first
     assert scanned == []
 
 
@@ -275,7 +273,7 @@ def test_an_index_that_can_be_kept_nowhere_is_made_each_time(data, team, tmp_pat
         raise StorageError("no")
 
     monkeypatch.setattr(index, "write_whole", refusing)
-    assert len(index_files(f"{data}/part-*", team, str(tmp_path))) == 3
+    assert len(index_files(f"{data}/part-*", team, str(tmp_path)).files) == 3
 
 
 def test_a_pattern_with_folders_is_indexed_in_the_job_folder(data, team, tmp_path):

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import threading
+import time
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +53,11 @@ def progress_at(step: int) -> Progress:
 def save(folder: Path, *steps: int) -> None:
     checkpoints = checkpoints_in(folder)
     for step in steps:
-        checkpoints.save(progress_at(step), [np.full(3, step, np.float32)])
+        write(checkpoints, step)
+
+
+def write(checkpoints: Checkpoints, step: int, numbers: int = 3) -> None:
+    checkpoints.save(progress_at(step), [np.full(numbers, step, np.float32)])
     checkpoints.wait()
 
 
@@ -88,15 +96,36 @@ def test_the_newest_three_are_kept(folder):
 def test_a_step_that_is_saved_again_is_whole_all_the_time(folder, monkeypatch):
     save(folder, 5, 10)
     with monkeypatch.context() as patch:
-        patch.setattr(saving, "publish", lambda *_, **__: pytest.fail("killed here"))
+        patch.setattr(saving, "write_whole", lambda *_: pytest.fail("killed here"))
         with pytest.raises(pytest.fail.Exception):
             save(folder, 10)
     assert newest_step(folder) == 10
     save(folder, 10)
-    assert names(folder) == ["step-00000005", "step-00000010-2"]
+    assert names(folder) == ["step-00000005", "step-00000010-3"]
     save(folder, 10, 15)
-    assert names(folder) == ["step-00000005", "step-00000010-3", "step-00000015"]
+    assert names(folder) == ["step-00000005", "step-00000010-4", "step-00000015"]
     assert newest_step(folder) == 15
+
+
+def test_what_another_writes_meanwhile_is_not_written_over(folder):
+    checkpoints = checkpoints_in(folder)
+    assert checkpoints.newest() is None
+    save(folder, 5)
+    with pytest.raises(StorageError, match=r"^cannot write .*/step-00000005: File exists$"):
+        write(checkpoints, 5)
+    assert newest_step(folder) == 5
+
+
+def test_what_was_passed_over_is_the_first_to_go(folder):
+    save(folder, 5, 10, 15)
+    for step in (10, 15):
+        flip(folder / f"step-000000{step}" / "values.npz")
+    checkpoints = checkpoints_in(folder)
+    assert checkpoints.newest()[0].step == 5
+    for step, kept in ((7, (5, 7, 15)), (9, (5, 7, 9))):
+        write(checkpoints, step)
+        assert names(folder) == [f"step-{each:08d}" for each in kept]
+    assert newest_step(folder) == 9
 
 
 def test_steps_beyond_eight_digits_are_still_the_newest(folder):
@@ -183,12 +212,99 @@ def test_the_event_comes_when_the_checkpoint_is_whole(folder, tmp_path, monkeypa
     assert Path(event["path"], "checkpoint.json").exists()
 
 
+class Gate:
+    """Stands in for the writing of the values, which goes on when the gate opens."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.opened = threading.Event()
+        self._write = saving._write_values
+        monkeypatch.setattr(saving, "_write_values", self._wait)
+
+    def _wait(self, place: str, values: list[np.ndarray]) -> str:
+        assert self.opened.wait(60)
+        return self._write(place, values)
+
+
+def test_a_write_that_takes_little_is_waited_for(folder):
+    checkpoints = checkpoints_in(folder)
+    for step in (5, 10):
+        checkpoints._saved -= 3600
+        checkpoints.save(progress_at(step), VALUES)
+        assert (folder / f"step-{step:08d}" / "checkpoint.json").exists()
+
+
+@pytest.mark.parametrize(("last_took", "waits"), [(0.0, True), (9.0, False)])
+def test_training_goes_on_beside_a_write_that_takes_long(folder, monkeypatch, last_took, waits):
+    gate = Gate(monkeypatch)
+    checkpoints = checkpoints_in(folder)
+    checkpoints._seconds = last_took
+    checkpoints._saved -= 50
+    began = time.monotonic()
+    checkpoints.save(progress_at(5), VALUES)
+    assert (time.monotonic() - began > 0.5) == waits
+    assert not checkpoints.finish(0)
+    assert newest_step(folder) is None
+    gate.opened.set()
+    assert checkpoints.finish(60)
+    checkpoints.wait()
+    assert checkpoints_in(folder).newest()[0].step == 5
+
+
+def test_one_write_at_most_is_under_way(folder, monkeypatch):
+    gate = Gate(monkeypatch)
+    checkpoints = checkpoints_in(folder)
+    checkpoints.save(progress_at(5), VALUES)
+    threading.Timer(0.2, gate.opened.set).start()
+    checkpoints.save(progress_at(10), VALUES)
+    assert gate.opened.is_set()
+    assert "step-00000005" in names(folder)
+    checkpoints.wait()
+
+
+def test_an_error_ends_the_run_after_the_write_under_way(folder, monkeypatch):
+    gate = Gate(monkeypatch)
+
+    def run() -> None:
+        with checkpoints_in(folder) as checkpoints:
+            checkpoints.save(progress_at(5), VALUES)
+            threading.Timer(0.2, gate.opened.set).start()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run()
+    assert checkpoints_in(folder).newest()[0].step == 5
+
+
+def test_but_not_after_one_that_fails_or_hangs(folder, monkeypatch):
+    gate = Gate(monkeypatch)
+    monkeypatch.setattr(saving, "_LAST_WRITE_SECONDS", 0.1)
+    with checkpoints_in(folder) as checkpoints:
+        checkpoints.save(progress_at(5), VALUES)
+    assert names(folder) == ["step-00000005"]
+    shutil.rmtree(folder / "step-00000005")
+    folder.joinpath("step-00000005").write_text("in the way")
+    gate.opened.set()
+    assert checkpoints.finish(60)
+    with pytest.raises(StorageError):
+        checkpoints.wait()
+
+
+def test_writing_takes_no_second_copy(folder):
+    values = [np.zeros(25 << 20, np.uint8) for _ in range(4)]
+    checkpoints = checkpoints_in(folder)
+    tracemalloc.start()
+    try:
+        checkpoints.save(progress_at(5), values)
+        checkpoints.wait()
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_full_disk_is_told_and_leaves_the_checkpoint_before(small_disk):
     save(small_disk, 5)
-    checkpoints = checkpoints_in(small_disk)
-    checkpoints.save(progress_at(10), [np.zeros(2 << 20, np.uint8)])
     with pytest.raises(StorageError) as failed:
-        checkpoints.wait()
+        write(checkpoints_in(small_disk), 10, numbers=1 << 19)
     assert str(failed.value) == (
         f"cannot write {small_disk}/step-00000010: No space left on device"
     )
@@ -213,6 +329,19 @@ def test_a_model_loads_without_this_code(tmp_path):
     loaded = tf.saved_model.load(str(folder))
     served = loaded.serve(x)
     np.testing.assert_allclose(served, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras's own
+def test_a_model_takes_the_place_of_the_one_before(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for units in (3, 2):
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(units)])
+        save_model(model, str(folder))
+        loaded = tf.saved_model.load(str(folder))
+        assert loaded.serve(np.zeros((1, 4), np.float32)).shape[1] == units
+        assert keras.models.load_model(folder / "model.keras").output_shape[1] == units
+    assert names(folder) == ["fingerprint.pb", "model.keras", "saved_model.pb", "variables"]
 
 
 def test_a_model_that_finds_the_disk_full_is_told_in_one_line(small_disk):

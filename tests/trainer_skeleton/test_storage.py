@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -12,16 +11,16 @@ from trainer.distributed.storage import (
     is_remote,
     join,
     make_folder,
+    make_new_folder,
     names_in,
     publish,
+    read_if_there,
     read_whole,
     remove,
+    remove_files,
     scratch_folder,
     write_whole,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TOO_MUCH = bytes(2 << 20)
 
@@ -67,31 +66,46 @@ def test_what_is_written_is_read(tmp_path):
     assert names_in(str(tmp_path)) == ["file"]
 
 
+def test_what_is_larger_than_a_piece_is_read_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "_CHUNK", 4)
+    (tmp_path / "file").write_bytes(b"0123456789")
+    assert read_whole(str(tmp_path / "file")) == b"0123456789"
+
+
+def test_what_is_not_there_is_none(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    assert read_if_there(str(tmp_path / "file")) == b""
+    assert read_if_there(str(tmp_path / "nothing")) is None
+    assert read_if_there(str(tmp_path / "no" / "folder")) is None
+    with pytest.raises(StorageError, match=r"^cannot read "):
+        read_if_there(str(tmp_path / "file" / "below"))
+
+
 def test_a_file_is_never_seen_half_written(tmp_path, monkeypatch):
     path = tmp_path / "file"
     path.write_bytes(b"old")
     seen = []
-    fsync = os.fsync
+    replace = Path.replace
 
-    def watched(descriptor: int) -> None:
-        seen.append(path.read_bytes())
-        fsync(descriptor)
+    def watched(partial: Path, target: str) -> None:
+        seen.append((path.read_bytes(), partial.read_bytes()))
+        replace(partial, target)
 
-    monkeypatch.setattr(os, "fsync", watched)
+    monkeypatch.setattr(Path, "replace", watched)
     write_whole(str(path), b"new")
-    assert seen == [b"old"]
+    assert seen == [(b"old", b"new")]
     assert path.read_bytes() == b"new"
 
 
 def test_publish_moves_everything_the_marker_last(new, tmp_path, monkeypatch):
     order = []
-    move = storage._move
+    rename = storage._rename
 
-    def watched(source: Path, target: str) -> None:
-        order.append(source.relative_to(new).as_posix())
-        move(source, target)
+    def watched(source: str, target: str) -> None:
+        order.append(Path(source).relative_to(new).as_posix())
+        rename(source, target)
 
-    monkeypatch.setattr(storage, "_move", watched)
+    monkeypatch.setattr(storage, "_rename", watched)
     publish(new, str(tmp_path / "to"), last="marker")
     assert order == ["a", "sub/z", "values", "marker"]
     assert contents(tmp_path / "to") == {name: f"new {name}" for name in order}
@@ -102,6 +116,26 @@ def test_publish_to_another_file_system(new, small_disk):
     assert contents(small_disk / "to") == {
         name: f"new {name}" for name in ("a", "sub/z", "values", "marker")
     }
+    assert names_in(str(small_disk / "to")) == ["a", "marker", "sub", "values"]
+
+
+def test_the_old_marker_goes_before_anything_new_is_seen(new, tmp_path, monkeypatch):
+    old = tmp_path / "to"
+    old.mkdir()
+    for name in ("marker", "values"):
+        (old / name).write_text(f"old {name}")
+    seen = []
+    rename = storage._rename
+
+    def watched(source: str, target: str) -> None:
+        seen.append(contents(old))
+        rename(source, target)
+
+    monkeypatch.setattr(storage, "_rename", watched)
+    publish(new, str(old), last="marker")
+    assert seen[0] == {"values": "old values"}
+    assert [moment for moment in seen if "marker" in moment] == []
+    assert contents(old) == {name: f"new {name}" for name in ("a", "sub/z", "values", "marker")}
 
 
 def test_a_publish_that_fails_does_not_show_the_marker(new, tmp_path):
@@ -191,6 +225,31 @@ def test_remove_takes_files_and_folders_and_what_is_gone(tmp_path):
     for name in ("folder", "file", "gone"):
         remove(str(tmp_path / name))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_removed_in_their_order_and_their_folder_with_them(tmp_path, monkeypatch):
+    for name in ("one", "two", "three"):
+        (tmp_path / "folder" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "folder" / name).write_text(name)
+    removed = []
+    gone = tf.io.gfile.remove
+
+    def watched(path: str) -> None:
+        removed.append(path.rpartition("/")[2])
+        gone(path)
+
+    monkeypatch.setattr(tf.io.gfile, "remove", watched)
+    for _ in range(2):
+        remove_files(str(tmp_path / "folder"), "two", "one")
+    assert removed[:2] == ["two", "one"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_folder_is_not_one_that_is_there(tmp_path):
+    make_new_folder(str(tmp_path / "a" / "b"))
+    with pytest.raises(StorageError, match=r"^cannot write .*/a/b: File exists$"):
+        make_new_folder(str(tmp_path / "a" / "b"))
+    make_new_folder("gs://bucket/a")
 
 
 def test_errors_of_tensorflow_are_told_in_one_line():

@@ -8,8 +8,10 @@ Google's place, with a certificate that the test trusts. It speaks as much of th
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,16 @@ if TYPE_CHECKING:
 
 HOSTS = ("www.googleapis.com", "storage.googleapis.com")
 CHANGED = "2026-01-01T00:00:00.000Z"
+KINDS = {
+    "list": r"GET /storage/v1/b/[^/]+/o ",
+    "look up": r"GET /storage/",
+    "read": r"GET ",
+    "copy": r"POST .*/rewriteTo/",
+    "begin": r"POST /upload/",
+    "upload": r"PUT ",
+    "delete": r"DELETE ",
+}
+"""The first that a request matches is its kind; an upload is begun by a request of its own."""
 
 
 @dataclass
@@ -36,11 +48,14 @@ class CloudStorage:
         Contents by ``bucket/name``, in the order in which they were written last.
     requests
         Each request's method and path, those for reading with the bytes that they asked for.
+    refused
+        Ends of the names that must not be written.
     """
 
     folder: Path
     objects: dict[str, bytes] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
+    refused: tuple[str, ...] = ()
     uploads: dict[str, str] = field(default_factory=dict)
     generations: int = 0
 
@@ -79,6 +94,14 @@ class CloudStorage:
         """Return the names behind a prefix, the oldest object first; no folders' markers."""
         found = [name for name in list(self.objects) if name.startswith(prefix)]
         return [name.removeprefix(prefix) for name in found if not name.endswith("/")]
+
+
+def counted(requests: list[str]) -> Counter[str]:
+    """Return how many requests there are of each kind."""
+    return Counter(
+        next(kind for kind, pattern in KINDS.items() if re.match(pattern, request))
+        for request in requests
+    )
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -152,6 +175,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self._body()
         match self._parts():
+            case ["upload", *_], {"name": name} if name.endswith(self.storage.refused or "\0"):
+                self._answer({"error": {"code": 403, "message": "Forbidden"}}, 403)
             case ["upload", "storage", "v1", "b", bucket, "o"], {"uploadType": "media"} as options:
                 self.storage.put(f"{bucket}/{options['name']}", body)
                 self._answer({"name": options["name"]})

@@ -8,7 +8,7 @@ from dataclasses import replace
 import keras
 import pytest
 
-from .cloud_storage import CloudStorage
+from .cloud_storage import CloudStorage, counted
 
 pytestmark = pytest.mark.slow
 
@@ -52,3 +52,127 @@ def test_a_cluster_reads_from_and_writes_to_buckets(project, storage, tmp_path):
     assert summary["resumed_from"] == 23
     assert len(summary["epochs"]) == 2
     assert summary["model"] == "gs://jobs/first/model"
+    assert [name for name in storage.names("jobs/first/model/") if ".partial" in name] == []
+
+
+CHECKPOINTS = """
+import numpy as np
+from trainer.distributed.cluster import Role
+from trainer.distributed.errors import StorageError
+from trainer.distributed.report import Report
+from trainer.distributed.saving import Checkpoints, Progress
+
+def open_checkpoints():
+    return Checkpoints("gs://jobs/checkpoints", Report(Role(), "logs"))
+
+def save(checkpoints, step):
+    progress = Progress(step, 100, 10, 12, 0, 100, 10, "float32")
+    checkpoints.save(progress, [np.full((1 << 20, 25), step, np.float32)])
+    checkpoints.wait()
+
+def check_newest(step):
+    progress, (values,) = open_checkpoints().newest()
+    assert progress.step == step
+    assert values.shape == (1 << 20, 25) and (values == step).all()
+"""
+MANIFEST = "checkpoint.json"
+
+
+def run(python, storage, code):
+    """Run code as the trainer would be; return what it wrote, and what it asked for."""
+    before = len(storage.requests)
+    process = python("-c", code, **storage.environment)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    return out, storage.requests[before:]
+
+
+def test_a_checkpoint_takes_no_request_but_its_uploads_and_removals(python, storage):
+    code = """
+checkpoints = open_checkpoints()
+assert checkpoints.newest() is None
+for step in (1, 2, 3, 4):
+    save(checkpoints, step)
+check_newest(4)
+"""
+    _, requests = run(python, storage, CHECKPOINTS + code)
+    assert storage.names("jobs/checkpoints/") == [
+        f"step-0000000{step}/{name}" for step in (2, 3, 4) for name in ("values.npz", MANIFEST)
+    ]
+    start = next(n for n, request in enumerate(requests) if request.startswith("POST"))
+    end = max(n for n, request in enumerate(requests) if request.startswith("DELETE")) + 1
+    assert counted(requests[start:end]) == {"begin": 4 * 2, "upload": 4 * 2, "delete": 2}
+    assert f"%2F{MANIFEST} " in requests[end - 2], "what makes it a checkpoint goes first"
+    # Is there a folder, and what is in it?
+    assert start <= 2
+    kinds = counted(requests[end:])
+    # 100 MiB in TensorFlow's pieces of 64, and the manifest.
+    assert kinds.pop("read") == 3
+    assert kinds.total() <= 2
+
+
+def test_half_a_checkpoint_is_none(python, storage):
+    storage.refused = ("step-00000002/values.npz", f"step-00000003/{MANIFEST}")
+    code = """
+save(open_checkpoints(), 1)
+for step in (2, 3):
+    try:
+        save(open_checkpoints(), step)
+    except StorageError as problem:
+        print(problem)
+    check_newest(1)
+"""
+    out, _ = run(python, storage, CHECKPOINTS + code)
+    for line, step in zip(out.splitlines(), (2, 3), strict=True):
+        assert line.startswith(f"cannot write gs://jobs/checkpoints/step-0000000{step}")
+    assert {name.partition("/")[0] for name in storage.names("jobs/checkpoints/")} == {
+        "step-00000001"
+    }
+
+
+MODELS = """
+import pathlib
+from trainer.distributed.errors import StorageError
+from trainer.distributed.storage import publish
+
+def publish_model(which):
+    for name in ("saved_model.pb", "variables/data", "model.keras"):
+        path = pathlib.Path("new", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(which + " " + name)
+    publish(pathlib.Path("new"), "gs://jobs/model", last="saved_model.pb")
+"""
+MODEL_FILES = ["model.keras", "variables/data", "saved_model.pb"]
+
+
+def model_in(storage):
+    return {name: storage.objects[f"jobs/model/{name}"].decode() for name in MODEL_FILES}
+
+
+def test_a_model_is_uploaded_at_once_or_beside_the_one_before(python, storage):
+    storage.refused = (".partial/saved_model.pb",)
+    code = """
+publish_model("first")
+try:
+    publish_model("second")
+except StorageError as problem:
+    print(problem)
+"""
+    out, requests = run(python, storage, MODELS + code)
+    assert out.startswith("cannot write gs://jobs/model: ")
+    assert storage.names("jobs/model/") == MODEL_FILES
+    assert model_in(storage) == {name: f"first {name}" for name in MODEL_FILES}
+    assert counted(requests[:8]) in (
+        {"list": 1, "look up": 1, "begin": 3, "upload": 3},
+        {"list": 2, "begin": 3, "upload": 3},
+    )
+
+    storage.refused = ()
+    storage.put("jobs/model/.partial/left", b"by one that was killed")
+    _, requests = run(python, storage, MODELS + 'publish_model("third")')
+    assert storage.names("jobs/model/") == MODEL_FILES
+    assert model_in(storage) == {name: f"third {name}" for name in MODEL_FILES}
+    changes = [request for request in requests if not request.startswith("GET")]
+    gone = changes.index("DELETE /storage/v1/b/jobs/o/model%2Fsaved_model.pb ")
+    assert counted(changes[:gone]) == {"begin": 3, "upload": 3}
+    assert counted(changes[gone:])["copy"] == 3

@@ -1,4 +1,4 @@
-"""Models as people write them, each trained alike on one worker and on two."""
+"""What is saved is what was trained and validated."""
 
 import subprocess
 import sys
@@ -62,67 +62,7 @@ TWO_TARGETS = REGRESSION_DATA.replace(
     "Arrays(x, y, 0.5 + random.random(examples))", 'Arrays(x, {"one": y, "two": np.cos(y)})'
 )
 
-# A loss of the model's own, batch normalisation over the whole batch, a metric with two numbers.
-OWN_LOSS = """
-class Own(keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.hidden = layers.Dense(8)
-        self.normal = layers.BatchNormalization(synchronized=True)
-        self.out = layers.Dense(2)
-
-    def call(self, x, training=False):
-        return self.out(self.normal(self.hidden(x), training=training))
-
-    def compute_loss(self, x, y, y_pred, sample_weight):  # as in Keras before 3.3
-        return tf.reduce_mean(tf.abs(y - y_pred))
-
-
-def create_model():
-    model = Own()
-    model.compile(keras.optimizers.Adam(1e-2), metrics=[keras.metrics.F1Score()])
-    return model
-"""
-
-TWO_CLASSES = REGRESSION_DATA.replace(
-    "Arrays(x, y, 0.5 + random.random(examples))",
-    "Arrays(x, np.concatenate([y > 0, y <= 0], 1) * 1.0)",
-)
-
 SETTINGS = ("--epochs=2", "--precision=float64", "--learning-rate=0.01")
-
-
-def values_in(folder):
-    """Return what a checkpoint or a model holds, as one array."""
-    newest = max((folder / "checkpoints").iterdir())
-    with np.load(newest / "values.npz") as values:
-        return np.concatenate([values[name].ravel().astype(float) for name in values.files])
-
-
-@pytest.mark.parametrize(
-    ("model", "data", "batch"),
-    [
-        (SUMMED_AND_AVERAGED, REGRESSION_DATA, 12),
-        (TWO_OUTPUTS, TWO_TARGETS, 12),
-        (OWN_LOSS, TWO_CLASSES, 11),
-    ],
-    ids=["summed_and_averaged", "two_outputs", "own_loss"],
-)
-def test_two_workers_train_as_one_does(project, model, data, batch):
-    project.write("trainer/model.py", HEAD + model)
-    project.write("trainer/data.py", data)
-    summaries = []
-    for workers in (1, 2):
-        options = (*SETTINGS, f"--global-batch-size={batch}")
-        result = project.local(f"of-{workers}", "--workers", str(workers), "--", *options)
-        assert result.code == 0, result.text
-        summaries.append([epoch["logs"] for epoch in project.summary(f"of-{workers}")["epochs"]])
-    for alone, together in zip(*summaries, strict=True):
-        assert alone.keys() == together.keys()
-        for name, value in alone.items():
-            np.testing.assert_allclose(together[name], value, atol=1e-6, err_msg=name)
-    one, two = (values_in(project.folder / f"of-{workers}") for workers in (1, 2))
-    np.testing.assert_allclose(two, one, rtol=0, atol=1e-6)
 
 
 def test_averaged_weights_are_those_of_the_saved_model(project):

@@ -68,6 +68,11 @@ def parser() -> argparse.ArgumentParser:
         help="logical shards of the data: clusters whose size divides it train alike (12)",
     )
     add(
+        "--shard-policy",
+        choices=("auto", "file", "data", "off"),
+        help="how TensorFlow shards a tf.data.Dataset of your own (auto)",
+    )
+    add(
         "--shuffle",
         type=_at_least(0),
         metavar="EXAMPLES",
@@ -77,6 +82,11 @@ def parser() -> argparse.ArgumentParser:
         "--precision",
         choices=("float32", "float64", "mixed_bfloat16", "mixed_float16"),
         help="numbers to compute with (float32)",
+    )
+    add(
+        "--sync-batch-norm",
+        action="store_true",
+        help="have every batch normalisation see the rows of all replicas",
     )
     add(
         "--checkpoint-every",
@@ -99,8 +109,13 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Train; return the exit code."""
     settings = parser().parse_args(arguments)
+    # Read before TensorFlow is imported: by default it asks a bucket for 64 MiB at each entry into
+    # a file, and keeps none of it.
+    os.environ.setdefault("GCS_READ_CACHE_BLOCK_SIZE_MB", "4")
+    os.environ.setdefault("GCS_READ_CACHE_MAX_SIZE_MB", "256")
     # TensorFlow is imported when the options are known to be right.
-    from trainer.distributed.run import Settings, UserCode, run
+    from trainer.distributed.run import run
+    from trainer.distributed.settings import Settings, UserCode
 
     def load() -> UserCode:
         from trainer import data, model

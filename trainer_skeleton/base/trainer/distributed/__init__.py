@@ -2,18 +2,27 @@
 
 The rooms, in the order in which data flows through them:
 
-``run``       a run from its settings to its exit code, through all of these
-``cluster``   which task this process is, and what the tasks agree on
-``waiting``   names the peers that have not come
-``plan``      pure arithmetic: which worker reads which example at which step
-``index``     where each record lies in the files
-``input``     the plan and the index made into a ``tf.data`` pipeline
-``step``      one step of training or evaluation on one replica
-``loop``      epochs, callbacks, validation, checkpoints, stopping
-``saving``    checkpoints and the finished model
-``storage``   local paths, ``/gcs/...`` and ``gs://...`` alike
-``report``    events for a launcher, the summary, the chief's lines
-``errors``    what can go wrong; ``explain`` makes one line of it, with the place
+``run``            a run from its settings to its exit code, through all of these
+``settings``       what a run is told
+``cluster``        which task this process is, and what the tasks agree on
+``waiting``        names the peers that have not come
+``dealing``        the data: opened, dealt out, held to the order of the run that is resumed
+``input``          what ``trainer/data.py`` may give: records in files, or arrays
+``index``          where each record lies in the files; ``chain`` finds it out
+``plan``           pure arithmetic: which worker reads which example at which step
+``pipeline``       the plan and the index made into a ``tf.data`` pipeline
+``datasets``       a ``tf.data.Dataset`` of the user's own, as TensorFlow shards it
+``step``           one step of training or evaluation, on one replica and on all
+``losses``         what one replica's loss is of the loss of the global batch
+``normalization``  batch normalisation over all replicas, averages that agree
+``optimizer``      the optimizer of several replicas
+``loop``           epochs, validation, checkpoints, stopping together
+``callbacks``      which callbacks run where, what they see, what they count
+``saving``         checkpoints and the finished model
+``storage``        local paths, ``/gcs/...`` and ``gs://...`` alike
+``report``         events for a launcher, the summary, the chief's lines
+``audit``          what a task trains on, told to a launcher that asks for it
+``errors``         what can go wrong; ``explain`` makes one line of it, with the place
 
 You write ``trainer/model.py`` and ``trainer/data.py``; this folder is replaced as a whole when it
 is upgraded, so changes made here do not last.

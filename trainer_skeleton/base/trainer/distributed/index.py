@@ -1,19 +1,17 @@
 """Where each record lies in TFRecord files.
 
-A TFRecord file is a chain of records: length (8 bytes, little endian), masked CRC-32C of the length
-(4), data, masked CRC-32C of the data (4)
-(https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details). One pass over
-the lengths gives the number of records and the byte offset of every k-th of them; TensorFlow can
-then enter the file at such an offset without reading what lies before.
+One pass over the lengths of a file's records gives their number, and the byte offset of every k-th
+of them; TensorFlow can then enter the file at such an offset without reading what lies before.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
-import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,17 +20,15 @@ from typing import BinaryIO
 import numpy as np
 import tensorflow as tf
 
+from .chain import Walk
 from .cluster import Team
 from .errors import DataError, StorageError
 from .storage import is_remote, join, write_whole
 
-EVERY = 64
+EVERY = 16
 """A byte offset is kept for every record whose number is a multiple of this."""
 
 _CACHE_NAME = ".records-index.json"
-_FRAME = struct.Struct("<QI")
-_OVERHEAD = 16
-_CHUNK = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ class FileIndex:
     size: int
     changed: int
     records: int
-    offsets: tuple[int, ...]
+    offsets: array[int]
     compression: str
 
     def entry(self, record: int) -> tuple[int, int]:
@@ -69,7 +65,23 @@ class FileIndex:
         return self.offsets[record // EVERY], record % EVERY
 
 
-def index_files(pattern: str, team: Team, fallback_dir: str) -> list[FileIndex]:
+@dataclass(frozen=True)
+class Index:
+    """What the files of a pattern hold.
+
+    Attributes
+    ----------
+    files
+        The files, sorted by path.
+    bytes_read
+        Bytes of data that this task has read for it; the others have read the rest.
+    """
+
+    files: list[FileIndex]
+    bytes_read: int
+
+
+def index_files(pattern: str, team: Team, fallback_dir: str) -> Index:
     """Index the files that match ``pattern``, the work shared between the tasks of ``team``.
 
     The result is kept in a file beside the data (in ``fallback_dir`` where that is read-only) and
@@ -86,13 +98,15 @@ def index_files(pattern: str, team: Team, fallback_dir: str) -> list[FileIndex]:
     known = _load_cache(places, files)
     stale = team.sum(np.array([not _holds(known, *file) for file in files], np.int64))
     to_scan = [file for file, is_stale in zip(files, stale, strict=True) if is_stale]
+    bytes_read = 0
     if to_scan:
-        known.update(_scan_together(to_scan, team))
+        scanned, bytes_read = _scan_together(to_scan, team)
+        known.update(scanned)
         if team.role.is_chief:
             wanted = {path for path, _, _ in files}
             kept = [entry for path, entry in known.items() if path in wanted or _is_there(path)]
             _save_cache(places, kept)
-    return [known[path] for path, _, _ in files]
+    return Index([known[path] for path, _, _ in files], bytes_read)
 
 
 def _holds(known: dict[str, FileIndex], path: str, size: int, changed: int) -> bool:
@@ -144,36 +158,29 @@ def _check_same_files(files: list[tuple[str, int, int]], pattern: str, team: Tea
         )
 
 
-def _scan_together(files: list[tuple[str, int, int]], team: Team) -> dict[str, FileIndex]:
-    """Scan each file in one of the tasks, and tell all tasks what was found."""
+def _scan_together(
+    files: list[tuple[str, int, int]], team: Team
+) -> tuple[dict[str, FileIndex], int]:
+    """Scan each file in one of the tasks, and tell all tasks what was found.
+
+    Return the files by path, and how many bytes this task has read.
+    """
     mine = _share_by_size(files, team.role.size)[team.role.rank]
-    found = [scan(*files[number]) for number in mine]
-    message = [
-        value
-        for number, file in zip(mine, found, strict=True)
-        for value in (
-            number,
-            file.records,
-            bool(file.compression),
-            len(file.offsets),
-            *file.offsets,
-        )
-    ]
+    found = {number: scan(*files[number]) for number in mine}
+    facts = np.zeros((len(files), 2), np.int64)
+    for number, file in found.items():
+        facts[number] = file.records, bool(file.compression)
+    facts = team.sum(facts)
+    ends = np.cumsum(-(-facts[:, 0] // EVERY))
+    offsets = np.zeros(ends[-1], np.int64)
+    for number, file in found.items():
+        offsets[ends[number] - len(file.offsets) : ends[number]] = file.offsets
+    parts = np.split(team.sum(offsets), ends[:-1])
     indexed = {}
-    for numbers in team.gather(np.array(message, np.int64)):
-        for number, records, packed, offsets in _unpacked(numbers):
-            path, size, changed = files[number]
-            compression = "GZIP" if packed else ""
-            indexed[path] = FileIndex(path, size, changed, records, offsets, compression)
-    return indexed
-
-
-def _unpacked(numbers: np.ndarray) -> Iterator[tuple[int, int, bool, tuple[int, ...]]]:
-    at = 0
-    while at < len(numbers):
-        number, records, packed, count = (int(n) for n in numbers[at : at + 4])
-        yield number, records, bool(packed), tuple(numbers[at + 4 : at + 4 + count].tolist())
-        at += 4 + count
+    for file, (records, packed), part in zip(files, facts.tolist(), parts, strict=True):
+        compression = "GZIP" if packed else ""
+        indexed[file[0]] = FileIndex(*file, records, array("q", part.tobytes()), compression)
+    return indexed, sum(files[number][1] for number in mine)
 
 
 def _share_by_size(files: Sequence[tuple[str, int, int]], tasks: int) -> list[list[int]]:
@@ -195,93 +202,49 @@ def scan(path: str, size: int, changed: int) -> FileIndex:
     DataError
         If the file is cut off or a length does not match its checksum; names the byte offset.
     """
-    with tf.io.gfile.GFile(path, "rb") as file:
-        try:
+    walk = Walk(path, EVERY)
+    try:
+        with _opened(path) as file:
             compression = "GZIP" if file.read(2) == b"\x1f\x8b" else ""
             file.seek(0)
-            stream = gzip.GzipFile(fileobj=_Readable(file)) if compression else file
-            records, offsets = _walk(path, stream.read)
-        except tf.errors.OpError as error:
-            raise DataError(f"{path} cannot be read: {error.message}") from error
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise DataError(f"{path} is damaged GZIP: {error}") from error
-    return FileIndex(path, size, changed, records, tuple(offsets), compression)
+            stream = gzip.GzipFile(fileobj=file) if compression else file
+            walk.follow(stream.readinto)
+    except tf.errors.OpError as error:
+        raise DataError(f"{path} cannot be read: {error.message}") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path} is damaged GZIP: {error}") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+    return FileIndex(path, size, changed, walk.records, walk.offsets, compression)
 
 
-def _walk(path: str, read: Callable[[int], bytes]) -> tuple[int, list[int]]:
-    """Follow the chain of lengths; return the number of records and every k-th offset."""
-    records, offsets, known_crcs = 0, [], {}
-    buffer, start, at = b"", 0, 0
-    while True:
-        while at + _FRAME.size <= start + len(buffer):
-            length, crc = _FRAME.unpack_from(buffer, at - start)
-            if known_crcs.get(length) != crc:
-                if masked_crc(struct.pack("<Q", length)) != crc:
-                    raise DataError(
-                        f"{path} is damaged at byte {at} (record {records}): the length's checksum "
-                        f"does not match; write the file anew"
-                    )
-                known_crcs[length] = crc
-            if records % EVERY == 0:
-                offsets.append(at)
-            records += 1
-            at += length + _OVERHEAD
-        buffer, start = _advance(read, buffer, start, at)
-        if len(buffer) < _FRAME.size:
-            break
-    end = start + len(buffer)
-    if at != end:
-        raise DataError(
-            f"{path} is cut off: record {max(records - 1, 0)} should end at byte "
-            f"{max(at, end + 1)}, the file ends at {end}; write the file anew"
-        )
-    return records, offsets
+def _opened(path: str) -> BinaryIO:
+    """Open a file to read it from its beginning to its end."""
+    # TensorFlow's own class copies what it reads several times.
+    return _RemoteFile(path) if is_remote(path) else Path(path).open("rb", buffering=0)
 
 
-def _advance(read: Callable[[int], bytes], buffer: bytes, start: int, at: int) -> tuple[bytes, int]:
-    """Return a buffer that begins at ``at``, or where the file ends before that, and its start."""
-    while True:
-        if at < start + len(buffer):
-            buffer, start = buffer[at - start :], at
-        else:
-            start, buffer = start + len(buffer), b""
-        if start == at and len(buffer) >= _FRAME.size:
-            return buffer, start
-        more = read(_CHUNK)
-        if not more:
-            return buffer, start
-        buffer += more
+class _RemoteFile(io.RawIOBase):
+    """A file of a bucket, as what reads into a buffer of the caller's."""
 
+    def __init__(self, path: str) -> None:
+        self._file = tf.io.gfile.GFile(path, "rb")
 
-class _Readable:
-    """A GFile as ``gzip`` wants it: it reads into no buffer of the caller's."""
+    def readable(self) -> bool:
+        return True
 
-    def __init__(self, file: BinaryIO) -> None:
-        self.read = file.read
-        self.seek = file.seek
-        self.tell = file.tell
+    def readinto(self, buffer: memoryview) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._file.seek(offset, whence)
+        return self._file.tell()
 
-def _crc_table() -> list[int]:
-    table = []
-    for byte in range(256):
-        value = byte
-        for _ in range(8):
-            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
-        table.append(value)
-    return table
-
-
-_CRC_TABLE = _crc_table()
-
-
-def masked_crc(data: bytes) -> int:
-    """Return the masked CRC-32C (Castagnoli) that TFRecord files carry."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = _CRC_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    crc ^= 0xFFFFFFFF
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def _cache_places(pattern: str, fallback_dir: str) -> list[str]:
@@ -312,7 +275,7 @@ def _load_cache(places: list[str], files: list[tuple[str, int, int]]) -> dict[st
 
 
 def _entry(item: dict[str, object]) -> FileIndex:
-    entry = FileIndex(**{**item, "offsets": tuple(item["offsets"])})
+    entry = FileIndex(**{**item, "offsets": array("q", item["offsets"])})
     if entry.records and len(entry.offsets) != (entry.records - 1) // EVERY + 1:
         raise ValueError("not an index of this version")
     return entry
@@ -323,7 +286,7 @@ def _crc32(files: object) -> int:
 
 
 def _save_cache(places: list[str], entries: list[FileIndex]) -> None:
-    files = [vars(entry) for entry in entries]
+    files = [{**vars(entry), "offsets": entry.offsets.tolist()} for entry in entries]
     text = json.dumps({"crc32": _crc32(files), "files": files})
     for place in places:
         with suppress(StorageError):

@@ -1,32 +1,24 @@
-"""The plan and the index made into a ``tf.data`` pipeline.
-
-A replica's stream is built from its shards alone. Each shard is cut into *windows* of consecutive
-records; an epoch takes the windows in a seeded order, enters the file at each window's byte offset
-and takes the records inside in a seeded order too. So the order of an epoch is a function of (seed,
-pass, shard, window): a resumed run enters in the middle without reading what was read before.
-"""
+"""What ``trainer/data.py`` may give: records in files, or arrays."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from .cluster import Team
 from .errors import DataError, gist
-from .index import FileIndex, index_files
-from .plan import Plan
+from .index import FileIndex, Index, index_files
 
 Dataset = tf.data.Dataset
 
-_POOL_BYTES = 256 << 20
-_BUFFER_BYTES = (4 << 10, 256 << 10)
+_BUFFER_BYTES = 256 << 10
+_FRAME_BYTES = 16  # of a record, around its data
 
 
 @dataclass(frozen=True)
@@ -43,19 +35,23 @@ class Records:
     parse_batch
         Instead of ``parse``: from a vector of records to the same with a batch dimension; faster
         where TensorFlow's operations take vectors, as ``tf.io.parse_example`` does.
+    class_weight
+        The weight of each class of ``y`` in the loss, 1 for those left out, as ``model.fit`` takes
+        it.
     """
 
     pattern: str
     parse: Callable[[tf.Tensor], Any] | None = None
     parse_batch: Callable[[tf.Tensor], Any] | None = None
+    class_weight: Mapping[int, float] | None = None
 
     def __post_init__(self) -> None:
         if (self.parse is None) == (self.parse_batch is None):
             raise DataError("Records takes one of parse= and parse_batch=: see trainer/data.py")
 
-    def open(self, team: Team, fallback_dir: str) -> RecordItems:
+    def open(self, team: Team, fallback_dir: str, *, numbered: bool = False) -> RecordItems:
         """Index the files; a collective."""
-        return RecordItems(self, index_files(self.pattern, team, fallback_dir))
+        return RecordItems(self, index_files(self.pattern, team, fallback_dir), numbered=numbered)
 
 
 @dataclass(frozen=True)
@@ -66,15 +62,18 @@ class Arrays:
     ----------
     x, y, sample_weight
         What ``model.fit`` would take; the first dimension of each array counts the examples.
+    class_weight
+        The weight of each class of ``y`` in the loss, 1 for those left out.
     """
 
     x: Any
     y: Any = None
     sample_weight: Any = None
+    class_weight: Mapping[int, float] | None = None
 
     def __post_init__(self) -> None:
         for name, part in vars(self).items():
-            if isinstance(part, list):
+            if isinstance(part, list) and not all(hasattr(each, "shape") for each in part):
                 raise DataError(
                     f"Arrays takes arrays, and {name} is a list: "
                     f"give np.asarray({name}), see trainer/data.py"
@@ -82,9 +81,15 @@ class Arrays:
         if self.y is None and self.sample_weight is not None:
             raise DataError("Arrays with sample_weight need y: see trainer/data.py")
 
-    def open(self, team: Team, fallback_dir: str) -> ArrayItems:  # noqa: ARG002
+    def open(
+        self,
+        team: Team,
+        fallback_dir: str,  # noqa: ARG002
+        *,
+        numbered: bool = False,
+    ) -> ArrayItems:
         """Check that all arrays have one length, on all tasks."""
-        items = ArrayItems(self)
+        items = ArrayItems(self, numbered=numbered)
         if not team.all_equal(items.examples):
             raise DataError(
                 f"the arrays do not have the same length on all tasks ({team.role.name} has "
@@ -96,12 +101,14 @@ class Arrays:
 class ArrayItems:
     """The items of `Arrays` are the numbers of the examples."""
 
-    spec = tf.TensorSpec([], tf.int64)
+    index_bytes = data_bytes = 0
 
-    def __init__(self, source: Arrays) -> None:
-        given = (source.x, source.y, source.sample_weight)
+    def __init__(self, source: Arrays, *, numbered: bool = False) -> None:
+        given = [_without_lists(part) for part in (source.x, source.y, source.sample_weight)]
         last = max(n for n, part in enumerate(given) if part is not None)
-        self._data = tf.nest.map_structure(tf.convert_to_tensor, given[: last + 1])
+        self._data = tf.nest.map_structure(tf.convert_to_tensor, tuple(given[: last + 1]))
+        self._weigh = _weighing(source.class_weight)
+        self.numbered = numbered
         lengths = {len(array) for array in tf.nest.flatten(self._data) if array is not None}
         if len(lengths) > 1:
             raise DataError(f"the arrays differ in length: {sorted(lengths)}: see trainer/data.py")
@@ -117,10 +124,11 @@ class ArrayItems:
         return Dataset.range(start, stop)
 
     def parsed(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
-        """Return batches of examples."""
+        """Return batches of examples, with their numbers where these are asked for."""
 
         def pick(numbers: tf.Tensor, *rest: tf.Tensor) -> tuple[Any, ...]:
-            return tf.nest.map_structure(lambda a: tf.gather(a, numbers), self._data), *rest
+            data = self._weigh(tf.nest.map_structure(lambda a: tf.gather(a, numbers), self._data))
+            return (data, numbers) if self.numbered else data, *rest
 
         return batched(items).map(pick, num_parallel_calls=tf.data.AUTOTUNE)
 
@@ -132,14 +140,17 @@ class ArrayItems:
 class RecordItems:
     """The items of `Records` are serialized records."""
 
-    spec = tf.TensorSpec([], tf.string)
-
-    def __init__(self, source: Records, files: list[FileIndex]) -> None:
+    def __init__(self, source: Records, index: Index, *, numbered: bool = False) -> None:
         self._source = source
-        self._files = files
+        self._files = files = index.files
+        self._weigh = _weighing(source.class_weight)
+        self.numbered = numbered
+        self.index_bytes = index.bytes_read
         self._ends = list(accumulate(file.records for file in files))
         self.examples = self._ends[-1]
-        self.item_bytes = sum(file.size for file in files) // max(1, self.examples)
+        size = sum(file.size for file in files)
+        self.data_bytes = 0 if self.compressed else size
+        self.item_bytes = size // max(1, self.examples)
         self._paths = tf.constant([file.path for file in files])
         self._compressions = tf.constant([file.compression for file in files])
 
@@ -149,20 +160,25 @@ class RecordItems:
         return any(file.compression for file in self._files)
 
     def between(self, start: int, stop: int) -> list[tuple[int, ...]]:
-        """Return segments (file, byte offset, records to skip, records) of these examples."""
+        """Return segments of these examples.
+
+        A segment is (number of its first example, file, byte offset, records to skip, records).
+        """
         segments = []
         number = bisect_right(self._ends, start)
         while start < stop:
             first = self._ends[number] - self._files[number].records
             end = min(stop, self._ends[number])
             if end > start:
-                segments.append((number, *self._files[number].entry(start - first), end - start))
+                entry = self._files[number].entry(start - first)
+                segments.append((start, number, *entry, end - start))
             start, number = max(start, end), number + 1
         return segments
 
-    def read(
+    def read(  # noqa: PLR0917 - a segment, and how to read it
         self,
         buffer_bytes: int,
+        number: tf.Tensor,
         file: tf.Tensor,
         offset: tf.Tensor,
         skip: tf.Tensor,
@@ -176,23 +192,45 @@ class RecordItems:
             buffer_size=buffer_bytes,
             byte_offsets=[offset],
         )
-        return tf.data.experimental.from_variant(variant, self.spec).skip(skip).take(count)
+        spec = tf.TensorSpec([], tf.string)
+        records = tf.data.experimental.from_variant(variant, spec).skip(skip).take(count)
+        if not self.numbered:
+            return records
+        numbers = Dataset.range(number, number + count)
+        return Dataset.zip((numbers, records)).map(_with_bytes)
 
     def parsed(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
-        """Return batches of parsed examples."""
+        """Return batches of parsed examples, with their numbers where these are asked for."""
         if self._source.parse_batch is not None:
-            parse = self._source.parse_batch
-            return batched(items).map(
+            batches, parse = batched(items), self._parsing(self._source.parse_batch)
+            done = batches.map(
                 lambda records, *rest: (parse(records), *rest), num_parallel_calls=tf.data.AUTOTUNE
             )
-        return batched(items.map(self._source.parse, num_parallel_calls=tf.data.AUTOTUNE))
+        else:
+            parse = self._parsing(self._source.parse)
+            take = (lambda *item: parse(item)) if self.numbered else parse
+            done = batched(items.map(take, num_parallel_calls=tf.data.AUTOTUNE))
+        return done.map(self._weighed) if self._source.class_weight else done
+
+    def _parsing(self, parse: Callable[[tf.Tensor], Any]) -> Callable[[Any], Any]:
+        """Return a function of records, or of numbers and records where these are asked for."""
+        if not self.numbered:
+            return parse
+        return lambda numbered: (parse(numbered[1]), numbered[0])
+
+    def _weighed(self, data: Any, *rest: tf.Tensor) -> tuple[Any, ...]:
+        if not self.numbered:
+            return self._weigh(data), *rest
+        return (self._weigh(data[0]), data[1]), *rest
 
     def culprit(self, start: int, stop: int) -> str | None:
         """Return what is wrong with which of the examples ``start ... stop-1``, if any is."""
-        for file, offset, skip, count in self.between(start, stop):
+        for number, file, offset, skip, count in self.between(start, stop):
             first = start - (self._ends[file] - self._files[file].records)
-            segment = tuple(tf.constant(part, tf.int64) for part in (file, offset, skip, count))
-            reader = Dataset.from_tensors(segment).flat_map(partial(self.read, _BUFFER_BYTES[1]))
+            segment = (number, file, offset, skip, count)
+            reader = Dataset.from_tensors(
+                tuple(tf.constant(part, tf.int64) for part in segment)
+            ).flat_map(partial(self.read, _BUFFER_BYTES))
             problem = self._first_problem(iter(reader), self._files[file], first)
             if problem:
                 return problem
@@ -204,13 +242,14 @@ class RecordItems:
     ) -> str | None:
         while True:
             try:
-                serialized = next(reader)
+                item = next(reader)
             except StopIteration:
                 return None
             except tf.errors.OpError as error:
                 entry, skip = file.entry(record)
                 place = f"byte {entry}" if not skip else f"{skip} records after byte {entry}"
                 return f"{file.path} is damaged at record {record} ({place}): {gist(error)}"
+            serialized = item[1] if self.numbered else item
             try:
                 if self._source.parse is not None:
                     self._source.parse(serialized)
@@ -221,226 +260,39 @@ class RecordItems:
             record += 1
 
 
-Items = ArrayItems | RecordItems
+def _with_bytes(number: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return a record behind its number and the bytes that it takes in its file."""
+    length = tf.cast(tf.strings.length(record), tf.int64) + _FRAME_BYTES
+    return tf.stack([number, length]), record
 
 
-@dataclass(frozen=True)
-class Order:
-    """In which order a pass takes the examples.
+def _without_lists(arrays: Any) -> Any:
+    """Return a list of arrays as a tuple, as which tf.data hands it on."""
+    return tuple(arrays) if isinstance(arrays, list) else arrays
 
-    Attributes
-    ----------
-    seed
-        The seed of the job.
-    pool
-        Examples to shuffle among, over all shards together; 0 keeps the order of the files.
+
+def _weighing(class_weight: Mapping[int, float] | None) -> Callable[[Any], Any]:
+    """Return what puts the weights of classes beside a batch ``(x, y)``, as ``fit`` does.
+
+    Raises
+    ------
+    DataError
+        If the data has weights of its own, or more than one ``y``; as the function is called.
     """
+    if not class_weight:
+        return lambda data: data
+    last = max(class_weight) + 1
+    weights = tf.constant([class_weight.get(n, 1.0) for n in range(last + 1)], tf.float32)
 
-    seed: int = 0
-    pool: int = 0
+    def weigh(data: Any) -> tuple[Any, Any, tf.Tensor]:
+        if not isinstance(data, tuple) or len(data) != 2 or tf.nest.is_nested(data[1]):
+            raise DataError("class_weight takes data (x, y) with one y: see trainer/data.py")
+        x, y = data
+        if y.shape.rank > 1 and y.shape[-1] > 1:
+            classes = tf.argmax(y, -1, tf.int32)
+        else:
+            flat = tf.squeeze(y, -1) if y.shape.rank > 1 else y
+            classes = tf.cast(tf.round(tf.cast(flat, tf.float32)), tf.int32)
+        return x, y, tf.gather(weights, tf.minimum(classes, last))
 
-
-class Pipeline:
-    """The batches of one task, for all of its replicas, from any step on, without an end.
-
-    Each element is ``(data, rows, global_rows)``: what the source's parse function gives with a
-    batch dimension; the replica's rows in this step; all replicas' rows in this step. Where a
-    replica has no row in a last step smaller than the cluster, its batch holds one row and ``rows``
-    is 0.
-    """
-
-    def __init__(self, items: Items, plan: Plan, order: Order) -> None:
-        self._items = items
-        self._plan = plan
-        self._order = order
-        compressed = isinstance(items, RecordItems) and items.compressed
-        self._stream_shuffle = compressed and order.pool > 0
-        self._window = self._window_size(compressed)
-        self._buffer_bytes = int(np.clip(self._window * items.item_bytes // 8, *_BUFFER_BYTES))
-
-    def _window_size(self, compressed: bool) -> int:
-        """Return the records of a window; the same on every cluster, as the order depends on it."""
-        longest = -(-self._plan.examples // self._plan.shards)
-        if compressed or not self._order.pool:
-            return longest
-        fitting = _POOL_BYTES // (self._plan.shards * max(1, self._items.item_bytes))
-        return max(1, min(longest, fitting, -(-self._order.pool // self._plan.shards)))
-
-    def dataset(self, replicas: range, first_step: int = 0) -> Dataset:
-        """Return the batches of ``replicas`` in turn, from global step ``first_step`` on."""
-        streams = [self._stream(replica, first_step) for replica in replicas]
-        if len(streams) > 1:
-            turns = Dataset.range(len(streams)).repeat()
-            streams = [Dataset.choose_from_datasets(streams, turns)]
-        endless = streams[0].apply(
-            tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-        )
-        return endless.prefetch(tf.data.AUTOTUNE)
-
-    def culprit(self, shard: int) -> str | None:
-        """Return which record of ``shard`` cannot be read or parsed, and why, if one can't."""
-        return self._items.culprit(*self._plan.shard_bounds(shard))
-
-    def _stream(self, replica: int, first_step: int) -> Dataset:
-        """Return the batches of one replica: the rest of the pass under way, then all others."""
-        number, step = divmod(first_step, self._plan.steps)
-        left = self._one_pass(tf.constant(number, tf.int64), replica, step) if step else None
-        whole = Dataset.range(number + (step > 0), 1 << 62).flat_map(
-            lambda number: self._one_pass(number, replica, 0)
-        )
-        return left.concatenate(whole) if left else whole
-
-    def _one_pass(self, number: tf.Tensor, replica: int, step: int) -> Dataset:
-        """Return the batches of one pass over the data, from ``step`` on."""
-        items = self._pass_items(number, replica, step)
-        batches = self._items.parsed(items, lambda rows: self._batched(rows, replica, step))
-        if self._plan.rows(self._plan.steps - 1, replica):
-            return batches
-        row = self._pass_items(number, replica, 0).take(1)
-        padding = self._items.parsed(
-            row, lambda rows: rows.batch(1).enumerate().map(self._without_rows)
-        )
-        return batches.concatenate(padding)
-
-    def _without_rows(self, _: tf.Tensor, data: Any) -> tuple[Any, ...]:
-        return data, *self._sizes(0, self._plan.steps - 1)
-
-    def _sizes(self, rows: Any, step: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return a replica's rows and all replicas' rows in ``step`` of a pass."""
-        left = self._plan.examples - tf.cast(step, tf.int64) * self._plan.global_batch
-        batch = tf.constant(self._plan.global_batch, tf.int64)
-        return tf.cast(rows, tf.int64), tf.minimum(batch, left)
-
-    def _batched(self, items: Dataset, replica: int, step: int) -> Dataset:
-        """Cut a replica's items from ``step`` on into its rows of each step."""
-        plan = self._plan
-        chunks = items.batch(plan.period_rows).enumerate()
-
-        def one_step(number: tf.Tensor, data: Any) -> tuple[Any, ...]:
-            rows = tf.shape(tf.nest.flatten(data)[0])[0]
-            return data, *self._sizes(rows, step + number)
-
-        if plan.period == 1:
-            return chunks.map(one_step)
-        return chunks.flat_map(lambda number, data: self._period(number, data, replica, step))
-
-    def _period(self, number: tf.Tensor, data: Any, replica: int, step: int) -> Dataset:
-        """Cut one period of a replica's rows, which are not equally many in each step."""
-        plan = self._plan
-        first = step + number * plan.period
-        steps = first + tf.range(plan.period + 1, dtype=tf.int64)
-        positions = tf.minimum(steps * plan.global_batch, plan.examples)
-        cuts = (positions - replica + plan.replicas - 1) // plan.replicas
-        cuts -= cuts[0]
-
-        def cut(at: tf.Tensor) -> tuple[Any, ...]:
-            part = tf.nest.map_structure(lambda array: array[cuts[at] : cuts[at + 1]], data)
-            return part, *self._sizes(cuts[at + 1] - cuts[at], first + at)
-
-        filled = tf.reduce_sum(tf.cast(cuts[1:] > cuts[:-1], tf.int64))
-        return Dataset.range(filled).map(cut)
-
-    def _pass_items(self, number: tf.Tensor, replica: int, step: int) -> Dataset:
-        """Return the items of a replica's shards, one of each in turn, from ``step`` on.
-
-        Shards differ by one item at most, and in the order of positions those that have one item
-        fewer come last: taking them in turn from the next position's shard on keeps that order.
-        """
-        table = self._shard_table(replica, step)
-        windows = _WindowTable(self._items, [window for row in table for window in row.windows])
-
-        def shard_items(
-            shard: tf.Tensor, first: tf.Tensor, full: tf.Tensor, total: tf.Tensor, done: tf.Tensor
-        ) -> Dataset:
-            # A short last window stays last, so that `done` tells the window to enter.
-            order = tf.concat([self._shuffled(full, number, shard), tf.range(full, total)], 0)
-            enter, skip = done // self._window, done % self._window
-            return (
-                Dataset.from_tensor_slices(order[enter:])
-                .flat_map(
-                    lambda window: self._mixed(
-                        windows.items(first + window, self._buffer_bytes), number, shard, window
-                    )
-                )
-                .skip(skip)
-            )
-
-        firsts = accumulate((len(row.windows) for row in table), initial=0)
-        rows = [
-            (row.shard, first, row.full, len(row.windows), row.done)
-            for row, first in zip(table, firsts, strict=False)
-        ]
-        columns = tuple(tf.constant(column, tf.int64) for column in zip(*rows, strict=True))
-        shards = Dataset.from_tensor_slices(columns)
-        return shards.interleave(shard_items, cycle_length=len(rows), block_length=1)
-
-    def _shard_table(self, replica: int, step: int) -> list[_ShardRow]:
-        """Return a replica's shards that hold examples, the one of the next position first."""
-        plan = self._plan
-        rows = []
-        for shard in plan.shards_of(replica):
-            start, stop = plan.shard_bounds(shard)
-            windows = [
-                (at, min(at + self._window, stop)) for at in range(start, stop, self._window)
-            ]
-            full = (stop - start) // self._window
-            done = plan.done_in_shard(shard, step)
-            rows.append(_ShardRow(shard, windows, full, done))
-        rows.sort(key=lambda row: plan.position_of(row.shard, row.done))
-        return [row for row in rows if row.windows]
-
-    def _shuffled(self, count: Any, *place: Any) -> tf.Tensor:
-        """Return 0 ... count-1, in an order that ``place`` decides where there is a pool."""
-        if not self._order.pool:
-            return tf.range(tf.cast(count, tf.int64))
-        keys = tf.random.stateless_uniform([count], self._seed(*place))
-        return tf.cast(tf.argsort(keys, stable=True), tf.int64)
-
-    def _seed(self, *place: Any) -> tf.Tensor:
-        """Mix the seed of the job and a place in the data into a seed of two numbers."""
-        seed = tf.constant([self._order.seed, len(place)], tf.int64)
-        for part in place:
-            seed = tf.random.experimental.stateless_fold_in(seed, tf.cast(part, tf.int64))
-        return seed
-
-    def _mixed(self, items: Dataset, *place: Any) -> Dataset:
-        """Return a window's items in the order that ``place`` decides."""
-        if not self._order.pool:
-            return items
-        if self._stream_shuffle:
-            pool = max(1, -(-self._order.pool // self._plan.shards))
-            seed = self._seed(*place)[0]
-            return items.shuffle(pool, seed=seed, reshuffle_each_iteration=False)
-        return items.batch(self._window).flat_map(
-            lambda batch: Dataset.from_tensor_slices(
-                tf.gather(batch, self._shuffled(tf.shape(batch)[0], *place))
-            )
-        )
-
-
-@dataclass(frozen=True)
-class _ShardRow:
-    """What a pass needs to know of one shard: its windows, how many are full, the items done."""
-
-    shard: int
-    windows: list[tuple[int, int]]
-    full: int
-    done: int
-
-
-class _WindowTable:
-    """Where the items of numbered windows lie."""
-
-    def __init__(self, items: Items, windows: list[tuple[int, int]]) -> None:
-        segments = [items.between(start, stop) for start, stop in windows]
-        columns = np.array([segment for window in segments for segment in window], np.int64).T
-        self._items = items
-        self._columns = [tf.constant(column) for column in columns]
-        self._bounds = tf.constant([0, *accumulate(len(window) for window in segments)], tf.int64)
-
-    def items(self, window: tf.Tensor, buffer_bytes: int) -> Dataset:
-        """Return a window's items, in the order of the data."""
-        # One scalar a column: taken from a row with tf.unstack they crash TensorFlow 2.21.
-        return Dataset.range(self._bounds[window], self._bounds[window + 1]).flat_map(
-            lambda at: self._items.read(buffer_bytes, *(column[at] for column in self._columns))
-        )
+    return weigh

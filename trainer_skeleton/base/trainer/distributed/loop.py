@@ -9,18 +9,19 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from .audit import Audit
+from .callbacks import Callbacks, templates
 from .cluster import Team
 from .errors import ModelError, TrainerError
-from .input import Pipeline
-from .plan import Plan
+from .pipeline import Data
 from .report import Report, epoch_line
 from .saving import Checkpoints, Progress
 from .step import Steps
@@ -30,20 +31,10 @@ STOPPED = 143
 
 _BLOCK_SECONDS = 0.25
 _LONGEST_BLOCK = 50
-_BATCH_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
-_WRITERS = (keras.callbacks.ModelCheckpoint, keras.callbacks.CSVLogger, keras.callbacks.TensorBoard)
 
 
 class Stopped(TrainerError):
     """The run was asked to stop, and has saved where it was."""
-
-
-@dataclass(frozen=True)
-class Data:
-    """A pipeline of batches and the plan that it follows."""
-
-    pipeline: Pipeline
-    plan: Plan
 
 
 class StopSignal:
@@ -78,8 +69,11 @@ class Loop:
     checkpoint_every
         Steps between checkpoints; 0 for one at the end of each epoch only.
     callbacks
-        Keras callbacks. They run on every worker with the same logs; those that only write files
-        run on the chief.
+        Keras callbacks.
+    sync_batch_norm
+        Whether all batch normalisations take their statistics from all workers.
+    audit
+        Where to take down what is trained on, if ``training`` gives the numbers of examples.
     """
 
     def __init__(
@@ -95,7 +89,9 @@ class Loop:
         progress: Progress,
         epochs: int,
         checkpoint_every: int = 0,
-        callbacks: list[keras.callbacks.Callback] | None = None,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+        sync_batch_norm: bool = False,
+        audit: Audit | None = None,
     ) -> None:
         self._model = model
         self._team = team
@@ -108,22 +104,25 @@ class Loop:
         self._epochs = epochs
         self._checkpoint_every = checkpoint_every
         plans = [data.plan for data in (training, validation) if data is not None]
-        _check_has_rows_for_statistics(model, training.plan)
-        self._steps = Steps(model, team.strategy, any(plan.may_lack_rows for plan in plans))
-        _let_floats_be_read(model)
-        callbacks = [c for c in callbacks or [] if not self._is_superfluous(c)]
-        _check_leaves_weights(callbacks)
-        own = [c for c in callbacks if team.role.is_chief or not isinstance(c, _WRITERS)]
-        self._callbacks = keras.callbacks.CallbackList(
-            own,
-            add_history=True,
-            model=model,
+        self._steps = Steps(
+            model,
+            team.strategy,
+            may_lack_rows=any(plan.may_lack_rows for plan in plans),
+            synchronize=sync_batch_norm,
+            see=audit.see if audit else None,
+        )
+        self._audit = audit
+        self._callbacks = Callbacks(
+            list(callbacks),
+            model,
             epochs=epochs,
             steps=progress.steps_per_epoch,
-            verbose=0,
+            is_chief=team.role.is_chief,
+            report=report,
         )
-        # Asked of all callbacks, those of the chief alone too: the tasks must agree on it.
-        self._by_single_steps = any(_has_batch_hook(callback) for callback in callbacks)
+        self._callbacks.state()  # what no checkpoint can hold is told before the first is due
+        self._carried: list[np.ndarray] = []
+        self._sees_batches = self._sees_test_batches = self._takes_bad_losses = False
         self._block = 1
         self._seconds_per_step = math.inf
         self._validation_batches: Iterator[Any] | None = None
@@ -137,13 +136,19 @@ class Loop:
             If the checkpoint is of another model.
         """
         state, metrics = self._state(), self._steps.metric_variables
-        templates = [np.zeros(v.shape, v.dtype) for v in (*state, *metrics)]
+        variables = [*state, *metrics]
+        of_model = [np.zeros(v.shape, v.dtype) for v in variables]
+        of_callbacks = templates(self._progress.callbacks)
         if self._team.role.is_chief:
-            _check_same_model(values or [], templates, [v.path for v in (*state, *metrics)])
-        agreed = [self._team.from_chief(value) for value in values or templates]
+            own = len(values or []) - len(of_callbacks)
+            _check_same_model((values or [])[:own], of_model, [v.path for v in variables])
+        expected = [*of_model, *of_callbacks]
+        agreed = [self._team.from_chief(value) for value in values or expected]
         for variable, value in zip(state, agreed, strict=False):
             variable.assign(value)
-        self._steps.restore_metrics([tf.convert_to_tensor(v) for v in agreed[len(state) :]])
+        counted = agreed[len(state) : len(variables)]
+        self._steps.restore_metrics([tf.convert_to_tensor(v) for v in counted])
+        self._carried = agreed[len(variables) :]
 
     def run(self) -> Progress:
         """Train until the last epoch is done or a callback ends the training.
@@ -155,11 +160,16 @@ class Loop:
         TrainerError
             If the loss is not finite, or a checkpoint cannot be written.
         """
-        is_for_any = np.array(self._by_single_steps, np.int64)
-        self._by_single_steps = bool(self._team.sum(is_for_any) > 0)
+        self._agree_on_hooks()
         self._model.stop_training = self._progress.stopped
-        self._callbacks.on_train_begin()
-        batches = self._batches(self._training, self._progress.step)
+        if self._progress.step:
+            progress = self._progress
+            self._callbacks.go_on(progress.history, progress.callbacks, self._carried)
+            self._carried = []
+        else:
+            self._callbacks.on_train_begin()
+        last_step = self._epochs * self._progress.steps_per_epoch
+        batches = self._training.pipeline.batches(self._team, self._progress.step, last_step)
         while not self._is_done:
             self._run_epoch(batches)
         # After the last checkpoint: a run that goes on goes on from the weights as they were.
@@ -179,21 +189,11 @@ class Loop:
         """Epochs done; one whose steps are done may still want its validation."""
         return len(self._progress.history)
 
-    def _is_superfluous(self, callback: keras.callbacks.Callback) -> bool:
-        if not isinstance(callback, keras.callbacks.BackupAndRestore):
-            return False
-        self._report.say("BackupAndRestore is left out: every run goes on from its checkpoints")
-        return True
-
-    def _batches(self, data: Data, first_step: int) -> Iterator[Any]:
-        own = self._team.own_replicas
-        if self._team.local_replicas == 1:
-            return iter(data.pipeline.dataset(own, first_step))
-        return iter(
-            self._team.strategy.distribute_datasets_from_function(
-                lambda _: data.pipeline.dataset(own, first_step)
-            )
-        )
+    def _agree_on_hooks(self) -> None:
+        own = self._callbacks
+        wanted = [own.see_batches, own.see_test_batches, own.take_bad_losses]
+        agreed = (bool(count) for count in self._team.sum(np.array(wanted, np.int64)))
+        self._sees_batches, self._sees_test_batches, self._takes_bad_losses = agreed
 
     def _run_epoch(self, batches: Iterator[Any]) -> None:
         epoch, first_step = self._epoch, self._progress.step
@@ -218,7 +218,7 @@ class Loop:
         end = (epoch + 1) * self._progress.steps_per_epoch
         while self._progress.step < end and not self._progress.stopped:
             must_stop = self._train_block(batches, self._next_boundary(end), epoch)
-            if self._by_single_steps:
+            if self._sees_batches:
                 must_stop = self._agree_to_stop() or must_stop
             if must_stop:
                 return True
@@ -236,7 +236,7 @@ class Loop:
 
     def _next_boundary(self, end: int) -> int:
         step, every = self._progress.step, self._checkpoint_every
-        boundary = min(end, step + (1 if self._by_single_steps else self._block))
+        boundary = min(end, step + (1 if self._sees_batches else self._block))
         return min(boundary, (step // every + 1) * every) if every else boundary
 
     def _is_due(self) -> bool:
@@ -248,16 +248,23 @@ class Loop:
         in_epoch = first - epoch * self._progress.steps_per_epoch
         self._callbacks.on_train_batch_begin(in_epoch)
         started = time.perf_counter()
-        votes = tf.constant([float(self._stop.received), self._proposed_block()])
-        loss, not_finite, votes = self._steps.train(batches, tf.constant(boundary - first), votes)
+        steps = tf.constant(boundary - first)
+        loss, not_finite, votes = self._steps.train(batches, steps, self._votes())
         self._check_finite(int(not_finite), first, float(loss))
         self._progress = replace(self._progress, step=boundary)
         self._seconds_per_step = (time.perf_counter() - started) / (boundary - first)
         self._block = max(1, round(float(votes[1])))
+        if self._audit:
+            self._audit.tell(first, boundary)
+            self._team.meet()  # what a checkpoint will hold is told by all
         self._report.event("step", step=boundary, epoch=epoch + 1, loss=float(loss))
         last = boundary - 1 - epoch * self._progress.steps_per_epoch
-        self._callbacks.on_train_batch_end(last, self._logs() if self._by_single_steps else None)
+        self._callbacks.on_train_batch_end(last, self._logs() if self._sees_batches else None)
         return float(votes[0]) > 0
+
+    def _votes(self) -> tf.Tensor:
+        """Return what this task wants: to leave or not, and how many steps to take at once."""
+        return tf.constant([float(self._stop.received), self._proposed_block()])
 
     def _proposed_block(self) -> float:
         """Return how many steps the chief would take at once; the other tasks leave it to him."""
@@ -267,13 +274,18 @@ class Loop:
         return max(1.0, float(int(steps))) / self._team.local_replicas
 
     def _check_finite(self, offset: int, first: int, loss: float) -> None:
-        if offset < 0:
+        if offset < 0 or self._takes_bad_losses or self._scales_loss:
             return
         step = first + offset + 1
         raise TrainerError(
             f"the loss is not finite at step {step} ({loss}): lower --learning-rate, clip the "
             f"gradients (clipnorm) or look for bad values in the data; the last checkpoint is kept"
         )
+
+    @property
+    def _scales_loss(self) -> bool:
+        """Whether the optimizer leaves out steps that overflow, as mixed_float16 has it."""
+        return isinstance(self._model.optimizer, keras.optimizers.LossScaleOptimizer)
 
     def _logs(self) -> dict[str, Any]:
         """Return the metrics: numbers, and lists of the metrics that give more than one."""
@@ -286,14 +298,17 @@ class Loop:
         self._model.reset_metrics()
         self._callbacks.on_test_begin()
         if self._validation_batches is None:
-            self._validation_batches = self._batches(self._validation, 0)
-        left = self._validation.plan.steps
-        while left:
+            self._validation_batches = self._validation.pipeline.batches(self._team)
+        done, steps = 0, self._validation.plan.steps
+        while done < steps:
             # As long as a block of training, or a little shorter; never one too long to stop.
-            block = min(left, self._block)
+            block = 1 if self._sees_test_batches else min(steps - done, self._block)
+            self._callbacks.on_test_batch_begin(done)
             self._steps.evaluate(self._validation_batches, tf.constant(block))
-            left -= block
-            if left and self._agree_to_stop():
+            done += block
+            logs = self._logs() if self._sees_test_batches else None
+            self._callbacks.on_test_batch_end(done - 1, logs)
+            if done < steps and self._agree_to_stop():
                 self._callbacks.on_test_end(self._logs())
                 self._save(counted)
                 self._leave()
@@ -330,7 +345,10 @@ class Loop:
     def _save(self, sums: list[tf.Tensor]) -> None:
         """Save on the chief, with the counts of all tasks' metrics."""
         if self._team.role.is_chief:
-            values = [np.asarray(v) for v in (*(s.value for s in self._state()), *sums)]
+            self._checkpoints.wait()  # before there are two sets of values in memory
+            states, arrays = self._callbacks.state()
+            self._progress = replace(self._progress, callbacks=states)
+            values = [np.asarray(v) for v in (*(s.value for s in self._state()), *sums, *arrays)]
             self._checkpoints.save(self._progress, values)
 
     def _leave(self) -> None:
@@ -338,43 +356,6 @@ class Loop:
         self._checkpoints.wait()
         self._team.meet()
         raise Stopped(f"asked to stop: saved at step {self._progress.step}")
-
-
-def _has_batch_hook(callback: keras.callbacks.Callback) -> bool:
-    if getattr(callback, "save_freq", None) == "epoch":  # Keras's ModelCheckpoint
-        return False
-    plain = keras.callbacks.Callback
-    changed = (getattr(type(callback), hook) is not getattr(plain, hook) for hook in _BATCH_HOOKS)
-    return any(changed) or any(hook in vars(callback) for hook in _BATCH_HOOKS)
-
-
-def _check_has_rows_for_statistics(model: keras.Model, plan: Plan) -> None:
-    """Refuse a last step in which a replica without rows would add to all replicas' statistics."""
-    layers = model._flatten_layers()  # noqa: SLF001 - nested ones too
-    found = (each for each in layers if each.trainable and getattr(each, "synchronized", False))
-    layer = next(found, None)
-    if layer is not None and plan.may_lack_rows:
-        raise ModelError(
-            f"the layer {layer.name} is synchronized and needs a row on each of "
-            f"{plan.replicas} replicas, but the last step of an epoch has "
-            f"{plan.global_rows(plan.steps - 1)}: choose another --global-batch-size"
-        )
-
-
-def _check_leaves_weights(callbacks: list[keras.callbacks.Callback]) -> None:
-    if any(getattr(callback, "swap_on_epoch", False) for callback in callbacks):
-        raise ModelError(
-            "SwapEMAWeights(swap_on_epoch=True) would have checkpoints hold the averages instead "
-            "of the weights: leave swap_on_epoch out"
-        )
-
-
-def _let_floats_be_read(model: keras.Model) -> None:
-    """Let callbacks write ``float(optimizer.learning_rate)``, as they do without a strategy."""
-    for variable in model.optimizer.variables[:1]:
-        kind = type(variable.value)
-        if not hasattr(kind, "__float__"):
-            kind.__float__ = lambda value: float(value.numpy())
 
 
 def _check_same_model(

@@ -125,12 +125,79 @@ class Plan:
         return min(step * self.global_batch, self.examples)
 
 
+@dataclass(frozen=True)
+class Shares:
+    """How a data set that TensorFlow shards is dealt out: each replica its own rows.
+
+    Parameters
+    ----------
+    counts
+        Rows of each replica in one pass.
+    global_batch
+        Rows of a step over all replicas, while all of them have some.
+
+    Raises
+    ------
+    PlanError
+        If the replicas cannot have equal parts of a batch, or there are no rows.
+    """
+
+    counts: tuple[int, ...]
+    global_batch: int
+
+    def __post_init__(self) -> None:
+        if not self.examples:
+            raise PlanError("there are no examples to train on: the data set is empty")
+        if self.global_batch % self.replicas:
+            below = self.global_batch // self.replicas * self.replicas
+            fitting = [str(n) for n in (below, below + self.replicas) if n]
+            raise PlanError(
+                f"batch({self.global_batch}) of the data set is the global batch, and "
+                f"{self.replicas} replicas cannot have equal parts of it: use "
+                f"batch({') or batch('.join(fitting)})"
+            )
+
+    @property
+    def replicas(self) -> int:
+        """Number of replicas."""
+        return len(self.counts)
+
+    @property
+    def examples(self) -> int:
+        """Rows that all replicas together see in one pass."""
+        return sum(self.counts)
+
+    @property
+    def batch(self) -> int:
+        """Rows of a step on one replica."""
+        return self.global_batch // self.replicas
+
+    @property
+    def steps(self) -> int:
+        """Steps of one pass, which is as long as the longest share."""
+        return max(self.steps_of(replica) for replica in range(self.replicas))
+
+    @property
+    def may_lack_rows(self) -> bool:
+        """Whether some replica has no row left while others have."""
+        return any(self.steps_of(replica) < self.steps for replica in range(self.replicas))
+
+    def steps_of(self, replica: int) -> int:
+        """Return the steps of a pass in which ``replica`` has rows."""
+        return ceil(self.counts[replica] / self.batch)
+
+    def examples_seen(self, steps: int) -> int:
+        """Return how many rows ``steps`` steps from the start of a pass train on."""
+        passes, rest = divmod(steps, self.steps)
+        return passes * self.examples + sum(min(count, rest * self.batch) for count in self.counts)
+
+
 def _congruent_below(position: int, residue: int, modulus: int) -> int:
     """Return how many of 0 ... position-1 leave ``residue`` when divided by ``modulus``."""
     return (position - residue + modulus - 1) // modulus
 
 
-def coverage_note(plan: Plan, steps_per_epoch: int) -> str | None:
+def coverage_note(plan: Plan | Shares, steps_per_epoch: int) -> str | None:
     """Say what a user's own number of steps makes of the data, or None where it fits exactly."""
     if steps_per_epoch == plan.steps:
         return None

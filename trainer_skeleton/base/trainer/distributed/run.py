@@ -8,52 +8,22 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import keras
 
 from . import explain
 from .cluster import Role, Team, connect, role_from
-from .errors import DataError, ModelError, PlanError, TrainerError
+from .dealing import Dealer
+from .errors import ModelError, TrainerError
 from .explain import from_user, user_code
-from .input import Arrays, Order, Pipeline, Records
-from .loop import STOPPED, Data, Loop, Stopped, StopSignal
-from .plan import Plan, coverage_note
+from .loop import STOPPED, Loop, Stopped, StopSignal
+from .normalization import differences
+from .pipeline import Data
 from .report import Report, is_summed_up, write_summary
 from .saving import Checkpoints, Progress, is_saved, save_model
+from .settings import FLOAT, Settings, UserCode, kept
 from .storage import join, make_folder
-
-_FLOAT = "float32"
-_Value = TypeVar("_Value", int, str)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the command line says; see ``python -m trainer.task --help``."""
-
-    job_dir: str | None = None
-    epochs: int = 5
-    batch_size: int | None = None
-    global_batch_size: int | None = None
-    learning_rate: float | None = None
-    steps_per_epoch: int | None = None
-    seed: int | None = None
-    shards: int | None = None
-    shuffle: int | None = None
-    precision: str | None = None
-    checkpoint_every: int = 0
-    resume: bool = True
-    debug: bool = False
-
-
-@dataclass(frozen=True)
-class UserCode:
-    """What ``trainer/model.py`` and ``trainer/data.py`` give."""
-
-    create_model: Callable[[], keras.Model]
-    callbacks: Callable[[], list[keras.callbacks.Callback]]
-    training: Callable[[], Records | Arrays]
-    validation: Callable[[], Records | Arrays | None]
 
 
 @dataclass(frozen=True)
@@ -116,11 +86,12 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
     found = _found(checkpoints, role, resume=settings.resume or is_restart)
     progress = _agreed_start(team, found[0] if found else None)
     before = progress and progress.precision
-    settings = replace(settings, precision=_kept("--precision", settings.precision, before, _FLOAT))
+    settings = replace(settings, precision=kept("--precision", settings.precision, before, FLOAT))
     _set_precision(settings.precision)
     # Not before the strategy: user's modules may run operations as they are imported.
     user = from_user("importing trainer/model.py and trainer/data.py", load)
-    training, validation, progress = _plan_data(settings, user, team, folders, progress, report)
+    dealt = Dealer(settings, user, team, folders.job, report).deal(progress)
+    training, validation, progress = dealt.training, dealt.validation, dealt.progress
     sets_rate = settings.learning_rate not in {None, progress.learning_rate}
     progress = replace(progress, learning_rate=settings.learning_rate or progress.learning_rate)
     with team.strategy.scope():
@@ -138,15 +109,20 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
         epochs=settings.epochs,
         checkpoint_every=settings.checkpoint_every,
         callbacks=callbacks,
+        sync_batch_norm=settings.sync_batch_norm,
+        audit=dealt.audit,
     )
+    for note in differences(model, team.replicas, synchronized=settings.sync_batch_norm):
+        report.warn(note)
     if progress.step:
         loop.restore(found[1] if found else None)
-        _tell_resumed(progress, callbacks, report)
+        report.say(f"resuming after step {progress.step}")
     if sets_rate:
         _set_learning_rate(model, settings.learning_rate)
     facts = _facts(team, training, validation, settings, progress)
-    report.event("ready", **facts, tasks=role.size, step=progress.step)
-    with explain.steps(lambda: _bad_record(team, training, validation)):
+    distinct = {"examples": dealt.audit.examples} if dealt.audit else {}
+    report.event("ready", **facts | distinct, tasks=role.size, step=progress.step)
+    with explain.steps(lambda: _bad_record(team, training, validation)), checkpoints:
         final = loop.run()
     results = {}
     if role.is_chief:
@@ -165,15 +141,6 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
 def _nothing_left(final: Progress) -> str:
     how = "a callback ended the training" if final.stopped else "all epochs are done"
     return f"nothing is left to train, {how}: the model stays as it is; --no-resume starts anew"
-
-
-def _tell_resumed(
-    progress: Progress, callbacks: list[keras.callbacks.Callback], report: Report
-) -> None:
-    report.say(f"resuming after step {progress.step}")
-    if callbacks:
-        names = ", ".join(type(callback).__name__ for callback in callbacks)
-        report.warn(f"these callbacks begin anew, no checkpoint holds what they count: {names}")
 
 
 def _set_precision(precision: str | None) -> None:
@@ -204,60 +171,6 @@ def _agreed_start(team: Team, found: Progress | None) -> Progress | None:
     return Progress(**start) if start else None
 
 
-def _plan_data(  # noqa: PLR0917 - called once, by what each is
-    settings: Settings,
-    user: UserCode,
-    team: Team,
-    folders: Folders,
-    start: Progress | None,
-    report: Report,
-) -> tuple[Data, Data | None, Progress]:
-    """Index the data and deal it out; keep to the order of the run that is resumed."""
-    source = _source("training", user.training)
-    if source is None:
-        raise DataError("training() in trainer/data.py returned None: return Records or Arrays")
-    items = source.open(team, folders.job)
-    batch = _global_batch(settings, team, start)
-    shards = _kept("--shards", settings.shards, start and start.shards, 12)
-    seed = _kept("--seed", settings.seed, start and start.seed, 0)
-    shuffle = _kept("--shuffle", settings.shuffle, start and start.shuffle, 10_000)
-    plan = Plan(items.examples, batch, team.replicas, shards)
-    steps = settings.steps_per_epoch or plan.steps
-    if start is None:
-        precision = settings.precision or _FLOAT
-        start = Progress(0, plan.examples, batch, shards, seed, shuffle, steps, precision)
-    else:
-        _kept("--steps-per-epoch", settings.steps_per_epoch, start.steps_per_epoch, steps)
-        _check_same_data(start, plan)
-    if note := coverage_note(plan, start.steps_per_epoch):
-        report.warn(note)
-    training = Data(Pipeline(items, plan, Order(seed, shuffle)), plan)
-    return training, _plan_validation(user, team, folders, plan), start
-
-
-def _plan_validation(user: UserCode, team: Team, folders: Folders, training: Plan) -> Data | None:
-    source = _source("validation", user.validation)
-    if source is None:
-        return None
-    items = source.open(team, folders.job)
-    try:
-        plan = replace(training, examples=items.examples)
-    except PlanError as problem:
-        raise PlanError(f"validation data: {problem}") from problem
-    return Data(Pipeline(items, plan, Order()), plan)
-
-
-def _source(name: str, function: Callable[[], Any]) -> Records | Arrays | None:
-    """Return what one of the functions of ``trainer/data.py`` gives."""
-    source = from_user(f"{name}()", function)
-    if source is not None and not isinstance(source, (Records, Arrays)):
-        raise DataError(
-            f"{name}() in trainer/data.py returned {type(source).__name__}: "
-            f"return Records(...) or Arrays(...) of trainer.distributed.input"
-        )
-    return source
-
-
 def _callbacks(user: UserCode) -> list[keras.callbacks.Callback]:
     given = from_user("callbacks()", user.callbacks)
     is_list = isinstance(given, (list, tuple))
@@ -267,39 +180,6 @@ def _callbacks(user: UserCode) -> list[keras.callbacks.Callback]:
             f"returned {given!r}"
         )
     return list(given)
-
-
-def _global_batch(settings: Settings, team: Team, start: Progress | None) -> int:
-    asked = settings.global_batch_size
-    if settings.batch_size is not None:
-        asked = settings.batch_size * team.replicas
-        if start and asked != start.global_batch:
-            raise PlanError(
-                f"this job was started with a global batch of {start.global_batch} and cannot go "
-                f"on with {asked} (--batch-size {settings.batch_size} on {team.replicas} "
-                f"replicas): leave --batch-size out, or use --no-resume to start anew"
-            )
-    return _kept("--global-batch-size", asked, start and start.global_batch, 32 * team.replicas)
-
-
-def _kept(option: str, asked: _Value | None, before: _Value | None, default: _Value) -> _Value:
-    """Return an option's value; a run that is resumed keeps what it was started with."""
-    if before is None:
-        return default if asked is None else asked
-    if asked is not None and asked != before:
-        raise PlanError(
-            f"this job was started with {option} {before} and cannot go on with {asked}: "
-            f"use {option} {before}, or --no-resume to start anew"
-        )
-    return before
-
-
-def _check_same_data(start: Progress, plan: Plan) -> None:
-    if start.examples != plan.examples:
-        raise DataError(
-            f"this job was started on {start.examples:,} examples and now finds "
-            f"{plan.examples:,}: bring the data back, or use --no-resume to start anew"
-        )
 
 
 def _create_model(user: UserCode, training: Data, team: Team, seed: int) -> keras.Model:
@@ -332,9 +212,8 @@ def _bad_record(team: Team, *data: Data | None) -> str | None:
     """Look for a record of this task's that cannot be read or parsed."""
     for part in filter(None, data):
         for replica in team.own_replicas:
-            for shard in part.plan.shards_of(replica):
-                if problem := part.pipeline.culprit(shard):
-                    return problem
+            if problem := part.pipeline.culprit(replica):
+                return problem
     return None
 
 

@@ -12,10 +12,12 @@ import hashlib
 import io
 import json
 import re
-from concurrent.futures import Future, ThreadPoolExecutor
+import time
+from concurrent import futures
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
+from functools import cached_property
+from typing import Any, BinaryIO
 
 import keras
 import ml_dtypes
@@ -24,13 +26,29 @@ import tensorflow as tf
 
 from .errors import StorageError, TrainerError, gist
 from .report import Report
-from .storage import explained, join, names_in, publish, read_whole, remove, scratch_folder
+from .storage import (
+    explained,
+    join,
+    make_new_folder,
+    names_in,
+    new_file,
+    publish,
+    read_if_there,
+    read_whole,
+    remove_files,
+    scratch_folder,
+    write_whole,
+)
 
 KEPT = 3
 _MANIFEST = "checkpoint.json"
 _VALUES = "values.npz"
 _MODEL_LAST = "saved_model.pb"
 _NAME = re.compile(r"step-(\d+)(?:-(\d+))?$")
+# What the training may wait for a checkpoint: a moment, or a share of the time since the last one.
+_MOMENT_SECONDS = 0.1
+_SHARE = 0.02
+_LAST_WRITE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +69,10 @@ class Progress:
         The records of the epochs done.
     stopped
         Whether a callback has ended the training.
+    shard_policy
+        The value of ``--shard-policy``.
+    callbacks
+        What the callbacks had counted; their arrays stand behind the values of the variables.
     """
 
     step: int
@@ -64,27 +86,45 @@ class Progress:
     learning_rate: float | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     stopped: bool = False
+    callbacks: list[Any] = field(default_factory=list)
+    shard_policy: str = "auto"
 
 
-class Checkpoints:
-    """The checkpoints of a job folder."""
+class Checkpoints(AbstractContextManager):
+    """The checkpoints of a job folder.
+
+    As a context manager they give a write under way some time to end before an error goes on.
+    """
 
     def __init__(self, folder: str, report: Report) -> None:
         self._folder = folder
         self._report = report
-        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
-        self._pending: Future[None] | None = None
+        self._writer = futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._pending: futures.Future[None] | None = None
+        self._saved = time.monotonic()
+        self._seconds = 0.0
+
+    def __exit__(self, *_: object) -> None:
+        self.finish(_LAST_WRITE_SECONDS)
 
     def save(self, progress: Progress, values: list[np.ndarray]) -> None:
-        """Write a checkpoint while the training goes on, after the one before is written.
+        """Write a checkpoint, after the one before is written.
+
+        It is waited for a moment, or for a small share of the time since the one before, so that a
+        kill costs no more than the steps since it; but not at all where the last write took longer
+        than that: the training then goes on beside it.
 
         Raises
         ------
         StorageError
-            If the one before could not be written.
+            If this one or the one before could not be written.
         """
         self.wait()
+        little = max(_MOMENT_SECONDS, _SHARE * (time.monotonic() - self._saved))
         self._pending = self._writer.submit(self._write, progress, values)
+        if self._seconds <= little and self.finish(little):
+            self.wait()
+        self._saved = time.monotonic()
 
     def wait(self) -> None:
         """Return when the last checkpoint is written.
@@ -98,6 +138,14 @@ class Checkpoints:
         if pending is not None:
             pending.result()
 
+    def finish(self, seconds: float) -> bool:
+        """Wait so long at most for the last checkpoint; return whether its write has ended.
+
+        It raises nothing: whether the write went well, `wait` tells.
+        """
+        under_way = [] if self._pending is None else [self._pending]
+        return not futures.wait(under_way, seconds).not_done
+
     def newest(self) -> tuple[Progress, list[np.ndarray]] | None:
         """Return the newest whole checkpoint, or None where there is none at all.
 
@@ -106,17 +154,18 @@ class Checkpoints:
         StorageError
             If there are checkpoints and each of them is damaged.
         """
-        damaged = []
-        for name in reversed(self._names()):
+        is_damaged = False
+        for name in reversed(list(self._names)):
             try:
                 found = self._read(name)
             except StorageError as problem:
                 self._report.warn(f"{problem}; trying the checkpoint before it")
-                damaged.append(name)
-                continue
+                found, is_damaged = None, True
             if found is not None:
                 return found
-        if damaged:
+            self._names.remove(name)
+            self._names.insert(0, name)
+        if is_damaged:
             raise StorageError(
                 f"every checkpoint in {self._folder} is damaged: --no-resume starts anew"
             )
@@ -124,41 +173,50 @@ class Checkpoints:
 
     def clear(self) -> None:
         """Remove all checkpoints."""
-        for name in self._names():
+        for name in list(self._names):
             self._remove(name)
 
+    @cached_property
     def _names(self) -> list[str]:
-        names = [name for name in names_in(self._folder) if _NAME.match(name)]
-        return sorted(names, key=_order)
+        """The checkpoints, what is to go first being first: listed once, as no one else writes."""
+        return sorted((name for name in names_in(self._folder) if _NAME.match(name)), key=_order)
 
     def _write(self, progress: Progress, values: list[np.ndarray]) -> None:
-        before = self._names()
-        name = _name_beside(before, progress.step)
+        began = time.monotonic()
+        name = _name_beside(self._names, progress.step)
         place = join(self._folder, name)
-        with scratch_folder(self._folder) as folder:
-            with explained("cannot write", place):
-                with (folder / _VALUES).open("wb") as file:
-                    np.savez(file, **{str(n): _storable(v) for n, v in enumerate(values)})
-                manifest = {
-                    "progress": asdict(progress),
-                    "types": [v.dtype.name for v in values],
-                    "sha256": _sha256(folder / _VALUES),
-                }
-                (folder / _MANIFEST).write_text(json.dumps(manifest))
-            publish(folder, place, last=_MANIFEST)
+        make_new_folder(place)
+        try:
+            manifest = {
+                "progress": asdict(progress),
+                "types": [value.dtype.name for value in values],
+                "sha256": _write_values(place, values),
+            }
+            write_whole(join(place, _MANIFEST), json.dumps(manifest).encode())
+        except StorageError:
+            with suppress(StorageError):
+                remove_files(place, _MANIFEST, _VALUES)
+            raise
         self._report.event("checkpoint", step=progress.step, path=place)
-        replaced = [old for old in before if _order(old)[0] == progress.step]
-        others = [old for old in before if old not in replaced]
-        for old in (*replaced, *others[: -(KEPT - 1)]):
+        self._replace_by(name)
+        self._seconds = time.monotonic() - began
+
+    def _replace_by(self, name: str) -> None:
+        """Count a checkpoint in, and remove those of its step and those that are too many."""
+        same_step = [old for old in self._names if _order(old)[0] == _order(name)[0]]
+        others = [old for old in self._names if old not in same_step]
+        self._names.append(name)
+        for old in (*same_step, *others[: -(KEPT - 1)]):
             self._remove(old)
 
     def _read(self, name: str) -> tuple[Progress, list[np.ndarray]] | None:
         place = join(self._folder, name)
-        if _MANIFEST not in names_in(place):
+        told = read_if_there(join(place, _MANIFEST))
+        if told is None:
             return None
+        data = read_whole(join(place, _VALUES))
         try:
-            manifest = json.loads(read_whole(join(place, _MANIFEST)))
-            data = read_whole(join(place, _VALUES))
+            manifest = json.loads(told)
             if hashlib.sha256(data).hexdigest() != manifest["sha256"]:
                 raise ValueError("its values do not match their checksum")
             with np.load(io.BytesIO(data), allow_pickle=False) as stored:
@@ -171,8 +229,8 @@ class Checkpoints:
 
     def _remove(self, name: str) -> None:
         """Remove a checkpoint, first of all what makes it one."""
-        remove(join(self._folder, name, _MANIFEST))
-        remove(join(self._folder, name))
+        remove_files(join(self._folder, name), _MANIFEST, _VALUES)
+        self._names.remove(name)
 
 
 def _order(name: str) -> tuple[int, int]:
@@ -197,12 +255,25 @@ def _restored(stored: np.ndarray, name: str) -> np.ndarray:
     return stored if known is None else stored.view(known)
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+def _write_values(place: str, values: list[np.ndarray]) -> str:
+    """Write the values into the checkpoint's folder; return their checksum."""
+    with explained("cannot write", place), new_file(join(place, _VALUES)) as file:
+        summed = _Summed(file)
+        np.savez(summed, **{str(n): _storable(value) for n, value in enumerate(values)})
+    return summed.sha256.hexdigest()
+
+
+class _Summed(io.RawIOBase):
+    """A file to write in one go that takes the checksum on the way."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.sha256 = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self.sha256.update(data)
+        self._file.write(data)
+        return len(data)
 
 
 def is_saved(folder: str) -> bool:
@@ -212,6 +283,8 @@ def is_saved(folder: str) -> bool:
 
 def save_model(model: keras.Model, folder: str) -> None:
     """Write the finished model: ``model.keras`` and a SavedModel, both loadable without this code.
+
+    A model that is there already stays until the whole of the new one lies beside it.
 
     Raises
     ------

@@ -1,27 +1,24 @@
 """One step of training or evaluation, on one replica and on all of them together.
 
-The loss of a step is that of the whole global batch, whatever number of replicas it is dealt to.
-Each replica has the mean over its own rows, regularisers added; with ``rows`` of ``global_rows``
-rows its share of the global loss is therefore
-
-    (loss - regularisers) · rows / global_rows  +  regularisers / R
-
-and the shares of all R replicas sum to the loss that one worker has. What is summed over the rows
-has its sum for a share. Gradients are summed over the replicas before the optimizer
-sees them, so that clipping acts on the gradient of the global batch; the averages that batch
-normalisation keeps are averaged on the same way, so that every task has the same model.
+Each replica differentiates its share of the global batch's loss (``losses``). The gradients are
+summed over the replicas before the optimizer sees them, so that clipping acts on the gradient of
+the global batch; the averages that batch normalisation keeps are averaged on the same way, so that
+every task has the same model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from .errors import ModelError
-
-_MEAN, _SUM = "mean", "sum"
+from .losses import Losses, Rows, Share, loss_counters
+from .normalization import BatchNormalizations
+from .optimizer import branch_across_replicas, leave_summing_to_us
 
 
 class Steps:
@@ -35,23 +32,33 @@ class Steps:
         The strategy that it was built in.
     may_lack_rows
         Whether some replica has no row in some step.
+    synchronize
+        Whether all batch normalisations take their statistics from all replicas.
+    see
+        What is called with the numbers of the examples of each step and replica, for an audit.
     """
 
     def __init__(
-        self, model: keras.Model, strategy: tf.distribute.Strategy, may_lack_rows: bool
+        self,
+        model: keras.Model,
+        strategy: tf.distribute.Strategy,
+        *,
+        may_lack_rows: bool,
+        synchronize: bool = False,
+        see: Callable[[np.ndarray], None] | None = None,
     ) -> None:
         self._model = model
         self._strategy = strategy
         self._replicas = strategy.num_replicas_in_sync
         self._may_lack_rows = may_lack_rows
-        _check_can_train(model, self._replicas)
-        self._reduction = _reduction(model, self._replicas)
-        self._sums_activity = _sums_activity()
-        self._averages = _averages(model) if self._replicas > 1 else []
-        self._counted_by_step = _counted_by_step(model, self._reduction)
+        self._see = see
+        _check_can_train(model)
+        self._losses = Losses(model)
+        self._normalizations = BatchNormalizations(model, self._replicas, synchronize=synchronize)
+        self._counted_by_step = loss_counters(model)
         self._loss_tracker = model._loss_tracker  # noqa: SLF001 - a metric of theirs may be "loss"
-        _leave_summing_to_us(model.optimizer)
-        _leave_scaling_to_us()
+        leave_summing_to_us(model.optimizer)
+        branch_across_replicas()
         self.train = tf.function(self._train)
         self.evaluate = tf.function(self._evaluate)
         self.results = tf.function(self._results)
@@ -82,108 +89,101 @@ class Steps:
 
     @tf.autograph.experimental.do_not_convert
     def _train_replica(self, batch: Any, votes: tf.Tensor) -> tf.Tensor:
-        data, rows, global_rows = batch
+        data, rows = self._opened(batch)
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         before = self._values_before()
         with tf.GradientTape() as tape:
-            predicted = self._model(x, training=True)
-            share = self._share_of_loss(x, y, predicted, weights, rows, global_rows, training=True)
-            scaled = self._model.optimizer.scale_loss(share)
-        self._settle(before, rows, global_rows)
+            with self._normalizations.counting(rows.own):
+                predicted = self._model(x, training=True)
+            share = self._losses.share(x, y, predicted, weights, rows, training=True)
+            scaled = self._model.optimizer.scale_loss(share.objective)
+        self._settle(before, rows)
         variables = self._model.trainable_variables
-        gradients, share, votes = self._exchanged(
-            tape.gradient(scaled, variables), share, votes, rows, global_rows
+        gradients, loss, votes = self._exchanged(
+            tape.gradient(scaled, variables), share, votes, rows
         )
         self._model.optimizer.apply(gradients, variables)
-        self._count_loss(share, global_rows)
+        self._count_loss(loss, rows)
         self._count_metrics(rows, x, y, predicted, weights)
-        return tf.concat([[tf.cast(share, tf.float32)], votes], 0)
+        return tf.concat([[tf.cast(loss, tf.float32)], votes], 0)
 
-    def _share_of_loss(  # noqa: PLR0917 - named as Keras names them
-        self,
-        x: Any,
-        y: Any,
-        predicted: Any,
-        weights: Any,
-        rows: tf.Tensor,
-        global_rows: tf.Tensor,
-        *,
-        training: bool,
-    ) -> tf.Tensor:
-        """Return this replica's share of the global batch's loss; see the head of this module."""
-        loss = self._model._compute_loss(  # noqa: SLF001 - calls theirs as it was written
-            x=x, y=y, y_pred=predicted, sample_weight=weights, training=training
-        )
-        regular = [v.regularizer(v) for v in self._model.trainable_variables if v.regularizer]
-        regularisers = _total(regular, loss.dtype)
-        summed = _total(_activity_losses(self._model), loss.dtype) if self._sums_activity else 0.0
-        if self._reduction == _SUM:
-            summed += loss - _total(self._model.losses, loss.dtype)
-        here = tf.cast(rows > 0, loss.dtype)
-        part = tf.cast(rows, loss.dtype) / tf.cast(global_rows, loss.dtype)
-        return (loss - summed - regularisers) * part + summed * here + regularisers / self._replicas
+    def _opened(self, batch: Any) -> tuple[Any, Rows]:
+        data, own, total, *numbers = batch
+        if self._see is not None and numbers:
+            tf.numpy_function(self._see, [numbers[0][:own]], [])
+        return data, Rows(own, total, self._replicas)
 
     def _exchanged(
-        self,
-        gradients: list[Any],
-        share: tf.Tensor,
-        votes: tf.Tensor,
-        rows: tf.Tensor,
-        global_rows: tf.Tensor,
+        self, gradients: list[Any], share: Share, votes: tf.Tensor, rows: Rows
     ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         """Sum gradients, loss and votes over the replicas, in one exchange with the averages."""
-        # Dense: what an embedding's rows get from several places is summed before it is clipped.
+        # Dense: what an embedding's rows get from several places is summed before it is squared or
+        # clipped, and so alike
+        # on one replica and on many.
         present = [tf.convert_to_tensor(g) for g in gradients if g is not None]
         if not present:
             raise ModelError("no weight of the model has a gradient: see its layers and its loss")
+        loss = share.told
         if self._replicas > 1:
-            wire = tf.float64 if share.dtype == tf.float64 else tf.float32
-            numbers = tf.concat([[tf.cast(share, wire)], tf.cast(votes, wire)], 0)
-            averages = [v.value * tf.cast(rows, v.dtype) for v in self._averages]
-            numbers, *summed = _sum_over_replicas([numbers, *averages, *present])
-            for variable, average in zip(self._averages, summed, strict=False):
-                variable.assign(average / tf.cast(global_rows, average.dtype))
-            present = summed[len(averages) :]
-            share, votes = tf.cast(numbers[0], share.dtype), tf.cast(numbers[1:], tf.float32)
+            present, loss, votes = self._summed(present, loss, votes, rows)
         rest = iter(present)
-        return [None if g is None else next(rest) for g in gradients], share, votes
+        return [None if g is None else next(rest) for g in gradients], loss, votes
 
-    def _count_loss(self, loss: tf.Tensor, global_rows: tf.Tensor) -> None:
+    def _summed(
+        self, gradients: list[tf.Tensor], loss: tf.Tensor, votes: tf.Tensor, rows: Rows
+    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+        if self._may_lack_rows:
+            # Not times 0: what comes of a row that does not count need not be finite.
+            gradients = [tf.where(rows.own > 0, g, tf.zeros_like(g)) for g in gradients]
+        wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
+        numbers = tf.concat([[tf.cast(loss, wire)], tf.cast(votes, wire)], 0)
+        averages = self._normalizations.averages
+        own = [v.value * tf.cast(rows.own, v.dtype) for v in averages]
+        numbers, *summed = _sum_over_replicas([numbers, *own, *gradients])
+        for variable, value in zip(averages, summed, strict=False):
+            variable.assign(value / tf.cast(rows.total, value.dtype))
+        loss, votes = tf.cast(numbers[0], loss.dtype), tf.cast(numbers[1:], tf.float32)
+        return summed[len(averages) :], loss, votes
+
+    def _count_loss(self, loss: tf.Tensor, rows: Rows) -> None:
         """Count the global loss once, on the first replica."""
         if self._loss_tracker is None:
             return
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        weight = tf.where(tf.equal(replica, 0), global_rows, 0)
+        weight = tf.where(tf.equal(replica, 0), rows.total, 0)
         self._loss_tracker.update_state(loss, sample_weight=weight)
 
-    def _count_metrics(self, rows: tf.Tensor, *data: Any) -> None:
+    def _count_metrics(self, rows: Rows, *data: Any) -> None:
         def count() -> tf.Tensor:
             x, y, predicted, weights = data
             self._model.compute_metrics(x, y, predicted, sample_weight=weights)
             return tf.constant(True)
 
         if self._may_lack_rows:
-            tf.cond(rows > 0, count, lambda: tf.constant(False))
+            tf.cond(rows.own > 0, count, lambda: tf.constant(False))
         else:
             count()
 
     def _values_before(self) -> list[tuple[Any, tf.Tensor]]:
         """Return what a forward pass and its loss change, and the values before it."""
-        changed = [*_statistics(self._model), *self.metric_variables]
-        if not self._may_lack_rows:
-            changed = self._counted_by_step
+        changed = self._counted_by_step
+        if self._may_lack_rows:
+            changed = [*self._own_statistics(), *self.metric_variables]
         return [(variable, tf.identity(variable.value)) for variable in changed]
 
-    def _settle(
-        self, before: list[tuple[Any, tf.Tensor]], rows: tf.Tensor, global_rows: tf.Tensor
-    ) -> None:
+    def _own_statistics(self) -> list[Any]:
+        """Return the weights that a replica's own rows change."""
+        common = [v for layer in self._normalizations.synchronized for v in layer.variables]
+        return [v for v in _statistics(self._model) if not any(v is each for each in common)]
+
+    def _settle(self, before: list[tuple[Any, tf.Tensor]], rows: Rows) -> None:
         """Let this replica's rows count for their share of the batch, for nothing without any."""
         for variable, value in before:
             if any(variable is each for each in self._counted_by_step):
-                part = tf.cast(rows, variable.dtype) / tf.cast(global_rows, variable.dtype)
-                variable.assign(value + (variable.value - value) * part)
+                change = (variable.value - value) * rows.part(variable.dtype)
+                variable.assign(value + change)
             else:
-                variable.assign(tf.where(rows > 0, variable.value, value))
+                variable.assign(tf.where(rows.own > 0, variable.value, value))
 
     def _evaluate(self, batches: Any, steps: tf.Tensor) -> None:
         for _ in tf.range(steps):
@@ -191,16 +191,16 @@ class Steps:
 
     @tf.autograph.experimental.do_not_convert
     def _evaluate_replica(self, batch: Any) -> None:
-        data, rows, global_rows = batch
+        data, rows = self._opened(batch)
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         before = self._values_before()
         predicted = self._model(x, training=False)
-        share = self._share_of_loss(x, y, predicted, weights, rows, global_rows, training=False)
-        self._settle(before, rows, global_rows)
+        loss = self._losses.share(x, y, predicted, weights, rows, training=False).told
+        self._settle(before, rows)
         if self._loss_tracker is not None:
             # Over all replicas this counts the global loss once for each global row.
-            weight = tf.cast(global_rows, share.dtype) / self._replicas
-            self._loss_tracker.update_state(share * self._replicas, sample_weight=weight)
+            weight = tf.cast(rows.total, loss.dtype) / self._replicas
+            self._loss_tracker.update_state(loss * self._replicas, sample_weight=weight)
         self._count_metrics(rows, x, y, predicted, weights)
 
     def _results(self) -> dict[str, tf.Tensor]:
@@ -250,26 +250,6 @@ class Steps:
         self._strategy.run(restore, args=(sums,))
 
 
-def _total(losses: list[Any], dtype: tf.DType) -> Any:
-    return tf.cast(tf.add_n(losses), dtype) if losses else 0.0
-
-
-def _sums_activity() -> bool:
-    """Return whether activity regularisers sum over the rows, as in Keras 3.12 and before."""
-    layer = keras.layers.Identity(activity_regularizer="l2")
-    layer(tf.ones((1, 1)))
-    (of_one,) = layer.losses
-    layer(tf.ones((2, 1)))
-    (of_two,) = layer.losses
-    return bool(of_two > of_one)
-
-
-def _activity_losses(model: keras.Model) -> list[Any]:
-    layers = model._flatten_layers()  # noqa: SLF001 - nested ones too
-    layers = [layer for layer in layers if getattr(layer, "activity_regularizer", None)]
-    return [loss for layer in layers for loss in layer._losses]  # noqa: SLF001
-
-
 def _sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
     """Return sums, in one exchange for each type of number."""
     context = tf.distribute.get_replica_context()
@@ -284,34 +264,13 @@ def _sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
     return sums
 
 
-def _averages(model: keras.Model) -> list[Any]:
-    """Return the weights in which batch normalisation averages over what it has seen."""
-    layers = model._flatten_layers(include_self=False)  # noqa: SLF001 - nested ones too
-    found = [
-        layer
-        for layer in layers
-        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
-    ]
-    return [variable for layer in found for variable in layer.non_trainable_variables]
-
-
 def _statistics(model: keras.Model) -> list[Any]:
     """Return the weights that a forward pass may change; those that were frozen are not."""
     layers = [layer for layer in model._flatten_layers() if layer.trainable]  # noqa: SLF001
     return [v for layer in layers for v in layer._non_trainable_variables]  # noqa: SLF001
 
 
-def _counted_by_step(model: keras.Model, reduction: str) -> list[Any]:
-    """Return where Keras follows the losses of several outputs, one count a step and replica.
-
-    Totals of losses that are summed over the rows are right as they are.
-    """
-    metrics = model._compile_loss.metrics if model._compile_loss else []  # noqa: SLF001
-    first = 1 if reduction == _SUM else 0
-    return [variable for metric in metrics for variable in metric.variables[first:]]
-
-
-def _check_can_train(model: keras.Model, replicas: int) -> None:
+def _check_can_train(model: keras.Model) -> None:
     """Refuse what this trainer would train otherwise than ``fit``."""
     for method in ("train_step", "test_step"):
         if getattr(type(model), method) is not getattr(keras.Model, method):
@@ -319,54 +278,3 @@ def _check_can_train(model: keras.Model, replicas: int) -> None:
                 f"{type(model).__name__}.{method}() of trainer/model.py would not be called, as "
                 f"the steps are this trainer's own: say the same in compute_loss() or add_loss()"
             )
-    optimizer = model.optimizer
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    if replicas > 1 and getattr(optimizer, "gradient_accumulation_steps", None):
-        raise ModelError(
-            "the optimizer's gradient_accumulation_steps are not supported on several replicas: "
-            "leave them out and use a larger --global-batch-size"
-        )
-    if replicas > 1 and getattr(optimizer, "ema_overwrite_frequency", None):
-        raise ModelError(
-            "the optimizer's ema_overwrite_frequency is not supported on several replicas: leave "
-            "it out; the averages become the model's weights at the end"
-        )
-
-
-def _reduction(model: keras.Model, replicas: int) -> str:
-    """Return how the model's losses are reduced over the rows of a batch."""
-    losses = [loss for loss in keras.tree.flatten(model.loss) if loss is not None]
-    kinds = {getattr(loss, "reduction", "sum_over_batch_size") for loss in losses}
-    if kinds <= {"sum_over_batch_size", "mean", "auto"}:
-        return _MEAN
-    if kinds == {"sum"}:
-        return _SUM
-    if replicas == 1:
-        return _MEAN
-    raise ModelError(
-        f"the losses' reductions {', '.join(sorted(map(str, kinds)))} are not supported on several "
-        f"replicas: use 'sum_over_batch_size' for all, or 'sum' for all"
-    )
-
-
-def _leave_summing_to_us(optimizer: Any) -> None:
-    """Keep Keras from summing gradients over replicas once more after it has clipped them."""
-    while optimizer is not None:
-        optimizer._all_reduce_sum_gradients = list  # noqa: SLF001 - Keras offers no other way
-        optimizer = getattr(optimizer, "inner_optimizer", None)
-
-
-def _leave_scaling_to_us() -> None:
-    """Keep Keras from dividing some losses by the number of replicas, and others not.
-
-    It does so where a loss is a mean that Keras has taken itself (``keras.losses.loss``).
-    """
-    from keras.src.losses import loss
-
-    for name in ("scale_loss_for_distribution", "unscale_loss_for_distribution"):
-        if not hasattr(loss, name):
-            raise ModelError(
-                f"Keras {keras.__version__} is not supported: use the one that "
-                f"requirements.txt names"
-            )
-        setattr(loss, name, lambda value: value)

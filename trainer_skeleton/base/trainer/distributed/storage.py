@@ -1,8 +1,8 @@
 """Files of a job folder: a local path, ``/gcs/BUCKET/...`` and ``gs://...`` alike.
 
-Neither a bucket nor its mount can rename a folder, or write half a file and be caught at it; so
-everything is written on this machine first and published file by file, the one that makes the rest
-visible last.
+Neither a bucket nor its mount can rename a folder, so what belongs together is written file by
+file, the one that makes the rest visible last. In a bucket a file is seen when it is closed, a
+folder is the names of its files, and a call is a request or several: none is made that need not be.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import tensorflow as tf
 
 from .errors import StorageError
+
+_CHUNK = 1 << 20
+_NEAR = ".partial"
 
 
 def is_remote(path: str) -> bool:
@@ -54,11 +58,26 @@ def make_folder(path: str) -> None:
     """
     with explained("cannot write the folder", path):
         if is_remote(path):
-            tf.io.gfile.makedirs(path)
+            # What stands for an empty folder: all that ``makedirs`` writes, after many questions.
+            with new_file(join(path, "")) as file:
+                file.write(b"")
         else:
             Path(path).mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=path):
                 pass
+
+
+def make_new_folder(path: str) -> None:
+    """Make a folder that is not there yet; in a bucket nothing has to be made.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be made, or is there.
+    """
+    if not is_remote(path):
+        with explained("cannot write", path):
+            Path(path).mkdir(parents=True)
 
 
 def write_whole(path: str, data: bytes) -> None:
@@ -76,10 +95,7 @@ def write_whole(path: str, data: bytes) -> None:
             return
         partial = Path(f"{path}.{os.getpid()}.partial")
         try:
-            with partial.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            partial.write_bytes(data)
             partial.replace(path)
         except OSError:
             _discard(partial)
@@ -100,41 +116,94 @@ def read_whole(path: str) -> bytes:
     StorageError
         If it cannot be read.
     """
-    with explained("cannot read", path), tf.io.gfile.GFile(path, "rb") as file:
-        return file.read()
+    with explained("cannot read", path):
+        return _read(path)
+
+
+def read_if_there(path: str) -> bytes | None:
+    """Return a file's bytes, or None where there is no such file.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be read.
+    """
+    with explained("cannot read", path):
+        try:
+            return _read(path)
+        except tf.errors.NotFoundError:
+            return None
+
+
+def _read(path: str) -> bytes:
+    # In pieces until there is no more: asking for the size first would be a request of its own.
+    with tf.io.gfile.GFile(path, "rb") as file:
+        return b"".join(iter(lambda: file.read(_CHUNK), b""))
+
+
+@contextlib.contextmanager
+def new_file(path: str) -> Iterator[BinaryIO]:
+    """Give a file to write in one go."""
+    _make_folder_of(path)
+    with tf.io.gfile.GFile(path, "wb") if is_remote(path) else Path(path).open("wb") as file:
+        yield file
+
+
+def _make_folder_of(path: str) -> None:
+    if not is_remote(path):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
 
 
 def publish(folder: Path, destination: str, last: str) -> None:
     """Move the files of a local ``folder`` to ``destination``, the file named ``last`` last.
 
+    What was published there before stays until all of the new files are beside it. Then its own
+    ``last`` goes first, so that nobody takes the old and the new for one.
+
     Raises
     ------
     StorageError
-        If a file cannot be written; what was visible before stays so.
+        If a file cannot be written.
     """
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    names.sort(key=lambda name: name == last)
+    there = names_in(destination)
     with explained("cannot write", destination):
-        for name in sorted(names, key=lambda n: n == last):
-            target = join(destination, name)
-            tf.io.gfile.makedirs(target.rpartition("/")[0])
-            if is_remote(destination):
-                tf.io.gfile.copy(str(folder / name), target, overwrite=True)
-            else:
-                _move(folder / name, target)
+        if is_remote(destination) and not {last, _NEAR} & set(there):
+            _copy(folder, destination, names)
+            return
+        _make_folder_of(join(destination, last))
+        with _brought_near(folder, destination, names) as near:
+            if last in there:
+                tf.io.gfile.remove(join(destination, last))
+            for name in names:
+                _rename(join(near, name), join(destination, name))
 
 
-def _move(source: Path, target: str) -> None:
-    """Move a file across file systems too, without ever showing half of it."""
+@contextlib.contextmanager
+def _brought_near(folder: Path, destination: str, names: list[str]) -> Iterator[str]:
+    """Give a folder with the same files from where each can be renamed into ``destination``."""
+    if not is_remote(destination) and folder.stat().st_dev == Path(destination).stat().st_dev:
+        yield str(folder)
+        return
+    near = join(destination, _NEAR)
     try:
-        source.replace(target)
-    except OSError:
-        partial = Path(f"{target}.{os.getpid()}.partial")
-        try:
-            shutil.copyfile(source, partial)
-            partial.replace(target)
-        except OSError:
-            _discard(partial)
-            raise
+        _copy(folder, near, names)
+        yield near
+    finally:
+        with contextlib.suppress(StorageError):
+            remove(near)
+
+
+def _copy(folder: Path, destination: str, names: list[str]) -> None:
+    for name in names:
+        with (folder / name).open("rb") as file, new_file(join(destination, name)) as copy:
+            shutil.copyfileobj(file, copy, _CHUNK)
+
+
+def _rename(source: str, target: str) -> None:
+    _make_folder_of(target)
+    tf.io.gfile.rename(source, target, overwrite=True)
 
 
 @contextlib.contextmanager
@@ -150,11 +219,18 @@ def scratch_folder(near: str) -> Iterator[Path]:
 
 
 def names_in(folder: str) -> list[str]:
-    """Return the names in a folder; none where there is no folder."""
-    try:
-        return sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
-    except tf.errors.NotFoundError:
-        return []
+    """Return the names in a folder; none where there is no folder.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be listed.
+    """
+    with explained("cannot list", folder):
+        try:
+            return sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
+        except tf.errors.NotFoundError:
+            return []
 
 
 def remove(path: str) -> None:
@@ -167,3 +243,13 @@ def remove(path: str) -> None:
                 tf.io.gfile.remove(path)
         except tf.errors.NotFoundError:
             return
+
+
+def remove_files(folder: str, *names: str) -> None:
+    """Remove a folder of these files, in this order; what is gone already is fine."""
+    with explained("cannot remove", folder):
+        for name in names:
+            with contextlib.suppress(tf.errors.NotFoundError):
+                tf.io.gfile.remove(join(folder, name))
+    if not is_remote(folder):
+        remove(folder)

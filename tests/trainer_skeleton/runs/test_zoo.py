@@ -1,0 +1,90 @@
+"""The laws of weights and of `fit`: every model of the zoo, on one worker and on two to four."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .zoo import CASES
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+ROUGH = {"mixed_bfloat16": 1e-2, "mixed_float16": 5e-2}
+
+
+FEW = ("momentum_and_regularisers", "every_reduction", "masked_sequences", "accumulated_gradients")
+CASES_OF = {1: tuple(CASES), 2: tuple(CASES), 3: tuple(CASES), 4: FEW}
+if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
+    CASES_OF[4] = tuple(CASES)
+
+
+@pytest.fixture(scope="module")
+def trained(new_project):
+    """Train the zoo, in one cluster of each size."""
+    project = new_project()
+    for name in ("zoo.py", "train_zoo.py"):
+        shutil.copy(HERE / name, project.folder)
+    for workers, names in CASES_OF.items():
+        program = ("python", "train_zoo.py", str(project.folder / f"of-{workers}"), *names)
+        result = project.local(f"job-{workers}", "--workers", str(workers), "--", *program)
+        assert result.code == 0, result.text
+    return project.folder
+
+
+def weights_of(folder, name):
+    """Return the weights that each task ended with, those of the optimizer too."""
+    found = {}
+    for path in sorted(folder.glob(f"{name}.*.npz")):
+        with np.load(path) as values:
+            found[path.name.split(".")[1]] = [values[key] for key in values.files]
+    return found
+
+
+def logs_of(folder, name):
+    summary = json.loads((folder / name / "summary.json").read_text())
+    return [epoch["logs"] for epoch in summary["epochs"]]
+
+
+def assert_close(found, expected, tolerance):
+    for one, other in zip(found, expected, strict=True):
+        assert one.keys() == other.keys()
+        for key, value in one.items():
+            np.testing.assert_allclose(value, other[key], rtol=0, atol=tolerance, err_msg=key)
+
+
+@pytest.mark.parametrize(
+    ("name", "workers"), [(name, size) for size in (2, 3, 4) for name in CASES_OF[size]]
+)
+def test_weights_are_those_of_one_worker(trained, name, workers):
+    (alone,) = weights_of(trained / "of-1", name).values()
+    together = weights_of(trained / f"of-{workers}", name)
+    assert set(together) == {"chief", *(f"worker-{n}" for n in range(workers - 1))}
+    for values in together.values():
+        for one, other in zip(values, together["chief"], strict=True):
+            np.testing.assert_array_equal(one, other)
+    tolerance = ROUGH.get(CASES[name].precision, 1e-6)
+    for one, other in zip(together["chief"], alone, strict=True):
+        if one.ndim or CASES[name].precision != "mixed_float16":  # scales may differ by a factor
+            np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)
+    logs = logs_of(trained / f"of-{workers}", name), logs_of(trained / "of-1", name)
+    assert_close(*logs, tolerance)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.as_fit])
+def test_history_is_that_of_fit(trained, name):
+    history = json.loads((trained / f"of-1/{name}.fit.json").read_text())
+    assert_close(logs_of(trained / "of-1", name), history, 1e-6)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_steps_that_overflow_are_left_out_by_all(trained, workers):
+    tasks = weights_of(trained / f"of-{workers}", "scaled_loss")
+    scales = {
+        float(np.max([np.max(v) for v in values if v.ndim == 0])) for values in tasks.values()
+    }
+    (scale,) = scales
+    assert 1 <= scale < 2.0**22

@@ -1,0 +1,317 @@
+"""Models as people write them, and data for each, small enough to train all of them on any cluster.
+
+121 examples in batches of 12: the last batch has one row, fewer than most clusters have workers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EXAMPLES, VALIDATION, BATCH, EPOCHS, SEED = 121, 37, 12, 2, 3
+
+layers = keras.layers
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and its data: ``(x, y, sample_weight, class_weight)`` of a number of examples."""
+
+    create_model: Callable[[], keras.Model]
+    data: Callable[[int], tuple[Any, ...]]
+    sync_batch_norm: bool = False
+    precision: str = "float64"
+    as_fit: bool = True  # whether `fit` must come to the same history
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(data, **options):
+    def add(create_model):
+        CASES[create_model.__name__] = Case(create_model, data, **options)
+        return create_model
+
+    return add
+
+
+def features(examples):
+    random = np.random.default_rng(examples)
+    return random.normal(size=(examples, 6)), random
+
+
+def weighted(examples):
+    x, random = features(examples)
+    return x, np.sin(x.sum(1, keepdims=True)), 0.5 + random.random(examples), None
+
+
+def plain(examples):
+    return (*weighted(examples)[:2], None, None)
+
+
+def classes(examples):
+    x, _ = features(examples)
+    return x, (x.sum(1) > 1).astype(int) + (x[:, 0] > 0), None, None
+
+
+def rare_classes(examples):
+    return (*classes(examples)[:2], None, {0: 0.5, 2: 3.0})
+
+
+def two_sides(examples):
+    x, y, weights, _ = weighted(examples)
+    inputs = {"left": x[:, :3], "right": x[:, 3:]}
+    return inputs, {"one": y, "two": np.cos(y)}, {"one": weights, "two": weights[::-1]}, None
+
+
+def three_targets(examples):
+    x, y, weights, _ = weighted(examples)
+    return x, [y, np.cos(y), y**2], [weights, weights, weights], None
+
+
+def sequences(examples):
+    """Of one to five steps; the rest is masked."""
+    random = np.random.default_rng(examples)
+    x = random.normal(size=(examples, 5, 3)) + 0.1
+    x[np.arange(5) >= random.integers(1, 6, (examples, 1))] = 0
+    return x, np.sin(x.sum(-1, keepdims=True)), None, None
+
+
+def words(examples):
+    random = np.random.default_rng(examples)
+    x = random.integers(1, 9, (examples, 5)) * (np.arange(5) < random.integers(1, 6, (examples, 1)))
+    return x, x % 3, None, None
+
+
+def pictures(examples):
+    random = np.random.default_rng(examples)
+    x = random.normal(size=(examples, 6, 6, 2)) * 3 + 5
+    return x, (x.mean((1, 2, 3)) > 5).astype(int), None, None
+
+
+def mlp(optimizer, loss="mse", hidden=(), **options):
+    model = keras.Sequential(
+        [layers.Input((6,)), layers.Dense(8, activation="tanh"), *hidden, layers.Dense(1)]
+    )
+    model.compile(optimizer, loss, **options)
+    return model
+
+
+@case(weighted)
+def momentum_and_regularisers():
+    model = keras.Sequential(
+        [
+            layers.Input((6,)),
+            layers.Dense(8, "tanh", kernel_regularizer="l2", activity_regularizer="l2"),
+            layers.Dense(1, bias_regularizer="l1"),
+        ]
+    )
+    optimizer = keras.optimizers.SGD(0.05, momentum=0.9, nesterov=True, global_clipnorm=0.5)
+    model.compile(optimizer, "mse", metrics=["mae"], weighted_metrics=["mae"])
+    return model
+
+
+@case(rare_classes)
+def class_weights():
+    model = keras.Sequential(
+        [layers.Input((6,)), layers.Dense(8, activation="tanh"), layers.Dense(4)]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-2, clipvalue=0.01), loss, metrics=["accuracy"])
+    return model
+
+
+@case(two_sides)
+def two_inputs_and_outputs():
+    sides = {name: layers.Input((3,), name=name) for name in ("left", "right")}
+    hidden = layers.Dense(8, activation="tanh")(layers.Concatenate()(list(sides.values())))
+    outputs = {name: layers.Dense(1, name=name)(hidden) for name in ("one", "two")}
+    model = keras.Model(sides, outputs)
+    losses = {"one": "mse", "two": keras.losses.Huber(reduction="sum")}
+    model.compile(
+        keras.optimizers.AdamW(1e-2, clipnorm=0.1),
+        losses,
+        loss_weights={"one": 0.3, "two": 0.7},
+        metrics={"one": ["mae"]},
+    )
+    return model
+
+
+@case(three_targets)
+def every_reduction():
+    x = layers.Input((6,))
+    hidden = layers.Dense(8, activation="tanh")(x)
+    model = keras.Model(x, [layers.Dense(1, name=name)(hidden) for name in "abc"])
+    reductions = ("sum_over_batch_size", "sum", "mean_with_sample_weight")
+    losses = [keras.losses.MeanSquaredError(reduction=each) for each in reductions]
+    model.compile(keras.optimizers.SGD(1e-2), losses)
+    return model
+
+
+@case(weighted)
+def unreduced_loss():
+    return mlp(keras.optimizers.SGD(1e-3), keras.losses.MeanAbsoluteError(reduction="none"))
+
+
+@case(sequences)
+def masked_sequences():
+    model = keras.Sequential(
+        [
+            layers.Input((5, 3)),
+            layers.Masking(),
+            layers.LSTM(6, return_sequences=True),
+            layers.BatchNormalization(synchronized=True),
+            layers.Dense(1),
+        ]
+    )
+    model.compile("adam", "mse", metrics=["mae"])
+    return model
+
+
+@case(words, as_fit=False)  # `fit` squares what an embedding's rows get before it sums it
+def masked_words():
+    model = keras.Sequential(
+        [
+            layers.Input((5,), dtype="int32"),
+            layers.Embedding(9, 4, mask_zero=True),
+            layers.GRU(6, return_sequences=True),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    model.compile(keras.optimizers.Adam(1e-2), "sparse_categorical_crossentropy")
+    return model
+
+
+@case(pictures)
+def synchronized_normalisation():
+    model = keras.Sequential(
+        [
+            layers.Input((6, 6, 2)),
+            layers.Conv2D(3, 3, use_bias=False),
+            layers.BatchNormalization(synchronized=True),
+            layers.Activation("tanh"),
+            layers.AveragePooling2D(2),
+            layers.Flatten(),
+            layers.Dense(1, activation="sigmoid"),
+        ]
+    )
+    model.compile(
+        "adam", "binary_crossentropy", metrics=["accuracy", keras.metrics.AUC(name="auc")]
+    )
+    return model
+
+
+@case(plain, sync_batch_norm=True)
+def normalisation_synchronized_by_option():
+    hidden = [
+        layers.Dense(4, use_bias=False),
+        layers.BatchNormalization(),
+        layers.Activation("tanh"),
+    ]
+    return mlp(keras.optimizers.RMSprop(1e-2), hidden=hidden)
+
+
+@case(weighted)
+def accumulated_gradients():
+    optimizer = keras.optimizers.Adam(
+        1e-2,
+        gradient_accumulation_steps=3,
+        use_ema=True,
+        ema_momentum=0.7,
+        ema_overwrite_frequency=5,
+        global_clipnorm=0.3,
+        weight_decay=1e-2,
+    )
+    return mlp(optimizer)
+
+
+@case(weighted)
+def averaged_weights():
+    return mlp(keras.optimizers.SGD(1e-2, use_ema=True, ema_momentum=0.9))
+
+
+@case(weighted, precision="mixed_float16", as_fit=False)
+def scaled_loss():
+    """Gradients overflow in the first steps, until the scale is small enough."""
+    optimizer = keras.optimizers.SGD(1e-3, momentum=0.9)
+    scaling = keras.optimizers.LossScaleOptimizer(
+        optimizer, initial_scale=2.0**22, dynamic_growth_steps=7
+    )
+    return mlp(scaling)
+
+
+@case(plain, precision="mixed_bfloat16", as_fit=False)
+def brain_floats():
+    return mlp(keras.optimizers.SGD(1e-2))
+
+
+class Own(keras.Model):
+    """Layers, losses and metrics of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = layers.Dense(8, activation="tanh")
+        self.cells = [layers.Dense(3), layers.Dense(3)]
+        self.out = layers.Dense(1)
+        self.size = keras.metrics.Mean(name="size")
+
+    def call(self, x, training=False):
+        hidden = self.hidden(x)
+        for cell in self.cells:
+            hidden = cell(hidden)
+        self.add_loss(0.1 * tf.reduce_mean(tf.square(hidden)))
+        return self.out(hidden)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        return loss + 0.1 * tf.reduce_mean(tf.abs(y_pred))
+
+
+@case(plain)
+def subclassed():
+    model = Own()
+    model.compile(keras.optimizers.Adam(1e-2), "mse", metrics=["mae"])
+    return model
+
+
+def one_hot(examples):
+    x, y, *_ = plain(examples)
+    return x, np.concatenate([y > 0, y <= 0], 1) * 1.0, None, None
+
+
+class OldStyle(keras.Model):
+    """A loss of its own, written for Keras before 3.3, and batch normalisation over the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = layers.Dense(8)
+        self.normal = layers.BatchNormalization(synchronized=True)
+        self.out = layers.Dense(2)
+
+    def call(self, x, training=False):
+        return self.out(self.normal(self.hidden(x), training=training))
+
+    def compute_loss(self, x, y, y_pred, sample_weight):
+        return tf.reduce_mean(tf.abs(y - y_pred))
+
+
+@case(one_hot, as_fit=False)  # `fit` of this Keras calls it with one argument more
+def loss_of_its_own():
+    model = OldStyle()
+    model.compile(keras.optimizers.Adam(1e-2), metrics=[keras.metrics.F1Score()])
+    return model
+
+
+@case(plain)
+def scheduled():
+    rates = keras.optimizers.schedules.ExponentialDecay(0.1, 5, 0.8)
+    model = mlp(keras.optimizers.Lion(rates))
+    model.layers[-1].kernel.constraint = keras.constraints.NonNeg()
+    return model

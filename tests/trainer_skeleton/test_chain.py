@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import io
+import os
+import struct
+from itertools import cycle
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from trainer.distributed import chain
+from trainer.distributed.chain import Walk, masked_crc
+from trainer.distributed.errors import DataError
+
+EVERY = 8
+
+
+def framed(data: bytes, checksum: bytes = b"data") -> bytes:
+    """A record; nothing looks at the checksum of its data here."""
+    length = struct.pack("<Q", len(data))
+    return length + struct.pack("<I", masked_crc(length)) + data + checksum
+
+
+def joined(records: list[bytes]) -> bytes:
+    return b"".join(framed(data) for data in records)
+
+
+def plain_walk(content: bytes) -> tuple[int, list[int]]:
+    """What a walk does, as simply as can be."""
+    at, starts = 0, []
+    while at + 12 <= len(content):
+        length, crc = struct.unpack_from("<QI", content, at)
+        if masked_crc(content[at : at + 8]) != crc:
+            raise DataError(
+                f"data is damaged at byte {at} (record {len(starts)}): the length's checksum does "
+                f"not match; write the file anew"
+            )
+        starts.append(at)
+        at += length + 16
+    if at != len(content):
+        raise DataError(
+            f"data is cut off: record {max(len(starts) - 1, 0)} should end at byte "
+            f"{max(at, len(content) + 1)}, the file ends at {len(content)}; write the file anew"
+        )
+    return len(starts), starts[::EVERY]
+
+
+def walk(content: bytes, reads: list[int]) -> tuple[int, list[int]]:
+    """Walk along ``content``, of which so many bytes at a time can be read."""
+    stream, sizes = io.BytesIO(content), cycle(reads)
+    walk = Walk("data", EVERY)
+    walk.follow(lambda room: stream.readinto(room[: next(sizes)]))
+    return walk.records, walk.offsets.tolist()
+
+
+def outcome(way, *arguments):
+    try:
+        return way(*arguments)
+    except DataError as error:
+        return str(error)
+
+
+def noise(size: int, seed: int) -> bytes:
+    return np.random.default_rng(seed).bytes(size)
+
+
+def numbers(count: int, kind: str) -> bytes:
+    return np.arange(250, 250 + count).astype(kind).tobytes()
+
+
+def short_lengths() -> st.SearchStrategy[int]:
+    # 65 and 97 have a checksum that begins with a zero byte, 3760 one that begins with two.
+    return st.integers(0, 40) | st.integers(0, 700) | st.sampled_from([65, 97, 255, 256, 3760])
+
+
+def plain_records() -> st.SearchStrategy[bytes]:
+    return (
+        st.builds(noise, short_lengths(), st.integers(0, 9))
+        | st.builds(bytes, short_lengths())
+        | st.builds(numbers, st.integers(0, 60), st.sampled_from(["<i8", "<i4", "<i2"]))
+        | st.sampled_from([bytes(65_535), bytes(65_536), framed(b"")[:-4], framed(b"")[:12]])
+    )
+
+
+records = st.lists(
+    st.recursive(plain_records(), lambda inner: st.lists(inner, max_size=6).map(joined)),
+    max_size=12,
+)
+# A few records, over and over, are enough of them for many runs.
+files = st.builds(lambda some, times: joined(some * times), records, st.integers(1, 20))
+# One read a file may be of a few bytes: each takes a block of its own.
+reads = st.builds(
+    lambda some, sizes: [*sizes, some, 1 << 22],
+    st.integers(1, 20),
+    st.lists(st.integers(500, 20_000), max_size=3),
+)
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["searched", "as-is"])
+def always_searched(request, monkeypatch):
+    """Every block is searched for runs, or those alone where it takes less time than to step."""
+    if request.param:
+        monkeypatch.setattr(chain, "_SEARCHED_BYTES", 1 << 40)
+        monkeypatch.setattr(chain, "_SEARCHED_FINDS", 1 << 40)
+
+
+def test_some_lengths_have_a_checksum_that_begins_with_zeros():
+    first_bytes = [masked_crc(struct.pack("<Q", n)) & 0xFFFF for n in (65, 97, 3760)]
+    assert [value & 0xFF for value in first_bytes] == [0, 0, 0]
+
+
+@settings(deadline=None, max_examples=100)
+@given(files, reads)
+@example(joined([bytes(100)] * 50), [1 << 22])
+@example(joined([joined([b"in"] * 5)] * 50), [1 << 22])
+def test_a_walk_finds_what_a_plain_one_finds(content, reads):
+    assert outcome(walk, content, reads) == plain_walk(content)
+
+
+@settings(deadline=None, max_examples=100)
+@given(files.filter(len), reads, st.data())
+def test_a_changed_byte_has_the_same_end(content, reads, data):
+    at = data.draw(st.integers(0, len(content) - 1))
+    changed = bytearray(content)
+    changed[at] ^= data.draw(st.integers(1, 255))
+    assert outcome(walk, bytes(changed), reads) == outcome(plain_walk, bytes(changed))
+
+
+@settings(deadline=None, max_examples=100)
+@given(files.filter(len), reads, st.data())
+def test_a_damaged_length_has_the_same_end(content, reads, data):
+    _, starts = plain_walk(content)
+    at = data.draw(st.sampled_from(starts)) + data.draw(st.integers(0, 11))
+    changed = bytearray(content)
+    changed[at] ^= data.draw(st.integers(1, 255))
+    found = outcome(walk, bytes(changed), reads)
+    assert found == outcome(plain_walk, bytes(changed))
+    assert "is damaged at byte" in found
+
+
+@settings(deadline=None, max_examples=100)
+@given(files.filter(len), reads, st.data())
+def test_a_cut_has_the_same_end(content, reads, data):
+    cut = content[: data.draw(st.integers(0, len(content) - 1))]
+    assert outcome(walk, cut, reads) == outcome(plain_walk, cut)
+
+
+@settings(deadline=None, max_examples=100)
+@given(files, st.integers(0, 40), reads)
+def test_bytes_that_are_no_records_have_the_same_end(content, shift, reads):
+    shifted = content[shift:] + content[:shift]
+    assert outcome(walk, shifted, reads) == outcome(plain_walk, shifted)
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 16, 65, 97, 100, 300, 1500])
+@pytest.mark.parametrize("before", [0, 1, 2, 3])
+def test_records_of_one_length_are_a_run_wherever_they_begin(length, before, monkeypatch):
+    content = framed(bytes(before)) + joined([noise(length, 1)] * 500)
+    steps = []
+    size = Walk._size
+    monkeypatch.setattr(Walk, "_size", lambda *args: steps.append(args) or size(*args))
+    leaps = []
+    leap = Walk._leap
+    monkeypatch.setattr(Walk, "_leap", lambda *args: leaps.append(args) or leap(*args))
+    assert walk(content, [1 << 22]) == plain_walk(content)
+    assert len(leaps) == 1
+    assert len(steps) <= 2
+
+
+def test_a_file_of_several_blocks_is_walked_in_runs(monkeypatch):
+    lengths = np.random.default_rng(1).integers(50, 151, 100_000).tolist()
+    data = os.urandom(150)
+    content = joined([data[:length] for length in lengths])
+    leaps = []
+    leap = Walk._leap
+    monkeypatch.setattr(Walk, "_leap", lambda *args: leaps.append(args) or leap(*args))
+    assert walk(content, [1 << 22]) == plain_walk(content)
+    assert len(leaps) < 50
+
+
+def test_nested_files_of_several_blocks_are_walked():
+    inner = [joined([noise(20 + n % 30, n)] * (n % 9)) for n in range(300)]
+    content = joined(inner * 200)
+    assert len(content) > 10 << 20
+    assert walk(content, [1 << 22]) == plain_walk(content)
+
+
+def test_a_failed_read_is_told():
+    def readinto(room: memoryview) -> int:
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        Walk("data", EVERY).follow(readinto)
+
+
+def test_masked_crc_of_columns_is_that_of_each():
+    lengths = [struct.pack("<Q", n) for n in (0, 1, 255, 65_536, (1 << 64) - 1)]
+    columns = np.array([list(length) for length in lengths]).T
+    assert masked_crc(columns).tolist() == [masked_crc(length) for length in lengths]

@@ -1,0 +1,100 @@
+"""What a task trains on and what it reads for that, told to a launcher that asks for it.
+
+``distlaunch local --audit`` sets ``DISTLAUNCH_AUDIT``. Each batch then carries the numbers of its
+examples; they are taken down where the step is computed, so that nothing between the files and the
+model goes unseen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .report import Report
+
+_RUNS_AN_EVENT = 20_000
+
+
+def is_asked(environ: Any = os.environ) -> bool:
+    """Return whether a launcher asks for an audit."""
+    return bool(environ.get("DISTLAUNCH_AUDIT"))
+
+
+class Audit:
+    """The audit of one task.
+
+    Parameters
+    ----------
+    report
+        Where the events go.
+    examples
+        How many there are.
+    index_bytes, data_bytes
+        What this task has read to index the data, and how large the data is; 0 if that is not
+        known.
+    numbers_of
+        From what tells the examples of a batch to their numbers, -1 for rows that are none.
+    """
+
+    def __init__(
+        self,
+        report: Report,
+        *,
+        examples: int,
+        index_bytes: int = 0,
+        data_bytes: int = 0,
+        numbers_of: Callable[[np.ndarray], np.ndarray] = np.copy,
+    ) -> None:
+        self.examples = examples
+        self._report = report
+        self._numbers_of = numbers_of
+        self._index_bytes = index_bytes
+        self._data_bytes = data_bytes
+        self._seen: list[np.ndarray] = []
+        self._records = 0
+        self._bytes = 0
+
+    def see(self, what: np.ndarray) -> None:
+        """Take down what tells the examples of a step: a number of each, and its bytes if known."""
+        if what.ndim > 1:
+            self._bytes += int(what[:, 1].sum())
+            what = what[:, 0]
+        self._seen.append(what)
+
+    def tell(self, first: int, stop: int) -> None:
+        """Tell what was seen in the steps ``first ... stop-1``, and what was read so far."""
+        numbers = self._numbers_of(np.concatenate([*self._seen, np.empty(0, np.int64)]))
+        self._seen = []
+        self._records += len(numbers)
+        known = numbers[numbers >= 0]
+        facts = {"from": first, "to": stop}
+        if len(known) < len(numbers):
+            facts["unknown"] = len(numbers) - len(known)
+        runs = runs_of(known)
+        for at in range(0, max(1, len(runs)), _RUNS_AN_EVENT):
+            part = runs[at : at + _RUNS_AN_EVENT].tolist()
+            self._report.event("audit", kind="seen", positions=part, **facts)
+            facts.pop("unknown", None)
+        self._tell_read()
+
+    def _tell_read(self) -> None:
+        """Tell what was read for the training so far."""
+        self._report.event(
+            "audit",
+            kind="read",
+            bytes=self._bytes if self._data_bytes else None,
+            index_bytes=self._index_bytes,
+            data_bytes=self._data_bytes,
+            records=self._records,
+        )
+
+
+def runs_of(numbers: np.ndarray) -> np.ndarray:
+    """Return the runs ``[first, count]`` of consecutive numbers; one seen twice is in two runs."""
+    ordered = np.sort(numbers)
+    starts = np.flatnonzero(np.diff(ordered, prepend=-2) != 1)
+    counts = np.diff(starts, append=len(ordered))
+    return np.stack([ordered[starts], counts], axis=1).astype(np.int64)

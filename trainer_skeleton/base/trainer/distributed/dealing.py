@@ -1,0 +1,207 @@
+"""The data of a run: opened, dealt out, and held to the order of the run that is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from .audit import Audit, is_asked
+from .cluster import Team
+from .datasets import Positions, open_dataset
+from .errors import DataError, PlanError
+from .explain import from_user
+from .input import Arrays, Records
+from .pipeline import Data, Order, Pipeline
+from .plan import Plan, Shares, coverage_note
+from .report import Report
+from .saving import Progress
+from .settings import FLOAT, Settings, UserCode, kept
+
+Source = Records | Arrays | tf.data.Dataset
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """The data of a run, and where the run stands.
+
+    Attributes
+    ----------
+    training, validation
+        The data; validation may be None.
+    progress
+        Where the run begins or goes on.
+    audit
+        Where to take down what is trained on, where an audit is asked for.
+    """
+
+    training: Data
+    validation: Data | None
+    progress: Progress
+    audit: Audit | None
+
+
+class Dealer:
+    """Deals the user's data out to the tasks; every method is a collective.
+
+    Parameters
+    ----------
+    settings, user
+        What the run was told.
+    team
+        The tasks.
+    job_dir
+        Where an index may be kept.
+    report
+        Where to say what the data and the cluster make of each other.
+    """
+
+    def __init__(
+        self, settings: Settings, user: UserCode, team: Team, job_dir: str, report: Report
+    ) -> None:
+        self._settings = settings
+        self._user = user
+        self._team = team
+        self._job_dir = job_dir
+        self._report = report
+
+    def deal(self, start: Progress | None) -> Dealt:
+        """Return the data, dealt out as for the run that left off at ``start``.
+
+        Raises
+        ------
+        DataError
+            If it cannot be used, or is other data than before.
+        PlanError
+            If data, batch and cluster do not go together, or are others than before.
+        """
+        seed = kept("--seed", self._settings.seed, start and start.seed, 0)
+        keras.utils.set_random_seed(seed)  # also what a data set of the user's own shuffles by
+        source = _source("training", self._user.training)
+        if source is None:
+            raise DataError("training() in trainer/data.py returned None: return Records or Arrays")
+        start = self._progress(start, seed)
+        if isinstance(source, tf.data.Dataset):
+            data, audit = self._own_dataset(source, start)
+        else:
+            data, audit = self._planned(source, start)
+        progress = self._counted(start, data.plan)
+        if note := coverage_note(data.plan, progress.steps_per_epoch):
+            self._report.warn(note)
+        return Dealt(data, self._validation(progress), progress, audit)
+
+    def _progress(self, start: Progress | None, seed: int) -> Progress:
+        """Return what is known of the run before its data is: 0 for what is to be counted."""
+        asked = self._settings
+        return Progress(
+            step=start.step if start else 0,
+            examples=start.examples if start else 0,
+            global_batch=self._asked_batch(start),
+            shards=kept("--shards", asked.shards, start and start.shards, 12),
+            shard_policy=kept(
+                "--shard-policy", asked.shard_policy, start and start.shard_policy, "auto"
+            ),
+            seed=seed,
+            shuffle=kept("--shuffle", asked.shuffle, start and start.shuffle, 10_000),
+            steps_per_epoch=kept(
+                "--steps-per-epoch", asked.steps_per_epoch, start and start.steps_per_epoch, 0
+            ),
+            precision=asked.precision or FLOAT,
+            **{
+                name: getattr(start, name)
+                for name in ("learning_rate", "history", "stopped", "callbacks")
+                if start
+            },
+        )
+
+    def _asked_batch(self, start: Progress | None) -> int:
+        """Return the global batch that is asked for or was before, 0 if none."""
+        asked, replicas = self._settings.global_batch_size, self._team.replicas
+        if self._settings.batch_size is not None:
+            asked = self._settings.batch_size * replicas
+            if start and asked != start.global_batch:
+                raise PlanError(
+                    f"this job was started with a global batch of {start.global_batch} and cannot "
+                    f"go on with {asked} (--batch-size {self._settings.batch_size} on {replicas} "
+                    f"replicas): leave --batch-size out, or use --no-resume to start anew"
+                )
+        return kept("--global-batch-size", asked, start and start.global_batch, 0)
+
+    def _planned(self, source: Records | Arrays, start: Progress) -> tuple[Data, Audit | None]:
+        if self._settings.shard_policy:
+            raise PlanError(
+                "--shard-policy is for a tf.data.Dataset of your own: Records and Arrays are dealt "
+                "out evenly by themselves; leave it out"
+            )
+        items = source.open(self._team, self._job_dir, numbered=is_asked())
+        batch = start.global_batch or 32 * self._team.replicas
+        plan = Plan(items.examples, batch, self._team.replicas, start.shards)
+        audit = None
+        if is_asked():
+            audit = Audit(
+                self._report,
+                examples=plan.examples,
+                index_bytes=items.index_bytes,
+                data_bytes=items.data_bytes,
+            )
+        return Data(Pipeline(items, plan, Order(start.seed, start.shuffle)), plan), audit
+
+    def _own_dataset(self, batches: tf.data.Dataset, start: Progress) -> tuple[Data, Audit | None]:
+        policy = start.shard_policy
+        data, rows = open_dataset(batches, policy, self._team, self._report, numbered=is_asked())
+        batch = data.plan.global_batch
+        if start.global_batch not in {0, batch}:
+            raise PlanError(
+                f"the data set's batch({batch}) is the global batch, and {start.global_batch} is "
+                f"asked for: change batch() in trainer/data.py, or leave the option out"
+            )
+        if start.step % data.plan.steps:
+            self._report.warn(
+                "a data set of your own is entered by skipping what was read: where it shuffles, "
+                "the epoch that was interrupted may see examples twice or never; later ones do not"
+            )
+        if not is_asked():
+            return data, None
+        positions = Positions(rows, self._team, data.plan.examples)
+        return data, Audit(self._report, examples=positions.examples, numbers_of=positions)
+
+    def _counted(self, start: Progress, plan: Plan | Shares) -> Progress:
+        """Return the progress with what the data has told."""
+        if start.examples not in {0, plan.examples}:
+            raise DataError(
+                f"this job was started on {start.examples:,} examples and now finds "
+                f"{plan.examples:,}: bring the data back, or use --no-resume to start anew"
+            )
+        return replace(
+            start,
+            examples=plan.examples,
+            global_batch=plan.global_batch,
+            steps_per_epoch=start.steps_per_epoch or plan.steps,
+        )
+
+    def _validation(self, progress: Progress) -> Data | None:
+        source = _source("validation", self._user.validation)
+        if source is None:
+            return None
+        try:
+            if isinstance(source, tf.data.Dataset):
+                return open_dataset(source, progress.shard_policy, self._team, self._report)[0]
+            items = source.open(self._team, self._job_dir)
+            plan = Plan(items.examples, progress.global_batch, self._team.replicas, progress.shards)
+        except PlanError as problem:
+            raise PlanError(f"validation data: {problem}") from problem
+        return Data(Pipeline(items, plan, Order()), plan)
+
+
+def _source(name: str, function: Callable[[], Any]) -> Source | None:
+    """Return what one of the functions of ``trainer/data.py`` gives."""
+    source = from_user(f"{name}()", function)
+    if source is not None and not isinstance(source, (Records, Arrays, tf.data.Dataset)):
+        raise DataError(
+            f"{name}() in trainer/data.py returned {type(source).__name__}: return Records(...) or "
+            f"Arrays(...) of trainer.distributed.input, or a tf.data.Dataset"
+        )
+    return source

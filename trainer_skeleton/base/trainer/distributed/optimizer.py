@@ -1,0 +1,53 @@
+"""The optimizer of several replicas, which is given gradients that are summed already.
+
+Keras would sum them itself, after it has clipped them; and where it branches by the step it is at
+(gradient accumulation, averages that replace the weights) it does so inside of a replica, where
+TensorFlow cannot update variables in a branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from keras.src.optimizers import base_optimizer
+
+
+def leave_summing_to_us(optimizer: Any) -> None:
+    """Keep Keras from summing gradients over the replicas once more."""
+    while optimizer is not None:
+        optimizer._all_reduce_sum_gradients = list  # noqa: SLF001 - Keras offers no other way
+        optimizer = getattr(optimizer, "inner_optimizer", None)
+
+
+def branch_across_replicas() -> None:
+    """Have Keras's optimizers branch for all replicas at once, where there are several."""
+    if not isinstance(base_optimizer.ops, _Operations):
+        base_optimizer.ops = _Operations(base_optimizer.ops)
+
+
+class _Operations:
+    """Keras's operations, with another ``cond``."""
+
+    def __init__(self, theirs: Any) -> None:
+        self._theirs = theirs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._theirs, name)
+
+    def cond(self, condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+        """Run one of two functions that give nothing."""
+        context = tf.distribute.get_replica_context()
+        if context is None or context.num_replicas_in_sync == 1:
+            return self._theirs.cond(condition, then, otherwise)
+
+        def on_each_replica(strategy: tf.distribute.Strategy, condition: Any) -> None:
+            def run(function: Callable[[], Any]) -> tf.Tensor:
+                strategy.extended.call_for_each_replica(function)
+                return tf.constant(True)
+
+            of_one = strategy.experimental_local_results(condition)[0]
+            tf.cond(of_one, lambda: run(then), lambda: run(otherwise))
+
+        return context.merge_call(on_each_replica, args=(tf.convert_to_tensor(condition),))
