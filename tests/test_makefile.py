@@ -50,6 +50,7 @@ def test_help_names_every_target(folder):
         "make help",
         "make demo",
         "make test",
+        "make laws",
         "make check",
     ]
 

@@ -4,6 +4,8 @@ import gzip
 import json
 import os
 import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -161,10 +163,13 @@ def test_files_are_sorted_and_indexed(data, team, tmp_path):
 
 
 def test_an_index_is_reused(data, team, tmp_path, scanned):
-    first = index_files(f"{data}/part-*", team, str(tmp_path)).files
+    first = index_files(f"{data}/part-*", team, str(tmp_path))
     assert sorted(scanned) == ["part-0", "part-1", "part-2"]
+    assert first.bytes_read == sum(path.stat().st_size for path in data.glob("part-*"))
     scanned.clear()
-    assert index_files(f"{data}/part-*", team, str(tmp_path)).files == first
+    again = index_files(f"{data}/part-*", team, str(tmp_path))
+    assert again.files == first.files
+    assert again.bytes_read == 0
     assert scanned == []
 
 
@@ -232,7 +237,9 @@ def test_a_file_of_another_size_or_time_is_scanned_anew(data, team, tmp_path, sc
         lambda text: '{"files": ["a"]}',
         lambda text: text.replace('"records": 130', '"records": 131'),
         lambda text: text.replace('"records": 130', '"records": 999'),
-        lambda text: text.replace('"offsets": [0', '"offsets": [8'),
+        lambda text: text.replace('"offsets": "AAAA', '"offsets": "CAAA'),
+        lambda text: text.replace('"offsets": "AAAA', '"offsets": "AAA'),
+        lambda text: text.replace('"offsets": "', '"offsets": ["'),
         lambda text: text.replace('"size"', '"bytes"'),
         lambda text: "\udcff" + text,
     ],
@@ -296,3 +303,61 @@ def test_a_folder_in_place_of_a_file_is_refused(data, team, tmp_path):
     with pytest.raises(DataError, match=r"part-3.*") as refused:
         index_files(f"{data}/part-*", team, str(tmp_path))
     assert "\n" not in str(refused.value)
+
+
+class OneOfTeam:
+    """A task of a team of threads."""
+
+    def __init__(self, rank: int, barrier: threading.Barrier, given: dict[int, np.ndarray]) -> None:
+        peers = tuple(f"worker:{number}" for number in range(barrier.parties))
+        self.role = Role(peers[rank], peers)
+        self._barrier, self._given = barrier, given
+
+    def sum(self, value: np.ndarray) -> np.ndarray:
+        self._barrier.wait(60)
+        self._given[self.role.rank] = value
+        self._barrier.wait(60)
+        return sum(self._given.values())
+
+    def all_equal(self, value: int) -> bool:
+        return bool((self.sum(np.array(value)) == value * self._barrier.parties).all())
+
+
+@pytest.mark.parametrize("tasks", [2, 3, 5])
+def test_tasks_scan_each_file_once_and_know_all(data, team, tmp_path, scanned, tasks):
+    write(data / "part-3", [b"packed"] * 200, "GZIP")
+    barrier, given = threading.Barrier(tasks), {}
+    with ThreadPoolExecutor(tasks) as threads:
+        found = list(
+            threads.map(
+                lambda rank: index_files(
+                    f"{data}/part-*", OneOfTeam(rank, barrier, given), str(tmp_path)
+                ),
+                range(tasks),
+            )
+        )
+    assert sorted(scanned) == ["part-0", "part-1", "part-2", "part-3"]
+    alone = [scan(*file) for file in index._matching(f"{data}/part-*")]
+    assert [one.files for one in found] == [alone] * tasks
+    sizes = [path.stat().st_size for path in data.glob("part-*")]
+    assert sum(one.bytes_read for one in found) == sum(sizes)
+    assert max(one.bytes_read for one in found) < sum(sizes)
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_a_remote_file_is_scanned_alike(tmp_path, compression):
+    content = write(tmp_path / "data", [noise(n, n) for n in range(300)], compression)
+    remote = f"ram://bucket/{compression or 'plain'}"
+    with tf.io.gfile.GFile(remote, "wb") as file:
+        file.write(content)
+    here, there = scan_now(tmp_path / "data"), scan(remote, len(content), 0)
+    assert (there.records, there.compression) == (300, compression)
+    assert there.offsets == here.offsets
+
+
+@pytest.mark.parametrize("path", ["{}/none", "{}", "ram://bucket/none"])
+def test_what_cannot_be_read_is_named(tmp_path, path):
+    path = path.format(tmp_path)
+    with pytest.raises(DataError) as refused:
+        scan(path, 0, 0)
+    assert str(refused.value).startswith(f"{path} cannot be read: ")

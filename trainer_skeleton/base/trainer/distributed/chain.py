@@ -129,7 +129,10 @@ class Walk:
     def _pass(self, block: _Block) -> None:
         """Walk along the records whose headers end in the block."""
         before, runs = self.records, block.runs()
-        self._step(block.memory, block.last, runs)
+        while self._at <= block.last:
+            if self._at in runs.spans:
+                self._leap(runs)
+            self._step(block, runs)
         self._origin += block.size
         self._at -= block.size
         passed = self.records - before
@@ -137,41 +140,44 @@ class Walk:
             block.size < _SEARCHED_BYTES * passed and runs.finds < _SEARCHED_FINDS * passed
         )
 
-    def _step(self, memory: mmap.mmap, last: int, runs: _Runs) -> None:
-        """Go from record to record, as far as ``last``, and leap over runs on the way."""
-        at = self._at
+    def _leap(self, runs: _Runs) -> None:
+        """Go to the last record of the run that begins here."""
+        first, last = runs.spans[self._at]
+        self._count(runs.starts[first:last])
+        self._at = int(runs.starts[last])
+
+    def _step(self, block: _Block, runs: _Runs) -> None:
+        """Go on by single steps, to where a run begins or out of the block."""
+        memory, last, spans, sizes = block.memory, block.last, runs.spans, self._sizes
+        at, starts = self._at, []
         while at <= last:
-            if at in runs.spans:
-                at = self._leap(at, runs)
             header = memory[at : at + _HEADER.size]
-            size = self._sizes.get(header) or self._size(header, at)
-            if self.records % self._every == 0:
-                self.offsets.append(self._origin + at)
-            self.records += 1
-            at += size
+            if header not in sizes:
+                self._check(header, self._origin + at, self.records + len(starts))
+            starts.append(at)
+            at += sizes[header]
+            if at in spans:
+                break
+        self._count(np.array(starts, np.int64))
         self._at = at
 
-    def _leap(self, at: int, runs: _Runs) -> int:
-        """Go on to the last record of the run that begins at ``at``; return where that is."""
-        first, last = runs.spans[at]
-        starts = runs.starts[first:last]
+    def _count(self, starts: np.ndarray) -> None:
+        """Take in records that begin at these places."""
         kept = starts[-self.records % self._every :: self._every]
-        self.offsets.extend((self._origin + kept).tolist())
+        self.offsets.frombytes((self._origin + kept).tobytes())
         self.records += len(starts)
-        return int(runs.starts[last])
 
-    def _size(self, header: bytes, at: int) -> int:
-        """Return the size of the record that begins with ``header``, once that is checked."""
+    def _check(self, header: bytes, offset: int, record: int) -> None:
+        """Keep what size the records with this header have, if its checksum is right."""
         length, crc = _HEADER.unpack(header)
         if crc != (_CRCS[length] if length < _SHORT else masked_crc(header[:8])):
             raise DataError(
-                f"{self._path} is damaged at byte {self._origin + at} (record {self.records}): the "
-                f"length's checksum does not match; write the file anew"
+                f"{self._path} is damaged at byte {offset} (record {record}): the length's "
+                f"checksum does not match; write the file anew"
             )
         if len(self._sizes) == _SHORT:
             self._sizes.clear()
         self._sizes[header] = length + _AROUND
-        return length + _AROUND
 
 
 @dataclass(frozen=True)

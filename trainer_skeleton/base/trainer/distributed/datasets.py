@@ -26,11 +26,7 @@ Dataset = tf.data.Dataset
 _POLICIES = {
     "auto": tf.data.experimental.AutoShardPolicy.AUTO,
     "file": tf.data.experimental.AutoShardPolicy.FILE,
-    "data": tf.data.experimental.AutoShardPolicy.DATA,
 }
-POLICIES = (*_POLICIES, "off")
-"""The values of ``--shard-policy``."""
-
 _AT_ONCE = 1024
 _FAILED = -1
 
@@ -45,7 +41,7 @@ class Rows:
     replicas
         Number of replicas.
     policy
-        One of `POLICIES`.
+        ``auto``, ``file``, ``data`` or ``off``.
     """
 
     def __init__(self, batches: Dataset, replicas: int, policy: str) -> None:
@@ -65,6 +61,8 @@ class Rows:
         """
         if self._policy == "off" or self._replicas == 1:
             return self.all
+        if self._policy == "data":  # TensorFlow's own fails with fewer rows than replicas
+            return self.all.shard(self._replicas, replica)
         spec = tf.nest.flatten(self.all.element_spec)
         variant = tf.raw_ops.AutoShardDataset(
             input_dataset=tf.data.experimental.to_variant(self.all),

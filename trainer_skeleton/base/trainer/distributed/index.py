@@ -6,6 +6,7 @@ of them; TensorFlow can then enter the file at such an offset without reading wh
 
 from __future__ import annotations
 
+import base64
 import gzip
 import io
 import json
@@ -275,7 +276,8 @@ def _load_cache(places: list[str], files: list[tuple[str, int, int]]) -> dict[st
 
 
 def _entry(item: dict[str, object]) -> FileIndex:
-    entry = FileIndex(**{**item, "offsets": array("q", item["offsets"])})
+    offsets = array("q", base64.b64decode(item["offsets"]))
+    entry = FileIndex(**{**item, "offsets": offsets})
     if entry.records and len(entry.offsets) != (entry.records - 1) // EVERY + 1:
         raise ValueError("not an index of this version")
     return entry
@@ -286,7 +288,10 @@ def _crc32(files: object) -> int:
 
 
 def _save_cache(places: list[str], entries: list[FileIndex]) -> None:
-    files = [{**vars(entry), "offsets": entry.offsets.tolist()} for entry in entries]
+    # Millions of offsets as JSON's numbers take long to read, and much memory.
+    files = [
+        {**vars(entry), "offsets": base64.b64encode(entry.offsets).decode()} for entry in entries
+    ]
     text = json.dumps({"crc32": _crc32(files), "files": files})
     for place in places:
         with suppress(StorageError):
