@@ -1,0 +1,77 @@
+"""A checkpoint in a bucket against one upload per file: `python benchmarks/cloud_storage.py`.
+
+A Cloud Storage on this machine, that of the tests, counts what TensorFlow asks it for. The
+checkpoint has 100 MB and is one of many: the oldest goes. The other is the least that puts two
+files of these sizes into a bucket. The requests and their ratio are printed, and a ratio above the
+limit is exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests/trainer_skeleton/runs"), str(ROOT / "trainer_skeleton/base")]
+from cloud_storage import KINDS, CloudStorage, counted  # noqa: E402 - found by the path above
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+LIMIT = 2.0
+VALUES = [(1000, 1000)] * 25
+"""Shapes of float32 values of 100 MB together."""
+
+
+def main() -> int:
+    """Count, print, and say by the exit code whether the limit holds."""
+    argparse.ArgumentParser(description="requests for a checkpoint in a bucket").parse_args()
+    with tempfile.TemporaryDirectory() as name, CloudStorage(Path(name)) as storage:
+        # TensorFlow reads it as it is imported, which is from here on.
+        os.environ.update(storage.environment)
+        checkpoint = requests_of_a_checkpoint(storage)
+        uploads = requests_of_uploads(storage, "job/checkpoints/step-00000040/")
+    print(" " * 22, *(f"{kind:>8}" for kind in KINDS), f"{'all':>8}")
+    for what, kinds in {"checkpoint of 100 MB": checkpoint, "one upload per file": uploads}.items():
+        counts = [*(kinds[kind] for kind in KINDS), kinds.total()]
+        print(f"{what:22}", *(f"{count:8}" for count in counts))
+    ratio = checkpoint.total() / uploads.total()
+    print(f"ratio {ratio:.2f}, limit {LIMIT}")
+    return 0 if ratio <= LIMIT else 1
+
+
+def requests_of_a_checkpoint(storage: CloudStorage) -> Counter[str]:
+    """Return the requests of the last of four checkpoints, by their kinds."""
+    import numpy as np
+
+    from trainer.distributed.cluster import Role
+    from trainer.distributed.report import Report
+    from trainer.distributed.saving import Checkpoints, Progress
+
+    checkpoints = Checkpoints("gs://job/checkpoints", Report(Role(), "logs"))
+    values = [np.ones(shape, np.float32) for shape in VALUES]
+    for step in (10, 20, 30, 40):
+        storage.requests.clear()
+        progress = Progress(step, 1437, 64, 12, 0, 10_000, 23, "float32")
+        checkpoints.save(progress, values)
+        checkpoints.wait()
+    return counted(storage.requests)
+
+
+def requests_of_uploads(storage: CloudStorage, place: str) -> Counter[str]:
+    """Return the requests, by their kinds, that write the files of ``place`` once more."""
+    import tensorflow as tf
+
+    storage.requests.clear()
+    for name in storage.names(place):
+        with tf.io.gfile.GFile(f"gs://job/plain/{name}", "wb") as file:
+            file.write(storage.objects[place + name])
+    return counted(storage.requests)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

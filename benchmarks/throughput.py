@@ -1,0 +1,164 @@
+"""Examples a second with two workers, against others' loops: `python benchmarks/throughput.py`.
+
+A small convolutional network on images like MNIST's, 64 a worker and step, loss and accuracy
+reported: distlaunch from memory and from TFRecord files; the script of TensorFlow's tutorial on
+multi-worker training, with tf_keras; the fastest loop we could write by hand. Measured is the time
+from one epoch's end to the next, the first epoch left out. All alternate, so that a busy machine is
+busy for all; the medians and their ratios are printed, and a limit that is not held is exit code 1.
+
+Installs tf-keras, for the tutorial alone, into a folder that is removed at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common import (
+    IMAGES,
+    Limit,
+    alternate,
+    examples_per_second,
+    make_project,
+    options,
+    run_python,
+    show,
+    steady_rate,
+    train,
+    verdict,
+)
+
+from distlaunch.local.machine import split
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TF_KERAS = "tf-keras==2.21.*"
+WORKERS, BATCH_SIZE = 2, 64
+STEPS = 468  # of an epoch of 60,000 images; distlaunch takes the rest of them in a 469th
+EPOCHS = 3
+SHORT = {"steps": 20, "epochs": 2}
+SOURCES = {
+    "from memory": "arrays",
+    "from TFRecords": "records",
+    "from TFRecords, parse_batch": "batches",
+}
+TUTORIAL, BY_HAND = "tutorial, tf_keras", "by hand"
+LIMITS = (
+    Limit("from TFRecords", "from memory", least=0.95),
+    Limit("from memory", BY_HAND, least=0.9),
+)
+AGAINST_TUTORIAL = {"small": 2.5, "tutorial": 1.5}
+
+
+def main() -> int:
+    """Measure, print, and say by the exit code whether the limits hold."""
+    parser = options("examples a second with two workers", rounds=5)
+    text = "which model of benchmarks/images/model.py (small)"
+    parser.add_argument("--model", choices=AGAINST_TUTORIAL, default="small", help=text)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        size = {"steps": STEPS, "epochs": EPOCHS} if asked.rounds else SHORT
+        told: list[float] = []
+        ways = ways_to_train(folder, asked.model, told, **size)
+        figures = alternate(ways, asked.rounds)
+    show(figures, "examples/s")
+    against_tutorial = Limit("from memory", TUTORIAL, least=AGAINST_TUTORIAL[asked.model])
+    code = verdict(figures, against_tutorial, *LIMITS)
+    print(f"summary.json tells {statistics.median(told):.2f} x what is measured here")
+    return code
+
+
+def ways_to_train(folder: Path, model: str, told: list[float], steps: int, epochs: int) -> dict:
+    """Return a function for each way, which trains and returns examples a second.
+
+    `told` takes by how much `summary.json` differs from what is measured.
+    """
+    variables = {"MODEL": model, "DATA": str(folder)}
+    packages = folder / "packages"
+    pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    run_python([*pip, "--target", str(packages), TF_KERAS])
+    run_python([str(IMAGES / "write.py"), str(folder)])
+    project = make_project(folder / "images", IMAGES)
+    size = [f"--epochs={epochs}", f"--batch-size={BATCH_SIZE}"]
+    if steps != STEPS:
+        size.append(f"--steps-per-epoch={steps}")
+
+    def ours(name: str, number: int) -> float:
+        source = SOURCES[name]
+        job = train(project, f"{source}-{number}", size, SOURCE=source, **variables)
+        rate = examples_per_second(job)
+        summary = json.loads((job / "summary.json").read_text(encoding="utf-8"))
+        told.append(summary["examples_per_second"] / rate)
+        return rate
+
+    def theirs(script: str, _: int) -> float:
+        words = [str(IMAGES / script), str(steps), str(epochs)]
+        ends = run_cluster(words, folder, variables | {"PYTHONPATH": str(packages)})
+        return steady_rate(ends, steps * BATCH_SIZE * WORKERS)
+
+    return {
+        **{name: partial(ours, name) for name in SOURCES},
+        TUTORIAL: partial(theirs, "tutorial.py"),
+        BY_HAND: partial(theirs, "by_hand.py"),
+    }
+
+
+def run_cluster(words: list[str], folder: Path, variables: Mapping[str, str]) -> list[float]:
+    """Run a script as each worker of a cluster; return when the first one's epochs ended.
+
+    The tutorial's script takes no notice of CORES, and runs where and with as many threads as it
+    likes. Each process has a session of its own, as distlaunch's tasks have, for Linux shares out a
+    busy machine by sessions.
+    """
+    cluster = {"worker": [f"localhost:{port}" for port in free_ports(WORKERS)]}
+    cores = split(sorted(os.sched_getaffinity(0)), WORKERS)
+    processes = []
+    for index in range(WORKERS):
+        environment = variables | {
+            "TF_USE_LEGACY_KERAS": "1",
+            "CUDA_VISIBLE_DEVICES": "-1",
+            "TF_CONFIG": json.dumps(
+                {"cluster": cluster, "task": {"type": "worker", "index": index}}
+            ),
+            "CORES": ",".join(map(str, cores[index])),
+        }
+        with (folder / f"worker-{index}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, *words, str(folder / f"ends-{index}.json")],
+                env=os.environ | environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        processes.append(process)
+    try:
+        codes = [process.wait() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    if any(codes):
+        raise SystemExit(f"{words[0]}:\n{(folder / 'worker-0.log').read_text(errors='replace')}")
+    return json.loads((folder / "ends-0.json").read_text(encoding="utf-8"))
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on."""
+    found = [socket.create_server(("localhost", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in found]
+    for each in found:
+        each.close()
+    return ports
+
+
+if __name__ == "__main__":
+    sys.exit(main())
