@@ -235,3 +235,12 @@ def test_policy_is_for_own_data_sets(few):
     result = project.trainer("--shard-policy=data", "--job-dir=job")
     assert result.code == 1
     assert "--shard-policy is for a tf.data.Dataset of your own" in result.err
+
+
+def test_batches_of_other_sizes_on_other_tasks_are_refused(few):
+    project, pattern = few
+    text = OWN.format(pattern=pattern, batch="12 * len(os.environ['TF_CONFIG'].split('chief'))")
+    project.write("trainer/data.py", "import os\n" + text)
+    result = project.local("job", "--workers", "2")
+    assert result.code == 1, result.text
+    assert "the data set has batches of other sizes on other tasks (" in result.text

@@ -133,6 +133,11 @@ def open_dataset(
         If it cannot be sharded so.
     """
     batch = _batch_of(batches)
+    if not team.all_equal(batch):
+        raise DataError(
+            f"the data set has batches of other sizes on other tasks ({team.role.name} has "
+            f"{batch}): end it with the same .batch(n) on all, see trainer/data.py"
+        )
     rows = Rows(batches, team.replicas, policy)
     counts, problem = _counts(rows, team)
     if problem and policy == "auto":

@@ -118,8 +118,7 @@ class Steps:
     ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         """Sum gradients, loss and votes over the replicas, in one exchange with the averages."""
         # Dense: what an embedding's rows get from several places is summed before it is squared or
-        # clipped, and so alike
-        # on one replica and on many.
+        # clipped, and so alike on one replica and on many.
         present = [tf.convert_to_tensor(g) for g in gradients if g is not None]
         if not present:
             raise ModelError("no weight of the model has a gradient: see its layers and its loss")
