@@ -18,9 +18,9 @@ def training() -> Arrays | Records:
     """Return the examples to train on."""
     folder = Path(os.environ["DATA"])
     if os.environ["SOURCE"] == "records":
-        return Records(f"{folder}/*.tfrecord", parse)
-    if os.environ["SOURCE"] == "batches":
         return Records(f"{folder}/*.tfrecord", parse_batch=parse_batch)
+    if os.environ["SOURCE"] == "single records":
+        return Records(f"{folder}/*.tfrecord", parse)
     with np.load(folder / "images.npz") as data:
         return Arrays(data["x"] / np.float32(255), data["y"])
 

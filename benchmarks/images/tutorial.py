@@ -2,7 +2,9 @@
 
 https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras, with Keras 2 (tf_keras), as
 `fit` of Keras 3 fails under this strategy. What is not the tutorial's: the number of epochs and
-steps, the choice of a smaller model, and the callback that takes the time at the end of an epoch.
+steps, the choice of a smaller model, the callback that takes the time at the end of an epoch, and
+`finite`: a pass over the data ends the epoch, as in most scripts, where the tutorial's `repeated`
+data have no end.
 """
 
 import json
@@ -18,12 +20,14 @@ import tensorflow as tf
 BATCH_SIZE = 64
 
 
-def mnist_dataset(batch_size: int) -> tf.data.Dataset:
-    """Return batches of images without an end."""
+def mnist_dataset(batch_size: int, epoch: int | None) -> tf.data.Dataset:
+    """Return batches of images: so many, or without an end."""
     with np.load(Path(os.environ["DATA"]) / "images.npz") as data:
         x_train, y_train = data["x"] / np.float32(255), data["y"].astype(np.int64)
     examples = tf.data.Dataset.from_tensor_slices((x_train, y_train))
-    return examples.shuffle(60000).repeat().batch(batch_size)
+    if epoch is None:
+        return examples.shuffle(60000).repeat().batch(batch_size)
+    return examples.shuffle(60000).batch(batch_size).take(epoch)
 
 
 def tutorials() -> list[Any]:
@@ -77,14 +81,16 @@ class Clock(tf.keras.callbacks.Callback):
 
 def main() -> None:
     """Train, and write when the epochs ended."""
-    steps, epochs, result = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    steps, epochs, result = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[4])
+    epoch = steps if sys.argv[3] == "finite" else None
     workers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    dataset = mnist_dataset(BATCH_SIZE * workers)
+    dataset = mnist_dataset(BATCH_SIZE * workers, epoch)
     with strategy.scope():
         model = build_and_compile_cnn_model()
     clock = Clock()
-    model.fit(dataset, epochs=epochs, steps_per_epoch=steps, callbacks=[clock])
+    given = {} if epoch else {"steps_per_epoch": steps}
+    model.fit(dataset, epochs=epochs, callbacks=[clock], **given)
     result.write_text(json.dumps(clock.ends))
 
 

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.slow
 
 MODEL, DATA = "trainer/model.py", "trainer/data.py"
 TRAIN = "data/train-00000-of-00005.tfrecord"
+TRAINING = 'return Records(f"{DATA}/train-*.tfrecord", parse_batch=parse)'
 
 
 def cut_off(project):
@@ -43,15 +44,15 @@ def no_such_files(project):
 
 def failing_parse(project):
     project.replace(DATA, '"label": tf.io.FixedLenFeature', '"lable": tf.io.FixedLenFeature')
-    project.replace(DATA, 'example["label"]', 'example["lable"]')
+    project.replace(DATA, 'examples["label"]', 'examples["lable"]')
 
 
 def broken_parse(project):
-    project.replace(DATA, "(8, 8, 1))", "(8, 8, 1)) + no_such_name")
+    project.replace(DATA, "(-1, 8, 8, 1))", "(-1, 8, 8, 1)) + no_such_name")
 
 
 def wrong_shape(project):
-    project.replace(DATA, "(8, 8, 1))", "(4, 16, 1))")
+    project.replace(DATA, "(-1, 8, 8, 1))", "(-1, 4, 16, 1))")
 
 
 def not_finite(project):
@@ -83,12 +84,12 @@ def one_callback(project):
 
 
 def tuple_for_data(project):
-    project.replace(DATA, 'return Records(f"{DATA}/train-*.tfrecord", parse)', "return [1], [2]")
+    project.replace(DATA, TRAINING, "return [1], [2]")
 
 
 def list_for_array(project):
     project.replace(DATA, "import Records", "import Arrays, Records")
-    project.replace(DATA, 'return Records(f"{DATA}/train-*.tfrecord", parse)', "return Arrays([1])")
+    project.replace(DATA, TRAINING, "return Arrays([1])")
 
 
 def syntax_error(project):

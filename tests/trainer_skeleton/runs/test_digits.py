@@ -48,7 +48,7 @@ def create_model():
 COUNTING_DATA = """
 import tensorflow as tf
 
-from trainer.data_of_digits import DATA, parse as parse_digit
+from trainer.data_of_digits import DATA, parse as parse_digits
 from trainer.distributed.input import Records
 
 def _numbered(part):
@@ -59,11 +59,11 @@ def _numbered(part):
         tf.lookup.KeyValueTensorInitializer(records, list(range(len(records))), tf.string,
                                             tf.int64), -1)
 
-    def parse(record):
-        image, label = parse_digit(record)
-        return image, tf.stack([label, numbers.lookup(record)])
+    def parse(records):
+        images, labels = parse_digits(records)
+        return images, tf.stack([labels, numbers.lookup(records)], 1)
 
-    return Records(f"{DATA}/{part}-*.tfrecord", parse)
+    return Records(f"{DATA}/{part}-*.tfrecord", parse_batch=parse)
 
 def training():
     return _numbered("train")

@@ -142,6 +142,8 @@ class RecordItems:
 
     def __init__(self, source: Records, index: Index, *, numbered: bool = False) -> None:
         self._source = source
+        # By itself, as AutoGraph looks at nothing else of a pipeline.
+        self._compiled_parse = tf.function(source.parse or source.parse_batch)
         self._files = files = index.files
         self._weigh = _weighing(source.class_weight)
         self.numbered = numbered
@@ -201,13 +203,13 @@ class RecordItems:
 
     def parsed(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
         """Return batches of parsed examples, with their numbers where these are asked for."""
+        parse = self._parsing(self._compiled_parse)
         if self._source.parse_batch is not None:
-            batches, parse = batched(items), self._parsing(self._source.parse_batch)
+            batches = batched(items)
             done = batches.map(
                 lambda records, *rest: (parse(records), *rest), num_parallel_calls=tf.data.AUTOTUNE
             )
         else:
-            parse = self._parsing(self._source.parse)
             take = (lambda *item: parse(item)) if self.numbered else parse
             done = batched(items.map(take, num_parallel_calls=tf.data.AUTOTUNE))
         return done.map(self._weighed) if self._source.class_weight else done

@@ -1,4 +1,4 @@
-"""The data: where the records are, and how one is parsed."""
+"""The data: where the records are, and how they are parsed."""
 
 from pathlib import Path
 
@@ -17,17 +17,17 @@ FEATURES = {
 
 def training() -> Records:
     """Return the examples to train on."""
-    return Records(f"{DATA}/train-*.tfrecord", parse)
+    return Records(f"{DATA}/train-*.tfrecord", parse_batch=parse)
 
 
 def validation() -> Records | None:
     """Return the examples to validate on after each epoch, or None."""
-    return Records(f"{DATA}/validation-*.tfrecord", parse)
+    return Records(f"{DATA}/validation-*.tfrecord", parse_batch=parse)
 
 
-def parse(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Turn a serialized ``tf.train.Example`` into an image (8, 8, 1), 0 ... 1, and its label."""
-    example = tf.io.parse_single_example(record, FEATURES)
-    pixels = tf.io.decode_raw(example["image"], tf.uint8)
-    image = tf.reshape(tf.cast(pixels, tf.float32) / 16.0, (8, 8, 1))
-    return image, example["label"]
+def parse(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Turn serialized ``tf.train.Example``s into images (n, 8, 8, 1), 0 ... 1, and their labels."""
+    examples = tf.io.parse_example(records, FEATURES)
+    pixels = tf.io.decode_raw(examples["image"], tf.uint8)
+    images = tf.reshape(tf.cast(pixels, tf.float32) / 16.0, (-1, 8, 8, 1))
+    return images, examples["label"]
