@@ -51,6 +51,17 @@ class Calls(keras.callbacks.Callback):
         self.calls.append([self.name, hook, number, rate, dict(logs or {})])
 
 
+class EndsEvaluation(keras.callbacks.Callback):
+    """Ends the validation of the first epoch early."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_test_batch_end(self, batch, logs=None):
+        if self.epoch == 0 and batch == 1:
+            self.model.stop_evaluating = True
+
+
 def _taking(hook):
     if "epoch" in hook or "batch" in hook:
         return lambda self, number, logs=None: self.take_down(hook, number, logs)
@@ -73,6 +84,7 @@ def callbacks(folder, bad):
 
     return first, [
         first,
+        EndsEvaluation(),
         known.LearningRateScheduler(lambda epoch, rate: rate * (0.9 if epoch < 3 else 1)),
         known.ReduceLROnPlateau("val_loss", factor=0.5, patience=1, min_delta=0.03),
         known.EarlyStopping("val_loss", patience=2, min_delta=0.03, restore_best_weights=True),

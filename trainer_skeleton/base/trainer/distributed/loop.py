@@ -234,6 +234,11 @@ class Loop:
         self._progress = replace(self._progress, stopped=bool(has_ended))
         return bool(must_leave)
 
+    def _agree_to_end_evaluation(self) -> bool:
+        """Agree whether a callback has ended the evaluation, as Keras lets it."""
+        wanted = np.array(self._model.stop_evaluating, np.int64)
+        return bool(self._team.sum(wanted) > 0)
+
     def _next_boundary(self, end: int) -> int:
         step, every = self._progress.step, self._checkpoint_every
         boundary = min(end, step + (1 if self._sees_batches else self._block))
@@ -300,6 +305,7 @@ class Loop:
         if self._validation_batches is None:
             self._validation_batches = self._validation.pipeline.batches(self._team)
         done, steps = 0, self._validation.plan.steps
+        self._model.stop_evaluating = False
         while done < steps:
             # As long as a block of training, or a little shorter; never one too long to stop.
             block = 1 if self._sees_test_batches else min(steps - done, self._block)
@@ -312,6 +318,9 @@ class Loop:
                 self._callbacks.on_test_end(self._logs())
                 self._save(counted)
                 self._leave()
+            if self._sees_test_batches and self._agree_to_end_evaluation():
+                self._validation_batches = None  # the next one begins with the first batch
+                break
         logs = self._logs()
         self._callbacks.on_test_end(logs)
         return logs
@@ -348,8 +357,10 @@ class Loop:
             self._checkpoints.wait()  # before there are two sets of values in memory
             states, arrays = self._callbacks.state()
             self._progress = replace(self._progress, callbacks=states)
-            values = [np.asarray(v) for v in (*(s.value for s in self._state()), *sums, *arrays)]
-            self._checkpoints.save(self._progress, values)
+            tensors = (*(variable.value for variable in self._state()), *sums)
+            # numpy's own asarray takes twice as long for a distributed variable.
+            values = [tf.convert_to_tensor(tensor).numpy() for tensor in tensors]
+            self._checkpoints.save(self._progress, [*values, *arrays])
 
     def _leave(self) -> None:
         """Leave together, when the chief has saved."""
