@@ -56,7 +56,11 @@ def show(figures: Mapping[str, list[float]], unit: str, digits: int = 0) -> None
 
 @dataclass(frozen=True)
 class Limit:
-    """How the medians of two ways have to compare; one of `least` and `most` is set."""
+    """How two ways have to compare; one of `least` and `most` is set.
+
+    What counts is the median of the rounds' ratios: the two of a round ran one after the other, and
+    so in the same mood of the machine.
+    """
 
     above: str
     below: str
@@ -66,8 +70,8 @@ class Limit:
     def is_held(self, figures: Mapping[str, list[float]]) -> bool:
         """Compare, and print it."""
         above, below = figures[self.above], figures[self.below]
-        ratio = statistics.median(above) / statistics.median(below)
         by_round = [a / b for a, b in zip(above, below, strict=True)]
+        ratio = statistics.median(by_round)
         limit = f"{self.least} or more" if self.most is None else f"{self.most}"
         print(
             f"{self.above} / {self.below}: ratio {ratio:.2f}, limit {limit}   "

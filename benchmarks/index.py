@@ -1,15 +1,16 @@
 """The index of a TFRecord file against reading its bytes once: `python benchmarks/index.py`.
 
 A file of 10,000,000 records with 50 to 150 bytes of data is indexed, and read in blocks of 4 MiB:
-by the system into one buffer, and by TensorFlow's own class for files. They alternate, so that a
-busy machine is busy for all, and find the file in the page cache; the medians and their ratios are
-printed. So is the memory that the index takes at its peak beside what it returns, for the file and
-for one of a tenth of the records. A ratio of the speeds below the limit, or one of the memory above
-it, is exit code 1.
+by TensorFlow's own class for files, as the rest of a trainer reads, and by the system into one
+buffer, which only copies memory, as all find the file in the page cache. They alternate, so that a
+busy machine is busy for all; the medians and their ratios are printed. So is the memory that the
+index takes at its peak beside what it returns, for the file and for one of a tenth of the records.
+A ratio to TensorFlow's speed below the limit, or one of the memory above it, is exit code 1.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
 import tempfile
 import time
@@ -29,7 +30,7 @@ from trainer.distributed.index import scan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SPEEDS = (Limit("index", "read", least=0.5), Limit("index", "read by TensorFlow", least=0.5))
+SPEED = Limit("index", "read by TensorFlow", least=0.5)
 MEMORY = Limit("all records", "a tenth", most=1.5)
 BLOCK = 4 << 20
 SHORTEST, LONGEST = 50, 150
@@ -52,7 +53,9 @@ def main() -> int:
         memory = {name: [peak(path)] for name, path in paths.items()}
     show(figures, "MB/s")
     show(memory, "MiB", digits=1)
-    return max(verdict(figures, *SPEEDS), verdict(memory, MEMORY))
+    by_system = zip(figures["index"], figures["read"], strict=True)
+    print(f"index / read: {statistics.median(a / b for a, b in by_system):.2f}, without a limit")
+    return max(verdict(figures, SPEED), verdict(memory, MEMORY))
 
 
 def write(path: Path, records: int) -> None:

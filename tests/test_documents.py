@@ -103,18 +103,21 @@ def completion(folder: Path, shell: str) -> None:
     assert f"{shell}_complete" in shown.stdout
 
 
-def benchmark(folder: Path, script: str) -> None:
+def benchmark(folder: Path, script: str, *words: str) -> None:
     """Run a benchmark for as short as it goes; whether its limit is held is no test's business."""
-    words = [sys.executable, ROOT / "benchmarks" / script, "--rounds=0"]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    command = [sys.executable, ROOT / "benchmarks" / script, *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode in {0, 1}, done.stderr
     assert re.search(r"ratio \d+\.\d\d, limit \d", done.stdout), done.stdout + done.stderr
 
 
 SETUP = {
-    "python benchmarks/help.py": (benchmark, "help.py"),
-    "python benchmarks/relay.py": (benchmark, "relay.py"),
-    "python benchmarks/start.py": (benchmark, "start.py"),
+    **{
+        f"python benchmarks/{name}.py": (benchmark, f"{name}.py", "--rounds=0")
+        for name in ("checkpoints", "help", "relay", "resume", "scaling", "start", "throughput")
+    },
+    "python benchmarks/cloud_storage.py": (benchmark, "cloud_storage.py"),
+    "python benchmarks/index.py": (benchmark, "index.py", "--rounds=0", "--records=200000"),
     ". .venv/bin/activate": (activate, ".venv/bin/activate"),
     "make demo": (make, "demo"),
     "make test": (make, "test"),
@@ -148,8 +151,8 @@ def test_commands_of_a_projects_readme_run(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("command", sorted(SETUP))
 def test_a_command_that_sets_up_does_so(command, tmp_path):
-    check, argument = SETUP[command]
-    check(tmp_path, argument)
+    check, *arguments = SETUP[command]
+    check(tmp_path, *arguments)
 
 
 def test_every_command_that_sets_up_is_known():
