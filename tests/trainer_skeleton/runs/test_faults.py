@@ -15,14 +15,14 @@ pytestmark = pytest.mark.slow
 
 EVERY, STEPS = 4, 33
 
-# Strikes its own process once, exactly at a step.
+# Strikes its own process exactly at a step, once in a job.
 FAULT = """
 import json, os, pathlib
 
 class Fault(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         task = json.loads(os.environ["TF_CONFIG"])["task"]
-        wanted, step, number = os.environ["FAULT"].split("@")
+        wanted, step, number, _ = os.environ["FAULT"].split("@")
         is_due = self.model.optimizer.iterations == int(step)
         marker = pathlib.Path(os.environ["FAULT"] + ".done")
         if is_due and f"{task['type']}{task['index']}" == wanted and not marker.exists():
@@ -72,7 +72,7 @@ def undisturbed(new_project):
 
 def strike(project, job, workers, fault, *launcher):
     """Run with a fault; return the result, and the steps that were done when it struck."""
-    struck = type(project)(project.folder, {"FAULT": fault})
+    struck = type(project)(project.folder, {"FAULT": f"{fault}@{job}"})
     result = struck.local(job, "--workers", str(workers), *launcher, "--", *SETTINGS)
     steps = [
         event["step"]
@@ -154,7 +154,7 @@ def test_kill_in_the_middle_of_a_checkpoints_write(undisturbed, new_project):
 
 def test_four_workers_then_two_then_one(undisturbed):
     project, expected = undisturbed
-    strike_none = type(project)(project.folder, {"FAULT": "none0@0@0"})
+    strike_none = type(project)(project.folder, {"FAULT": "none0@0@0@none"})
     for workers, epochs in ((4, 1), (2, 2), (1, 3)):
         options = ("--workers", str(workers), "--", *SETTINGS, f"--epochs={epochs}")
         if workers == 1:
