@@ -110,7 +110,8 @@ def momentum_and_regularisers():
         [
             layers.Input((6,)),
             layers.Dense(8, "tanh", kernel_regularizer="l2", activity_regularizer="l2"),
-            layers.Dense(1, bias_regularizer="l1"),
+            # Not "l1", which Keras 3.12 cannot add to a loss in float64.
+            layers.Dense(1, bias_regularizer=keras.regularizers.L1L2(l1=0.01)),
         ]
     )
     optimizer = keras.optimizers.SGD(0.05, momentum=0.9, nesterov=True, global_clipnorm=0.5)
