@@ -5,7 +5,9 @@ The tree::
     DistlaunchError          exit code 1: refused or failed
     ├── UsageProblem         exit code 2: the command line asks for what cannot be
     ├── OutputError          exit code 1: stdout cannot be written
-    └── JobFileError         exit code 1: a job file with one or more problems
+    ├── JobFileError         exit code 1: a job file with one or more problems
+    ├── ImageError           exit code 1: the container image cannot be made or pushed
+    └── GoogleError          exit code 1: Google refuses, or cannot be reached
 
 The command line prints these without a traceback; every other exception is a fault of ours.
 """
@@ -69,6 +71,29 @@ class JobFileError(DistlaunchError):
     @property
     def lines(self) -> tuple[str, ...]:
         return self.problems
+
+
+class ImageError(DistlaunchError):
+    """The container image cannot be made or pushed."""
+
+
+class GoogleError(DistlaunchError):
+    """Google refuses a call, or cannot be reached.
+
+    Parameters
+    ----------
+    text
+        The line for the user.
+    status
+        The HTTP status, 0 where there was no answer.
+    reason
+        Google's word for it, as ``PERMISSION_DENIED``.
+    """
+
+    def __init__(self, text: str, *, status: int = 0, reason: str = "") -> None:
+        super().__init__(text)
+        self.status = status
+        self.reason = reason
 
 
 def cannot_write(problem: OSError) -> BrokenPipeError | OutputError:

@@ -45,6 +45,25 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True)
+class JobChanged:
+    """A job in the cloud got into another state.
+
+    Parameters
+    ----------
+    state
+        Google's name without its prefix, as ``RUNNING``.
+    after
+        Seconds that it was in the state before, None for the first that is seen.
+    error
+        What Google says of its end, if it ended badly and Google has said it by now.
+    """
+
+    state: str
+    after: float | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something to tell; lines after the first are quoted from elsewhere."""
 
@@ -52,4 +71,4 @@ class Notice:
     level: Level = "info"
 
 
-Event = TaskLines | TaskChanged | Trained | Notice
+Event = TaskLines | TaskChanged | Trained | JobChanged | Notice

@@ -72,11 +72,45 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class Program:
+    """What the containers of a pool run where that is not the job's own image, module and args.
+
+    Parameters
+    ----------
+    image
+        The container image, None for the job's.
+    command
+        What replaces the image's entrypoint, if anything.
+    args
+        What the entrypoint is given.
+    env
+        Variables beside the job's.
+    module, packages
+        A module in Python packages (``gs://…``) that Google installs into `image` before it starts,
+        where the pool is one of Google's pythonPackageSpec.
+    """
+
+    image: str | None = None
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    module: str | None = None
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
-    """Several machines of one kind, each with one task."""
+    """Several machines of one kind, each with one task.
+
+    Parameters
+    ----------
+    program
+        What runs there, None for what the job says of all its tasks.
+    """
 
     machine: Machine
     count: int = 1
+    program: Program | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +166,30 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What the container image is made of, and the repository it is pushed to."""
+    """What the container image is made of, and the repository it is pushed to.
+
+    Parameters
+    ----------
+    repository
+        ``HOST/PATH`` without a tag.
+    base
+        The image that it begins with.
+    requirements
+        The file with what pip installs, relative to the project's folder.
+    include
+        Files and folders of the project that go into the image, beside the module's own package.
+    dockerfile
+        A Dockerfile of the user's own, which then says all of this.
+    uri
+        An image that is there already: nothing is built.
+    """
 
     repository: str | None = None
     base: str | None = None
     requirements: str | None = None
+    include: tuple[str, ...] = ()
+    dockerfile: str | None = None
+    uri: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +243,8 @@ class Job:
     bucket
         ``gs://…``; the job writes to BUCKET/NAME/JOB_ID.
     vertex
-        Any other field of Google's job, passed through as it is.
+        Any other field of Google's job (a CustomJob, or a HyperparameterTuningJob where the job is
+        tuned), in Google's JSON names; what this class has a field for lies over it.
     """
 
     name: str
