@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 COMMANDS = {
     "init": ("distlaunch.cli.init", "Start a project: a trainer, a job file and data."),
     "local": ("distlaunch.cli.local", "Run the job's cluster on this machine."),
+    "submit": ("distlaunch.cli.submit", "Build, push, submit to Vertex AI and follow the job."),
+    "status": ("distlaunch.cli.status", "Say how a job stands."),
+    "logs": ("distlaunch.cli.logs", "Show what a job's tasks wrote."),
+    "list": ("distlaunch.cli.list", "List the jobs of a project and region."),
+    "cancel": ("distlaunch.cli.cancel", "Cancel a job."),
+    "resubmit": ("distlaunch.cli.resubmit", "Submit a job again as it was."),
+    "render": ("distlaunch.cli.render", "Write Dockerfile, .dockerignore and config.yaml."),
+    "build": ("distlaunch.cli.build", "Build and push the job's image."),
+    "emulator": ("distlaunch.cli.emulator", "Answer in Vertex AI's place, on this machine."),
     "tf-config": ("distlaunch.cli.tf_config", "Print TF_CONFIG for machines of your own."),
 }
 

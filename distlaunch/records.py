@@ -1,0 +1,248 @@
+"""What was launched from a project's folder: ``.distlaunch/jobs/LAUNCH_ID.json``.
+
+A record is written before Google is asked to make the job and stays *open* until the command that
+launched it has ended in order, so that a launch that was cut off is found again and finished.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import subprocess
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.errors import DistlaunchError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+JOBS = Path(".distlaunch", "jobs")  # in the project's folder
+LAUNCH_LABEL = "distlaunch-launch"  # the label of a job that carries its launch's id
+REDACTED = "(not recorded)"
+
+_LONGEST_NAME = 40  # characters of a job's name in its launch's id, which is a label's value
+_LOCK = ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A launch.
+
+    Parameters
+    ----------
+    launch_id
+        Our own id of the job, which it carries as a label and in its job folder's path.
+    name
+        What the job is called.
+    collection
+        ``customJobs`` or ``hyperparameterTuningJobs``.
+    content
+        What was launched, as a hash: the same for the same code, job and place.
+    request
+        What Google was sent, without the values of variables.
+    image
+        The image by digest, None where every pool names its own.
+    job_dir
+        Where the job writes, if that is known.
+    endpoint
+        Who answered in Google's place, if anyone did.
+    resource
+        Google's name of the job, once that is known.
+    is_open
+        Whether the command that launched it has not ended in order.
+    commit, is_dirty
+        The commit of git's that the folder was at, and whether anything in it was changed since.
+    versions
+        Of distlaunch and what it speaks to Google with.
+    time
+        When it was launched, UTC, as ``2026-11-21T16:55:00Z``.
+    """
+
+    launch_id: str
+    name: str
+    project: str
+    region: str
+    collection: str
+    content: str
+    request: Mapping[str, Any]
+    image: str | None = None
+    job_dir: str | None = None
+    endpoint: str | None = None
+    resource: str | None = None
+    is_open: bool = True
+    commit: str | None = None
+    is_dirty: bool | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    time: str = ""
+
+    def submitted(self, resource: str) -> Record:
+        """Return it as it is once Google has the job."""
+        return replace(self, resource=resource)
+
+    def closed(self) -> Record:
+        """Return it as it is when the command that launched it has ended in order."""
+        return replace(self, is_open=False)
+
+    def is_called(self, which: str) -> bool:
+        """Whether this is an id or a name of the job: ours, or Google's."""
+        resource = self.resource or ""
+        return which in (self.launch_id, self.name, resource, resource.rpartition("/")[2])
+
+
+class Records:
+    """The launches from one project's folder.
+
+    Parameters
+    ----------
+    project
+        The project's folder.
+    """
+
+    def __init__(self, project: Path) -> None:
+        self._project = project
+        self._folder = project / JOBS
+
+    def all(self) -> list[Record]:
+        """Return all records, the newest first.
+
+        Raises
+        ------
+        DistlaunchError
+            If one of them cannot be read.
+        """
+        found = [_read(path) for path in self._folder.glob("*.json")]
+        return sorted(found, key=lambda record: (record.time, record.launch_id), reverse=True)
+
+    def find(self, which: str | None) -> Record | None:
+        """Return the newest record of a job's id or name, or of all where none is asked for.
+
+        Raises
+        ------
+        DistlaunchError
+            If a record cannot be read.
+        """
+        return next((each for each in self.all() if which is None or each.is_called(which)), None)
+
+    def hint(self, which: str) -> str:
+        """Return ``; did you mean …?`` for an id or name that no record has."""
+        return did_you_mean(which, [name for each in self.all() for name in _names(each)])
+
+    def open_with(self, content: str) -> Record | None:
+        """Return the newest launch of the same content that has not come to its end, if any."""
+        return next((each for each in self.all() if each.is_open and each.content == content), None)
+
+    def write(self, record: Record) -> None:
+        """Write a record so that it is there as a whole, whatever happens next.
+
+        Raises
+        ------
+        DistlaunchError
+            If it cannot be written.
+        """
+        text = json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n"
+        path = self._folder / f"{record.launch_id}.json"
+        part = path.with_suffix(f".{os.getpid()}.part")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with part.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError as problem:
+            with suppress(OSError):
+                part.unlink()
+            raise _cannot_be_written(path, problem) from None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other launches from this folder out while this is entered; they wait.
+
+        Raises
+        ------
+        DistlaunchError
+            If nothing can be written there.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as problem:
+            raise _cannot_be_written(self._folder, problem) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+def new_launch_id(name: str) -> str:
+    """Return an id for a launch: the job's name, the time in UTC and four random characters."""
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    return f"{name[:_LONGEST_NAME].lower()}-{moment}-{secrets.token_hex(2)}"
+
+
+def now() -> str:
+    """Return this moment as records tell it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def redacted(request: Any) -> Any:
+    """Return a request of Google's without the values of variables."""
+    if isinstance(request, list):
+        return [redacted(each) for each in request]
+    if not isinstance(request, dict):
+        return request
+    return {
+        key: [_without_value(each) for each in value]
+        if key == "env" and isinstance(value, list)
+        else redacted(value)
+        for key, value in request.items()
+    }
+
+
+def commit_of(folder: Path) -> tuple[str | None, bool | None]:
+    """Return the commit that a folder is at and whether it was changed since; None without git."""
+    commit = _git(folder, "rev-parse", "HEAD")
+    if not commit:
+        return None, None
+    return commit, bool(_git(folder, "status", "--porcelain", "--", "."))
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", folder, *words], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _without_value(variable: Any) -> Any:
+    return {**variable, "value": REDACTED} if isinstance(variable, dict) else variable
+
+
+def _names(record: Record) -> list[str]:
+    return [record.launch_id, record.name]
+
+
+def _read(path: Path) -> Record:
+    try:
+        return Record(**json.loads(path.read_bytes()))
+    except OSError as problem:
+        raise DistlaunchError(f"{path}: cannot be read ({problem.strerror})") from None
+    except (TypeError, ValueError):
+        raise DistlaunchError(
+            f"{path}: not a record that this version of distlaunch wrote; move it away"
+        ) from None
+
+
+def _cannot_be_written(path: Path, problem: OSError) -> DistlaunchError:
+    why = (problem.strerror or str(problem)).lower()
+    return DistlaunchError(f"{path}: cannot be written ({why}); nothing was submitted")

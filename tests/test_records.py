@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlaunch.errors import DistlaunchError
+from distlaunch.records import (
+    JOBS,
+    REDACTED,
+    Record,
+    Records,
+    commit_of,
+    new_launch_id,
+    redacted,
+)
+
+RESOURCE = "projects/my-project/locations/us-central1/customJobs/4711"
+
+
+def record(launch_id: str = "digits-1", **changes) -> Record:
+    plain = Record(
+        launch_id=launch_id,
+        name="digits",
+        project="my-project",
+        region="us-central1",
+        collection="customJobs",
+        content="abc",
+        request={"displayName": "digits"},
+        time="2026-11-21T16:55:00Z",
+    )
+    return replace(plain, **changes)
+
+
+def test_what_was_written_is_found(tmp_path):
+    records = Records(tmp_path)
+    first, second = record("digits-1"), record("digits-2", time="2026-11-21T16:56:00Z")
+    records.write(second)
+    records.write(first)
+    assert records.all() == [second, first]
+    assert records.find(None) == second
+    assert records.find("digits-1") == first
+    assert records.find("digits") == second
+
+
+@pytest.mark.parametrize("which", ["4711", RESOURCE])
+def test_a_job_is_found_by_what_google_calls_it(which, tmp_path):
+    records = Records(tmp_path)
+    records.write(record().submitted(RESOURCE))
+    assert records.find(which) == record(resource=RESOURCE)
+    assert records.find("4712") is None
+
+
+def test_a_name_that_is_near_is_told(tmp_path):
+    records = Records(tmp_path)
+    records.write(record())
+    assert records.hint("digit") == "; did you mean 'digits'?"
+
+
+def test_only_an_open_launch_of_the_same_content_is_found_again(tmp_path):
+    records = Records(tmp_path)
+    records.write(record())
+    assert records.open_with("other") is None
+    assert records.open_with("abc") == record()
+    records.write(record().closed())
+    assert records.open_with("abc") is None
+
+
+def test_an_empty_folder_has_no_records(tmp_path):
+    assert Records(tmp_path).find(None) is None
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"launch_id": 1}', '{"launch_id": "a", "x": 2}'])
+def test_a_file_that_is_no_record_is_named(content, tmp_path):
+    path = tmp_path / JOBS / "digits-1.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    with pytest.raises(DistlaunchError, match=r"digits-1\.json: not a record"):
+        Records(tmp_path).find(None)
+
+
+def test_where_no_record_can_be_written_nothing_is_submitted(tmp_path):
+    (tmp_path / ".distlaunch").write_text("in the way")
+    with pytest.raises(DistlaunchError, match="nothing was submitted"):
+        Records(tmp_path).write(record())
+    with pytest.raises(DistlaunchError, match="nothing was submitted"), Records(tmp_path).held():
+        pass
+
+
+@given(st.text(st.characters(codec="ascii", categories=["Ll", "Nd"]), min_size=1, max_size=63))
+def test_a_launch_id_can_be_a_label(name):
+    assert re.fullmatch(r"[a-z0-9_-]{1,63}", new_launch_id(name))
+
+
+def test_two_launches_have_two_ids():
+    assert len({new_launch_id("digits") for _ in range(10)}) > 5
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(json_values, st.text(min_size=12))
+def test_no_value_of_a_variable_is_recorded(around, secret):
+    spec = {"containerSpec": {"env": [{"name": "TOKEN", "value": f"<{secret}>"}]}}
+    request = {"around": around, "jobSpec": {"workerPoolSpecs": [spec]}}
+    kept = redacted(request)
+    assert f"<{secret}>" not in json.dumps(kept["jobSpec"], ensure_ascii=False)
+    [pool] = kept["jobSpec"]["workerPoolSpecs"]
+    assert pool["containerSpec"]["env"] == [{"name": "TOKEN", "value": REDACTED}]
+
+
+def test_git_tells_commit_and_changes(tmp_path):
+    assert commit_of(tmp_path) == (None, None)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", tmp_path]
+    subprocess.run([*git, "init", "-q"], check=True)
+    (tmp_path / "file").write_text("1")
+    subprocess.run([*git, "add", "file"], check=True)
+    subprocess.run([*git, "commit", "-qm", "first"], check=True)
+    commit, is_dirty = commit_of(tmp_path)
+    assert re.fullmatch("[0-9a-f]{40}", commit or "")
+    assert is_dirty is False
+    (tmp_path / "file").write_text("2")
+    assert commit_of(tmp_path) == (commit, True)
