@@ -1,0 +1,138 @@
+"""What an image is called: ``HOST/PATH[:TAG][@sha256:…]``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from distlaunch.errors import ImageError
+
+DOCKER_HUB = "docker.io"
+
+_LONGEST_NAME = 255
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
+_HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::[0-9]{{1,5}})?", re.ASCII)
+_WORD = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*", re.ASCII)
+_LOOPBACK = ("localhost", "[::1]")
+_OF_GOOGLE = (".pkg.dev", ".gcr.io")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An image in a registry, by the grammar of github.com/distribution/reference.
+
+    Parameters
+    ----------
+    name
+        The repository as it was written, so ``python`` stays ``python``.
+    tag, digest
+        Which of its images, None for none said.
+    """
+
+    name: str
+    tag: str | None = None
+    digest: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """Read an image's name; ``str`` of what is returned is what was read.
+
+        Raises
+        ------
+        ImageError
+            If this is no image's name.
+        """
+        rest, at, digest = text.partition("@")
+        if at and _DIGEST.fullmatch(digest) is None:
+            raise _bad(text, "what stands behind '@' is 'sha256:' and 64 digits of 0-9a-f")
+        name, tag = _split_tag(rest)
+        if tag is not None and _TAG.fullmatch(tag) is None:
+            raise _bad(text, "a tag is up to 128 letters, digits and '_', '.', '-'")
+        problem = _problem(name)
+        if problem:
+            raise _bad(text, problem)
+        return cls(name, tag, digest if at else None)
+
+    @property
+    def host(self) -> str:
+        """The registry, with its port if one was said: ``docker.io`` where none is named."""
+        return _split_host(self.name)[0]
+
+    @property
+    def path(self) -> str:
+        """The repository within its registry, as ``library/python``."""
+        host, path = _split_host(self.name)
+        return f"library/{path}" if host == DOCKER_HUB and "/" not in path else path
+
+    @property
+    def identifier(self) -> str:
+        """What the registry is asked for: the digest, or else the tag, ``latest`` by default."""
+        return self.digest or self.tag or "latest"
+
+    @property
+    def is_google(self) -> bool:
+        """Whether it lies in Google's Artifact Registry."""
+        return self.host == "gcr.io" or self.host.endswith(_OF_GOOGLE)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it lies on this machine, where a registry may be spoken to without TLS."""
+        name = re.sub(r":[0-9]+$", "", self.host)
+        return name in _LOOPBACK or re.fullmatch(r"127(\.[0-9]{1,3}){3}", name) is not None
+
+    def with_tag(self, tag: str) -> Reference:
+        """Return another image of the same repository, by its tag."""
+        return self.parse(f"{self.name}:{tag}")
+
+    def with_digest(self, digest: str) -> Reference:
+        """Return another image of the same repository, by its digest alone."""
+        return replace(self, tag=None, digest=digest)
+
+    def __str__(self) -> str:
+        tag = f":{self.tag}" if self.tag else ""
+        digest = f"@{self.digest}" if self.digest else ""
+        return f"{self.name}{tag}{digest}"
+
+
+def _split_tag(text: str) -> tuple[str, str | None]:
+    """Part a tag from a name: what stands behind a colon that has no slash after it."""
+    head, colon, last = text.rpartition(":")
+    return (head, last) if colon and "/" not in last else (text, None)
+
+
+def _split_host(name: str) -> tuple[str, str]:
+    first, slash, rest = name.partition("/")
+    if not slash or not _looks_like_a_host(first):
+        return DOCKER_HUB, name
+    return (DOCKER_HUB if first == "index.docker.io" else first), rest
+
+
+def _looks_like_a_host(word: str) -> bool:
+    return "." in word or ":" in word or word == "localhost" or word != word.lower()
+
+
+def _problem(name: str) -> str | None:
+    """Say what is wrong with a name, if anything."""
+    host, path = _split_host(name)
+    if not name:
+        return "there is nothing before the tag"
+    if "://" in name:
+        return "leave out the part up to '://'"
+    if len(name) > _LONGEST_NAME:
+        return f"a name has {_LONGEST_NAME} characters at most"
+    if _HOST.fullmatch(host) is None:
+        return f"{host!r} is not a host"
+    if all(map(_WORD.fullmatch, path.split("/"))):
+        return None
+    lower = path.lower()
+    if lower != path and all(map(_WORD.fullmatch, lower.split("/"))):
+        return f"a repository is lower-case; did you mean {name.replace(path, lower)!r}?"
+    return "a repository is words of a-z, 0-9 and single '.', '_', '-' between, parted by '/'"
+
+
+def _bad(text: str, why: str) -> ImageError:
+    return ImageError(
+        f"{text!r} is not an image: {why}; expected HOST/PATH, HOST/PATH:TAG or HOST/PATH@sha256:…"
+    )
