@@ -1,0 +1,48 @@
+"""Times as Google writes them: RFC 3339 in UTC."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+NANOSECONDS = 1_000_000_000
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_STAMP = re.compile(
+    r"(?P<day>\d{4}-\d{2}-\d{2})([Tt ](?P<time>\d{2}:\d{2}:\d{2})(\.(?P<fraction>\d{1,9}))?"
+    r"(?P<zone>[Zz]|[+-]\d{2}:\d{2})?)?",
+    re.ASCII,
+)
+
+
+def stamp(nanoseconds: int, *, digits: int = 6) -> str:
+    """Return a time as ``2026-11-21T17:00:00.123456Z``.
+
+    Parameters
+    ----------
+    nanoseconds
+        Since 1970.
+    digits
+        Of the second's fraction; the job service tells 6, the log service 9.
+    """
+    seconds, rest = divmod(nanoseconds, NANOSECONDS)
+    moment = _EPOCH + timedelta(seconds=seconds)
+    fraction = f"{rest:09d}"[:digits]
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{fraction}Z"
+
+
+def nanoseconds(text: str) -> int:
+    """Return the nanoseconds since 1970 of a time in RFC 3339, or of a day in UTC.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
+    found = _STAMP.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no time in RFC 3339")
+    zone = (found["zone"] or "Z").upper().replace("Z", "+00:00")
+    moment = datetime.fromisoformat(f"{found['day']}T{found['time'] or '00:00:00'}{zone}")
+    whole = (moment - _EPOCH) // timedelta(seconds=1)
+    return whole * NANOSECONDS + int((found["fraction"] or "").ljust(9, "0"))
