@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+from distlaunch.cli.dashes import WithWordsAfterDashes
 
+if TYPE_CHECKING:
     from distlaunch.cli import Settings
     from distlaunch.events import Level
     from distlaunch.job.model import Cluster, Job
@@ -22,31 +22,7 @@ if TYPE_CHECKING:
 
 MOST_TASKS = 1_000
 _TOO_MANY = f"expected no more than {MOST_TASKS:,} tasks on one machine"
-_AFTER_DASHES = "distlaunch.after_dashes"
 NEWEST = ""  # what --resume means without a value
-
-
-class WithWordsAfterDashes(click.Command):
-    """A command that gets what stands after ``--``, untouched, as the parameter `words`."""
-
-    allow_extra_args = True
-    allow_interspersed_args = False
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        at = args.index("--") if "--" in args else len(args)
-        rest = super().parse_args(ctx, args[:at])
-        if rest and not ctx.resilient_parsing:
-            raise click.UsageError(
-                f"{rest[0]!r}: a program, or what the job's program is to get, stands after '--'",
-                ctx,
-            )
-        ctx.params["words"] = tuple(args[at + 1 :])
-        ctx.meta[_AFTER_DASHES] = "--" in args
-        return rest
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Offer our options, but none to the program behind the dashes."""
-        return [] if ctx.meta[_AFTER_DASHES] else super().shell_complete(ctx, incomplete)
 
 
 @click.command(

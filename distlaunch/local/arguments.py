@@ -43,7 +43,7 @@ def program(job: Job | None, words: tuple[str, ...], job_dir: str | None) -> Mod
     """
     if is_program(words):
         return Command(words)
-    _refuse_ours(words)
+    refuse_ours(words, OURS)
     if job is None:
         raise DistlaunchError(
             "no distlaunch.yaml here: 'distlaunch init' makes a project, "
@@ -64,10 +64,24 @@ def job_dir_in(words: Iterable[str]) -> str | None:
     return found
 
 
-def _refuse_ours(words: Iterable[str]) -> None:
+def refuse_ours(words: Iterable[str], ours: Sequence[str]) -> None:
+    """Refuse options of our own where they would go to the job's program.
+
+    Parameters
+    ----------
+    words
+        What stands after ``--``.
+    ours
+        The options that no trainer of ours has.
+
+    Raises
+    ------
+    UsageProblem
+        If one of them is among the words.
+    """
     for word in words:
         name = word.partition("=")[0]
-        if name in OURS:
+        if name in ours:
             raise UsageProblem(
                 f"{name} after '--' goes to the program; put it before '--' "
                 "(if the program is to have it, put it into args: in distlaunch.yaml)"
