@@ -1,0 +1,1 @@
+"""Google's services, spoken to in JSON."""
