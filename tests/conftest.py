@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
+
+# What tests start as scripts too lies beside them and is imported from there.
+sys.path.insert(0, str(Path(__file__).parent))
+import engine as engines
+
+sys.path.pop(0)
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +41,19 @@ def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[engines.Engine]:
+    """A real container engine with a registry, one for all tests of this machine.
+
+    Where there can be none its tests are skipped, and say so; with DISTLAUNCH_TEST_ENGINE=1 they
+    fail.
+    """
+    try:
+        with engines.running(install=engines.is_demanded()) as found:
+            yield found
+    except engines.NoEngineError as problem:
+        if engines.is_demanded():
+            raise
+        pytest.skip(f"no container engine here: {problem}")

@@ -1,0 +1,418 @@
+"""A real container engine and a real registry for tests, started from nothing by this script.
+
+    python tests/engine.py start     # and let it run; tests use it too
+    eval "$(python tests/engine.py env)"
+    python tests/engine.py stop
+
+One engine serves a whole machine: all test runs, all their processes. A *keeper*, a process of its
+own, holds it; whoever uses it holds a shared lock, which the system takes back however they end.
+When the keeper gets that lock for itself nobody is left, and it ends everything. Should the keeper
+be killed, the system ends the engine with it, and the next start takes away what is left.
+
+It needs Linux, root and Debian's packages `docker.io docker-registry mmdebstrap`, which it installs
+where it is asked to (`start`, or DISTLAUNCH_TEST_ENGINE=1).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import base_image
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Self
+
+HOME = Path(tempfile.gettempdir()) / f"distlaunch-engine-{os.getuid()}"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "distlaunch-tests"
+PROGRAMS = {"dockerd": "docker.io", "docker-registry": "docker-registry"}
+PROGRAMS |= {"mmdebstrap": "mmdebstrap"}
+# Debian's own come first: another docker client may be found before them.
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+DOCKER = "/usr/bin/docker"
+DEMANDED = "DISTLAUNCH_TEST_ENGINE"
+PATIENCE = 180  # seconds until it is there
+
+# Files in HOME. What they say holds for as long as the lock on KEEPER is taken.
+IN_USE, KEEPER, STARTING, STAY = "in-use", "keeper", "starting", "stay"
+TOLD, LOG = "engine.json", "engine.log"
+WORK = "work"
+
+
+class NoEngineError(Exception):
+    """There can be no engine on this machine, or it did not start."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A container engine with a registry beside it.
+
+    Parameters
+    ----------
+    socket
+        The engine's, as ``unix:///…``.
+    registry
+        ``localhost:PORT``, plain HTTP.
+    base
+        The reference of an image in the registry with Python 3.11 and pip that reaches the index.
+    """
+
+    socket: str
+    registry: str
+    base: str
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[Counter]:
+        """Lead to the registry through a door that counts the bytes in either direction."""
+        with Counter(self.registry) as counter:
+            yield counter
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which docker's clients find it."""
+        return {"DOCKER_HOST": self.socket}
+
+    def repository(self, name: str = "test") -> str:
+        """Return a repository in the registry that nobody else has."""
+        return f"{self.registry}/{name}-{uuid.uuid4().hex[:12]}"
+
+    def docker(self, *words: str, **kwargs) -> subprocess.CompletedProcess[str]:
+        """Run Debian's `docker` on this engine."""
+        return subprocess.run(
+            [DOCKER, "--host", self.socket, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            **kwargs,
+        )
+
+
+class Counter:
+    """A loopback proxy that counts bytes; `address` is another name for the registry behind it."""
+
+    def __init__(self, registry: str) -> None:
+        self.sent = 0
+        self.received = 0
+        self._port = int(registry.rpartition(":")[2])
+        self._lock = threading.Lock()
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.address = f"localhost:{self._door.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._answer, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._door.shutdown(socket.SHUT_RDWR)
+        self._door.close()
+
+    def _answer(self) -> None:
+        with contextlib.suppress(OSError):  # the door is closed
+            while True:
+                caller, _ = self._door.accept()
+                behind = socket.create_connection(("127.0.0.1", self._port))
+                for way in ((caller, behind, "sent"), (behind, caller, "received")):
+                    threading.Thread(target=self._hand_on, args=way, daemon=True).start()
+
+    def _hand_on(self, source: socket.socket, target: socket.socket, name: str) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 18):
+                with self._lock:
+                    setattr(self, name, getattr(self, name) + len(data))
+                target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+        if name == "received":
+            source.close()
+            target.close()
+
+
+@contextlib.contextmanager
+def running(*, install: bool = False) -> Iterator[Engine]:
+    """Use the machine's engine; it is started by its first user and ends with its last.
+
+    Parameters
+    ----------
+    install
+        Whether to install what is missing, as root.
+
+    Raises
+    ------
+    NoEngineError
+        If there can be none here.
+    """
+    _prepare(install=install)
+    HOME.mkdir(mode=0o700, exist_ok=True)
+    with (HOME / IN_USE).open("w") as use:
+        with (HOME / STARTING).open("w") as starting:
+            fcntl.flock(starting, fcntl.LOCK_EX)
+            fcntl.flock(use, fcntl.LOCK_SH)
+            engine = _found() or _started()
+        yield engine
+
+
+def is_demanded() -> bool:
+    """Whether a missing engine is a failure here, as it is in CI."""
+    return os.environ.get(DEMANDED) == "1"
+
+
+def _prepare(*, install: bool) -> None:
+    """See that what it is made of is there."""
+    if sys.platform != "linux":
+        raise NoEngineError("needs Linux")
+    if os.getuid() != 0:
+        raise NoEngineError("needs root")
+    missing = [package for name, package in PROGRAMS.items() if not shutil.which(name, path=PATH)]
+    if not missing:
+        return
+    how = f"apt-get install --no-install-recommends {' '.join(missing)}"
+    if not install:
+        raise NoEngineError(f"needs Debian's packages: {how}")
+    if not shutil.which("apt-get"):
+        raise NoEngineError(f"needs Debian's packages {' '.join(missing)}, and there is no apt-get")
+    for words in (["apt-get", "update"], [*how.split(), "--yes"]):
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            check=False,
+            # Debian's packages would start an engine and a registry of their own.
+            env=os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"},
+        )
+        if done.returncode:
+            raise NoEngineError(f"{' '.join(words)} failed: {done.stderr.strip()[-500:]}")
+
+
+def _found() -> Engine | None:
+    """Return the engine that runs, if one does."""
+    if not _is_kept():
+        return None
+    try:
+        return Engine(**json.loads((HOME / TOLD).read_text()))
+    except FileNotFoundError:
+        return None
+
+
+def _is_kept() -> bool:
+    with (HOME / KEEPER).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+def _started() -> Engine:
+    """Start a keeper and wait until it has an engine."""
+    with (HOME / LOG).open("w") as log:
+        keeper = subprocess.Popen(
+            [sys.executable, __file__, "keep"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        if keeper.poll() is not None:
+            break
+        if engine := _found():
+            # A keeper outlives its starter, who is not to wait for it.
+            keeper.returncode = 0
+            return engine
+        time.sleep(0.05)
+    keeper.kill()
+    raise NoEngineError(f"did not start: {(HOME / LOG).read_text()[-1000:]}")
+
+
+def _keep() -> None:
+    """Hold an engine until nobody uses it."""
+    with (HOME / KEEPER).open("a") as kept, (HOME / IN_USE).open("w") as use:
+        fcntl.flock(kept, fcntl.LOCK_EX)
+        (HOME / TOLD).unlink(missing_ok=True)
+        _take_away(HOME / WORK)
+        had_bridge = _has_bridge()
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        try:
+            with contextlib.ExitStack() as stack:
+                engine = _start_all(HOME / WORK, stack)
+                half = HOME / f"{TOLD}.half"
+                half.write_text(json.dumps(asdict(engine)))
+                half.rename(HOME / TOLD)
+                _wait_until_unused(use)
+                (HOME / TOLD).unlink()
+        finally:
+            _take_away(HOME / WORK)
+            if not had_bridge:
+                subprocess.run(
+                    ["ip", "link", "delete", "docker0"], capture_output=True, check=False
+                )
+
+
+def _wait_until_unused(use) -> None:
+    while True:
+        if not (HOME / STAY).exists():
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+        time.sleep(0.3)
+
+
+def _start_all(work: Path, stack: contextlib.ExitStack) -> Engine:
+    work.mkdir()
+    layer = base_image.layer(CACHE)
+    port = _free_port()
+    settings = work / "registry.yml"
+    settings.write_text(
+        json.dumps(
+            {
+                "version": 0.1,
+                "log": {"level": "error", "accesslog": {"disabled": True}},
+                "storage": {
+                    "filesystem": {"rootdirectory": str(work / "registry")},
+                    "delete": {"enabled": True},
+                },
+                "http": {"addr": f"127.0.0.1:{port}"},
+            }
+        )
+    )
+    stack.enter_context(_process(["docker-registry", "serve", str(settings)]))
+    unix = work / "docker.sock"
+    command = ["dockerd", "-H", f"unix://{unix}", "--data-root", str(work / "docker")]
+    command += ["--exec-root", str(work / "exec"), "--pidfile", str(work / "docker.pid")]
+    command += ["--log-level", "warn"]
+    daemon = stack.enter_context(_process(command))
+    _wait_for(("127.0.0.1", port), daemon)
+    base = base_image.push(layer, f"localhost:{port}")
+    _wait_for(str(unix), daemon)
+    return Engine(f"unix://{unix}", f"localhost:{port}", base)
+
+
+@contextlib.contextmanager
+def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program that the system ends with us."""
+    process = subprocess.Popen(
+        ["/usr/bin/setpriv", "--pdeathsig", "TERM", *command],
+        env=os.environ | {"PATH": PATH},
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_for(address: str | tuple[str, int], daemon: subprocess.Popen[bytes]) -> None:
+    """Wait until somebody listens there."""
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    for _ in range(int(PATIENCE / 0.05)):
+        if daemon.poll() is not None:
+            raise SystemExit(f"dockerd ended with code {daemon.returncode}")
+        with socket.socket(family) as probe:
+            if probe.connect_ex(address) == 0:
+                return
+        time.sleep(0.05)
+    raise SystemExit(f"nobody listens at {address}")
+
+
+def _take_away(work: Path) -> None:
+    """End what still runs in a folder, take its mounts away, and the folder."""
+    if not work.exists():
+        return
+    for process in _processes_of(work):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    for _ in range(100):
+        if not _processes_of(work):
+            break
+        time.sleep(0.05)
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for mount in sorted((m for m in mounts if m.startswith(f"{work}/")), reverse=True):
+        subprocess.run(["umount", "--lazy", mount], check=False)
+    shutil.rmtree(work)
+
+
+def _processes_of(work: Path) -> list[int]:
+    """Return the processes whose command line names the folder: engine, containerd and shims."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes()
+            if f"{work}/".encode() in words and int(folder.name) != os.getpid():
+                found.append(int(folder.name))
+    return found
+
+
+def _has_bridge() -> bool:
+    return Path("/sys/class/net/docker0").exists()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _start() -> None:
+    HOME.mkdir(mode=0o700, exist_ok=True)
+    (HOME / STAY).touch()
+    try:
+        with running(install=True) as engine:
+            _print(engine)
+    except NoEngineError as problem:
+        (HOME / STAY).unlink()
+        raise SystemExit(f"no engine: {problem}") from None
+
+
+def _stop() -> None:
+    (HOME / STAY).unlink(missing_ok=True)
+    if not HOME.exists():
+        return
+    while _is_kept():
+        time.sleep(0.1)
+
+
+def _env() -> None:
+    engine = _found() if HOME.exists() else None
+    if not engine:
+        raise SystemExit("no engine runs; python tests/engine.py start")
+    _print(engine)
+
+
+def _print(engine: Engine) -> None:
+    for name, value in {
+        **engine.environment,
+        "DISTLAUNCH_REGISTRY": engine.registry,
+        "DISTLAUNCH_BASE": engine.base,
+    }.items():
+        print(f"export {name}={value}")
+
+
+COMMANDS = {"start": _start, "stop": _stop, "env": _env, "keep": _keep}
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] not in COMMANDS:
+        raise SystemExit("usage: python tests/engine.py start|stop|env")
+    COMMANDS[sys.argv[1]]()
