@@ -7,6 +7,7 @@ The tree::
     ├── OutputError          exit code 1: stdout cannot be written
     ├── JobFileError         exit code 1: a job file with one or more problems
     ├── ImageError           exit code 1: the container image cannot be made or pushed
+    │   └── ContextError     exit code 1: files that cannot or must not go into it
     └── GoogleError          exit code 1: Google refuses, or cannot be reached
 
 The command line prints these without a traceback; every other exception is a fault of ours.
@@ -75,6 +76,24 @@ class JobFileError(DistlaunchError):
 
 class ImageError(DistlaunchError):
     """The container image cannot be made or pushed."""
+
+
+class ContextError(ImageError):
+    """Files that cannot or must not go into a container image.
+
+    Parameters
+    ----------
+    problems
+        One line each, with the file's path and the remedy.
+    """
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return self.problems
 
 
 class GoogleError(DistlaunchError):

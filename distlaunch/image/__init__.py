@@ -1,0 +1,1 @@
+"""A job's source → an image by digest."""
