@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
 TASK_COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
-RED, YELLOW, DIM = 31, 33, 2
+RED, GREEN, YELLOW, CYAN, DIM = 31, 32, 33, 36, 2
 
 _CLEAR_LINE = b"\r\x1b[2K"
 _USUAL_WIDTH = 80
@@ -147,6 +147,11 @@ class Console:
         """Whether so much waits for a slow reader of stdout that nothing more should be brought."""
         return self._out.waiting > _BACKLOG_LIMIT
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether anything waits for a slow reader of stdout."""
+        return bool(self._out.waiting)
+
     def fileno(self) -> int:
         """Return the descriptor whose reader is waited for; it is writable when he has room."""
         return self._out.fileno()
@@ -158,6 +163,10 @@ class Console:
     def prefix(self, name: str, number: int) -> str:
         """Return what stands before each line of the task of this number."""
         return paint(f"{name} |", TASK_COLOURS[number % len(TASK_COLOURS)], self._out) + " "
+
+    def coloured(self, text: str, colour: int) -> str:
+        """Return text as `say` shows it in a colour."""
+        return paint(text, colour, self._err)
 
     def lines(self, prefix: str, text: str) -> None:
         """Write whole lines to stdout, each behind a prefix.
@@ -253,6 +262,17 @@ def paint(text: str, colour: int, outlet: Outlet) -> str:
     if not outlet.is_terminal or os.environ.get("NO_COLOR") or not _is_capable():
         return text
     return f"\x1b[{colour}m{text}\x1b[0m"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in its two largest units, as ``2 min 3 s``."""
+    left = max(int(seconds), 0)
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if parts or count:
+            parts.append(f"{count} {unit}" if count else "")
+    return " ".join(filter(None, parts[:2])) or "0 s"
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:

@@ -9,6 +9,7 @@ The tree::
     ├── ImageError           exit code 1: the container image cannot be made or pushed
     │   └── ContextError     exit code 1: files that cannot or must not go into it
     └── GoogleError          exit code 1: Google refuses, or cannot be reached
+        └── Unavailable      the same call may do better later
 
 The command line prints these without a traceback; every other exception is a fault of ours.
 """
@@ -113,6 +114,10 @@ class GoogleError(DistlaunchError):
         super().__init__(text)
         self.status = status
         self.reason = reason
+
+
+class Unavailable(GoogleError):
+    """Google cannot be reached, or asks to come back later; the call may have been heard."""
 
 
 def cannot_write(problem: OSError) -> BrokenPipeError | OutputError:

@@ -21,10 +21,15 @@ class TaskLines:
         Its name, as ``worker:0``.
     text
         Whole lines, each ended by ``\n``.
+    time, severity
+        When they were written (RFC 3339) and as what (Google's word, as ``ERROR``), where the lines
+        are one entry of a log and that is wanted.
     """
 
     task: str
     text: str
+    time: str = ""
+    severity: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,8 @@ class JobChanged:
     after
         Seconds that it was in the state before, None for the first that is seen.
     error
-        What Google says of its end, if it ended badly and Google has said it by now.
+        What Google says of its end, if it ended badly and Google has said it by now. Where it says
+        so later, the same state is told again with it.
     """
 
     state: str
