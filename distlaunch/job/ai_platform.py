@@ -5,22 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.job.sections import Section
+from pydantic.alias_generators import to_camel
+
+from distlaunch.job.ai_platform_sections import TOLD_BY_THE_SERVICE, AiPlatformJob, TrainingInput
+from distlaunch.job.problems import refusal, validate
+from distlaunch.job.yaml_marks import YamlProblem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from distlaunch.job.model import Job
     from distlaunch.job.yaml_marks import Document
 
-
-class TrainingInput(Section):
-    """``trainingInput``: what ml.googleapis.com v1 called GoogleCloudMlV1__TrainingInput."""
-
-    def dump(self) -> dict[str, Any]:
-        """Return it as plain data in Google's JSON names; what was not set is not there."""
-        raise NotImplementedError
+TOP = ("trainingInput", "training_input")
+_ONLY_HERE = {"scaleTier", "scale_tier", "masterType", "master_type", "masterConfig"}
+_PREDICTION = {"predictionInput", "prediction_input"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +30,36 @@ class AiPlatformFile:
     ----------
     path, document
         The file, and its text with the place of everything in it.
-    training_input
-        What is under ``trainingInput``.
-    job_id, labels
-        What stands beside it where the file is a whole job.
+    job
+        What it says.
     """
 
     path: Path
     document: Document
-    training_input: TrainingInput
-    job_id: str | None
-    labels: Mapping[str, str]
+    job: AiPlatformJob
+
+    @property
+    def training_input(self) -> TrainingInput:
+        """What is under ``trainingInput``."""
+        return self.job.training_input
 
     def dump(self) -> dict[str, Any]:
         """Return the whole file as plain data in Google's JSON names."""
-        raise NotImplementedError
+        told = {
+            to_camel(key): self.document.typed(key)
+            for key, value in self.document.data.items()
+            if to_camel(key) in TOLD_BY_THE_SERVICE and value is not None
+        }
+        return self.job.model_dump(mode="json", by_alias=True, exclude_none=True) | told
 
 
 def is_training_input(data: Mapping[str, Any]) -> bool:
-    """Return whether a file's content is AI Platform's: ``trainingInput`` or a whole job with it."""
-    return "trainingInput" in data or "training_input" in data
+    """Return whether a file's content is AI Platform's: ``trainingInput`` or a whole job with it.
+
+    What stands under ``trainingInput`` counts too where it stands alone; `read` tells where it
+    belongs.
+    """
+    return not (data.keys().isdisjoint({*TOP, *_PREDICTION}) and data.keys().isdisjoint(_ONLY_HERE))
 
 
 def read(document: Document, path: Path) -> AiPlatformFile:
@@ -68,17 +77,23 @@ def read(document: Document, path: Path) -> AiPlatformFile:
     JobFileError
         With every problem of the file, each with line, column, value and what was expected.
     """
-    raise NotImplementedError
+    misplaced = _misplaced(document)
+    if misplaced:
+        raise refusal(path, [*document.problems, *misplaced])
+    job, problems = validate(document, AiPlatformJob)
+    if job is None or problems:
+        raise refusal(path, problems)
+    return AiPlatformFile(path, document, job)
 
 
-def from_job(job: Job, image: str | None) -> tuple[TrainingInput, tuple[str, ...]]:
-    """Write a job as AI Platform's format, with a note for each thing that it cannot say there.
-
-    Parameters
-    ----------
-    job
-        The job.
-    image
-        The job's own image, for the pools that have none of their own; None where it is not known.
-    """
-    raise NotImplementedError
+def _misplaced(document: Document) -> list[YamlProblem]:
+    """Return the problem of a file that is no training job as a whole, if it is none."""
+    for key in document.data:
+        if key in _PREDICTION:
+            what = f"{key}: a batch prediction, which ended with AI Platform; only training runs"
+            return [YamlProblem(document.place((key,), of_key=True), what)]
+    if any(key in document.data for key in TOP):
+        return []
+    first = next(iter(document.data))
+    what = f"{first}: expected under 'trainingInput:', each line two spaces further in"
+    return [YamlProblem(document.place((first,), of_key=True), what)]
