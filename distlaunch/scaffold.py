@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import keyword
 import os
-import re
-import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch import resources
 from distlaunch.errors import DistlaunchError
+from distlaunch.job.names import project_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-LONGEST_NAME = 63  # characters in a label's value
 TEMPLATE = ".j2"
 _MOST_NAMED = 10  # files that a refusal names
 
@@ -99,21 +96,6 @@ def plan(folder: Path, starter: str) -> Scaffold:
     for source in sources:
         files |= dict(_contents(source, name))
     return Scaffold(name, files)
-
-
-def project_name(text: str) -> str:
-    """Return a name made from any text, a folder's as a rule.
-
-    It can be a Python package, a part of an image's name, a label's value and a job's name:
-    a-z, 0-9 and single underscores inside, a letter first, at most 63 characters, no keyword.
-    """
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
-    if not name[:1].isalpha():
-        name = f"job_{name}".strip("_")
-    if keyword.iskeyword(name):
-        name = f"{name}_job"
-    return name[:LONGEST_NAME].rstrip("_")
 
 
 def _contents(source: Path, name: str) -> Iterator[tuple[Path, bytes]]:

@@ -1,16 +1,42 @@
-"""Vertex AI's own messages: what a request may say."""
+"""Vertex AI's own messages: what a request may say.
+
+google-cloud-aiplatform describes them in its ``types`` modules. Its package imports the clients of
+all its services first, which takes 0.72 s of CPU; the two modules that describe a job need none of
+them and take 0.05 s, of which 0.04 s is protobuf itself (google-cloud-aiplatform 2.7, Python 3.11).
+So they are imported alone.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+import threading
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
+
+from distlaunch.errors import JobFileError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from distlaunch.google.parsing import Parsed
+
+Kind = Literal["CustomJob", "CustomJobSpec", "HyperparameterTuningJob"]
+
+_KINDS: dict[str, Kind] = {
+    "customJobs": "CustomJob",
+    "hyperparameterTuningJobs": "HyperparameterTuningJob",
+}
+_PACKAGE = "google.cloud.aiplatform_v1"
+_MODULES = ("custom_job", "hyperparameter_tuning_job")
+
+_importing = threading.Lock()
+
 
 def preload() -> None:
     """Import what `check` needs, so that a thread can do so while another is busy."""
-    raise NotImplementedError
+    _messages()
 
 
 def check(collection: str, request: Mapping[str, Any]) -> None:
@@ -29,4 +55,61 @@ def check(collection: str, request: Mapping[str, Any]) -> None:
         With every problem, each with its path, as
         ``jobSpec.workerPoolSpecs[0].machineSpec.foo: unknown field; did you mean …``.
     """
-    raise NotImplementedError
+    problems = parse(_KINDS[collection], request).problems
+    if problems:
+        raise JobFileError(map(str, problems))
+
+
+def parse(kind: Kind, data: Mapping[str, Any], *, as_text: bool = False) -> Parsed:
+    """Read plain data as one of Google's messages.
+
+    Parameters
+    ----------
+    kind
+        The message.
+    data
+        What it holds, in camelCase or snake_case.
+    as_text
+        Whether numbers and booleans may be in the text that they were written in, as
+        `job.yaml_marks` hands them over.
+    """
+    from distlaunch.google.parsing import parse_message
+
+    return parse_message(_messages()[kind](), data, as_text=as_text)
+
+
+def _messages() -> dict[Kind, Any]:
+    """Return the classes of Google's messages, as protobuf itself has them."""
+    with _importing:
+        custom, tuning = _import_types()
+    plus = [custom.CustomJob, custom.CustomJobSpec, tuning.HyperparameterTuningJob]
+    return {each.__name__: type(each.pb(each())) for each in plus}
+
+
+def _import_types() -> tuple[Any, Any]:
+    """Import the modules with a job's messages, without the package around them.
+
+    While they are imported, empty modules stand for that package; it can be imported as ever
+    afterwards, and then has the same classes.
+    """
+    names = [f"{_PACKAGE}.types.{name}" for name in _MODULES]
+    if any(name not in sys.modules for name in names) and _PACKAGE not in sys.modules:
+        stand_ins = _stand_ins()
+        sys.modules.update(stand_ins)
+        try:
+            for name in names:
+                import_module(name)
+        finally:
+            for name in stand_ins:
+                del sys.modules[name]
+    custom, tuning = (sys.modules.get(name) or import_module(name) for name in names)
+    return custom, tuning
+
+
+def _stand_ins() -> dict[str, ModuleType]:
+    spec = find_spec(_PACKAGE)
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    package, types = ModuleType(_PACKAGE), ModuleType(f"{_PACKAGE}.types")
+    package.__path__ = folders
+    types.__path__ = [f"{folder}/types" for folder in folders]
+    return {module.__name__: module for module in (package, types)}
