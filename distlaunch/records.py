@@ -22,6 +22,8 @@ from distlaunch.errors import DistlaunchError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from distlaunch.job.vertex import Collection
+
 JOBS = Path(".distlaunch", "jobs")  # in the project's folder
 LAUNCH_LABEL = "distlaunch-launch"  # the label of a job that carries its launch's id
 REDACTED = "(not recorded)"
@@ -68,7 +70,7 @@ class Record:
     name: str
     project: str
     region: str
-    collection: str
+    collection: Collection
     content: str
     request: Mapping[str, Any]
     image: str | None = None
