@@ -11,14 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from distlaunch.job.replica import WORKER_POOLS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from distlaunch.job.model import Task
 
+START_ERROR = 128
+"""The exit code of what could not be started, as containers have it."""
+
 Severity = Literal["INFO", "ERROR"]
 Write = Callable[[Severity, str], None]
-"""Gets what a replica wrote, line by line and without the line's end."""
+"""Gets what a replica wrote to stdout (INFO) or stderr (ERROR), line by line, without the end."""
 
 
 class CannotRun(Exception):
@@ -51,6 +56,11 @@ class Replica:
     module: str | None = None
     packages: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """What logs and errors call it, as ``workerpool1-0``."""
+        return f"{WORKER_POOLS[self.task.type]}-{self.task.index}"
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -77,6 +87,22 @@ class Work:
     trial: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a replica ended.
+
+    Parameters
+    ----------
+    code
+        Its exit code, 128+n for signal n.
+    out_of_memory
+        Whether it was killed for want of memory.
+    """
+
+    code: int
+    out_of_memory: bool = False
+
+
 class Running(Protocol):
     """A replica that was started."""
 
@@ -87,7 +113,7 @@ class Running(Protocol):
 class Site(Protocol):
     """Where one job's replicas run."""
 
-    def start(self, replica: Replica, write: Write, ended: Callable[[int], None]) -> Running:
+    def start(self, replica: Replica, write: Write, ended: Callable[[Ended], None]) -> Running:
         """Start a replica, for the first time or again at the same address.
 
         Parameters
@@ -95,14 +121,12 @@ class Site(Protocol):
         write
             Gets each line, from another thread.
         ended
-            Is called once, from another thread and after the last line, with the exit code
-            (128+n for signal n).
-
-        Raises
-        ------
-        CannotRun
-            If it cannot be started.
+            Is called once, from any thread and after the last line. What cannot be started ends
+            with `START_ERROR`, and with the reason as a line.
         """
+
+    def measurements(self) -> str:
+        """Return what the primary replica wrote to CLOUD_ML_HP_METRIC_FILE, JSON lines."""
 
     def close(self) -> None:
         """Kill what still runs and remove all that was made for the job."""
@@ -111,13 +135,18 @@ class Site(Protocol):
 class Machines(Protocol):
     """A kind of machine."""
 
-    def site(self, work: Work) -> Site:
+    def site(self, work: Work, is_wanted: Callable[[], bool]) -> Site:
         """Make ready all that the replicas need: images, network or ports, folders.
+
+        Parameters
+        ----------
+        is_wanted
+            Says whether to go on; asked from time to time.
 
         Raises
         ------
         CannotRun
-            If that fails, as where an image cannot be pulled.
+            If that fails, as where an image cannot be pulled, or is not wanted any more.
         """
 
     def close(self) -> None:

@@ -1,0 +1,210 @@
+"""A proxy that leads what is meant for Google's Cloud Storage to the emulator's.
+
+TensorFlow knows Google's addresses only, but honours `https_proxy`. So there are two doors: one
+takes ``CONNECT host:443``; for Google's storage it leads to the other, which speaks TLS with a
+certificate of an authority made here, and behind which the emulator's own HTTP server answers. Any
+other host is connected with as it is, through the proxy that this machine uses itself, if any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import os
+import re
+import shutil
+import ssl
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+HOSTS = ("www.googleapis.com", "storage.googleapis.com")
+
+_PIECE = 1 << 18
+_CONNECT = re.compile(rb"CONNECT ([A-Za-z0-9.-]+):([0-9]{1,5}) ")
+_BUNDLES = ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+
+
+class Proxy:
+    """The two doors, in a thread of their own.
+
+    Parameters
+    ----------
+    endpoint
+        The emulator's ``http://127.0.0.1:PORT``.
+
+    Attributes
+    ----------
+    environment
+        What makes a program come here.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        behind = urlsplit(endpoint)
+        self._behind = behind.hostname or "127.0.0.1", behind.port or 80
+        self._folder = Path(tempfile.mkdtemp(prefix="distlaunch-proxy-"))
+        self._upstream = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY")
+        context = _certificate(self._folder)
+        self._loop = asyncio.new_event_loop()
+        # A client that breaks off, or does not trust us, is no concern of the emulator's user.
+        self._loop.set_exception_handler(lambda *_: None)
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._tls_port = self._do(self._open(self._answer_tls, context))
+        port = self._do(self._open(self._answer))
+        bundle = str(self._folder / "bundle.pem")
+        own = f"http://127.0.0.1:{port}"
+        here = "127.0.0.1,localhost"
+        self.environment = {
+            **dict.fromkeys(("https_proxy", "HTTPS_PROXY"), own),
+            **dict.fromkeys(("no_proxy", "NO_PROXY"), here),
+            **dict.fromkeys(_BUNDLES, bundle),
+            # TensorFlow asks neither Google's metadata server nor a key file then.
+            "GOOGLE_AUTH_TOKEN_FOR_TESTING": "emulator",
+            "NO_GCE_CHECK": "true",
+        }
+
+    def close(self) -> None:
+        """Close the doors."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _do(self, what: Coroutine[object, object, int]) -> int:
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result()
+
+    async def _open(self, answer: object, context: ssl.SSLContext | None = None) -> int:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)  # type: ignore[arg-type]
+        port: int = server.sockets[0].getsockname()[1]
+        return port
+
+    async def _answer_tls(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await _join(reader, writer, *await asyncio.open_connection(*self._behind))
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            found = _CONNECT.match(await reader.readuntil(b"\r\n\r\n"))
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            found = None
+        if found is None:
+            _refuse(writer, b"400 Bad Request")
+            return
+        try:
+            theirs = await self._connect(found[1].decode("ascii"), int(found[2]))
+        except (OSError, asyncio.IncompleteReadError):
+            _refuse(writer, b"502 Bad Gateway")
+            return
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await _join(reader, writer, *theirs)
+
+    async def _connect(
+        self, host: str, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if host in HOSTS:
+            return await asyncio.open_connection("127.0.0.1", self._tls_port)
+        if not self._upstream:
+            return await asyncio.open_connection(host, port)
+        upstream = urlsplit(self._upstream)
+        reader, writer = await asyncio.open_connection(upstream.hostname, upstream.port or 3128)
+        writer.write(f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+        answer = await reader.readuntil(b"\r\n\r\n")
+        if not re.match(rb"HTTP/1\.[01] 200\b", answer):
+            writer.close()
+            raise ConnectionRefusedError(host)
+        return reader, writer
+
+
+async def _join(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    other_reader: asyncio.StreamReader,
+    other_writer: asyncio.StreamWriter,
+) -> None:
+    """Hand on what comes from either side until both have ended."""
+    await asyncio.gather(_hand_on(reader, other_writer), _hand_on(other_reader, writer))
+    for each in (writer, other_writer):
+        each.close()
+
+
+async def _hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(_PIECE):
+            writer.write(data)
+            await writer.drain()
+    with contextlib.suppress(OSError):
+        if writer.can_write_eof():
+            writer.write_eof()
+        else:
+            writer.close()
+
+
+def _refuse(writer: asyncio.StreamWriter, why: bytes) -> None:
+    writer.write(b"HTTP/1.1 " + why + b"\r\nContent-Length: 0\r\n\r\n")
+    writer.close()
+
+
+def _certificate(folder: Path) -> ssl.SSLContext:
+    """Make an authority and a certificate of it for Google's hosts.
+
+    The folder gets ``bundle.pem``, with all that this machine trusts and the authority besides.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    now = dt.datetime.now(dt.timezone.utc)
+
+    def named(name: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+    def certificate(subject: str, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(named(subject))
+            .issuer_name(named("distlaunch emulator"))
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(days=1))
+            .not_valid_after(now + dt.timedelta(days=365))
+        )
+
+    authority = (
+        certificate("distlaunch emulator", authority_key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    names = x509.SubjectAlternativeName([x509.DNSName(host) for host in HOSTS])
+    own = (
+        certificate(HOSTS[0], key.public_key())
+        .add_extension(names, critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    chain = folder / "server.pem"
+    chain.write_bytes(private + own.public_bytes(pem))
+    (folder / "bundle.pem").write_bytes(_trusted_here() + b"\n" + authority.public_bytes(pem))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(chain)
+    return context
+
+
+def _trusted_here() -> bytes:
+    """Return the certificates that this machine trusts, as PEM."""
+    import certifi
+
+    named = [os.environ.get(name, "") for name in _BUNDLES]
+    default = ssl.get_default_verify_paths().cafile or ""
+    for path in (*named, default, certifi.where()):
+        if path and Path(path).is_file():
+            return Path(path).read_bytes()
+    return b""
