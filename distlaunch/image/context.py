@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import heapq
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from distlaunch.errors import ContextError, DistlaunchError
+from distlaunch.image import secrets
+from distlaunch.image.ignore import NOTHING, IgnoreRules
+from distlaunch.image.known import Known, stamp
+
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
+
+LARGE = 50_000_000  # bytes of a context from which its size is worth a word
+_LARGEST = 5  # files that are then named
+_BLOCK = 1 << 20  # bytes that are read at once
+_LARGE_FILE = 1 << 18  # bytes from which a thread helps
+_MOST_THREADS = 8
+_SPECIAL = {
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+_LEAVE_OUT = "leave it out in .dockerignore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +84,14 @@ class Context:
 
     def report(self) -> str | None:
         """Say how large the context is and what makes it so; None where it is not large."""
-        raise NotImplementedError
+        if self.size < LARGE:
+            return None
+        largest = heapq.nlargest(_LARGEST, self.files, key=attrgetter("size"))
+        named = ", ".join(f"{file.path} ({_megabytes(file.size)})" for file in largest)
+        return (
+            f"{_megabytes(self.size)} in {len(self.files):,} files go into the image; the largest: "
+            f"{named}; what the program doesn't need there can be left out in .dockerignore"
+        )
 
 
 def read_context(folder: Path, ignore: str, *, cache: Path | None = None) -> Context:
@@ -83,4 +116,192 @@ def read_context(folder: Path, ignore: str, *, cache: Path | None = None) -> Con
     ImageError
         If the ignore file holds a pattern that cannot be read.
     """
-    raise NotImplementedError
+    known = Known(cache)
+    reading = _Reading(folder, known)
+    for path, entry in _walk(reading, IgnoreRules(ignore)):
+        reading.take(path, entry)
+    reading.read_pending()
+    known.keep()
+    if reading.problems:
+        raise ContextError(line for _, line in sorted(reading.problems))
+    files = tuple(sorted(reading.files, key=attrgetter("path")))
+    return Context(folder, files, _digest_of(files), sum(map(attrgetter("size"), files)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A file that is to be read."""
+
+    path: str
+    seen: os.stat_result
+
+
+class _Reading:
+    """What is found of a folder's files while they are read."""
+
+    def __init__(self, folder: Path, known: Known) -> None:
+        self.folder = folder
+        self.files: list[ContextFile] = []
+        self.problems: list[tuple[str, str]] = []
+        self._known = known
+        self._root = os.path.realpath(folder)
+        self._pending: list[_Pending] = []
+
+    def refuse(self, path: str, what: str) -> None:
+        """Note why a file can't go into the image."""
+        shown = path.encode("utf-8", "backslashreplace").decode()
+        shown = shown if shown.isprintable() else repr(shown)
+        self.problems.append((path, f"{shown}: {what}"))
+
+    def take(self, path: str, entry: os.DirEntry[str]) -> None:
+        """Take a file that is known, or note it as one to be read."""
+        try:
+            seen = entry.stat(follow_symlinks=False)
+        except OSError as problem:
+            self.refuse(path, _said(problem))
+            return
+        if stat.S_ISREG(seen.st_mode):
+            if digest := self._known.digest(path, seen):
+                self.files.append(_file(path, seen, digest))
+            else:
+                self._pending.append(_Pending(path, seen))
+        elif stat.S_ISLNK(seen.st_mode):
+            self._take_link(path)
+        else:
+            kind = _SPECIAL.get(stat.S_IFMT(seen.st_mode), "no file")
+            self.refuse(path, f"is {kind}, which no image can hold; {_LEAVE_OUT}")
+
+    def read_pending(self) -> None:
+        """Read what is not known, large files on threads of their own.
+
+        To read a small one is mostly Python's work, which threads only make slower.
+        """
+        pending = [each for each in self._pending if self._may_be_read(each.path)]
+        large = [each for each in pending if each.seen.st_size >= _LARGE_FILE]
+        with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+            done = pool.map(self._read, large)
+            for each in pending:
+                if each.seen.st_size < _LARGE_FILE:
+                    self._read(each)
+            list(done)
+
+    def _may_be_read(self, path: str) -> bool:
+        if not _is_utf8(path):
+            self.refuse(path, "its name is not UTF-8; rename it")
+        elif what := secrets.by_name(path):
+            self.refuse(path, f"holds {what}; {secrets.REMEDY}")
+        else:
+            return True
+        return False
+
+    def _read(self, pending: _Pending) -> None:
+        path = pending.path
+        try:
+            start, digest, after = self._content(path, pending.seen.st_size)
+        except OSError as problem:
+            self.refuse(path, _said(problem))
+            return
+        if stamp(after) != stamp(pending.seen):
+            self.refuse(path, "changed while it was read; run again when nothing writes to it")
+        elif what := secrets.by_content(path, start):
+            self.refuse(path, f"holds {what}; {secrets.REMEDY}")
+        else:
+            self._known.learn(path, after, digest)
+            self.files.append(_file(path, after, digest))
+
+    def _content(self, path: str, size: int) -> tuple[bytes, str, os.stat_result]:
+        """Return a file's start and digest, and how it looks behind the reading."""
+        # A named pipe may have come in the file's place: nothing is waited for.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(f"{self._root}/{path}", flags)
+        try:
+            return *_hash(descriptor, size), os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _take_link(self, path: str) -> None:
+        link = Path(self._root, path)
+        try:
+            target = os.readlink(link)  # noqa: PTH115 - Path would write it anew
+        except OSError as problem:
+            self.refuse(path, _said(problem))
+            return
+        if not _is_utf8(path) or not _is_utf8(target):
+            self.refuse(path, "its name, or where it leads, is not UTF-8; rename it")
+        elif Path(target).is_absolute() or not self._is_inside(link):
+            self.refuse(
+                path,
+                f"is a link to {target!r}, out of the folder; put the file itself there, "
+                f"or {_LEAVE_OUT}",
+            )
+        else:
+            digest = hashlib.sha256(os.fsencode(target)).hexdigest()
+            self.files.append(ContextFile(path, 0o777, 0, digest, target))
+
+    def _is_inside(self, link: Path) -> bool:
+        real = os.path.realpath(link)
+        return real == self._root or real.startswith(f"{self._root}{os.sep}")
+
+
+def _walk(reading: _Reading, rules: IgnoreRules) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield what is no folder and not left out; folders that are left out are not entered."""
+    folders = [("", NOTHING)]
+    while folders:
+        above, match_above = folders.pop()
+        try:
+            entries = list(os.scandir(reading.folder / above))
+        except OSError as problem:
+            if not above:
+                raise DistlaunchError(f"{reading.folder}: {_said(problem)}") from None
+            reading.refuse(above.removesuffix("/"), _said(problem))
+            continue
+        for entry in entries:
+            path = above + entry.name
+            match = rules.last_match(path, entry.name, match_above)
+            left_out = rules.leaves_out(match)
+            if entry.is_dir(follow_symlinks=False):
+                if not left_out or rules.lets_in_below(path, match):
+                    folders.append((f"{path}/", match))
+            elif not left_out:
+                yield path, entry
+
+
+def _hash(descriptor: int, size: int) -> tuple[bytes, str]:
+    """Return the start of a file, as much as is looked through, and its digest."""
+    start = os.read(descriptor, min(size + 1, secrets.SCANNED))
+    content = hashlib.sha256(start)
+    if len(start) == size < secrets.SCANNED:
+        return start, content.hexdigest()
+    while block := os.read(descriptor, _BLOCK):
+        content.update(block)
+    return start, content.hexdigest()
+
+
+def _file(path: str, seen: os.stat_result, digest: str) -> ContextFile:
+    mode = 0o755 if seen.st_mode & stat.S_IXUSR else 0o644
+    return ContextFile(path, mode, seen.st_size, digest)
+
+
+def _digest_of(files: Iterable[ContextFile]) -> str:
+    r"""Return the digest of all: no path holds the ``\0`` that ends it here."""
+    lines = [f"{file.mode:o} {file.digest} {file.path}\0" for file in files]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _said(problem: OSError) -> str:
+    why = (problem.strerror or str(problem)).lower()
+    if problem.errno in (errno.EACCES, errno.EPERM):
+        return f"cannot be read ({why}); make it readable, or {_LEAVE_OUT}"
+    return f"cannot be read ({why}); {_LEAVE_OUT} if the program doesn't need it"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"

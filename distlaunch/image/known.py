@@ -1,0 +1,94 @@
+"""Digests of files that were hashed before, so that an unchanged file is not read again."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+_NAME = "context.json"
+_VERSION = 1  # of the file, and of what it takes for a secret: what is known was found clean
+_DIGEST = 65  # characters at an entry's end, behind its stamp: a space and a digest
+
+
+def stamp(seen: os.stat_result) -> str:
+    """Return what changes whenever a file does: the time of its last change can't be set back."""
+    return f"{seen.st_size} {seen.st_mtime_ns} {seen.st_ctime_ns} {seen.st_ino}"
+
+
+class Known:
+    """Digests by path, each with the `stamp` of the file that it is of.
+
+    A file may change twice within one tick of the file system's clock, and look the same after the
+    second time. So only what was last changed before the reading began is known later, as git does
+    with its index.
+
+    Parameters
+    ----------
+    folder
+        Where they are kept; None for nowhere. What cannot be read or kept there is hashed again.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._before: dict[str, Any] = _read(folder / _NAME) if folder else {}
+        self._began = _clock(folder) if folder else 0
+        self._now: dict[str, str] = {}
+        self._learned = False
+
+    def digest(self, path: str, seen: os.stat_result) -> str | None:
+        """Return a file's digest, or None where it has to be read."""
+        entry: Any = self._before.get(path)
+        now = stamp(seen)
+        if not isinstance(entry, str) or entry[:-_DIGEST] != now:
+            return None
+        self._now[path] = entry
+        return entry[1 - _DIGEST :]
+
+    def learn(self, path: str, seen: os.stat_result, digest: str) -> None:
+        """Remember a file's digest, if it can be relied on."""
+        if max(seen.st_mtime_ns, seen.st_ctime_ns) < self._began:
+            self._now[path] = f"{stamp(seen)} {digest}"
+            self._learned = True
+
+    def keep(self) -> None:
+        """Write what is known now, if that is more or less than what was known before."""
+        if self._folder and (self._learned or len(self._now) != len(self._before)):
+            with suppress(OSError):  # then it is hashed again
+                _write(self._folder / _NAME, {"version": _VERSION, "files": self._now})
+
+
+def _clock(folder: Path) -> int:
+    """Return the time as the file system counts it; 0 where nothing can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            return os.fstat(file.fileno()).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(data, dict) or data.get("version") != _VERSION:
+        return {}
+    files = data.get("files")
+    return files if isinstance(files, dict) else {}
+
+
+def _write(file: Path, data: dict[str, Any]) -> None:
+    """Write it as a whole or not at all."""
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as part:
+        try:
+            json.dump(data, part, separators=(",", ":"))
+            part.close()
+            Path(part.name).replace(file)
+        except BaseException:
+            Path(part.name).unlink(missing_ok=True)
+            raise
