@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.image import manifests
+from distlaunch.image.blobs import BytesSource, FileSource
+from distlaunch.image.credentials import Credentials, credentials
+from distlaunch.image.registry import Registry
+from distlaunch.image.transport import PATIENT, THREADS, Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from distlaunch.image.blobs import Source
     from distlaunch.image.layers import Layer
     from distlaunch.image.reference import Reference
+    from distlaunch.image.registry import RemoteImage
+
+_NO_TIME = "1970-01-01T00:00:00Z"
+_OF_A_BUILD = ("container", "container_config", "docker_version", "id", "parent")
+_STEP = 5  # per cent between two lines of progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,8 @@ def append(
     settings: Settings,
     *,
     progress: Callable[[str], None] = lambda _: None,
+    patience: Patience = PATIENT,
+    find: Callable[[str], Credentials | None] = credentials,
 ) -> Appended:
     """Make `target` of `base` and `layers`; the same input gives the same digest everywhere.
 
@@ -68,11 +85,169 @@ def append(
     target
         A repository with the tag to give.
     progress
-        Told what is being done, a line each.
+        Told how far it is, a line each.
+    patience
+        How long registries are waited for.
+    find
+        Tells who we are to a host.
 
     Raises
     ------
     ImageError
         If a registry refuses or cannot be reached, or `base` is not for linux/amd64.
     """
-    raise NotImplementedError
+    with (
+        Registry(base, patience=patience, find=find) as source,
+        Registry(target, patience=patience, find=find) as into,
+    ):
+        work = _Work(source, into, _Progress(progress, f"pushing {target}"))
+        image = work.bring_all(layers)
+        config = _encoded(extended(image.config, layers, settings))
+        work.bring_config(config)
+        manifest, media_type = _manifest(image, config, layers)
+        digest = into.put(manifest, media_type, target.tag or "latest")
+        return Appended(digest, into.sent)
+
+
+def extended(
+    config: Mapping[str, Any], layers: Sequence[Layer], settings: Settings
+) -> dict[str, Any]:
+    """Return the config of an image that has more layers and other settings.
+
+    Its time is its base's, so that nothing in it is of the moment or the machine.
+    """
+    created = config.get("created") or _NO_TIME
+    before = config["rootfs"]["diff_ids"]
+    new = {key: value for key, value in config.items() if key not in _OF_A_BUILD}
+    new["created"] = created
+    new["rootfs"] = {"type": "layers", "diff_ids": [*before, *(each.diff_id for each in layers)]}
+    new["history"] = [
+        *_history(config, len(before)),
+        *({"created": created, "created_by": each.created_by} for each in layers),
+    ]
+    new["config"] = _settled(config.get("config") or {}, settings)
+    return new
+
+
+def _history(config: Mapping[str, Any], layers: int) -> list[Any]:
+    """Return a base's history, filled up where it tells of fewer layers than there are."""
+    told = list(config.get("history") or ())
+    of_layers = sum(not each.get("empty_layer") for each in told)
+    return [*({"created": _NO_TIME} for _ in range(layers - of_layers)), *told]
+
+
+def _settled(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    new = {key: value for key, value in config.items() if key != "Image"}
+    env = dict(each.partition("=")[::2] for each in config.get("Env") or ())
+    env.update(settings.env)
+    if env:
+        new["Env"] = [f"{name}={value}" for name, value in env.items()]
+    if settings.labels or config.get("Labels"):
+        new["Labels"] = {**(config.get("Labels") or {}), **settings.labels}
+    if settings.entrypoint:
+        new["Entrypoint"] = list(settings.entrypoint)
+        new.pop("Cmd", None)
+    if settings.workdir is not None:
+        new["WorkingDir"] = settings.workdir
+    return new
+
+
+def _manifest(image: RemoteImage, config: bytes, layers: Sequence[Layer]) -> tuple[bytes, str]:
+    """Return the new manifest with its media type, in the words of the base's."""
+    in_oci = manifests.is_oci(image.manifest)
+    media_type = manifests.OCI_MANIFEST if in_oci else manifests.DOCKER_MANIFEST
+    of_config = manifests.OCI_CONFIG if in_oci else manifests.DOCKER_CONFIG
+    of_layer = manifests.OCI_LAYER if in_oci else manifests.DOCKER_LAYER
+    source = BytesSource(config)
+    document = {
+        "schemaVersion": 2,
+        "mediaType": media_type,
+        "config": _descriptor(of_config, source.digest, source.size),
+        "layers": [
+            *image.manifest["layers"],
+            *(_descriptor(of_layer, each.digest, each.size) for each in layers),
+        ],
+    }
+    return _encoded(document), media_type
+
+
+def _descriptor(media_type: str, digest: str, size: int) -> dict[str, Any]:
+    return {"mediaType": media_type, "digest": digest, "size": size}
+
+
+def _encoded(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+class _Work:
+    """Blobs that are brought into one repository, several at a time."""
+
+    def __init__(self, source: Registry, into: Registry, progress: _Progress) -> None:
+        self._source = source
+        self._into = into
+        self._progress = progress
+
+    def bring_all(self, layers: Iterable[Layer]) -> RemoteImage:
+        """Bring the layers and all that the base has; return the base."""
+        files = [FileSource(each.file, each.digest, each.size) for each in layers]
+        with ThreadPoolExecutor(THREADS) as pool:
+            try:
+                under_way = [pool.submit(self._bring_new, each) for each in files]
+                image = self._source.image()
+                under_way += [pool.submit(self._bring_old, each) for each in self._old(image)]
+                for each in under_way:
+                    each.result()
+            except BaseException:
+                self._source.transport.abandon()
+                self._into.transport.abandon()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return image
+
+    def bring_config(self, config: bytes) -> None:
+        self._into.send(BytesSource(config))
+
+    def _old(self, image: RemoteImage) -> list[Source]:
+        """Return the base's blobs that the target's repository may lack."""
+        if self._source.repository.name == self._into.repository.name:
+            return []
+        sizes = {each["digest"]: each["size"] for each in image.manifest["layers"]}
+        return [self._source.blob(digest, size) for digest, size in sizes.items()]
+
+    def _bring_old(self, blob: Source) -> None:
+        base = self._source.repository
+        if base.host == self._into.repository.host and self._into.mount(blob.digest, base):
+            return
+        self._bring_new(blob)
+
+    def _bring_new(self, blob: Source) -> None:
+        if not self._into.has_blob(blob.digest):
+            self._progress.expect(blob.size)
+            self._into.send(blob, self._progress.seen)
+
+
+class _Progress:
+    """How much of what is to be sent has gone out, told in steps."""
+
+    def __init__(self, tell: Callable[[str], None], what: str) -> None:
+        self._tell = tell
+        self._what = what
+        self._total = self._done = 0
+        self._told = -1
+        self._lock = threading.Lock()
+
+    def expect(self, size: int) -> None:
+        with self._lock:
+            self._total += size
+            self._say()
+
+    def seen(self, size: int) -> None:
+        with self._lock:
+            self._done += size
+            self._say()
+
+    def _say(self) -> None:
+        share = 100 * self._done // max(self._total, 1) // _STEP * _STEP
+        if share != self._told:
+            self._told = share
+            self._tell(f"{self._what}: {self._done / 1e6:.1f} of {self._total / 1e6:.1f} MB")

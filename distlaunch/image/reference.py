@@ -74,7 +74,7 @@ class Reference:
     @property
     def is_google(self) -> bool:
         """Whether it lies in Google's Artifact Registry."""
-        return self.host == "gcr.io" or self.host.endswith(_OF_GOOGLE)
+        return is_google(self.host)
 
     @property
     def is_loopback(self) -> bool:
@@ -94,6 +94,11 @@ class Reference:
         tag = f":{self.tag}" if self.tag else ""
         digest = f"@{self.digest}" if self.digest else ""
         return f"{self.name}{tag}{digest}"
+
+
+def is_google(host: str) -> bool:
+    """Whether a registry is Google's."""
+    return host == "gcr.io" or host.endswith(_OF_GOOGLE)
 
 
 def _split_tag(text: str) -> tuple[str, str | None]:
@@ -116,14 +121,14 @@ def _looks_like_a_host(word: str) -> bool:
 def _problem(name: str) -> str | None:
     """Say what is wrong with a name, if anything."""
     host, path = _split_host(name)
-    if not name:
-        return "there is nothing before the tag"
-    if "://" in name:
-        return "leave out the part up to '://'"
-    if len(name) > _LONGEST_NAME:
-        return f"a name has {_LONGEST_NAME} characters at most"
-    if _HOST.fullmatch(host) is None:
-        return f"{host!r} is not a host"
+    for is_wrong, why in (
+        (not name, "there is nothing before the tag"),
+        ("://" in name, "leave out the part up to '://'"),
+        (len(name) > _LONGEST_NAME, f"a name has {_LONGEST_NAME} characters at most"),
+        (_HOST.fullmatch(host) is None, f"{host!r} is not a host"),
+    ):
+        if is_wrong:
+            return why
     if all(map(_WORD.fullmatch, path.split("/"))):
         return None
     lower = path.lower()
