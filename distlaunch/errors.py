@@ -117,7 +117,28 @@ class GoogleError(DistlaunchError):
 
 
 class Unavailable(GoogleError):
-    """Google cannot be reached, or asks to come back later; the call may have been heard."""
+    """Google cannot be reached, or asks to come back later.
+
+    Parameters
+    ----------
+    wait
+        Seconds that it asks to wait, 0 where it doesn't say.
+    heard
+        Whether the call may have been carried out all the same.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        wait: float = 0.0,
+        heard: bool = True,
+    ) -> None:
+        super().__init__(text, status=status, reason=reason)
+        self.wait = wait
+        self.heard = heard
 
 
 def cannot_write(problem: OSError) -> BrokenPipeError | OutputError:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from urllib.parse import quote
+
+from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
+from distlaunch.google.refusals import QUOTA
+from distlaunch.google.session import PATIENCE, delays
+from distlaunch.records import LAUNCH_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -10,26 +18,52 @@ if TYPE_CHECKING:
     from distlaunch.google.session import Session
 
 Collection = Literal["customJobs", "hyperparameterTuningJobs"]
+COLLECTIONS: tuple[Collection, ...] = get_args(Collection)
 
 ENDED = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED"})
 
+_NAME = re.compile(
+    rf"projects/(?P<project>[^/]+)/locations/(?P<region>[a-z0-9-]+)/"
+    rf"(?P<collection>{'|'.join(COLLECTIONS)})/(?P<id>[^/]+)",
+    re.ASCII,
+)
+_PAGE = 100
+_LOOKS = (0.0, 1.0, 3.0)  # seconds before each look for a job, as lists may be behind
+
 
 class Created(NamedTuple):
-    """A job that Google has; `is_new` is False where it was found, as an answer had been lost."""
+    """A job that Google has; `is_new` is False where an earlier call was found to have made it."""
 
     job: dict[str, Any]
     is_new: bool
 
 
+class Name(NamedTuple):
+    """The parts of a job's resource name; the project's is often its number."""
+
+    project: str
+    region: str
+    collection: str
+    id: str
+
+
 class Jobs:
-    """The custom jobs and tuning jobs of one project and region."""
+    """The custom jobs and tuning jobs of one project and region.
+
+    Parameters
+    ----------
+    session
+        What carries the calls.
+    project, region
+        Where jobs are made, listed and looked for.
+    """
 
     def __init__(self, session: Session, project: str, region: str) -> None:
-        raise NotImplementedError
+        self.session = session
+        self.project = project
+        self.region = region
 
-    def create(
-        self, collection: Collection, body: Mapping[str, Any], *, may_exist: bool = False
-    ) -> Created:
+    def create(self, collection: str, body: Mapping[str, Any], *, may_exist: bool) -> Created:
         """Make a job, once: where an answer is lost, the job is looked for before another try.
 
         Parameters
@@ -46,36 +80,202 @@ class Jobs:
         Unavailable
             If Google cannot be reached, or the answer was lost and it cannot be asked for the job.
         """
-        raise NotImplementedError
+        launch_id = body["labels"][LAUNCH_LABEL]
+        session, may_be_there = self.session, may_exist
+        began = session.clock()
+        if may_exist and (found := self._look(collection, launch_id)):
+            return Created(found, is_new=False)
+        for delay in delays():
+            answer = self._try(collection, body)
+            if not isinstance(answer, Unavailable):
+                return self._only(collection, launch_id, answer, may_be_there=may_be_there)
+            may_be_there |= answer.heard
+            if answer.heard and (found := self._look(collection, launch_id)):
+                return Created(found, is_new=False)
+            wait = max(answer.wait, delay)
+            if session.clock() + wait > began + PATIENCE or session.is_in_vain(answer):
+                raise answer
+            session.sleep(wait)
+        raise AssertionError  # there is always another delay
 
-    def find(self, collection: Collection, launch_id: str) -> dict[str, Any] | None:
-        """Return the job with this launch id, if Google lists one."""
-        raise NotImplementedError
+    def find(self, collection: str, launch_id: str) -> dict[str, Any] | None:
+        """Return the job with this launch id, the oldest if there were more, if Google lists one.
 
-    def get(self, name: str) -> dict[str, Any]:
-        """Return a job by its resource name (``projects/P/locations/R/customJobs/ID``)."""
-        raise NotImplementedError
+        Raises
+        ------
+        GoogleError
+            If Google refuses, or cannot be reached.
+        """
+        return min(self._labelled(collection, launch_id), key=_age, default=None)
+
+    def get(self, name: str, *, patience: float = PATIENCE) -> dict[str, Any]:
+        """Return a job by its resource name, in whatever region it is.
+
+        Raises
+        ------
+        GoogleError
+            If there is none, Google refuses, or it cannot be reached.
+        """
+        return self._call("GET", name, patience=patience)
 
     def list(
-        self, collection: Collection, matching: str = "", limit: int | None = None
+        self, collection: str, matching: str = "", limit: int | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Go through the jobs, page by page."""
-        raise NotImplementedError
+        """Go through jobs in Google's order, page by page.
+
+        Parameters
+        ----------
+        matching
+            A filter, as ``labels.team=vision`` or ``display_name="digits"``.
+        limit
+            How many at most.
+
+        Raises
+        ------
+        GoogleError
+            If Google refuses, or cannot be reached.
+        """
+        params: dict[str, str | int] = {"pageSize": min(_PAGE, limit or _PAGE)}
+        if matching:
+            params["filter"] = matching
+        path = f"projects/{quote(self.project, safe='')}/locations/{self.region}/{collection}"
+        left = limit
+        while True:
+            answer = self.session.call("GET", "aiplatform", path, params=params, region=self.region)
+            jobs = answer.get(collection) or []
+            yield from jobs[:left]
+            left = None if left is None else left - len(jobs)
+            token = answer.get("nextPageToken")
+            if not token or (left is not None and left <= 0):
+                return
+            params["pageToken"] = token
 
     def cancel(self, name: str) -> None:
-        """Ask for a job's end; it goes by way of CANCELLING."""
-        raise NotImplementedError
+        """Ask for a job's end; it goes by way of CANCELLING.
+
+        Raises
+        ------
+        GoogleError
+            If there is none, it has ended, Google refuses, or it cannot be reached.
+        """
+        self._call("POST", name, ":cancel", body={})
 
     def delete(self, name: str) -> None:
-        """Remove a job that has ended."""
-        raise NotImplementedError
+        """Remove a job that has ended.
+
+        Raises
+        ------
+        GoogleError
+            If Google refuses, or cannot be reached.
+        """
+        self._call("DELETE", name)
+
+    def _call(
+        self,
+        method: str,
+        name: str,
+        verb: str = "",
+        *,
+        body: Mapping[str, Any] | None = None,
+        patience: float = PATIENCE,
+    ) -> dict[str, Any]:
+        region = parse_name(name).region
+        path = quote(name) + verb
+        return self.session.call(
+            method, "aiplatform", path, body=body, region=region, patience=patience
+        )
+
+    def _try(self, collection: str, body: Mapping[str, Any]) -> dict[str, Any] | Unavailable:
+        """Ask for a job once; what may do better later is returned."""
+        path = f"projects/{quote(self.project, safe='')}/locations/{self.region}/{collection}"
+        try:
+            job = self.session.call(
+                "POST", "aiplatform", path, body=body, region=self.region, patience=0
+            )
+        except Unavailable as problem:
+            if problem.reason == QUOTA:
+                raise GoogleError(str(problem), status=problem.status, reason=QUOTA) from None
+            return problem
+        if not isinstance(job.get("name"), str):
+            return Unavailable("google's answer to the job's creation does not name the job")
+        return job
+
+    def _look(self, collection: str, launch_id: str) -> dict[str, Any] | None:
+        """Look for a job that may have been made, more than once, as lists may be behind."""
+        try:
+            for delay in _LOOKS:
+                if delay:
+                    self.session.sleep(delay)
+                found = self.find(collection, launch_id)
+                if found:
+                    return found
+        except Unavailable as problem:
+            raise Unavailable(
+                f"it is not known whether google has made the job, as it cannot be asked now "
+                f"({problem}); the same command finds out later and never makes a second one",
+                status=problem.status,
+                reason=problem.reason,
+            ) from problem
+        return None
+
+    def _only(
+        self, collection: str, launch_id: str, made: dict[str, Any], *, may_be_there: bool
+    ) -> Created:
+        """Return the one job of a launch; one that came to light too late is not left running."""
+        if not may_be_there:
+            return Created(made, is_new=True)
+        with suppress(Unavailable):  # it is made, whatever else can be learned
+            oldest, *others = sorted(self._labelled(collection, launch_id), key=_age) or [made]
+            for each in others:
+                self.cancel(each["name"])
+            return Created(oldest, is_new=oldest["name"] == made["name"])
+        return Created(made, is_new=True)
+
+    def _labelled(self, collection: str, launch_id: str) -> Iterator[dict[str, Any]]:
+        return self.list(collection, f"labels.{LAUNCH_LABEL}={launch_id}")
+
+
+def parse_name(name: str) -> Name:
+    """Return the parts of a job's resource name.
+
+    Raises
+    ------
+    DistlaunchError
+        If it is none.
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise DistlaunchError(
+            f"{name!r} is not a job; expected projects/P/locations/R/customJobs/NUMBER"
+        )
+    return Name(**found.groupdict())
 
 
 def state(job: Mapping[str, Any]) -> str:
     """Return a job's state without its prefix, as ``RUNNING``."""
-    raise NotImplementedError
+    return str(job.get("state") or "UNSPECIFIED").removeprefix("JOB_STATE_")
+
+
+def has_ended(job: Mapping[str, Any]) -> bool:
+    """Whether a job is over, well or badly."""
+    return state(job) in ENDED
+
+
+def error(job: Mapping[str, Any]) -> str:
+    """Return what Google says of a job's bad end, if it has said it by now, in one line."""
+    told = job.get("error")
+    message = told.get("message") if isinstance(told, dict) else None
+    return " ".join(str(message).split()) if message else ""
 
 
 def console_url(job: Mapping[str, Any], project: str) -> str:
     """Return the address of a job's page in Google's console."""
-    raise NotImplementedError
+    name = parse_name(job["name"])
+    return (
+        f"https://console.cloud.google.com/agent-platform/locations/{name.region}/training/"
+        f"{name.id}?project={project}"
+    )
+
+
+def _age(job: Mapping[str, Any]) -> tuple[str, str]:
+    return str(job.get("createTime", "")), str(job.get("name", ""))

@@ -2,22 +2,74 @@
 
 from __future__ import annotations
 
+import json
+import random
+import socket
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from distlaunch import __version__
+from distlaunch.errors import GoogleError, Unavailable
+from distlaunch.google import credentials as google_credentials
+from distlaunch.google import endpoints
+from distlaunch.google.refusals import LOGIN, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from google.auth.credentials import Credentials
+    from google.auth.transport.requests import AuthorizedSession
+    from requests import Response
 
 PATIENCE = 60.0  # seconds for which a call that may do better later is tried again
 
+_TIMEOUT = (10.0, 60.0)  # seconds: to connect, and between two bytes of the answer
+_FIRST_DELAY = 0.5
+_LONGEST_DELAY = 16.0
+_TELL_AFTER = 5.0  # seconds of waiting before somebody is told of it
+_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
+
 
 class Session:
-    """Calls to Google, or to who answers in its place at `endpoint`."""
+    """Calls to Google, or to who answers in its place.
 
-    endpoint: str | None
-    credentials: Credentials
+    Parameters
+    ----------
+    http
+        What sends a request with the credentials.
+    endpoint
+        Who answers in Google's place, if anyone does.
+    project
+        The project that the calls are for, for messages.
+    clock, sleep
+        Seconds.
+    tell
+        Is told when a call has to be tried again for some time.
+    """
+
+    def __init__(
+        self,
+        http: AuthorizedSession,
+        *,
+        endpoint: str | None,
+        project: str | None,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+        tell: Callable[[str], None] | None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.sleep = sleep
+        self._http = http
+        self._project = project
+        self.clock = clock
+        self._tell = tell
+
+    @property
+    def credentials(self) -> Credentials:
+        """What its calls are signed with."""
+        found: Credentials = self._http.credentials
+        return found
 
     def call(
         self,
@@ -48,7 +100,109 @@ class Session:
         GoogleError
             If it is refused.
         """
-        raise NotImplementedError
+        url = endpoints.url(service, path, region=region, endpoint=self.endpoint)
+        data = None if body is None else json.dumps(body).encode()
+        began = self.clock()
+        has_told = False
+        for delay in delays():
+            answer = self._attempt(method, service, url, params, data)
+            if not isinstance(answer, Unavailable):
+                return answer
+            wait = max(delay, answer.wait)
+            waited = self.clock() - began + wait
+            if waited > patience or self.is_in_vain(answer):
+                raise answer
+            if waited > _TELL_AFTER and self._tell and not has_told:
+                self._tell(f"{answer}; trying again")
+                has_told = True
+            self.sleep(wait)
+        raise AssertionError  # there is always another delay
+
+    def _attempt(
+        self,
+        method: str,
+        service: str,
+        url: str,
+        params: Mapping[str, str | int] | None,
+        data: bytes | None,
+    ) -> dict[str, Any] | Unavailable:
+        try:
+            return self._once(method, service, url, params, data)
+        except Unavailable as problem:
+            return problem
+
+    def _once(
+        self,
+        method: str,
+        service: str,
+        url: str,
+        params: Mapping[str, str | int] | None,
+        data: bytes | None,
+    ) -> dict[str, Any]:
+        response = self._response(method, url, params, data)
+        if not 200 <= response.status_code < 300:
+            raise Refusal(
+                response.status_code,
+                response.headers,
+                response.content,
+                service=service,
+                project=self._project,
+                member=google_credentials.member(self.credentials),
+            ).problem()
+        try:
+            answer = json.loads(response.content or b"{}")
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise Unavailable(f"{_host(url)} gives an answer that is no JSON object", status=200)
+        return answer
+
+    def _response(
+        self, method: str, url: str, params: Mapping[str, str | int] | None, data: bytes | None
+    ) -> Response:
+        from google.auth import exceptions
+        from requests.exceptions import RequestException
+
+        headers = {"Content-Type": "application/json"} if data is not None else {}
+        try:
+            found: Response = self._http.request(  # type: ignore[no-untyped-call]
+                method,
+                url,
+                params=params,
+                data=data,
+                headers=headers,
+                timeout=_TIMEOUT,
+                allow_redirects=False,
+            )
+        except exceptions.TransportError as problem:
+            raise Unavailable(
+                f"cannot get a token ({_why(problem)})", reason="UNREACHABLE", heard=False
+            ) from problem
+        except exceptions.GoogleAuthError as problem:
+            raise _no_token(problem) from problem
+        except RequestException as problem:
+            raise self._unreachable(url, problem) from problem
+        return found
+
+    def _unreachable(self, url: str, problem: Exception) -> GoogleError:
+        from requests.exceptions import ConnectTimeout
+
+        why, host = _why(problem), _host(url)
+        if _CERTIFICATE in str(problem):
+            return GoogleError(
+                f"the certificate of {host} is not trusted ({why}); name the file with your "
+                "network's certificates in the variable REQUESTS_CA_BUNDLE"
+            )
+        heard = not isinstance(problem, ConnectTimeout) and not _was_not_sent(problem)
+        hint = ""
+        if not heard and endpoints.is_loopback(self.endpoint):
+            hint = "; 'distlaunch emulator' has to run there"
+        return Unavailable(f"cannot reach {host} ({why}){hint}", reason="UNREACHABLE", heard=heard)
+
+    def is_in_vain(self, problem: Unavailable) -> bool:
+        """Whether waiting is in vain: a port of this machine's that nobody listens on."""
+        is_unheard = problem.reason == "UNREACHABLE" and not problem.heard
+        return is_unheard and endpoints.is_loopback(self.endpoint)
 
 
 def connect(
@@ -57,8 +211,9 @@ def connect(
     project: str | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
+    tell: Callable[[str], None] | None = None,
 ) -> Session:
-    """Return a session; nothing is called yet.
+    """Return a session; no API is called yet.
 
     Parameters
     ----------
@@ -67,6 +222,10 @@ def connect(
         ``https://``, which gets the real ones.
     project
         Pays for the calls (quota) where the credentials name no other.
+    clock, sleep
+        Seconds.
+    tell
+        Is told when a call has to be tried again for some time.
 
     Raises
     ------
@@ -75,4 +234,77 @@ def connect(
     UsageProblem
         If the endpoint is none of the two.
     """
-    raise NotImplementedError
+    endpoint = endpoints.checked(endpoint) if endpoint else None
+    http = _anonymous() if endpoints.is_loopback(endpoint) else _authorized(project)
+    http.headers["User-Agent"] = f"distlaunch/{__version__}"
+    return Session(http, endpoint=endpoint, project=project, clock=clock, sleep=sleep, tell=tell)
+
+
+def delays() -> Iterator[float]:
+    """Return the seconds to wait after each failure: doubled each time, and none like another's."""
+    delay = _FIRST_DELAY
+    while True:
+        yield delay * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        delay = min(2 * delay, _LONGEST_DELAY)
+
+
+def _anonymous() -> AuthorizedSession:
+    from google.auth.credentials import AnonymousCredentials
+    from google.auth.transport.requests import AuthorizedSession
+
+    http = AuthorizedSession(AnonymousCredentials(), refresh_status_codes=())  # type: ignore[no-untyped-call]
+    http.trust_env = False  # no proxy leads to this machine
+    return http
+
+
+def _authorized(project: str | None) -> AuthorizedSession:
+    found = google_credentials.find(project)
+    from google.auth.transport.requests import AuthorizedSession
+
+    return AuthorizedSession(found, max_refresh_attempts=1)  # type: ignore[no-untyped-call]
+
+
+def _no_token(problem: Exception) -> GoogleError:
+    why = _why(problem)
+    if getattr(problem, "retryable", False):
+        return Unavailable(f"cannot get a token ({why})", reason="UNREACHABLE", heard=False)
+    return GoogleError(
+        f"google does not accept the credentials ({why}); run '{LOGIN}'",
+        status=401,
+        reason="UNAUTHENTICATED",
+    )
+
+
+def _was_not_sent(problem: BaseException) -> bool:
+    """Whether there was no connection, so that nobody can have heard the call."""
+    causes = list(_causes(problem))
+    if any(isinstance(each, (ConnectionRefusedError, socket.gaierror)) for each in causes):
+        return True
+    return any(type(each).__name__ == "NewConnectionError" for each in causes)
+
+
+def _why(problem: BaseException) -> str:
+    """Return what the system, or else the library, says of a failure."""
+    for each in _causes(problem):
+        if isinstance(each, OSError) and each.strerror:
+            return each.strerror.lower()
+    innermost = list(_causes(problem))[-1]
+    text = innermost.args[0] if innermost.args else innermost
+    return " ".join(str(text).split()).rstrip(".")[:300] or type(innermost).__name__
+
+
+def _causes(problem: BaseException) -> Iterator[BaseException]:
+    """Go down to where an exception came from, through what the libraries wrap it in."""
+    seen: set[int] = set()
+    found: BaseException | None = problem
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        inner = getattr(found, "reason", None)  # urllib3's
+        arguments = [each for each in (inner, *found.args) if isinstance(each, BaseException)]
+        found = arguments[0] if arguments else found.__cause__ or found.__context__
+
+
+def _host(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}" if parts.scheme == "http" else parts.netloc

@@ -1,0 +1,91 @@
+"""Where Google's services are."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from distlaunch.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
+# The host of each service, and the path before that of a call.
+_SERVICES = {
+    "aiplatform": ("{region}-aiplatform.googleapis.com", "/v1/"),
+    "artifactregistry": ("artifactregistry.googleapis.com", "/v1/"),
+    "cloudbilling": ("cloudbilling.googleapis.com", "/v1/"),
+    "cloudresourcemanager": ("cloudresourcemanager.googleapis.com", "/v3/"),
+    "iam": ("iam.googleapis.com", "/v1/"),
+    "logging": ("logging.googleapis.com", "/v2/"),
+    "serviceusage": ("serviceusage.googleapis.com", "/v1/"),
+    "storage": ("storage.googleapis.com", "/storage/v1/"),
+}
+_REGION = re.compile(r"[a-z]+(-[a-z]+)*[0-9]*", re.ASCII)  # a part of the host that gets a token
+_LOOPBACK = re.compile(r"localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|::1", re.ASCII)
+
+
+def url(service: str, path: str, *, region: str | None = None, endpoint: str | None = None) -> str:
+    """Return the address of a call.
+
+    Parameters
+    ----------
+    service
+        The first word of its host, as ``aiplatform``.
+    path
+        What comes after the version, as ``projects/P/locations/R/customJobs``.
+    region
+        Where the service is regional.
+    endpoint
+        Who answers for all services in Google's place, if anyone does.
+
+    Raises
+    ------
+    UsageProblem
+        If the region cannot be one.
+    """
+    host, before = _SERVICES[service]
+    if endpoint is not None:
+        return f"{endpoint}{before}{path}"
+    if "{region}" in host and _REGION.fullmatch(region or "") is None:
+        raise UsageProblem(f"{region!r} is not a region; expected one as us-central1")
+    return f"https://{host.format(region=region)}{before}{path}"
+
+
+def checked(endpoint: str) -> str:
+    """Return an endpoint without the slash at its end.
+
+    Raises
+    ------
+    UsageProblem
+        If it is neither ``https://`` nor ``http://`` on this machine.
+    """
+    parts = _split(endpoint)
+    if parts is None or parts.query or parts.fragment or "@" in parts.netloc:
+        raise UsageProblem(
+            f"--endpoint {endpoint}: not an address; expected one as http://127.0.0.1:8085"
+        )
+    if parts.scheme == "https" or is_loopback(endpoint):
+        return endpoint.rstrip("/")
+    raise UsageProblem(
+        f"--endpoint {endpoint}: expected https://, or http:// on this machine (127.0.0.1), "
+        "as credentials are sent there"
+    )
+
+
+def is_loopback(endpoint: str | None) -> bool:
+    """Whether this is plain HTTP on this machine, which gets no credentials."""
+    parts = _split(endpoint or "")
+    if parts is None:
+        return False
+    return parts.scheme == "http" and _LOOPBACK.fullmatch(parts.hostname or "") is not None
+
+
+def _split(endpoint: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(endpoint)
+        parts.port  # noqa: B018 - raises where it is none
+    except ValueError:
+        return None
+    return parts if parts.hostname else None
