@@ -61,9 +61,9 @@ def refused(
     status = response.status_code
     quoted = f" ({said})" if said else ""
     if status in (401, 403):
-        text = _denied(reference, who, quoted, pushing=pushing)
+        text = denied(reference, who, quoted, pushing=pushing)
     elif status == 404 and (code == "NAME_UNKNOWN" or pushing):
-        text = _no_repository(reference, quoted)
+        text = no_repository(reference, quoted)
     else:
         text = _failed(status, said, reference, quoted, tries)
     return Refused(text, status)
@@ -81,7 +81,7 @@ def unreachable(problem: Exception, reference: Reference, *, tries: int = 1) -> 
     from urllib3.exceptions import NameResolutionError
 
     host = reference.host
-    causes = list(_causes(problem))
+    causes = list(causes_of(problem))
     if _any(causes, NameResolutionError, socket.gaierror):
         text = f"the registry's host {host!r} is unknown; check the name in {reference}"
     elif _any(causes, ssl.SSLCertVerificationError):
@@ -110,7 +110,7 @@ def unreachable(problem: Exception, reference: Reference, *, tries: int = 1) -> 
 
 def is_final(problem: Exception) -> bool:
     """Whether asking the same again can help nobody: an untrusted certificate, a wrong protocol."""
-    return _any(list(_causes(problem)), ssl.SSLCertVerificationError)
+    return _any(list(causes_of(problem)), ssl.SSLCertVerificationError)
 
 
 def _said(response: requests.Response) -> tuple[str, str]:
@@ -154,7 +154,8 @@ def _innermost(detail: Any) -> str:
     return str(detail)
 
 
-def _denied(reference: Reference, who: Credentials | None, quoted: str, *, pushing: bool) -> str:
+def denied(reference: Reference, who: Credentials | None, quoted: str, *, pushing: bool) -> str:
+    """Return what to tell where a registry lets nobody in, or not us; `quoted` is what it says."""
     doing = "push" if pushing else "pull"
     head = f"{doing} of {reference.name} denied{quoted}"
     if reference.is_google and who is None:
@@ -183,7 +184,8 @@ def _grant(reference: Reference, who: Credentials | None, role: str) -> str:
     )
 
 
-def _no_repository(reference: Reference, quoted: str) -> str:
+def no_repository(reference: Reference, quoted: str) -> str:
+    """Return what to tell where there is no such repository; `quoted` is what its registry says."""
     head = f"there is no repository {reference.name}{quoted}"
     place = _google_place(reference)
     if place is None:
@@ -206,7 +208,7 @@ def _google_place(reference: Reference) -> tuple[str, str, str] | None:
     return parts[0], location, parts[1]
 
 
-def _causes(problem: BaseException) -> Iterator[BaseException]:
+def causes_of(problem: BaseException) -> Iterator[BaseException]:
     """Yield an exception and all that are behind it, however they were wrapped."""
     seen: set[int] = set()
     left: list[BaseException] = [problem]
