@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic.alias_generators import to_camel
 
 from distlaunch.job.ai_platform_sections import TOLD_BY_THE_SERVICE, AiPlatformJob, TrainingInput
+from distlaunch.job.ai_platform_writing import from_job
 from distlaunch.job.problems import refusal, validate
 from distlaunch.job.yaml_marks import YamlProblem
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
     from distlaunch.job.yaml_marks import Document
 
-TOP = ("trainingInput", "training_input")
+__all__ = ["AiPlatformFile", "TrainingInput", "from_job", "is_training_input", "read"]
+
+_TOP = ("trainingInput", "training_input")
 _ONLY_HERE = {"scaleTier", "scale_tier", "masterType", "master_type", "masterConfig"}
 _PREDICTION = {"predictionInput", "prediction_input"}
 
@@ -59,7 +62,9 @@ def is_training_input(data: Mapping[str, Any]) -> bool:
     What stands under ``trainingInput`` counts too where it stands alone; `read` tells where it
     belongs.
     """
-    return not (data.keys().isdisjoint({*TOP, *_PREDICTION}) and data.keys().isdisjoint(_ONLY_HERE))
+    return not (
+        data.keys().isdisjoint({*_TOP, *_PREDICTION}) and data.keys().isdisjoint(_ONLY_HERE)
+    )
 
 
 def read(document: Document, path: Path) -> AiPlatformFile:
@@ -92,7 +97,7 @@ def _misplaced(document: Document) -> list[YamlProblem]:
         if key in _PREDICTION:
             what = f"{key}: a batch prediction, which ended with AI Platform; only training runs"
             return [YamlProblem(document.place((key,), of_key=True), what)]
-    if any(key in document.data for key in TOP):
+    if any(key in document.data for key in _TOP):
         return []
     first = next(iter(document.data))
     what = f"{first}: expected under 'trainingInput:', each line two spaces further in"
