@@ -219,7 +219,7 @@ class Group:
         else:
             reason = "StartError" if ended.code == START_ERROR else "Error"
             what = f"exited with a non-zero status of {ended.code}. Termination reason: {reason}."
-        quoted = "\n".join(self._last_errors[replica.task])
+        quoted = "".join(f"\n{line}" for line in self._last_errors[replica.task])
         link = (
             "https://console.cloud.google.com/logs/viewer"
             f"?project={self._work.project_number}&resource=ml_job%2Fjob_id%2F{self._work.job_id}"
@@ -227,7 +227,7 @@ class Group:
             f"resource.labels.job_id%3D%22{self._work.job_id}%22"
         )
         return (
-            f"The replica {replica.name} {what} \n{quoted}\n\n"
+            f"The replica {replica.name} {what} {quoted}\n\n"
             f"To find out more about why your job exited please check the logs: {link}"
         )
 

@@ -28,6 +28,9 @@ HOSTS = ("www.googleapis.com", "storage.googleapis.com")
 
 _PIECE = 1 << 18
 _CONNECT = re.compile(rb"CONNECT ([A-Za-z0-9.-]+):([0-9]{1,5}) ")
+_HOST = re.compile(rb"\r\nhost:[ \t]*([^\r\n]*?)[ \t]*\r\n", re.IGNORECASE)
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)[ \t]*\r\n", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*\r\n", re.IGNORECASE)
 _BUNDLES = ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 
 
@@ -48,6 +51,7 @@ class Proxy:
     def __init__(self, endpoint: str) -> None:
         behind = urlsplit(endpoint)
         self._behind = behind.hostname or "127.0.0.1", behind.port or 80
+        self._name = f"{self._behind[0]}:{self._behind[1]}".encode()
         self._folder = Path(tempfile.mkdtemp(prefix="distlaunch-proxy-"))
         self._upstream = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY")
         context = _certificate(self._folder)
@@ -84,7 +88,10 @@ class Proxy:
 
     async def _answer_tls(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
-            await _join(reader, writer, *await asyncio.open_connection(*self._behind))
+            theirs, ours = await asyncio.open_connection(*self._behind)
+            requests = _hand_on_requests(reader, ours, self._name)
+            await asyncio.gather(requests, _hand_on(theirs, writer))
+            ours.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -141,6 +148,54 @@ async def _hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
             writer.write_eof()
         else:
             writer.close()
+
+
+async def _hand_on_requests(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: bytes
+) -> None:
+    """Hand on one HTTP request after the other, each with word of whom it was meant for.
+
+    Parameters
+    ----------
+    host
+        Whom it goes to.
+    """
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            meant = _HOST.search(head)
+            forwarded = b"X-Forwarded-Host: " + (meant[1] if meant else host)
+            more = b"Host: " + host + b"\r\nX-Forwarded-Proto: https\r\n" + forwarded + b"\r\n"
+            first, _, rest = _HOST.sub(b"\r\n", head).partition(b"\r\n")
+            writer.write(first + b"\r\n" + more + rest)
+            length = _LENGTH.search(head)
+            if _CHUNKED.search(head):
+                await _hand_on_chunks(reader, writer)
+            elif length:
+                await _hand_on_bytes(reader, writer, int(length[1]))
+            await writer.drain()
+    writer.close()
+
+
+async def _hand_on_chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    size = -1
+    while size:
+        line = await reader.readuntil(b"\r\n")
+        writer.write(line)
+        size = int(line.partition(b";")[0], 16)
+        await _hand_on_bytes(reader, writer, size + 2)
+
+
+async def _hand_on_bytes(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: int
+) -> None:
+    while count:
+        data = await reader.read(min(count, _PIECE))
+        if not data:
+            raise asyncio.IncompleteReadError(b"", count)
+        writer.write(data)
+        await writer.drain()
+        count -= len(data)
 
 
 def _refuse(writer: asyncio.StreamWriter, why: bytes) -> None:
