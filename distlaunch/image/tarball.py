@@ -1,8 +1,8 @@
 """A tar of which the same content gives the same bytes, gzipped on all cores and hashed on the way.
 
-Nothing of a machine or a moment is in it, no times and no owners, and its entries stand
-in the order in which they were added. The tar itself is the same on every Python. What zlib makes of
-it is the same wherever Python has the same zlib; another one (zlib-ng, as in some distributions)
+Nothing of a machine or a moment is in it, no times and no owners, and its entries stand in the
+order in which they were added. The tar itself is the same on every Python. What zlib makes of it is
+the same wherever Python has the same zlib; another one (zlib-ng, as in some distributions)
 compresses otherwise, so there the digest differs while the `diff_id` does not.
 """
 
@@ -33,6 +33,7 @@ _HEADER = (
 )
 _FOLDER_MODE = 0o755
 _WHITEOUT = ".wh."  # what a layer begins the name of a file with that it takes away
+_OPAQUE = ".wh..wh..opq"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,15 @@ class Tarball:
             left -= len(data)
         self._write(bytes(-size % tarfile.BLOCKSIZE))
 
+    def take_away(self, path: str) -> None:
+        """Have what the layers below have under a path be gone."""
+        folder, slash, name = path.rpartition("/")
+        self._write_entry(_entry(f"{folder}{slash}{_WHITEOUT}{name}", tarfile.REGTYPE, 0o644))
+
+    def replace_folder(self, folder: str) -> None:
+        """Have a folder hold only what this layer has of it (OCI image spec, opaque whiteouts)."""
+        self._write_entry(_entry(f"{folder}/{_OPAQUE}", tarfile.REGTYPE, 0o644))
+
     def finish(self) -> Digests:
         """Write what is left and return what it has become."""
         self._write(bytes(2 * tarfile.BLOCKSIZE))
@@ -117,6 +127,9 @@ class Tarball:
                 f"{entry.name}: in an image a name that begins with '{_WHITEOUT}' takes a file "
                 "away; give it another name"
             )
+        self._write_entry(entry)
+
+    def _write_entry(self, entry: tarfile.TarInfo) -> None:
         self._write(entry.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
 
     def _write(self, data: bytes) -> None:
