@@ -13,10 +13,11 @@ from distlaunch.cli.dashes import WithWordsAfterDashes
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
+    from distlaunch.console import Console
     from distlaunch.events import Level
     from distlaunch.job.model import Cluster, Job
     from distlaunch.local.job_folder import JobFolder
-    from distlaunch.local.order import LocalOrder
+    from distlaunch.local.order import Command, Container, LocalOrder, Module
     from distlaunch.local.runner import Outcome
     from distlaunch.watch import Watch
 
@@ -60,6 +61,7 @@ NEWEST = ""  # what --resume means without a value
 @click.option(
     "--audit", is_flag=True, help="Prove that each example is seen exactly once in each epoch."
 )
+@click.option("--docker", is_flag=True, help="Run the job's image, a container a task.")
 @click.pass_obj
 def command(settings: Settings, /, **options: Any) -> int:
     """Run the cluster of distlaunch.yaml on this machine, one process a task.
@@ -73,22 +75,23 @@ def command(settings: Settings, /, **options: Any) -> int:
       distlaunch local --kill worker:0@step=40 --restarts 1
     """  # noqa: D301 - click wants the character that this is an escape for
     _need_processes()
-    order, folder = _order(debug=settings.debug, **options)
-    with folder.held():
-        return _run(settings, order, folder)
-
-
-def _run(settings: Settings, order: LocalOrder, folder: JobFolder) -> int:
-    """Run the job, show it and return the exit code."""
     from distlaunch.console import Console
+
+    console = Console(cast("Level", "error" if settings.quiet else settings.log_level))
+    order, folder = _order(console, debug=settings.debug, **options)
+    with folder.held():
+        return _run(console, order, folder)
+
+
+def _run(console: Console, order: LocalOrder, folder: JobFolder) -> int:
+    """Run the job, show it and return the exit code."""
     from distlaunch.events import Notice
     from distlaunch.local import run
     from distlaunch.local.machine import this_machine
     from distlaunch.watch import Watch
 
-    level = cast("Level", "error" if settings.quiet else settings.log_level)
     before = folder.summary_version()
-    with Watch(Console(level), [str(task) for task in order.cluster.tasks()]) as watch:
+    with Watch(console, [str(task) for task in order.cluster.tasks()]) as watch:
         machine = this_machine(order.env).describe()
         where = f"{order.cluster.describe()} on this machine ({machine})"
         watch.see(Notice(f"{where} · job folder {folder.job_dir}"))
@@ -118,6 +121,7 @@ def _audited(outcome: Outcome, watch: Watch) -> int:
 
 
 def _order(
+    console: Console,
     *,
     debug: bool,
     workers: int | None,
@@ -127,6 +131,7 @@ def _order(
     kill: tuple[str, ...],
     freeze: tuple[str, ...],
     audit: bool,
+    docker: bool,
     words: tuple[str, ...],
 ) -> tuple[LocalOrder, JobFolder]:
     from distlaunch.local import arguments
@@ -144,7 +149,7 @@ def _order(
     program = arguments.program(job, words, None if said_after else job_dir or resume or None)
     cluster = _cluster(job, workers)
     check_faults(faults, cluster.tasks())
-    if isinstance(program, Module):
+    if isinstance(program, Module) and not docker:
         _need_tensorflow()
     said_in_file = arguments.job_dir_in(job.args) if job and isinstance(program, Module) else None
     folder = choose(project, resume, said_after or job_dir, said_in_file)
@@ -152,7 +157,7 @@ def _order(
         name=job.name if job else project.name,
         job_id=folder.job_id,
         cluster=cluster,
-        program=program,
+        program=_contained(job, program, console) if docker else program,
         work_dir=project,
         job_dir=folder.job_dir,
         logs_dir=folder.logs_dir,
@@ -162,6 +167,21 @@ def _order(
         audit=audit,
     )
     return order, folder
+
+
+def _contained(job: Job | None, program: Module | Command, console: Console) -> Container:
+    """Return the job's image as a program; it is built where the engine does not have it."""
+    from distlaunch import image
+    from distlaunch.errors import UsageProblem
+    from distlaunch.local.order import Container, Module
+    from distlaunch.watch import Watch
+
+    if job is None or not isinstance(program, Module):
+        raise UsageProblem("--docker runs the job's image: leave out the program after '--'")
+    plan = image.plan(job, Path.cwd(), push=False)
+    see = Watch(console, ["image"]).see
+    built = image.carry_out(plan, see, push=False, progress=console.progress)
+    return Container(built.uri, program.args)
 
 
 def _job(project: Path) -> Job | None:

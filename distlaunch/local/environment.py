@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.job.replica import replica_environment
+from distlaunch.local.order import Container
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,9 +17,14 @@ if TYPE_CHECKING:
     from distlaunch.local.machine import Share
     from distlaunch.local.order import LocalOrder
 
-# The host imports TensorFlow before the trainer could set these (see its task.py).
-_READ_AHEAD = {"GCS_READ_CACHE_BLOCK_SIZE_MB": "4", "GCS_READ_CACHE_MAX_SIZE_MB": "256"}
 PEER_TIMEOUT = 60  # seconds after which a trainer gives up on peers that have not come
+_DEFAULTS = {
+    "DISTLAUNCH_PEER_TIMEOUT": str(PEER_TIMEOUT),
+    # The host imports TensorFlow before the trainer could set these (see its task.py).
+    "GCS_READ_CACHE_BLOCK_SIZE_MB": "4",
+    "GCS_READ_CACHE_MAX_SIZE_MB": "256",
+    "PYTHONUNBUFFERED": "1",
+}
 
 # What only the cloud, or we, may set: a job inside a job must not take the outer one's place in it.
 _REPLICA_VARIABLES = (
@@ -34,12 +40,16 @@ _REPLICA_VARIABLES = (
 
 
 def common_environment(order: LocalOrder) -> dict[str, str]:
-    """Return what all tasks see alike: this process's environment and the job's own variables."""
+    """Return what all tasks see alike: this process's environment and the job's own variables.
+
+    A container has its image's environment in place of this process's.
+    """
+    if isinstance(order.program, Container):
+        return _DEFAULTS | {"HOME": "/tmp"} | dict(order.env)  # noqa: S108 - inside the container
     inherited = {
         name: value for name, value in os.environ.items() if name not in _REPLICA_VARIABLES
     }
-    defaults = {"DISTLAUNCH_PEER_TIMEOUT": str(PEER_TIMEOUT)} | _READ_AHEAD
-    common = defaults | inherited | dict(order.env)
+    common = _DEFAULTS | inherited | dict(order.env)
     # So that `python` is this Python, with the packages that stand beside us.
     folders = [str(Path(sys.executable).parent), common.get("PATH", os.defpath)]
     return common | {"PATH": os.pathsep.join(folders), "PYTHONUNBUFFERED": "1"}

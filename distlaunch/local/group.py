@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError
-from distlaunch.local import processes
+from distlaunch.local import container, processes
 from distlaunch.local.channel import Channel
 from distlaunch.local.host import BOOT
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PIPE_SIZE = 1 << 18  # bytes
 
-_PATIENCE = 15.0  # seconds in which the host, which gives up after ten, has killed everything
+_PATIENCE = 25.0  # seconds in which the host, which gives up after ten twice, has ended everything
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
 
 
@@ -66,6 +66,7 @@ class Group:
         for end in writing.values():
             os.close(end)
         self.control = Channel(ours)
+        self._containers = [plan.container for plan in plans if plan.container]
         self._is_prepared = False
         told = [asdict(replace(plan, output=writing[plan.name])) for plan in plans]
         self.control.send({"do": "prepare", "tasks": told})
@@ -101,6 +102,8 @@ class Group:
             while self.control.is_open and not any(each["saw"] == "ended" for each in messages):
                 messages += self.control.receive()
         self.control.stream.close()
+        if self._containers and not any(each["saw"] == "ended" for each in messages):
+            container.call(container.REMOVE, *self._containers)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._host.wait(_PATIENCE)
         self._host.kill()

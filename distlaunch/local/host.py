@@ -16,7 +16,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.local import processes, tasks
+from distlaunch.local import container, processes, tasks
 from distlaunch.local.channel import Channel
 
 if TYPE_CHECKING:
@@ -144,14 +144,21 @@ class Host:
             os.waitpid(process, os.WNOHANG)
 
     def _signal(self, task: str, number: int) -> None:
-        if task in self._leaders:
-            processes.signal_group(self._leaders[task], number)
+        if task not in self._leaders:
+            return
+        processes.signal_group(self._leaders[task], number)
+        names = [plan.container for plan in self._plans if plan.name == task and plan.container]
+        if names and number in (signal.SIGSTOP, signal.SIGKILL):  # it can hand on all others
+            container.call(container.SIGNAL, str(int(number)), *names)
 
     def _end(self) -> None:
-        """Kill every group and whatever has left its group."""
+        """Kill every group and whatever has left its group, and remove all containers."""
         for leader in self._leaders.values():
             processes.signal_group(leader, signal.SIGKILL)
         is_clean = processes.kill_descendants(_PATIENCE)
+        names = [plan.container for plan in self._plans if plan.container]
+        if names:
+            container.call(container.REMOVE, *names)
         self._tell("ended", left=[] if is_clean else processes.living_descendants())
 
     def _tell(self, saw: str, **details: Any) -> None:

@@ -29,6 +29,14 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class Container:
+    """An image's entrypoint, with arguments for it."""
+
+    image: str
+    args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LocalOrder:
     """A job to run on this machine.
 
@@ -53,7 +61,7 @@ class LocalOrder:
     name: str
     job_id: str
     cluster: Cluster
-    program: Module | Command
+    program: Module | Command | Container
     work_dir: Path
     job_dir: str
     logs_dir: Path

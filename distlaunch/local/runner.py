@@ -13,11 +13,11 @@ from distlaunch.events import Notice
 from distlaunch.local.attempt import Attempt, event_path
 from distlaunch.local.environment import PEER_TIMEOUT, common_environment, task_environment
 from distlaunch.local.machine import share_out, this_machine
-from distlaunch.local.order import Module
+from distlaunch.local.plans import plan_task
 from distlaunch.local.policy import Done, Failure, Stopped
 from distlaunch.local.ports import HOST, HeldPorts, is_taken
 from distlaunch.local.signals import StopSignals
-from distlaunch.local.tasks import NOT_FOUND, NOT_RUNNABLE, TaskPlan
+from distlaunch.local.tasks import NOT_FOUND, NOT_RUNNABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Task
     from distlaunch.local.order import LocalOrder
     from distlaunch.local.policy import Ended, Verdict
+    from distlaunch.local.tasks import TaskPlan
     from distlaunch.watch import Watch
 
 _NEW_PORTS = 3  # times that a group gets new ports, because a stranger took one
@@ -137,24 +138,17 @@ class Runner:
         return {task: self._plan(task, folder, addresses) for task in self._tasks}
 
     def _plan(self, task: Task, folder: Path, addresses: Mapping[Task, str]) -> TaskPlan:
-        program, share = self._order.program, self._shares[task]
-        is_module = isinstance(program, Module)
-        return TaskPlan(
-            name=str(task),
-            argv=[program.name, *program.args] if isinstance(program, Module) else program.argv,
-            is_module=is_module,
-            env=task_environment(
-                self._env,
-                self._order,
-                task,
-                addresses=addresses,
-                share=share,
-                event_file=event_path(folder, task),
-                restarts=self._restarts,
-            ),
-            work_dir=str(self._order.work_dir),
-            cores=share.cores,
+        share = self._shares[task]
+        env = task_environment(
+            self._env,
+            self._order,
+            task,
+            addresses=addresses,
+            share=share,
+            event_file=event_path(folder, task),
+            restarts=self._restarts,
         )
+        return plan_task(self._order, task, share, env, folder)
 
     def _conclude(self, verdict: Verdict, attempt: Attempt) -> int | None:
         if isinstance(verdict, Done):

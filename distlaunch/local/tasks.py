@@ -33,6 +33,8 @@ class TaskPlan:
         The file descriptor for what it writes.
     cores
         The cores it is pinned to, or None.
+    container
+        The name of the container that this process stands for, if it does.
     """
 
     name: str
@@ -42,6 +44,7 @@ class TaskPlan:
     work_dir: str
     cores: Sequence[int] | None = None
     output: int = -1
+    container: str | None = None
 
 
 class StartError(Exception):

@@ -88,7 +88,7 @@ OURS_AFTER = (
         ),
         (
             "--wokers 2",
-            "no such option '--wokers'. Did you mean '--workers'? (see 'distlaunch local --help')",
+            "no such option '--wokers'. (Did you mean one of: '--docker', '--workers'?) (see 'distlaunch local --help')",
         ),
         (
             "--kill chief",
