@@ -6,7 +6,6 @@ that the job carries as a label; what was cut off at any moment is found again a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import threading
@@ -14,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch import __version__, records
-from distlaunch.errors import DistlaunchError, JobFileError
+from distlaunch.errors import DistlaunchError
 from distlaunch.events import Notice
 from distlaunch.job import vertex
+from distlaunch.order import fingerprint, refuse_what_cannot_be
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,101 +27,13 @@ if TYPE_CHECKING:
     from distlaunch.google.jobs import Jobs
     from distlaunch.google.session import Session
     from distlaunch.image import ImagePlan
-    from distlaunch.job.model import Job
+    from distlaunch.order import Order
     from distlaunch.records import Record, Records
     from distlaunch.watch import Watch
 
 SUCCEEDED = "SUCCEEDED"
 ENDED_BADLY = 3  # the exit code for a job that ended in the cloud without success
 DIGEST_COMES_LATER = "<digest known after the push>"
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What is to be launched.
-
-    Parameters
-    ----------
-    folder
-        The project's folder.
-    job
-        The job, with project and region.
-    job_dir
-        The ``gs://…`` folder that was asked for, None for a new one in the job's bucket.
-    endpoint
-        Who answers in Google's place, if anyone does.
-    """
-
-    folder: Path
-    job: Job
-    job_dir: str | None = None
-    endpoint: str | None = None
-
-    @property
-    def own_dir(self) -> str | None:
-        """The folder for the job's output that was asked for, in whatever way."""
-        return self.job_dir or vertex.output_directory(self.job)
-
-    def job_dir_of(self, launch_id: str) -> str | None:
-        """Return where a launch writes, None where nothing says so."""
-        job = self.job
-        return self.own_dir or (f"{job.bucket}/{job.name}/{launch_id}" if job.bucket else None)
-
-    def request(self, launch_id: str, image: str | None) -> dict[str, Any]:
-        """Return the body of the call that makes the job."""
-        return vertex.request(
-            self.job,
-            image=image,
-            labels={records.LAUNCH_LABEL: launch_id},
-            job_dir=self.job_dir_of(launch_id),
-        )
-
-    def content(self, image: str | None) -> str:
-        """Return a hash of what is launched and where, the same for each launch of the same."""
-        job = self.job
-        said = vertex.request(job, image=image, labels={}, job_dir=self.own_dir or job.bucket)
-        return _hash([said, job.project, job.region, self.endpoint])
-
-
-def problems(order: Order) -> list[str]:
-    """Return what keeps a job from being launched at all, a line each with the remedy."""
-    from distlaunch.job.formats import placeholders
-
-    job = order.job
-    found = list(placeholders(job))
-    if job.project is None:
-        found.append(
-            "no project: say project: in distlaunch.yaml, --project ID, "
-            "or 'gcloud config set project ID'"
-        )
-    if job.region is None:
-        found.append("no region: say region: in distlaunch.yaml, as us-central1, or --region R")
-    if vertex.needs_image(job):
-        if job.image.repository is None:
-            found.append(
-                "no image: say image.repository in distlaunch.yaml, as "
-                "us-central1-docker.pkg.dev/PROJECT/training/NAME, or --image URI for one that is "
-                "there"
-            )
-        if order.job_dir_of("ID") is None:
-            found.append(
-                "no place for the job's output: say bucket: in distlaunch.yaml, as "
-                "gs://my-bucket, or --job-dir gs://BUCKET/FOLDER"
-            )
-    return found
-
-
-def refuse_what_cannot_be(order: Order) -> None:
-    """See that a job can be launched at all.
-
-    Raises
-    ------
-    JobFileError
-        With all that speaks against it.
-    """
-    found = problems(order)
-    if found:
-        raise JobFileError(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +169,7 @@ def again(
     request = _as_asked(jobs.get(_resource(record)))
     kept = records.Records(folder)
     with kept.held():
-        content = _hash(["again", record.launch_id])
+        content = fingerprint(["again", record.launch_id])
         before = None if is_new else kept.open_with(content)
         launch_id = before.launch_id if before else records.new_launch_id(record.name)
         body = _moved(request, record.launch_id, launch_id)
@@ -432,11 +344,6 @@ def _moved(value: Any, before: str, after: str) -> Any:
     if isinstance(value, dict):
         return {key: _moved(each, before, after) for key, each in value.items()}
     return value
-
-
-def _hash(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class _meanwhile:  # noqa: N801 - read as the word it is

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from distlaunch.console import Console
     from distlaunch.events import Level
     from distlaunch.job.model import Job
-    from distlaunch.launch import Order, Plan
+    from distlaunch.launch import Plan
+    from distlaunch.order import Order
 
 # Options of `distlaunch submit` that no trainer of ours has.
 OURS = (
@@ -102,8 +103,8 @@ def _order(
 ) -> tuple[Order, tuple[str, ...]]:
     """Return what is to be launched, and what reading it has to tell."""
     from distlaunch.job.formats import load_job
-    from distlaunch.launch import Order
     from distlaunch.local.arguments import job_dir_in, refuse_ours
+    from distlaunch.order import Order
 
     refuse_ours(words, OURS)
     folder = Path.cwd()
@@ -154,13 +155,14 @@ def _submit(
     from distlaunch.cli.launching import see_through
     from distlaunch.google.jobs import Jobs
     from distlaunch.google.session import connect
+    from distlaunch.order import refuse_what_cannot_be
     from distlaunch.watch import Watch
 
     if dry_run:
         _show(console, launch.plan(order, check=not no_check))
         return 0
     job = order.job
-    launch.refuse_what_cannot_be(order)
+    refuse_what_cannot_be(order)
     session = connect(order.endpoint, project=job.project)
     jobs = Jobs(session, str(job.project), str(job.region))
     plan = launch.plan(order, check=not no_check)

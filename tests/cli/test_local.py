@@ -87,8 +87,8 @@ OURS_AFTER = (
             "(see 'distlaunch local --help')",
         ),
         (
-            "--wokers 2",
-            "no such option '--wokers'. (Did you mean one of: '--docker', '--workers'?) (see 'distlaunch local --help')",
+            "--workrs 2",
+            "no such option '--workrs'. Did you mean '--workers'? (see 'distlaunch local --help')",
         ),
         (
             "--kill chief",
