@@ -21,6 +21,7 @@ Path = tuple["str | int", ...]
 _WRAPPERS = re.compile(
     r"google\.protobuf\.(Bool|Bytes|Double|Float|U?Int(32|64)|String)Value", re.ASCII
 )
+_MOST_VALUES = 100_000  # in a job; aliases of YAML's can multiply
 _MOST_NAMED = 6  # values of an enum that are listed beside a hint
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -77,6 +78,8 @@ def parse_message(message: Any, data: Mapping[str, Any], *, as_text: bool) -> Pa
     """Read data as a message (see `distlaunch.google.messages.parse`)."""
     walk = _Walk(as_text=as_text)
     json = walk.message(message.DESCRIPTOR, data, (), ())
+    if walk.is_too_large:
+        walk.problems = [Finding((), "too large to be a job")]
     if not walk.problems:
         walk.last_word(message, json)
     return Parsed(json, tuple(walk.problems), walk.origins)
@@ -92,6 +95,11 @@ class _Walk:
     problems: list[Finding] = field(default_factory=list)
     origins: dict[Path, Path] = field(default_factory=dict)
 
+    @property
+    def is_too_large(self) -> bool:
+        """Whether there is more than is worth reading."""
+        return len(self.origins) > _MOST_VALUES
+
     def message(self, kind: Any, data: Any, here: Path, there: Path) -> dict[str, Any]:
         """Read a message; `here` is its path in the data, `there` in the result."""
         if not hasattr(data, "items"):
@@ -101,7 +109,7 @@ class _Walk:
         by_json = {each.json_name: each for each in kind.fields}
         made: dict[str, Any] = {}
         taken: dict[str, str] = {}
-        for key, value in data.items():
+        for key, value in () if self.is_too_large else data.items():
             found = by_json.get(key) or by_name.get(key)
             if found is None:
                 self._unknown(key, by_name if "_" in str(key) else by_json, here)

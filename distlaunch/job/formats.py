@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import os
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.errors import JobFileError
+from distlaunch.job import project_file
+from distlaunch.job.model import Cluster, Job, Pool
+from distlaunch.job.names import project_name
+from distlaunch.job.overrides import Override
+from distlaunch.job.problems import refusal
+from distlaunch.job.text_file import read_text
+from distlaunch.job.vertex import needs_image
+from distlaunch.job.yaml_marks import Document, YamlProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from distlaunch.job.model import Job
+    from distlaunch.job.ai_platform import AiPlatformFile
+
+PLACEHOLDER_PROJECT = "my-project"
+PLACEHOLDER_BUCKET = "gs://my-bucket"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +62,7 @@ def load_job(
         A file in one of Google's formats (AI Platform's ``trainingInput``; Vertex AI's
         CustomJobSpec, CustomJob or HyperparameterTuningJob; YAML or JSON). It takes the place of
         the cluster section, and what else it says wins over ``distlaunch.yaml``. ``${NAME}`` in it
-        stands for a variable of the environment.
+        stands for a variable of the environment, ``${IMAGE_URI}`` for `image` where that is given.
     name, region
         What wins over any file.
     image
@@ -64,8 +78,16 @@ def load_job(
         With every problem of the files and of `sets`.
     DistlaunchError
         If a file cannot be read.
+    UsageProblem
+        If one of `sets` is no assignment.
     """
-    raise NotImplementedError
+    overrides = [*map(Override.parse, sets), *_options(name, region, image)]
+    path = folder / project_file.FILE_NAME
+    if config is None:
+        loaded = Loaded(project_file.load(path, overrides))
+    else:
+        loaded = _load_with_config(path, config, image, overrides)
+    return replace(loaded, job=_with_args(loaded.job, tuple(args)))
 
 
 def placeholders(job: Job) -> tuple[str, ...]:
@@ -73,4 +95,104 @@ def placeholders(job: Job) -> tuple[str, ...]:
 
     These are problems only where the cloud is meant.
     """
-    raise NotImplementedError
+    file = project_file.FILE_NAME
+    lines = []
+    if job.project == PLACEHOLDER_PROJECT:
+        lines.append(
+            f"{file}: project: {PLACEHOLDER_PROJECT!r} is a placeholder; write your project's id, "
+            "as 'gcloud config get project' tells it, or add --set project=ID"
+        )
+    if job.bucket is not None and f"{job.bucket}/".startswith(f"{PLACEHOLDER_BUCKET}/"):
+        lines.append(
+            f"{file}: bucket: {PLACEHOLDER_BUCKET!r} is a placeholder; write your own, "
+            "as 'gcloud storage buckets list' tells it, or add --set bucket=gs://NAME"
+        )
+    repository = job.image.repository or ""
+    if f"/{PLACEHOLDER_PROJECT}/" in repository and needs_image(job):
+        lines.append(
+            f"{file}: image.repository: {PLACEHOLDER_PROJECT!r} in it is a placeholder; write your "
+            "own, as 'gcloud artifacts repositories list' tells it, or add --set image.repository=…"
+        )
+    return tuple(lines)
+
+
+def _options(name: str | None, region: str | None, image: str | None) -> list[Override]:
+    """Return what has an option of its own on the command line."""
+    given = [
+        Override(("name",), name, "NAME"),
+        Override(("region",), region, "--region"),
+        Override(("image", "uri"), image, "--image"),
+    ]
+    return [each for each in given if each.value is not None]
+
+
+def _load_with_config(
+    path: Path, config: Path, image: str | None, overrides: Sequence[Override]
+) -> Loaded:
+    """Read Google's file over the project's; where both are broken, tell both."""
+    problems: list[str] = []
+    base, lay_over = None, None
+    try:
+        base = project_file.load_without_cluster(path, overrides, _folder_name(path.parent))
+    except JobFileError as error:
+        problems += error.problems
+    try:
+        lay_over = _read_config(config, path.parent, image)
+    except JobFileError as error:
+        problems += error.problems
+    if base is None or lay_over is None:
+        raise JobFileError(problems)
+    loaded = lay_over(base)
+    return replace(loaded, job=project_file.override(loaded.job, overrides, config))
+
+
+def _folder_name(folder: Path) -> str:
+    return project_name(folder.resolve().name)
+
+
+def _read_config(path: Path, folder: Path, image: str | None) -> Callable[[Job], Loaded]:
+    """Read a file in one of Google's formats; what is returned lays it over the project's job."""
+    variables = {**os.environ, **({"IMAGE_URI": image} if image else {})}
+    try:
+        document = Document(read_text(path), variables)
+    except YamlProblem as problem:
+        raise refusal(path, [problem]) from None
+    from distlaunch.job import ai_platform
+
+    if ai_platform.is_training_input(document.data):
+        return _legacy(ai_platform.read(document, path), folder, image)
+    from distlaunch.job import vertex_file
+
+    file = vertex_file.read(document, path)
+    return lambda base: Loaded(vertex_file.to_job(file, base), file.notes)
+
+
+def _legacy(file: AiPlatformFile, folder: Path, image: str | None) -> Callable[[Job], Loaded]:
+    from distlaunch.job.legacy import to_job
+
+    def lay_over(base: Job) -> Loaded:
+        translation = to_job(file, folder=folder, base=base, image=image)
+        return Loaded(translation.job, translation.notes)
+
+    return lay_over
+
+
+def _with_args(job: Job, args: tuple[str, ...]) -> Job:
+    """Append args to those of every pool that runs what the chief runs."""
+    if not args:
+        return job
+    image = _image_of(job.cluster.chief)
+
+    def pool(each: Pool | None) -> Pool | None:
+        if each is None or each.program is None or _image_of(each) != image:
+            return each
+        return replace(each, program=replace(each.program, args=each.program.args + args))
+
+    pools: dict[str, Any] = {
+        field.name: pool(getattr(job.cluster, field.name)) for field in fields(Cluster)
+    }
+    return replace(job, args=job.args + args, cluster=Cluster(**pools))
+
+
+def _image_of(pool: Pool) -> str | None:
+    return pool.program.image if pool.program else None

@@ -213,9 +213,21 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A tuned parameter that is one of some values."""
+    """A tuned parameter that is one of some values.
+
+    Parameters
+    ----------
+    values
+        The values, as the program gets them.
+    numeric
+        Whether they are numbers to the search, which then knows which of them are near each other.
+    scale
+        How near, where they are numbers.
+    """
 
     values: tuple[str, ...]
+    numeric: bool = False
+    scale: Scale = "linear"
 
 
 @dataclass(frozen=True, slots=True)

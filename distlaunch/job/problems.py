@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from distlaunch.errors import JobFileError, did_you_mean
 from distlaunch.job.sections import EXPECTED
+from distlaunch.job.wording import describe
 from distlaunch.job.yaml_marks import YamlProblem
 
 if TYPE_CHECKING:
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from distlaunch.job.yaml_marks import Document
+    from distlaunch.job.yaml_marks import Marked
 
-_LONGEST_VALUE = 40  # characters of a wrong value that are shown
 _EXPECTED_BY_ERROR = {
     "dict_type": "names with values, one a line",
     "list_type": "a list, as [first, second]",
@@ -30,7 +30,7 @@ _EXPECTED_BY_ERROR = {
 _S = TypeVar("_S", bound=BaseModel)
 
 
-def validate(document: Document, root: type[_S]) -> tuple[_S | None, list[YamlProblem]]:
+def validate(document: Marked, root: type[_S]) -> tuple[_S | None, list[YamlProblem]]:
     """Read a document as a section, and return it with all problems.
 
     Parameters
@@ -50,10 +50,15 @@ def validate(document: Document, root: type[_S]) -> tuple[_S | None, list[YamlPr
 def refusal(path: Path, problems: Iterable[YamlProblem]) -> JobFileError:
     """Return the error that tells a file's problems, in the order of their places."""
     in_order = sorted(problems, key=lambda problem: (problem.place.line, problem.place.column))
-    return JobFileError(
-        f"{shown(path)}:{problem.place.line}:{problem.place.column}: {problem.what}"
-        for problem in in_order
-    )
+    return JobFileError(_line(path, problem) for problem in in_order)
+
+
+def _line(path: Path, problem: YamlProblem) -> str:
+    place = problem.place
+    if not place.option:
+        return f"{shown(path)}:{place.line}:{place.column}: {problem.what}"
+    name = place.option.split(" ")[-1]
+    return f"{place.option}: {problem.what.removeprefix(f'{name}: ')}"
 
 
 def shown(path: Path) -> str:
@@ -63,7 +68,7 @@ def shown(path: Path) -> str:
     return str(full.relative_to(here) if full.is_relative_to(here) else path)
 
 
-def _problem(document: Document, root: type[BaseModel], detail: ErrorDetails) -> YamlProblem:
+def _problem(document: Marked, root: type[BaseModel], detail: ErrorDetails) -> YamlProblem:
     of_key = detail["loc"][-1:] == ("[key]",)
     path = detail["loc"][:-1] if of_key else detail["loc"]
     name = ".".join(str(step) for step in path)
@@ -87,16 +92,7 @@ def _what(root: type[BaseModel], path: tuple[int | str, ...], detail: ErrorDetai
         expected, hint = f"a section with {', '.join(_keys_at(root, path))}", ""
     else:
         expected, hint = _EXPECTED_BY_ERROR.get(kind, detail["msg"]), ""
-    return f"expected {expected}, got {_value(detail['input'])}{hint}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, str):
-        cut = value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 1] + "…"
-        return repr(cut)
-    if isinstance(value, list):
-        return "a list" if value else "an empty list"
-    return "nothing" if not value else "a section"
+    return f"expected {expected}, got {describe(detail['input'])}{hint}"
 
 
 def _keys_at(root: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

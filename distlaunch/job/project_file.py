@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-import stat
-from typing import TYPE_CHECKING, Any, cast
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from distlaunch.errors import DistlaunchError
-from distlaunch.job import sections
-from distlaunch.job.model import (
-    Choice,
-    Cluster,
-    Image,
-    Job,
-    Machine,
-    Pool,
-    Scheduling,
-    Span,
-    Tuning,
-)
-from distlaunch.job.problems import refusal, shown, validate
-from distlaunch.job.yaml_marks import Document, Place, YamlProblem
+from distlaunch.job import conversion
+from distlaunch.job.overrides import Overridden
+from distlaunch.job.problems import refusal, validate
+from distlaunch.job.sections import JobSection
+from distlaunch.job.text_file import read_text
+from distlaunch.job.yaml_marks import Document, YamlProblem
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from distlaunch.job.model import Cluster, Job, Pool
+    from distlaunch.job.overrides import Override
+    from distlaunch.job.yaml_marks import Marked
+
 FILE_NAME = "distlaunch.yaml"
+_REMEDY = "; 'distlaunch init' makes one"
+_NO_CLUSTER = {"chief": {"machine": "n1-standard-4"}}  # of a job whose cluster comes later
 
 
-def load(path: Path) -> Job:
+def load(path: Path, overrides: Sequence[Override] = ()) -> Job:
     """Read a job file.
 
     Parameters
     ----------
     path
         The file, ``distlaunch.yaml`` as a rule.
+    overrides
+        What the command line says over it.
 
     Raises
     ------
@@ -42,95 +43,85 @@ def load(path: Path) -> Job:
     DistlaunchError
         If the file cannot be read.
     """
-    text = _read(path)
+    document = _document(path)
+    return _job(path, Overridden(document, document.data, overrides))
+
+
+def load_without_cluster(path: Path, overrides: Sequence[Override], name: str) -> Job:
+    """Read a job file, which may be missing, beside another that says what the cluster is.
+
+    Parameters
+    ----------
+    path, overrides
+        As for `load`; a cluster in either is passed over.
+    name
+        The job's name where the file does not say it.
+    """
+    document = _document(path) if os.path.lexists(path) else Document("{}")
+    data = {"name": name} | document.data | {"cluster": _NO_CLUSTER}
+    others = [each for each in overrides if each.path[0] != "cluster"]
+    return _job(path, Overridden(document, data, others))
+
+
+def override(job: Job, overrides: Sequence[Override], path: Path) -> Job:
+    """Return a job with what the command line says laid over it.
+
+    Parameters
+    ----------
+    job
+        The job, whatever it was read from.
+    overrides
+        Values for some fields of distlaunch.yaml.
+    path
+        The file that problems are told of that lie in no override.
+
+    Raises
+    ------
+    JobFileError
+        With every problem.
+    """
+    keys = {str(each.path[0]) for each in overrides}
+    whole = conversion.to_data(job)
+    data = {key: whole[key] for key in keys if key in whole}
+    stand_ins = {"name": "job", "cluster": _NO_CLUSTER}
+    over = _job(path, Overridden(Document("{}"), stand_ins | data, overrides), job)
+    changed: dict[str, Any] = {key: getattr(over, key) for key in keys}
+    if "cluster" in changed:
+        changed["cluster"] = _with_programs(over.cluster, job.cluster)
+    return replace(job, **changed)
+
+
+def _document(path: Path) -> Document:
     try:
-        document = Document(text)
-        section, problems = validate(document, sections.JobSection)
-        if section and not problems:
-            return _job(section, document.typed("vertex") or {})
+        return Document(read_text(path, remedy=_REMEDY))
     except YamlProblem as problem:
-        problems = [problem]
-    raise refusal(path, problems)
+        raise refusal(path, [problem]) from None
 
 
-def _read(path: Path) -> str:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise DistlaunchError(f"{shown(path)}: not a file; expected text in YAML")
-        return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        if path.is_symlink():
-            raise DistlaunchError(
-                f"{shown(path)}: a link that leads nowhere; mend or remove it"
-            ) from None
-        raise DistlaunchError(f"{shown(path)}: no such file; 'distlaunch init' makes one") from None
-    except UnicodeDecodeError as problem:
-        before = problem.object[: problem.start]
-        column = len(before) - (before.rfind(b"\n") + 1) + 1
-        place = Place(before.count(b"\n") + 1, column)
-        raise refusal(path, [YamlProblem(place, "not UTF-8 text")]) from None
-    except OSError as problem:
-        raise DistlaunchError(f"{shown(path)}: {problem.strerror or problem}") from None
+def _job(path: Path, marked: Marked, whole: Job | None = None) -> Job:
+    """Return what the data says; a bag of Google's fields is checked against `whole`, if given."""
+    section, problems = validate(marked, JobSection)
+    job = conversion.to_job(section) if section else None
+    if isinstance(marked.data.get("vertex"), dict) and marked.data["vertex"]:
+        from distlaunch.job.vertex_section import take_in
+
+        job, found = take_in(job, marked, whole)
+        problems += found
+    if problems or job is None:
+        raise refusal(path, problems)
+    return job
 
 
-def _job(section: sections.JobSection, vertex: dict[str, Any]) -> Job:
-    return Job(
-        name=section.name,
-        cluster=_cluster(section.cluster),
-        module=section.module,
-        args=tuple(section.args),
-        env=section.env,
-        project=section.project,
-        region=section.region,
-        bucket=section.bucket and section.bucket.rstrip("/"),
-        image=Image(**dict(section.image)),
-        scheduling=Scheduling(**dict(section.scheduling)),
-        labels=section.labels,
-        service_account=section.service_account,
-        network=section.network,
-        tensorboard=section.tensorboard,
-        tuning=_tuning(section.tuning) if section.tuning else None,
-        vertex=vertex,
-    )
+def _with_programs(cluster: Cluster, before: Cluster) -> Cluster:
+    """Return a cluster whose pools run what they ran before; new ones run what the chief runs."""
 
+    def pool(now: Pool | None, then: Pool | None) -> Pool | None:
+        return now and replace(now, program=(then or before.chief).program)
 
-def _cluster(section: sections.ClusterSection) -> Cluster:
-    return Cluster(
-        chief=Pool(_machine(section.chief)),
-        workers=_pool(section.workers),
-        parameter_servers=_pool(section.parameter_servers),
-        evaluators=_pool(section.evaluators),
-    )
-
-
-def _pool(section: sections.PoolSection | None) -> Pool | None:
-    return Pool(_machine(section), section.count) if section else None
-
-
-def _machine(section: sections.ChiefSection) -> Machine:
-    accelerator = section.accelerator
-    if accelerator is None:
-        return Machine(section.machine)
-    return Machine(section.machine, accelerator.type, accelerator.count)
-
-
-def _tuning(section: sections.TuningSection) -> Tuning:
-    return Tuning(
-        metric=section.metric,
-        goal=section.goal,
-        parameters={name: _parameter(each) for name, each in section.parameters.items()},
-        trials=section.trials,
-        parallel_trials=section.parallel_trials,
-        algorithm=section.algorithm,
-    )
-
-
-def _parameter(section: sections.ParameterSection) -> Span | Choice:
-    if section.values is not None:
-        return Choice(tuple(section.values))
-    return Span(
-        minimum=cast("float", section.min),  # the section has seen to it that both are there
-        maximum=cast("float", section.max),
-        whole=section.type == "integer",
-        scale=section.scale,
+    return replace(
+        cluster,
+        chief=replace(cluster.chief, program=before.chief.program),
+        workers=pool(cluster.workers, before.workers),
+        parameter_servers=pool(cluster.parameter_servers, before.parameter_servers),
+        evaluators=pool(cluster.evaluators, before.evaluators),
     )

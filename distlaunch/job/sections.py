@@ -56,6 +56,13 @@ def _number(expected: str, kind: Callable[[Any], _Number], minimum: float) -> Be
     return BeforeValidator(read)
 
 
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
 def _whole(minimum: int) -> BeforeValidator:
     return _number(f"a whole number of {minimum} or more", int, minimum)
 
@@ -95,7 +102,7 @@ def _none_is(empty: Callable[[], _T]) -> BeforeValidator:
 
 
 Text = Annotated[str, _text("text")]
-Filled = Annotated[str, _text("text", r"[^\0]+")]
+Filled = Annotated[str, _text("text in one line", r"[^\0-\x1f\x7f]+")]
 AtLeastNone = Annotated[int, _whole(0)]
 AtLeastOne = Annotated[int, _whole(1)]
 Number = Annotated[float, _number("a number", float, -math.inf)]
@@ -122,6 +129,21 @@ Region = Annotated[str, _text("a region, as us-central1", r"[a-z]+(-[a-z]+)+[0-9
 Bucket = Annotated[
     str,
     _text("a bucket, as gs://my-bucket", r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^\0]*)?"),
+]
+ImageName = Annotated[
+    str,
+    _text(
+        "an image, as python:3.12-slim",
+        r"([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
+        r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?",
+    ),
+]
+InnerPath = Annotated[
+    str,
+    _text(
+        "a path in the project's folder, as data/labels.txt",
+        r"(?!/)(?!(.*/)?\.\.(/|$))[^\0-\x1f\x7f]+",
+    ),
 ]
 Repository = Annotated[
     str,
@@ -183,8 +205,11 @@ class ImageSection(Section):
     """``image``."""
 
     repository: Repository | None = None
-    base: Filled | None = None
-    requirements: Filled | None = None
+    base: ImageName | None = None
+    requirements: InnerPath | None = None
+    include: Annotated[list[InnerPath], _none_is(list)] = []
+    dockerfile: InnerPath | None = None
+    uri: ImageName | None = None
 
 
 class SchedulingSection(Section):
@@ -196,7 +221,11 @@ class SchedulingSection(Section):
 
 
 class ParameterSection(Section):
-    """One of ``tuning.parameters``: a span of numbers or a choice of values."""
+    """One of ``tuning.parameters``: a span of numbers or a choice of values.
+
+    Values of the type double are numbers to the search, which then knows which of them are near
+    each other; others are names.
+    """
 
     type: Annotated[Literal["integer", "double"], _one_of("integer", "double")] | None = None
     min: Number | None = None
@@ -207,12 +236,18 @@ class ParameterSection(Section):
     @model_validator(mode="after")
     def _is_span_or_choice(self) -> ParameterSection:
         span = [self.type, self.min, self.max]
-        is_choice = self.values is not None and span == [None, None, None]
+        is_choice = self.values is not None and span in ([None] * 3, ["double", None, None])
         is_span = self.values is None and None not in span
         if not (is_choice or is_span):
             raise _refusal("either type, min and max or a list of values")
         if self.min is not None and self.max is not None and self.min >= self.max:
             raise _refusal("a min that is less than the max")
+        if self.type == "integer" and any(end and end % 1 for end in (self.min, self.max)):
+            raise _refusal("a min and a max that are whole, for the type integer")
+        if self.type == "double" and not all(map(_is_number, self.values or [])):
+            raise _refusal("values that are numbers, as [0.1, 0.01], for the type double")
+        if is_choice and self.type is None and self.scale != "linear":
+            raise _refusal("the type double with a scale, or no scale")
         return self
 
 

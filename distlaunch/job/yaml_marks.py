@@ -1,4 +1,4 @@
-"""YAML read safely, with the place of everything in it.
+"""YAML (and JSON, which is YAML but for its tabs) read safely, with the place of everything in it.
 
 Scalars are kept as they were written: ``no``, ``012`` and ``1:30`` are what they look like, and not
 False, 10 and 90. What they are taken for is decided where it is known what is wanted.
@@ -6,13 +6,22 @@ False, 10 and 90. What they are taken for is decided where it is known what is w
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 Path = tuple[str | int, ...]
 
+_VARIABLE = re.compile(r"(?P<escape>\$?)\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
+_UNREADABLE = re.compile(
+    r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
 _MERGE = "tag:yaml.org,2002:merge"
 _TAGS = {
     yaml.MappingNode: {"tag:yaml.org,2002:map"},
@@ -26,10 +35,17 @@ _TAGS = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in a file; line and column count from 1."""
+    """A place in a file; line and column count from 1.
+
+    Parameters
+    ----------
+    option
+        What says it on the command line, where no file does, as ``--set cluster.workers.count``.
+    """
 
     line: int
     column: int
+    option: str = ""
 
 
 class YamlProblem(Exception):
@@ -41,13 +57,25 @@ class YamlProblem(Exception):
         self.what = what
 
 
+class Marked(Protocol):
+    """Plain data that knows where each part of it is written."""
+
+    data: dict[str, Any]
+    problems: list[YamlProblem]
+
+    def place(self, path: Path, *, of_key: bool = False) -> Place: ...
+
+
 class Document:
     """A YAML text, as plain data and as places.
 
     Parameters
     ----------
     text
-        The YAML.
+        The YAML or JSON.
+    variables
+        What ``${NAME}`` stands for in a value; None if it stands for itself. ``$${NAME}`` is what
+        ``${NAME}`` is written as where it is meant.
 
     Attributes
     ----------
@@ -62,12 +90,13 @@ class Document:
         If the text is not one YAML mapping.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, variables: Mapping[str, str] | None = None) -> None:
         self.problems: list[YamlProblem] = []
+        self._variables = variables
         self._made: dict[int, Any] = {}
         self._open: set[int] = set()
         try:
-            self._root = _compose(text)
+            self._root = _compose(_without_tabs(text))
             self.data: dict[str, Any] = self._plain(self._root)
         except RecursionError:
             raise YamlProblem(Place(1, 1), "nested too deeply") from None
@@ -89,15 +118,22 @@ class Document:
 
         A path that goes on past what is there ends at the last thing on its way.
         """
+        return self._follow(path, of_key=of_key)[1]
+
+    def holds(self, path: Path) -> bool:
+        """Whether something stands at a path."""
+        return self._follow(path, of_key=False)[0]
+
+    def _follow(self, path: Path, *, of_key: bool) -> tuple[bool, Place]:
         here: yaml.Node = self._root
         mark = here.start_mark
         for step in path:
             found = _step(here, step)
             if found is None:
-                break
+                return False, _place(mark)
             key, here = found
             mark = key.start_mark if of_key else here.start_mark
-        return _place(mark)
+        return True, _place(mark)
 
     def _plain(self, node: yaml.Node) -> Any:
         """Turn a node into dicts, lists and text, each node once however often it is named."""
@@ -123,7 +159,23 @@ class Document:
             return made
         if isinstance(node, yaml.SequenceNode):
             return [self._plain(item) for item in node.value]
-        return None if node.tag == "tag:yaml.org,2002:null" else node.value
+        return self._text(node) if node.tag != "tag:yaml.org,2002:null" else None
+
+    def _text(self, node: yaml.Node) -> str:
+        """Return what a scalar says, with the variables in it filled in."""
+        text: str = _join_surrogates(node.value)
+        variables = self._variables
+        if variables is None:
+            return text
+
+        def value(found: re.Match[str]) -> str:
+            if found["escape"]:
+                return found[0][1:]
+            if found["name"] not in variables:
+                self._note(node, _not_set(found["name"]))
+            return variables.get(found["name"], "")
+
+        return _VARIABLE.sub(value, text)
 
     def _check_keys(self, node: yaml.MappingNode) -> None:
         lines: dict[str, int] = {}
@@ -151,6 +203,30 @@ def _as_written(loader: _Typed, node: yaml.ScalarNode) -> Any:
 
 
 _Typed.add_constructor("tag:yaml.org,2002:timestamp", _as_written)
+
+
+def _not_set(name: str) -> str:
+    written = f"${{{name}}}"
+    return f"{written}: {name} is not set; export {name}=…, or write ${written} for the text itself"
+
+
+def _without_tabs(text: str) -> str:
+    """Write JSON without the characters that it may hold and YAML may not; others stay in place."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    plain = text.replace("\t", " ")  # between words: in text JSON writes them as \\t
+    return _UNREADABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)
+
+
+def _join_surrogates(text: str) -> str:
+    """Put the halves together in which JSON escapes a character beyond the first 65,536."""
+    if not any("\ud800" <= letter <= "\udfff" for letter in text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _compose(text: str) -> yaml.MappingNode:

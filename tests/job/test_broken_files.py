@@ -44,12 +44,8 @@ BROKEN = {
         ],
     ),
     "a tag in what is passed through": (
-        SMALLEST + "vertex: {a: !!python/name:os.system }\n",
-        ["3:13: the tag !!python/name:os.system has no place in a job file"],
-    ),
-    "an impossible number": (
-        SMALLEST + "vertex: {a: !!int x}\n",
-        ["3:9: vertex: holds a value that cannot be read"],
+        SMALLEST + "vertex: {jobSpec: {network: !!python/name:os.system }}\n",
+        ["3:29: the tag !!python/name:os.system has no place in a job file"],
     ),
     "an alias of itself": (
         SMALLEST + "args: &a [*a]\n",
@@ -146,7 +142,7 @@ BROKEN = {
             "trainer@my-project.iam.gserviceaccount.com, got 'trainer'",
             "8:21: image.repository: expected an image's name without a tag, as "
             "us-central1-docker.pkg.dev/my-project/training/digits, got 'digits:latest'",
-            "8:42: image.base: expected text, got ''",
+            "8:42: image.base: expected an image, as python:3.12-slim, got ''",
         ],
     ),
     "args in one piece": (

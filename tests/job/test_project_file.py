@@ -59,7 +59,8 @@ tuning:
     layers: {type: integer, min: 1, max: 4}
     optimizer: {values: [sgd, adam]}
 vertex:
-  jobSpec: {enableWebAccess: true, since: 2026-11-21, ratio: 0.5}
+  trialJobSpec: {enable_web_access: yes, experiment: 2026-11-21}
+  maxFailedTrialCount: 3
 """
 
 
@@ -112,7 +113,10 @@ def test_everything_is_read(tmp_path):
             parallel_trials=3,
             algorithm="random",
         ),
-        vertex={"jobSpec": {"enableWebAccess": True, "since": "2026-11-21", "ratio": 0.5}},
+        vertex={
+            "trialJobSpec": {"enableWebAccess": True, "experiment": "2026-11-21"},
+            "maxFailedTrialCount": 3,
+        },
     )
 
 
@@ -154,7 +158,17 @@ def test_what_is_merged_gives_way_to_what_is_written(tmp_path):
 def test_aliases_that_multiply_cost_nothing(tmp_path):
     laughs = ["vertex:", "  a0: &a0 [x]"]
     laughs += [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 60)]
-    assert read(tmp_path, SMALLEST + "\n".join(laughs)).vertex["a0"] == ["x"]
+    laughs += ["  labels: {x: *a59}", "  jobSpec: {models: *a59}"]
+    lines = problems(tmp_path, SMALLEST + "\n".join(laughs))
+    assert any(line.endswith("vertex.labels.x: expected text, got a list") for line in lines)
+
+
+def test_aliases_that_multiply_where_google_allows_it(tmp_path):
+    laughs = "vertex:\n  studySpec:\n    parameters:\n    - &a0 {parameterId: x}\n"
+    for n in range(1, 40):
+        children = ", ".join([f"{{parameterSpec: *a{n - 1}}}"] * 9)
+        laughs += f"    - &a{n} {{parameterId: x, conditionalParameterSpecs: [{children}]}}\n"
+    assert problems(tmp_path, SMALLEST + laughs)[-1].endswith("vertex: too large to be a job")
 
 
 def test_a_file_here_is_named_without_its_folder(tmp_path, monkeypatch):
@@ -209,7 +223,20 @@ files = st.fixed_dictionaries(
         "args": st.lists(words | st.integers() | st.booleans(), max_size=5),
         "env": st.dictionaries(names.map(lambda name: name.replace("-", "_")), words, max_size=3),
         "labels": st.dictionaries(names, names, max_size=3),
-        "vertex": st.dictionaries(words, st.none() | st.booleans() | st.integers(), max_size=3),
+        "vertex": st.fixed_dictionaries(
+            {},
+            optional={
+                "encryptionSpec": st.fixed_dictionaries({"kmsKeyName": words}),
+                "jobSpec": st.fixed_dictionaries(
+                    {},
+                    optional={
+                        "enableWebAccess": st.booleans(),
+                        "reservedIpRanges": st.lists(words, max_size=3),
+                        "experiment": words,
+                    },
+                ),
+            },
+        ),
     },
 )
 

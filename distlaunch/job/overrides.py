@@ -1,0 +1,151 @@
+"""What the command line says over a file: ``--set cluster.workers.count=7`` and its like."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.errors import UsageProblem
+from distlaunch.job.yaml_marks import Document, Place, YamlProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from distlaunch.job.yaml_marks import Path
+
+_STEP = re.compile(r"""(?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>[^."'\s]+)""")
+_EXAMPLE = "expected as cluster.workers.count=7"
+_STRUCTURED = ("[", "{", '"', "'")  # what a value begins with that is more than a word
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A value for one path of the job file.
+
+    Parameters
+    ----------
+    path
+        Where it belongs.
+    value
+        Text, a list or a section, or None for nothing.
+    option
+        What says it on the command line, as ``--set cluster.workers.count``.
+    """
+
+    path: Path
+    value: Any
+    option: str
+
+    @classmethod
+    def parse(cls, text: str) -> Override:
+        """Read ``a.b=c``; names with dots stand in quotes, and items of a list are counted from 0.
+
+        A value is taken as it stands, but for lists, sections and quotes, which are YAML.
+
+        Raises
+        ------
+        UsageProblem
+            If that is no assignment.
+        """
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageProblem(f"--set {text}: no value; {_EXAMPLE}")
+        return cls(_path(name), _value(name, value), f"--set {name}")
+
+
+class Overridden:
+    """Some data with values of the command line's in it.
+
+    Parameters
+    ----------
+    document
+        Where the data is written.
+    data
+        What it says.
+    overrides
+        What is said over it.
+
+    Attributes
+    ----------
+    data, problems
+        As a `Document`'s.
+    """
+
+    def __init__(
+        self, document: Document, data: dict[str, Any], overrides: Sequence[Override]
+    ) -> None:
+        self._document = document
+        self._overrides = overrides
+        self.data = data
+        self.problems = list(document.problems)
+        for each in overrides:
+            self.data = _put(self.data, each.path, each)
+
+    def place(self, path: Path, *, of_key: bool = False) -> Place:
+        """Return where a path leads to, in the file or on the command line."""
+        said = [each for each in self._overrides if _explains(each.path, path)]
+        if not said and not self._document.holds(path[:-1]):
+            said = [each for each in self._overrides if each.path[: len(path) - 1] == path[:-1]]
+        if said:
+            return Place(0, 0, said[-1].option)
+        return self._document.place(path, of_key=of_key)
+
+
+def _explains(override: Path, path: Path) -> bool:
+    """Whether a path lies in what an override says, or is a section only because of it."""
+    return path[: len(override)] == override or override[: len(path)] == path
+
+
+def _path(name: str) -> Path:
+    steps: list[str | int] = []
+    rest = name
+    while True:
+        found = _STEP.match(rest)
+        if found is None:
+            raise UsageProblem(f"--set {name}=…: {name!r} is no field's name; {_EXAMPLE}")
+        steps.append(found["plain"] if found["quote"] is None else found["quoted"])
+        rest = rest[found.end() :]
+        if not rest:
+            return tuple(steps)
+        if not rest.startswith("."):
+            raise UsageProblem(f"--set {name}=…: {name!r} is no field's name; {_EXAMPLE}")
+        rest = rest[1:]
+
+
+def _value(name: str, text: str) -> Any:
+    if not text.startswith(_STRUCTURED):
+        return None if text in ("", "null", "~") else text
+    try:
+        document = Document(f"value: {text}")
+    except YamlProblem as problem:
+        raise UsageProblem(f"--set {name}={text}: {problem.what}") from None
+    if document.problems:
+        raise UsageProblem(f"--set {name}={text}: {document.problems[0].what}")
+    if document.data.keys() != {"value"}:
+        raise UsageProblem(f"--set {name}={text}: expected one value")
+    return document.data["value"]
+
+
+def _put(here: Any, path: Path, override: Override) -> Any:
+    """Return what is here with a value put at a path; nothing is changed in place."""
+    if not path:
+        return override.value
+    step, rest = path[0], path[1:]
+    if isinstance(here, list):
+        index = _index(step, here, override)
+        items = [*here, None] if index == len(here) else list(here)
+        items[index] = _put(items[index], rest, override)
+        return items
+    section = dict(here) if isinstance(here, dict) else {}
+    section[step] = _put(section.get(step), rest, override)
+    return section
+
+
+def _index(step: str | int, items: list[Any], override: Override) -> int:
+    known = f"0 to {len(items)}" if items else "0"
+    if not re.fullmatch(r"[0-9]{1,9}", str(step), re.ASCII) or int(step) > len(items):
+        raise UsageProblem(
+            f"{override.option}: {str(step)!r} is no place in a list; expected {known}"
+        )
+    return int(step)
