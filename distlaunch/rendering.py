@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import posixpath
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from distlaunch import __version__, resources
+from distlaunch.errors import ImageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import jinja2
 
     from distlaunch.job.model import Job
 
@@ -15,6 +22,14 @@ Format = Literal["vertex", "ai-platform"]
 # An exact version, so that the same project gives the same image next year.
 BASE = "python:3.12.12-slim-bookworm"
 CODE = "/app"  # where the project's files lie in the image
+REQUIREMENTS = "requirements.txt"  # where the job file names none
+OWN_TEMPLATES = "templates"  # the folder of a project's own
+
+_IMAGE = re.compile(
+    r"[A-Za-z0-9][\w.-]*(:[0-9]+(?=/))?[\w./-]*(:[\w][\w.-]*)?(@[a-z0-9]+:[0-9a-f]+)?", re.ASCII
+)
+_STAMP = re.compile(r"# rendered by distlaunch \S+, sha256 ([0-9a-f]{64}); .*\n")
+_DIRECTIVES = re.compile(r"(?:#[ \t]*[A-Za-z]+[ \t]*=.*\n)*")  # they have to stand before all else
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +46,7 @@ class Recipe:
         one.
     own_dockerfile, own_ignore
         Which file of the user's own that is, relative to the project's folder; None for a rendered
-        one. With a Dockerfile of one's own only the engine can build.
+        one.
     """
 
     dockerfile: str
@@ -44,9 +59,23 @@ def recipe(job: Job, folder: Path) -> Recipe:
     """Return what the project's image is made by: files of the user's own before rendered ones.
 
     ``image.dockerfile`` names the user's Dockerfile; without it one that is called Dockerfile is,
-    unless `render` wrote it and nobody has changed it since. The same holds for .dockerignore.
+    unless `render` wrote it and nobody has changed it since. The same holds for .dockerignore; a
+    Dockerfile of one's own without one gets all of the folder but what never belongs in an image.
+
+    Raises
+    ------
+    ImageError
+        If a file cannot be read, or something cannot be rendered.
     """
-    raise NotImplementedError
+    own = _own_dockerfile(job, folder)
+    own_ignore = _own_ignore(folder, own)
+    if own_ignore:
+        # What distlaunch notes there changes with each launch.
+        ignore = f"{_text(folder, own_ignore)}\n.distlaunch\n"
+    else:
+        ignore = _dockerignore(job, folder, None if own else _let_in(job, folder))
+    text = _text(folder, own) if own else dockerfile(job, folder)
+    return Recipe(text, ignore, own, own_ignore)
 
 
 def dockerfile(job: Job, folder: Path, *, pip_secret: bool = False) -> str:
@@ -65,7 +94,23 @@ def dockerfile(job: Job, folder: Path, *, pip_secret: bool = False) -> str:
     ImageError
         If a value cannot stand in a Dockerfile, or a template of the user's own is wrong.
     """
-    raise NotImplementedError
+    from distlaunch.image import requirements
+
+    base = job.image.base or BASE
+    if not _IMAGE.fullmatch(base):
+        raise ImageError(f"image.base: expected an image, as {BASE}, got {base!r}")
+    gpu = requirements.has_gpus(job.cluster)
+    return _render(
+        "Dockerfile",
+        folder,
+        job=job,
+        base=base,
+        gpu=gpu,
+        requirements=_requirements(job, folder),
+        tensorflow_script=requirements.sed_script(gpu=gpu),
+        pip_secret=pip_secret,
+        code=CODE,
+    )
 
 
 def dockerignore(job: Job, folder: Path) -> str:
@@ -76,7 +121,7 @@ def dockerignore(job: Job, folder: Path) -> str:
     ImageError
         If a path cannot stand in it, or is not in the project's folder.
     """
-    raise NotImplementedError
+    return _dockerignore(job, folder, _let_in(job, folder))
 
 
 def config(job: Job, *, format: Format, image: str, folder: Path | None = None) -> str:  # noqa: A002
@@ -91,10 +136,210 @@ def config(job: Job, *, format: Format, image: str, folder: Path | None = None) 
         What stands in it as the image of the job's own program.
     folder
         The project's folder, for templates of its own.
+
+    Raises
+    ------
+    ImageError
+        If a template of the user's own is wrong.
     """
-    raise NotImplementedError
+    if format == "ai-platform":
+        from distlaunch.job.ai_platform_writing import from_job
+
+        written, _ = from_job(job, image)
+        values: dict[str, Any] = {"training_input": written.dump()}
+    else:
+        from distlaunch.job import vertex
+
+        made = vertex.request(job, image=image, labels={}, job_dir=_output_of(job))
+        values = {"request": made, "is_tuned": job.tuning is not None}
+    return _render(f"config.{format}.yaml", folder, job=job, image=image, **values)
+
+
+def config_notes(job: Job, *, format: Format, image: str) -> tuple[str, ...]:  # noqa: A002
+    """Return what config.yaml cannot say of the job, a line each."""
+    if format == "vertex":
+        return ()
+    from distlaunch.job.ai_platform_writing import from_job
+
+    return from_job(job, image)[1]
 
 
 def is_ours(text: str) -> bool:
     """Whether a file was rendered by us and has not been changed since."""
-    raise NotImplementedError
+    found = _STAMP.search(text)
+    if found is None or not _DIRECTIVES.fullmatch(text, 0, found.start()):
+        return False
+    return found[1] == _hash(text[: found.start()] + text[found.end() :])
+
+
+def _output_of(job: Job) -> str | None:
+    from distlaunch.job import vertex
+
+    if vertex.output_directory(job) or not job.bucket:
+        return None
+    return f"{job.bucket}/{job.name}"
+
+
+def _dockerignore(job: Job, folder: Path, let_in: list[str] | None) -> str:
+    from distlaunch.image import secrets
+
+    return _render("dockerignore", folder, job=job, let_in=let_in, secrets=list(secrets.NAMES))
+
+
+def _let_in(job: Job, folder: Path) -> list[str]:
+    """Return the patterns of what the image holds.
+
+    Raises
+    ------
+    ImageError
+        If something is missing, or has no pattern.
+    """
+    package = _package(job, folder)
+    included = [_included(folder, path) for path in job.image.include]
+    paths = dict.fromkeys([*_requirements(job, folder), package, *included])
+    return [_pattern(path) for path in paths]
+
+
+def _package(job: Job, folder: Path) -> str:
+    name = job.module.partition(".")[0]
+    for path in (name, f"{name}.py"):
+        if (folder / path).exists():
+            return path
+    raise ImageError(
+        f"module: {job.module}: neither the folder {name} nor {name}.py is in {folder}; name the "
+        "program's module, or the folder that it lies in with image.include"
+    )
+
+
+def _included(folder: Path, path: str) -> str:
+    clean = posixpath.normpath(path)
+    if clean.startswith(("/", "../")) or clean == "..":
+        raise ImageError(f"image.include: {path}: expected a path in the project's folder, as data")
+    if not (folder / clean).exists():
+        raise ImageError(f"image.include: {path}: no such file or folder in {folder}")
+    return clean
+
+
+def _pattern(path: str) -> str:
+    from distlaunch.image.ignore import pattern_for
+
+    if path == ".":
+        return "**"
+    if not path.isprintable():
+        raise ImageError(
+            f"{path!r}: its name has a character that no .dockerignore can hold; rename it"
+        )
+    return pattern_for(path)
+
+
+def _requirements(job: Job, folder: Path) -> list[str]:
+    """Return the files with what pip installs: none where the job names none and there is none."""
+    from distlaunch.image.requirements import has_gpus, read_requirements
+
+    name = job.image.requirements
+    if name is None and not (folder / REQUIREMENTS).is_file():
+        return []
+    return list(read_requirements(folder, name or REQUIREMENTS, gpu=has_gpus(job.cluster)).files)
+
+
+def _own_dockerfile(job: Job, folder: Path) -> Path | None:
+    if job.image.dockerfile:
+        path = Path(posixpath.normpath(job.image.dockerfile))
+        if not (folder / path).is_file():
+            raise ImageError(f"image.dockerfile: {path}: no such file in {folder}")
+        return path
+    return _own(folder, Path("Dockerfile"))
+
+
+def _own_ignore(folder: Path, dockerfile: Path | None) -> Path | None:
+    if dockerfile:
+        beside = dockerfile.with_name(f"{dockerfile.name}.dockerignore")
+        if (folder / beside).is_file():
+            return beside
+    return _own(folder, Path(".dockerignore"))
+
+
+def _own(folder: Path, path: Path) -> Path | None:
+    """Return a file's path if it is there and the user's own."""
+    return path if (folder / path).is_file() and not is_ours(_text(folder, path)) else None
+
+
+def _text(folder: Path, path: Path) -> str:
+    try:
+        return (folder / path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ImageError(f"{path}: not UTF-8 text; write it anew or name another") from None
+    except OSError as problem:
+        said = (problem.strerror or str(problem)).lower()
+        raise ImageError(f"{path}: cannot be read ({said})") from None
+
+
+def _render(name: str, folder: Path | None, **values: Any) -> str:
+    """Render a template, the project's own before ours, and stamp it."""
+    import jinja2
+
+    from distlaunch.quoting import CannotBeQuoted
+
+    own = folder / OWN_TEMPLATES if folder else None
+    try:
+        text = _environment(own).get_template(f"{name}.j2").render(values)
+    except (jinja2.TemplateError, CannotBeQuoted, TypeError) as problem:
+        if own is None or not (own / f"{name}.j2").is_file():
+            if isinstance(problem, CannotBeQuoted):
+                raise ImageError(f"{name}: {problem}") from None
+            raise
+        said = " ".join(str(problem).split())
+        raise ImageError(f"{OWN_TEMPLATES}/{name}.j2{_line(problem)}: {said}") from None
+    return _stamped(text)
+
+
+def _environment(own: Path | None) -> jinja2.Environment:
+    import jinja2
+
+    from distlaunch import quoting
+
+    folders = [*([own] if own else []), resources.templates()]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folders),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # noqa: S701 - no HTML is made
+    )
+    environment.filters |= {
+        "exec_form": quoting.exec_form,
+        "source": quoting.source,
+        "destination": quoting.destination,
+        "docker_value": quoting.docker_value,
+        "shell_word": quoting.shell_word,
+        "yaml": quoting.yaml_text,
+    }
+    return environment
+
+
+def _line(problem: Exception) -> str:
+    """Say in which line of a template something is wrong, as ``:3``."""
+    if (number := getattr(problem, "lineno", None)) is not None:
+        return f":{number}"
+    at, found = problem.__traceback__, ""
+    while at is not None:
+        if at.tb_frame.f_code.co_filename.endswith(".j2"):
+            found = f":{at.tb_lineno}"
+        at = at.tb_next
+    return found
+
+
+def _stamped(text: str) -> str:
+    """Put a line into a file by which it is known as ours, for as long as nobody changes it."""
+    stamp = (
+        f"# rendered by distlaunch {__version__}, sha256 {_hash(text)}; "
+        "once changed it is yours, and left as it is\n"
+    )
+    found = _DIRECTIVES.match(text)
+    at = found.end() if found else 0
+    return text[:at] + stamp + text[at:]
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Where the trainer skeleton lies: beside the package in a checkout, inside it in a wheel."""
+"""Where skeleton and templates lie: beside the package in a checkout, inside it in a wheel."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ _HERE = Path(__file__).parent
 
 def skeleton() -> Path:
     """Return the folder with ``base`` and ``starters``."""
-    packed = _HERE / "trainer_skeleton"
-    return packed if packed.is_dir() else _HERE.parent / "trainer_skeleton"
+    return _folder("trainer_skeleton")
+
+
+def templates() -> Path:
+    """Return the folder with what `rendering` fills in."""
+    return _folder("templates")
 
 
 def starters() -> dict[str, str]:
@@ -36,3 +40,8 @@ def starter(name: str) -> Path:
         hint = did_you_mean(name, known) or f"; there are: {', '.join(known)}"
         raise UsageProblem(f"no starter {name!r}{hint}")
     return skeleton() / "starters" / name
+
+
+def _folder(name: str) -> Path:
+    packed = _HERE / name
+    return packed if packed.is_dir() else _HERE.parent / name
