@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from distlaunch.errors import ImageError
+from distlaunch.events import Notice
+from distlaunch.image.plan import BuiltImage
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from distlaunch.events import Event
-    from distlaunch.image.plan import BuiltImage, ImagePlan
+    from distlaunch.image.append import Settings
+    from distlaunch.image.context import ContextFile
+    from distlaunch.image.engine import Engine
+    from distlaunch.image.environment import Environment
+    from distlaunch.image.layers import Layer
+    from distlaunch.image.plan import ImagePlan, Making, Way
+    from distlaunch.image.reference import Reference
 
 
 def carry_out(
@@ -34,4 +47,204 @@ def carry_out(
     ImageError
         If something fails, with the remedy.
     """
-    raise NotImplementedError
+    making = plan.making
+    if making is None:
+        return BuiltImage(str(plan.reference), plan.digest, plan.way, 0)
+    work = _Work(making, plan.reference, see, progress)
+    try:
+        if not push:
+            return work.leave_in_the_engine()
+        if plan.digest:
+            return work.built(plan.digest, "nothing", 0)
+        if making.environment is None:
+            return work.build_as_a_whole()
+        if plan.environment_digest:
+            return work.append(plan.environment_digest, "append", 0)
+        return work.append(*work.environment(making.environment))
+    finally:
+        progress("")
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """An image that is being made.
+
+    Parameters
+    ----------
+    target
+        What it is going to be called.
+    """
+
+    making: Making
+    target: Reference
+    see: Callable[[Event], None]
+    progress: Callable[[str], None]
+
+    def built(self, digest: str, way: Way, sent: int) -> BuiltImage:
+        return BuiltImage(str(self.target.with_digest(digest)), digest, way, sent)
+
+    def append(self, environment: str, way: Way, sent: int) -> BuiltImage:
+        """Lay the code over an environment that the registry has."""
+        from distlaunch.image.layers import code_layer
+
+        code = self.making.code
+        if code is None:
+            raise ImageError("the Dockerfile is not one that code can be appended to")
+        base = self.target.with_digest(environment)
+        with tempfile.TemporaryDirectory(prefix="distlaunch-") as folder:
+            layer = code_layer(self.making.context, Path(folder, "code.tar.gz"), root=code.root)
+            self._say(f"appending the code ({layer.size:,} bytes) to {self.target.name}")
+            digest, more = self._appended(base, self.target, layer, code.settings)
+        return self.built(digest, way, sent + more)
+
+    def environment(self, environment: Environment) -> tuple[str, Way, int]:
+        """See that the registry gets it; return its digest, by what means, and bytes sent."""
+        from distlaunch.image.engine import Engine
+        from distlaunch.image.engine_problems import NoEngineError
+
+        name = self.target.with_tag(environment.tag)
+        try:
+            engine = Engine(self.see, self.progress)
+        except NoEngineError as problem:
+            return self._from_wheels(environment, name, problem)
+        with engine:
+            self._build_environment(engine, environment, name)
+            digest, sent = _pushed(engine, name)
+        return digest, "engine", sent
+
+    def build_as_a_whole(self) -> BuiltImage:
+        """Have an engine build what nobody but it understands."""
+        from distlaunch.image.engine import Engine
+
+        with Engine(self.see, self.progress) as engine:
+            self._build_whole(engine)
+            digest, sent = _pushed(engine, self.target)
+        return self.built(digest, "engine", sent)
+
+    def leave_in_the_engine(self) -> BuiltImage:
+        """Build it and push nothing."""
+        from distlaunch.image.engine import Engine
+
+        making = self.making
+        with Engine(self.see, self.progress) as engine:
+            if making.environment is None:
+                self._build_whole(engine)
+            else:
+                environment = self.target.with_tag(making.environment.tag)
+                self._build_environment(engine, making.environment, environment)
+                text = making.dockerfile.last_on(str(environment))
+                self._build(engine, text, making.context.files, self.target)
+        return BuiltImage(str(self.target), None, "engine", 0)
+
+    def _from_wheels(
+        self, environment: Environment, name: Reference, no_engine: ImageError
+    ) -> tuple[str, Way, int]:
+        """Make an environment without an engine, where its Dockerfile does no more than pip can."""
+        from distlaunch.image.from_wheels import what_pip_does
+        from distlaunch.image.wheels import environment_layer
+
+        making = self.making
+        with tempfile.TemporaryDirectory(prefix="distlaunch-") as folder:
+            found = what_pip_does(making.job, making.folder, environment, Path(folder))
+            if found is None:
+                raise ImageError(
+                    f"{no_engine}; nothing but pip can run without one, and the Dockerfile runs "
+                    "more"
+                ) from None
+            self.see(Notice(f"{no_engine}; it is made of wheels, with pip alone", "warning"))
+            try:
+                layer = environment_layer(
+                    found.base,
+                    found.requirements,
+                    Path(folder, "environment.tar.gz"),
+                    progress=self.progress,
+                )
+            except ImageError as problem:
+                raise ImageError(f"{problem}; or with an engine: {no_engine}") from problem
+            digest, sent = self._appended(found.base, name, layer, found.settings)
+        return digest, "wheels", sent
+
+    def _appended(
+        self, base: Reference, target: Reference, layer: Layer, settings: Settings
+    ) -> tuple[str, int]:
+        from distlaunch.image.append import append
+
+        done = append(base, target, [layer], settings, progress=self.progress)
+        return done.digest, done.sent
+
+    def _build_environment(self, engine: Engine, environment: Environment, name: Reference) -> None:
+        """Have the engine build an environment, unless it has it."""
+        from distlaunch.image.pip_settings import pip_settings
+
+        if engine.has(str(name)):
+            return
+        self._say(f"building the environment {name}")
+        _pull(engine, environment.bases)
+        settings = pip_settings(_texts(self.making.folder, environment))
+        parts = environment.parted_at_pip() if settings else None
+        if parts is None:
+            self._build(engine, environment.text, environment.files, name)
+            return
+        before, command, after = parts
+        image = self._build(engine, before, environment.files, name)
+        self._say("installing with this machine's settings of pip, which stay out of the image")
+        engine.run(image, settings.around(command), settings.environment(), tag=str(name))
+        if after:
+            self._build(engine, f"FROM {name}\n{after}", environment.files, name)
+
+    def _build_whole(self, engine: Engine) -> None:
+        self._say(f"building the image {self.target}")
+        dockerfile, files = self.making.dockerfile, self.making.context.files
+        if dockerfile.needs_buildkit:
+            self._build_with_buildkit(dockerfile.text, files)
+            engine.check(str(self.target))
+        else:
+            _pull(engine, dockerfile.bases)
+            self._build(engine, dockerfile.text, files, self.target)
+
+    def _build(
+        self, engine: Engine, text: str, files: Iterable[ContextFile], name: Reference
+    ) -> str:
+        from distlaunch.image.build_context import DOCKERFILE, build_context
+
+        with build_context(text, self.making.folder, files) as context:
+            return engine.build(context, DOCKERFILE, tag=str(name))
+
+    def _build_with_buildkit(self, text: str, files: Iterable[ContextFile]) -> None:
+        from distlaunch.image import buildkit
+        from distlaunch.image.build_context import DOCKERFILE, build_context
+
+        with build_context(text, self.making.folder, files) as context:
+            buildkit.build(context, DOCKERFILE, str(self.target), self.see, self.progress)
+
+    def _say(self, text: str) -> None:
+        self.see(Notice(text))
+
+
+def _pull(engine: Engine, images: Iterable[str]) -> None:
+    from distlaunch.image.credentials import credentials
+    from distlaunch.image.reference import Reference
+
+    for image in images:
+        if not engine.has(image):
+            reference = Reference.parse(image)
+            engine.pull(reference, credentials(reference.host))
+
+
+def _pushed(engine: Engine, reference: Reference) -> tuple[str, int]:
+    """Push an image; return its digest, and the bytes of the layers that were sent."""
+    from distlaunch.image.credentials import credentials
+    from distlaunch.image.registry import Registry
+
+    pushed = engine.push(reference, credentials(reference.host))
+    with Registry(reference) as registry:
+        image = registry.image(pushed.digest)
+    layers = zip(image.config["rootfs"]["diff_ids"], image.manifest["layers"], strict=True)
+    sent = sum(layer["size"] for diff_id, layer in layers if pushed.has_sent(diff_id))
+    return image.digest, sent
+
+
+def _texts(folder: Path, environment: Environment) -> list[str]:
+    """Return what says where packages are from: the Dockerfile, and the requirements files."""
+    read = ((folder / file.path).read_bytes() for file in environment.files)
+    return [environment.text, *(data.decode(errors="replace") for data in read)]

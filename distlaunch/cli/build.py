@@ -1,0 +1,72 @@
+"""`distlaunch build`: the job's image alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from distlaunch.cli import options
+
+if TYPE_CHECKING:
+    from distlaunch.cli import Settings
+    from distlaunch.console import Console
+    from distlaunch.events import Event, Level
+    from distlaunch.image import ImagePlan
+
+
+@click.command("build", short_help="Build and push the job's image.")
+@click.option(
+    "--no-push",
+    is_flag=True,
+    help="Say what would be pushed, and leave the image in the container engine.",
+)
+@options.assignments
+@click.pass_obj
+def command(settings: Settings, /, *, no_push: bool, assignments: tuple[str, ...]) -> int:
+    """Build and push the image of distlaunch.yaml, and print it by its digest.
+
+    Nothing is sent that the registry has. A container engine is needed only for an environment that
+    is not there yet, or a Dockerfile of your own.
+
+    \b
+      distlaunch build
+      docker run --rm $(distlaunch build --no-push) --help
+    """  # noqa: D301 - click wants the character that this is an escape for
+    from distlaunch.console import Console
+    from distlaunch.image import carry_out, plan
+    from distlaunch.job.formats import load_job
+
+    console = Console(cast("Level", "error" if settings.quiet else settings.log_level))
+    folder = Path.cwd()
+    loaded = load_job(folder, sets=assignments)
+    for note in loaded.notes:
+        console.say(note, "warning")
+    made = plan(loaded.job, folder)
+    _tell(console, made, no_push=no_push)
+    built = carry_out(
+        made, lambda event: _see(console, event), push=not no_push, progress=console.progress
+    )
+    if not no_push and built.way != "use":
+        console.say(f"{built.sent:,} bytes sent")
+    console.result(built.uri)
+    console.drain()
+    return 0
+
+
+def _tell(console: Console, made: ImagePlan, *, no_push: bool) -> None:
+    """Say what is to be done, and what of the project it is done with."""
+    would = "would be pushed" if no_push else "is to be"
+    console.say(f"{made.reference} {would} by way of {made.way!r}: {made.reason}")
+    report = made.context.report() if made.context else None
+    if report:
+        console.say(report, "warning")
+
+
+def _see(console: Console, event: Event) -> None:
+    from distlaunch.events import Notice
+
+    if isinstance(event, Notice):
+        console.progress("")
+        console.say(event.text, event.level)

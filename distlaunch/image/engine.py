@@ -1,0 +1,451 @@
+"""A container engine, spoken to by docker-py.
+
+It is asked by the smallest means: base images are pulled with the credentials of their own registry
+alone, so that a broken helper for another one disturbs nothing, and a build gets what it copies and
+no more. Errors come in its streams, not as exceptions; each event is looked at for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections import deque
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+import docker
+from docker.context import ContextAPI
+from docker.errors import APIError, DockerException, ImageNotFound
+from docker.utils import config as docker_config
+from docker.utils.json_stream import json_stream
+from docker.utils.proxy import ProxyConfig
+from requests.exceptions import RequestException
+from urllib3.exceptions import HTTPError
+
+from distlaunch.errors import ImageError
+from distlaunch.events import Notice
+from distlaunch.image import engine_problems as problems
+from distlaunch.image import refusals
+from distlaunch.image.engine_progress import Layers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from distlaunch.events import Event
+    from distlaunch.image.credentials import Credentials
+    from distlaunch.image.reference import Reference
+
+PLATFORM = "linux/amd64"
+ARCHITECTURE = "amd64"
+
+_FIRST_ANSWER = 20  # seconds
+_SILENCE = 600  # seconds without an event of a push or a pull
+_LAST_LINES = 20  # of a step that failed
+_STEP = re.compile(r"Step (\d+)/(\d+) : (.*)", re.DOTALL)
+_BUILT = re.compile(r"Successfully built ([0-9a-f]+)")
+_DIGEST = re.compile(r"digest: (sha256:[0-9a-f]{64})")
+_LAYER_DIGITS = 12  # of a diff id, by which an engine tells of a layer
+_LONGEST_STEP = 100  # characters of an instruction
+_LIFETIME = "14400"  # seconds that a container for pip is there at most, should nobody end it
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """An image that was pushed.
+
+    Parameters
+    ----------
+    digest
+        ``sha256:…``, None where the engine does not tell it.
+    layers
+        How the engine calls the layers that it has sent.
+    """
+
+    digest: str | None
+    layers: frozenset[str]
+
+    def has_sent(self, diff_id: str) -> bool:
+        """Whether a layer was sent, and not only found there."""
+        return diff_id.removeprefix("sha256:")[:_LAYER_DIGITS] in self.layers
+
+
+class Engine:
+    """A container engine that answers; a context manager.
+
+    Parameters
+    ----------
+    see
+        Who is told what happens.
+    progress
+        Who is shown how far it is: a line that the next one replaces.
+
+    Raises
+    ------
+    NoEngineError
+        If none answers.
+    """
+
+    def __init__(
+        self,
+        see: Callable[[Event], None],
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._see = see
+        self._progress = progress
+        self._client = _connected()
+
+    def has(self, image: str) -> bool:
+        """Whether it has an image for linux/amd64 of that name."""
+        try:
+            return bool(self._inspected(image)["Architecture"] == ARCHITECTURE)
+        except ImageNotFound:
+            return False
+
+    def pull(self, reference: Reference, who: Credentials | None) -> None:
+        """Get an image that it does not have.
+
+        Raises
+        ------
+        ImageError
+            If it cannot.
+        """
+        if self.has(str(reference)):
+            return
+        self._see(Notice(f"pulling {reference}"))
+        layers = Layers("pulling", self._progress)
+        with _told():
+            try:
+                events = self._client.pull(
+                    reference.name,
+                    reference.identifier,
+                    stream=True,
+                    decode=True,
+                    platform=PLATFORM,
+                    auth_config=_as_docker_says(who),
+                )
+            except APIError as problem:
+                raise problems.failed_pull(_said(problem), reference) from None
+            for event in events:
+                if "error" in event:
+                    raise problems.failed_pull(event["error"], reference)
+                layers.see(event)
+        self._progress("")
+
+    def build(
+        self,
+        context: IO[bytes],
+        dockerfile: str,
+        *,
+        tag: str,
+    ) -> str:
+        """Build an image for linux/amd64 and return its id.
+
+        Base images that it does not have it gets as nobody in particular, see `pull`.
+
+        Parameters
+        ----------
+        context
+            A tar with all that is copied, and the Dockerfile.
+        dockerfile
+            The Dockerfile's path in the tar.
+        tag
+            What the image is called in the engine.
+
+        Raises
+        ------
+        ImageError
+            If it cannot be built.
+        """
+        asked = {
+            "t": tag,
+            "dockerfile": dockerfile,
+            "platform": PLATFORM,
+            "rm": "true",
+            "forcerm": "true",
+            "buildargs": json.dumps(_proxies()),
+        }
+        build = _Build(self._see, self._progress)
+        with _told():
+            # Not docker-py's own: that asks every credential helper, and fails if one is broken.
+            response = self._client.post(
+                f"{self._client.base_url}/v{self._client.api_version}/build",
+                params=asked,
+                data=context,
+                headers={"Content-Type": "application/x-tar"},
+                stream=True,
+                timeout=None,
+            )
+            # Closing it kills the step that runs, on Ctrl-C for example.
+            with contextlib.closing(response):
+                if not response.ok:
+                    raise problems.failed_build(_body(response), "")
+                events: Iterator[Any] = json_stream(response.iter_content(None))
+                for event in events:
+                    build.see(event)
+        image = build.image or tag
+        self.check(image)
+        return image
+
+    def check(self, image: str) -> None:
+        """See that an image is for the machines that it will run on.
+
+        Raises
+        ------
+        ImageError
+            If it is for others: the classic builder takes the base that it has, whatever it is for.
+        """
+        found = self._inspected(image)
+        system = f"{found['Os']}/{found['Architecture']}"
+        if system != PLATFORM:
+            raise ImageError(
+                f"the image is for {system} and not for {PLATFORM}; "
+                f"run 'docker pull --platform {PLATFORM}' for the image it begins with"
+            )
+
+    def push(self, reference: Reference, who: Credentials | None) -> Pushed:
+        """Push an image by its tag.
+
+        Raises
+        ------
+        ImageError
+            If it cannot be pushed.
+        """
+        self._see(Notice(f"pushing {reference}"))
+        layers = Layers("pushing", self._progress)
+        digest = None
+        with _told():
+            events = self._client.push(
+                reference.name,
+                reference.tag,
+                stream=True,
+                decode=True,
+                auth_config=_as_docker_says(who) or {},
+            )
+            for event in events:
+                if "error" in event:
+                    self._progress("")
+                    raise _refused_push(event["error"], reference, who)
+                layers.see(event)
+                digest = _digest(event) or digest
+        self._progress("")
+        return Pushed(digest, layers.sent)
+
+    def run(
+        self, image: str, command: tuple[str, ...], variables: Mapping[str, str], *, tag: str
+    ) -> None:
+        """Run a command on top of an image, with variables that are no part of what it makes.
+
+        They are given to the process alone (``docker exec``), so that neither the new image, nor
+        its config and history, nor any cache has them.
+
+        Parameters
+        ----------
+        image
+            What to begin with.
+        command
+            What to run.
+        variables
+            What its process finds in its environment.
+        tag
+            What the new image is called in the engine.
+
+        Raises
+        ------
+        ImageError
+            If the command fails.
+        """
+        with _told():
+            container = self._client.create_container(
+                image,
+                entrypoint=["sleep", _LIFETIME],
+                command=[],
+                host_config=self._client.create_host_config(auto_remove=True),
+                platform=PLATFORM,
+            )["Id"]
+            try:
+                self._client.start(container)
+                self._follow(container, command, variables)
+                config = self._inspected(image)["Config"]
+                name, _, label = tag.rpartition(":")
+                self._client.commit(container, name, label, conf=config)
+            finally:
+                with contextlib.suppress(APIError):
+                    self._client.remove_container(container, force=True)
+        self.check(tag)
+
+    def tag(self, image: str, reference: Reference) -> None:
+        """Give an image another name in the engine."""
+        with _told():
+            self._client.tag(image, reference.name, reference.tag, force=True)
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self._client.close()
+
+    def _inspected(self, image: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._client.inspect_image(image)  # type: ignore[no-untyped-call]
+        return found
+
+    def _follow(
+        self, container: str, command: tuple[str, ...], variables: Mapping[str, str]
+    ) -> None:
+        started = self._client.exec_create(container, list(command), environment=dict(variables))
+        last: deque[str] = deque(maxlen=_LAST_LINES)
+        rest = ""
+        for data in self._client.exec_start(started["Id"], stream=True):
+            *lines, rest = (rest + data.decode(errors="replace")).split("\n")
+            for line in lines:
+                last.append(line.rstrip())
+                self._progress(line.strip())
+        self._progress("")
+        code = self._client.exec_inspect(started["Id"])["ExitCode"]
+        if code:
+            self._see(Notice("\n".join(["pip ended so:", *last]), "error"))
+            raise ImageError(
+                f"pip failed with exit code {code} while it installed the requirements; "
+                "its last lines stand above"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Build:
+    """Follows the events of a build."""
+
+    def __init__(self, see: Callable[[Event], None], progress: Callable[[str], None]) -> None:
+        self.image: str | None = None
+        self._see = see
+        self._progress = progress
+        self._layers = Layers("pulling", progress)
+        self._step = ""
+        self._last: deque[str] = deque(maxlen=_LAST_LINES)
+
+    def see(self, event: Mapping[str, Any]) -> None:
+        if "error" in event or "errorDetail" in event:
+            self._fail(event)
+        elif "stream" in event:
+            self._line(event["stream"])
+        elif "aux" in event:
+            self.image = event["aux"].get("ID") or self.image
+        else:
+            self._layers.see(event)
+
+    def _line(self, text: str) -> None:
+        step, built = _STEP.fullmatch(text.strip()), _BUILT.match(text)
+        if step:
+            self._last.clear()
+            self._step = f"step {step[1]} of {step[2]}: {_shortened(step[3])}"
+            self._see(Notice(self._step))
+        elif built:
+            self.image = self.image or built[1]
+            self._progress("")
+        elif not text.startswith((" --->", "Removing intermediate", "Successfully tagged")):
+            lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+            self._last.extend(lines)
+            for line in lines:
+                self._progress(line.strip())
+
+    def _fail(self, event: Mapping[str, Any]) -> None:
+        self._progress("")
+        detail = event.get("errorDetail") or {}
+        text = str(detail.get("message") or event.get("error"))
+        if self._last:
+            self._see(Notice("\n".join([f"{self._step} ended so:", *self._last]), "error"))
+        raise problems.failed_build(text, self._step)
+
+
+def _connected() -> docker.APIClient:
+    where = _where()
+    address = str(where.get("base_url") or "unix:///var/run/docker.sock")
+    try:
+        client = docker.APIClient(**where, version="auto", timeout=_FIRST_ANSWER)
+    except (DockerException, ValueError, OSError) as problem:
+        raise problems.no_engine(problem, address) from problem
+    client.timeout = _SILENCE
+    return client
+
+
+def _where() -> dict[str, Any]:
+    """Return where the engine is: by docker's variables, or else by docker's current context."""
+    try:
+        said = docker.utils.kwargs_from_env()
+        if said:
+            return dict(said)
+        found = ContextAPI.get_context(os.environ.get("DOCKER_CONTEXT") or None)
+    except (DockerException, OSError, ValueError) as problem:
+        raise problems.no_engine(problem, "what DOCKER_HOST and docker's context name") from problem
+    if found is None or not found.Host:
+        return {}
+    return {"base_url": found.Host, **({"tls": found.TLSConfig} if found.TLSConfig else {})}
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Tell what goes wrong on the way to the engine as every other problem is told."""
+    try:
+        yield
+    except APIError as problem:
+        raise ImageError(f"the container engine refuses: {_said(problem)}") from problem
+    except (DockerException, RequestException, HTTPError, OSError) as problem:
+        raise problems.lost_engine(problem) from problem
+
+
+def _said(problem: APIError) -> str:
+    return problems.shortened(str(problem.explanation or problem))
+
+
+def _body(response: Any) -> str:
+    try:
+        return str(response.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return str(response.text)
+
+
+def _proxies() -> dict[str, str]:
+    """Return the proxies that docker's configuration has for what runs in a build."""
+    said = docker_config.load_general_config().get("proxies", {})
+    found: Any = ProxyConfig.from_dict(said.get("default", {})).get_environment()
+    return dict(found)
+
+
+def _as_docker_says(who: Credentials | None) -> dict[str, str] | None:
+    if who is None:
+        return None
+    if who.identity_token:
+        return {"identitytoken": who.identity_token}
+    return {"username": who.username, "password": who.password}
+
+
+def _refused_push(text: str, reference: Reference, who: Credentials | None) -> ImageError:
+    quoted = f" ({problems.shortened(text)})"
+    if problems.is_denied(text):
+        return ImageError(refusals.denied(reference, who, quoted, pushing=True))
+    if problems.is_unknown(text):
+        return ImageError(refusals.no_repository(reference, quoted))
+    return problems.failed_push(text, reference)
+
+
+def _digest(event: Mapping[str, Any]) -> str | None:
+    """Return the digest that an event tells: dockerd in a field, podman in its text."""
+    digest = (event.get("aux") or {}).get("Digest")
+    found = _DIGEST.search(str(event.get("status", "")))
+    return str(digest) if digest else (found[1] if found else None)
+
+
+def _shortened(instruction: str) -> str:
+    line = " ".join(instruction.split())
+    return line if len(line) <= _LONGEST_STEP else f"{line[:_LONGEST_STEP]}…"
