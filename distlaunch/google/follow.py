@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
+
+from distlaunch.errors import GoogleError, Unavailable
+from distlaunch.events import Notice
+from distlaunch.google import jobs as google_jobs
+from distlaunch.google import times
+from distlaunch.google.lines import Lines, task_names
+from distlaunch.google.rhythm import Rhythm, Trouble
+from distlaunch.google.states import States
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,25 +21,39 @@ if TYPE_CHECKING:
     from distlaunch.google.jobs import Jobs
     from distlaunch.google.logs import Logs
 
+__all__ = ["Follow", "task_names"]
+
+STATUS_EVERY = 5.0  # seconds, and no oftener
+SETTLED = 8.0  # seconds without a new line after the end, before none is expected any more
+
+_LOGS_EVERY = 2.0  # seconds, while lines come: Cloud Logging allows 60 reads a minute
+_LOGS_QUIET = 10.0  # seconds at most, while none come
+_GROWTH = 1.5
+_UNTIL_ERROR = 120.0  # seconds after a bad end: Google says why after about a minute
+_LONGEST_END = 300.0  # seconds after the end, whatever is still missing
+_LONG_AGO = 300.0  # seconds since the end of a job of which nothing more is to come
+
 
 class Follow:
     """Follows a job; iterating goes on where an interrupted iteration was left.
 
     Parameters
     ----------
+    jobs, logs
+        Where to ask.
     job
         What Google last said of the job; `job` is what it says by now.
     tasks
         Whose lines (``chief``, ``worker:3``, ``vertex`` for the platform's own); all if empty.
     since
-        RFC 3339: lines from then on; from the job's beginning if None.
+        Seconds since 1970: lines from then on; from the job's beginning if None.
     one_by_one
         Whether each entry is an event of its own with its time and severity, as JSON wants it.
     clock, sleep
         Seconds; `sleep` may be `Watch.wait`, which serves a slow reader meanwhile.
+    now
+        Seconds since 1970.
     """
-
-    job: Mapping[str, Any]
 
     def __init__(
         self,
@@ -39,12 +62,29 @@ class Follow:
         job: Mapping[str, Any],
         *,
         tasks: Sequence[str] = (),
-        since: str | None = None,
+        since: float | None = None,
         one_by_one: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.time,
     ) -> None:
-        raise NotImplementedError
+        self.job = job
+        self._jobs = jobs
+        self._clock = clock
+        self._sleep = sleep
+        self._lines = Lines(
+            logs, job, tasks=tasks, since=since, one_by_one=one_by_one, clock=clock, patience=0
+        )
+        self._states = States(clock)
+        self._waiting: deque[Event] = deque(self._states.see(job))
+        trouble = Trouble(clock)
+        self._state_rhythm = Rhythm(clock, STATUS_EVERY, trouble)
+        self._state_rhythm.answered()
+        self._log_rhythm = Rhythm(clock, _LOGS_EVERY, trouble)
+        self._has_logs = True
+        self._ended: float | None = clock() if google_jobs.has_ended(job) else None
+        self._newest_line = clock()
+        self._is_old = _ended_long_ago(job, now())
 
     def __iter__(self) -> Iterator[Event]:
         """Yield what happens until the job has ended and its last lines and its error are here.
@@ -54,9 +94,94 @@ class Follow:
         GoogleError
             If the job may not be read or is not there any more.
         """
-        raise NotImplementedError
+        while True:
+            while self._waiting:
+                yield self._waiting.popleft()
+            if self._is_over():
+                yield from self._what_is_missing()
+                return
+            if self._state_rhythm.is_due:
+                self._ask_state()
+            elif self._has_logs and self._log_rhythm.is_due:
+                self._read_logs()
+            else:
+                self._sleep(self._until_next_call())
+
+    def _until_next_call(self) -> float:
+        due = self._state_rhythm.due
+        if self._has_logs:
+            due = min(due, self._log_rhythm.due)
+        return max(due - self._clock(), 0.0)
+
+    def _ask_state(self) -> None:
+        try:
+            job = self._jobs.get(self.job["name"], patience=0)
+        except Unavailable as problem:
+            self._waiting.extend(self._state_rhythm.failed(problem))
+            return
+        self._waiting.extend(self._state_rhythm.answered())
+        changes = self._states.see(job)
+        self.job = job
+        self._waiting.extend(changes)
+        if self._ended is None and google_jobs.has_ended(job):
+            self._ended = self._newest_line = self._clock()
+        if changes:
+            self._log_rhythm.hurry()
+
+    def _read_logs(self) -> None:
+        try:
+            lines = self._lines.step(self.job, thorough=self._ended is not None)
+        except Unavailable as problem:
+            self._waiting.extend(self._log_rhythm.failed(problem))
+        except GoogleError as problem:
+            self._has_logs = False
+            self._waiting.append(Notice(f"no logs are shown: {problem}", "warning"))
+        else:
+            self._waiting.extend(lines)
+            if lines:
+                self._newest_line = self._clock()
+            self._pace(is_busy=bool(lines))
+            self._waiting.extend(self._log_rhythm.answered(again_now=self._lines.tail.is_amid))
+
+    def _pace(self, *, is_busy: bool) -> None:
+        """Read oftener while lines come, and at the end; more seldom while none do."""
+        rhythm = self._log_rhythm
+        is_eager = is_busy or self._ended is not None
+        rhythm.every = _LOGS_EVERY if is_eager else min(rhythm.every * _GROWTH, _LOGS_QUIET)
+
+    def _is_over(self) -> bool:
+        """Whether nothing more is to come."""
+        if self._ended is None:
+            return False
+        if self._is_old:
+            return not self._has_logs or self._lines.tail.whole_look >= self._ended
+        since_end = self._clock() - self._ended
+        tail = self._lines.tail
+        if since_end >= _LONGEST_END and (self._log_rhythm.is_failing or not tail.is_amid):
+            return True
+        is_quiet = not self._has_logs or tail.quiet_look >= self._newest_line + SETTLED
+        return is_quiet and (self._is_explained() or since_end >= _UNTIL_ERROR)
+
+    def _is_explained(self) -> bool:
+        """Whether Google has said why the job ended so, or it need not."""
+        state = google_jobs.state(self.job)
+        return state in ("SUCCEEDED", "CANCELLED") or bool(google_jobs.error(self.job))
+
+    def _what_is_missing(self) -> Iterator[Event]:
+        if self._has_logs and self._lines.tail.whole_look < (self._ended or 0.0):
+            yield Notice(
+                "the last lines may be missing, as the logs could not be read; "
+                "'distlaunch logs' shows them later",
+                "warning",
+            )
+        if not self._is_explained():
+            yield Notice("google does not say why the job ended so", "warning")
 
 
-def task_names(job: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of a job's tasks, the primary one first and ``vertex`` last, for a Watch."""
-    raise NotImplementedError
+def _ended_long_ago(job: Mapping[str, Any], now: float) -> bool:
+    if not google_jobs.has_ended(job):
+        return False
+    try:
+        return now - times.seconds(str(job.get("endTime"))) > _LONG_AGO
+    except ValueError:
+        return False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from heapq import nlargest
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
@@ -13,6 +15,7 @@ from distlaunch.google.session import PATIENCE, delays
 from distlaunch.records import LAUNCH_LABEL
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Iterator, Mapping
 
     from distlaunch.google.session import Session
@@ -149,6 +152,25 @@ class Jobs:
             if not token or (left is not None and left <= 0):
                 return
             params["pageToken"] = token
+
+    def newest(self, limit: int, *, everybodys: bool) -> builtins.list[dict[str, Any]]:
+        """Return the newest jobs of both kinds, the newest first.
+
+        Google promises no order, so all are looked at.
+
+        Parameters
+        ----------
+        everybodys
+            Whether also those that we did not launch.
+
+        Raises
+        ------
+        GoogleError
+            If Google refuses, or cannot be reached.
+        """
+        matching = "" if everybodys else f"labels.{LAUNCH_LABEL}:*"
+        every = chain.from_iterable(self.list(kind, matching) for kind in COLLECTIONS)
+        return nlargest(limit, every, key=_age)
 
     def cancel(self, name: str) -> None:
         """Ask for a job's end; it goes by way of CANCELLING.

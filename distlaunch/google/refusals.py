@@ -26,7 +26,9 @@ _COME_BACK = {408, 500, 502, 503, 504}
 _TOO_MUCH = 429
 _LONGEST = 600  # characters of Google's own words
 _PERMISSION = re.compile(r"'?\b([a-z]+\.[A-Za-z]+\.[A-Za-z]+)\b'?")
-_PER_TIME = re.compile(r"per (second|minute|hour|day)|rate limit", re.IGNORECASE)
+_RATE = re.compile(
+    r"per (second|minute|hour|day)|rate limit|resource has been exhausted", re.IGNORECASE
+)
 # A role that holds a permission, by the permission's beginning; the first that fits.
 _ROLES = {
     "aiplatform.": "roles/aiplatform.user",
@@ -129,13 +131,19 @@ class Refusal:
         metadata = self._metadata()
         service = metadata.get("service") or f"{self._service}.googleapis.com"
         project = self._consumer()
-        link = metadata.get("activationUrl") or (
-            f"https://console.cloud.google.com/apis/library/{service}?project={project}"
+        link = (
+            metadata.get("activationUrl")
+            or self._help()
+            or (f"https://console.cloud.google.com/apis/library/{service}?project={project}")
         )
         return (
             f"{service} is not enabled in project {project}; run 'gcloud services enable "
             f"{service} --project={project}' and wait a minute, or see {link}"
         )
+
+    def _help(self) -> str:
+        links = _dicts(self._detail("Help").get("links"))
+        return next((str(each["url"]) for each in links if each.get("url")), "")
 
     def _denied(self) -> str:
         permission = self._metadata().get("permission")
@@ -174,7 +182,7 @@ class Refusal:
         """Whether there were only too many calls in a short time."""
         if self._info.get("reason") == RATE or self._wait:
             return True
-        return self.reason != QUOTA or _PER_TIME.search(self.message) is not None
+        return self.reason != QUOTA or _RATE.search(self.message) is not None
 
     def _violations(self) -> list[str]:
         listed = _dicts(self._detail("BadRequest").get("fieldViolations"))

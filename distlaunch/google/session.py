@@ -60,15 +60,15 @@ class Session:
     ) -> None:
         self.endpoint = endpoint
         self.sleep = sleep
-        self._http = http
-        self._project = project
+        self.http = http
+        self.project = project
         self.clock = clock
         self._tell = tell
 
     @property
     def credentials(self) -> Credentials:
         """What its calls are signed with."""
-        found: Credentials = self._http.credentials
+        found: Credentials = self.http.credentials
         return found
 
     def call(
@@ -146,7 +146,7 @@ class Session:
                 response.headers,
                 response.content,
                 service=service,
-                project=self._project,
+                project=self.project,
                 member=google_credentials.member(self.credentials),
             ).problem()
         try:
@@ -165,7 +165,7 @@ class Session:
 
         headers = {"Content-Type": "application/json"} if data is not None else {}
         try:
-            found: Response = self._http.request(  # type: ignore[no-untyped-call]
+            found: Response = self.http.request(  # type: ignore[no-untyped-call]
                 method,
                 url,
                 params=params,
@@ -252,7 +252,12 @@ def _anonymous() -> AuthorizedSession:
     from google.auth.credentials import AnonymousCredentials
     from google.auth.transport.requests import AuthorizedSession
 
-    http = AuthorizedSession(AnonymousCredentials(), refresh_status_codes=())  # type: ignore[no-untyped-call]
+    class Nobody(AnonymousCredentials):
+        """No credentials, which can be renewed as others can, so that a 401 is no other case."""
+
+        def refresh(self, request: object) -> None: ...
+
+    http = AuthorizedSession(Nobody(), max_refresh_attempts=1)  # type: ignore[no-untyped-call]
     http.trust_env = False  # no proxy leads to this machine
     return http
 

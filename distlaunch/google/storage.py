@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
+from distlaunch.google.refusals import Refusal
+
 if TYPE_CHECKING:
+    from google.api_core.exceptions import GoogleAPICallError
+
     from distlaunch.google.session import Session
+
+_URI = re.compile(r"gs://(?P<bucket>[^/]+)/(?P<path>.+)", re.DOTALL)
 
 
 def read(session: Session, uri: str) -> bytes | None:
@@ -16,4 +24,45 @@ def read(session: Session, uri: str) -> bytes | None:
     GoogleError
         If it may not be read, or Google cannot be reached.
     """
-    raise NotImplementedError
+    from google.api_core.exceptions import GoogleAPICallError, NotFound, RetryError
+    from google.auth.exceptions import GoogleAuthError
+    from google.cloud.storage import Client
+    from requests.exceptions import RequestException
+
+    found = _URI.fullmatch(uri)
+    if found is None:
+        raise DistlaunchError(f"{uri}: not a file in Cloud Storage; expected gs://BUCKET/PATH")
+    client = Client(
+        project=session.project,
+        credentials=session.credentials,
+        _http=session.http,
+        client_options={"api_endpoint": session.endpoint} if session.endpoint else None,
+    )
+    try:
+        data: bytes = client.bucket(found["bucket"]).blob(found["path"]).download_as_bytes()
+    except NotFound:
+        return None
+    except GoogleAPICallError as problem:
+        raise _refused(uri, problem, session) from problem
+    except (RetryError, RequestException, GoogleAuthError) as problem:
+        raise Unavailable(f"{uri}: cannot be read ({_first_line(problem)})") from problem
+    return data
+
+
+def _refused(uri: str, problem: GoogleAPICallError, session: Session) -> GoogleError:
+    response = getattr(problem, "response", None)
+    refusal = Refusal(
+        int(problem.code or 0),
+        getattr(response, "headers", {}),
+        getattr(response, "content", b""),
+        service="storage",
+        project=session.project,
+    ).problem()
+    text = f"{uri}: {refusal}"
+    if isinstance(refusal, Unavailable):
+        return Unavailable(text, status=refusal.status, reason=refusal.reason)
+    return GoogleError(text, status=refusal.status, reason=refusal.reason)
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).splitlines() or [type(problem).__name__])[0]

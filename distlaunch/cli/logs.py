@@ -1,0 +1,104 @@
+"""`distlaunch logs`: what a job's tasks wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from distlaunch.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from distlaunch.cli import Settings
+    from distlaunch.google.find import Found
+    from distlaunch.watch import Watch
+
+WITHOUT_SUCCESS = 3
+
+
+@click.command("logs", short_help="Show what a job's tasks wrote.")
+@options.job
+@click.option(
+    "--task",
+    "tasks",
+    metavar="TASK",
+    multiple=True,
+    help="Only chief, worker:N, ps:N, evaluator:N, or vertex for the platform's own lines.",
+)
+@click.option(
+    "--follow/--no-follow",
+    "-f",
+    "follows",
+    help="Go on until the job has ended (no, if not said).",
+)
+@options.of_google
+@options.as_json
+@click.pass_obj
+def command(
+    settings: Settings,
+    /,
+    *,
+    job: str | None,
+    tasks: tuple[str, ...],
+    follows: bool,
+    endpoint: str | None,
+    project: str | None,
+    region: str | None,
+    as_json: bool,
+) -> int:
+    """Show what a job's tasks, and the platform itself, wrote so far.
+
+    With --follow it goes on with each new line and each state of the job until the job has ended;
+    then the exit code is 3 if that was without success. Ctrl-C leaves the job alone.
+
+    JOB is an id or a name of ours, or Google's number or resource name; the job that was submitted
+    from this folder last, if not said.
+    """
+    from distlaunch.cli.place import console, place
+    from distlaunch.google.lines import check_tasks, task_names
+    from distlaunch.watch import JsonWatch, Watch
+
+    found = place(settings, endpoint, project, region).find(job)
+    check_tasks(tasks, found.job)
+    kind = JsonWatch if as_json else Watch
+    with kind(console(settings), tasks or task_names(found.job)) as watch:
+        if follows:
+            return _follow(found, tasks, watch, one_by_one=as_json)
+        return _show(found, tasks, watch, one_by_one=as_json)
+
+
+def _show(found: Found, tasks: Sequence[str], watch: Watch, *, one_by_one: bool) -> int:
+    """Show all lines that there are."""
+    from distlaunch.events import Notice
+    from distlaunch.google.jobs import has_ended, state
+    from distlaunch.google.lines import Lines
+    from distlaunch.google.logs import Logs
+
+    logs = Logs(found.jobs.session, found.jobs.project)
+    lines = Lines(logs, found.job, tasks=tasks, one_by_one=one_by_one)
+    watch.show(lines.whole(found.job))
+    if not has_ended(found.job):
+        watch.see(Notice(f"the job is {state(found.job)}; --follow goes on with it"))
+    return 0
+
+
+def _follow(found: Found, tasks: Sequence[str], watch: Watch, *, one_by_one: bool) -> int:
+    """Show lines and states until the job has ended."""
+    from distlaunch.events import Notice
+    from distlaunch.google.find import job_id
+    from distlaunch.google.follow import Follow
+    from distlaunch.google.jobs import state
+    from distlaunch.google.logs import Logs
+
+    logs = Logs(found.jobs.session, found.jobs.project)
+    follow = Follow(
+        found.jobs, logs, found.job, tasks=tasks, one_by_one=one_by_one, sleep=watch.wait
+    )
+    try:
+        watch.show(follow)
+    except KeyboardInterrupt:
+        watch.see(Notice(f"the job goes on; 'distlaunch cancel {job_id(found.job)}' ends it"))
+        raise
+    return 0 if state(follow.job) == "SUCCEEDED" else WITHOUT_SUCCESS
