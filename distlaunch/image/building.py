@@ -186,11 +186,12 @@ class _Work:
             self._build(engine, environment.text, environment.files, name)
             return
         before, command, after = parts
-        image = self._build(engine, before, environment.files, name)
+        image = self._build(engine, before, environment.files)
         self._say("installing with this machine's settings of pip, which stay out of the image")
-        engine.run(image, settings.around(command), settings.environment(), tag=str(name))
+        image = engine.run(image, settings.around(command), settings.environment())
         if after:
-            self._build(engine, f"FROM {name}\n{after}", environment.files, name)
+            image = self._build(engine, f"FROM {image}\n{after}", environment.files)
+        engine.tag(image, name)  # not before it is whole
 
     def _build_whole(self, engine: Engine) -> None:
         self._say(f"building the image {self.target}")
@@ -203,12 +204,17 @@ class _Work:
             self._build(engine, dockerfile.text, files, self.target)
 
     def _build(
-        self, engine: Engine, text: str, files: Iterable[ContextFile], name: Reference
+        self,
+        engine: Engine,
+        text: str,
+        files: Iterable[ContextFile],
+        name: Reference | None = None,
     ) -> str:
+        """Have the engine build a Dockerfile and return the image's id."""
         from distlaunch.image.build_context import DOCKERFILE, build_context
 
         with build_context(text, self.making.folder, files) as context:
-            return engine.build(context, DOCKERFILE, tag=str(name))
+            return engine.build(context, DOCKERFILE, tag=str(name) if name else None)
 
     def _build_with_buildkit(self, text: str, files: Iterable[ContextFile]) -> None:
         from distlaunch.image import buildkit

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from distlaunch.image.append import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*", re.ASCII)
 _HEREDOC = re.compile(r"<<(-?)\s*([\"']?)([a-zA-Z_]\w*)\2")
@@ -24,6 +24,7 @@ _WORD = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTAL
 _PIECE = re.compile(
     r"""(?P<bare>(?:[^"'\\]|\\.)+)|"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>[^']*)'""", re.DOTALL
 )
+_FILLED = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
 _VARIABLE = re.compile(r"(?<!\\)(?:\\\\)*\$")
 _WITH_SOURCES = ("COPY", "ADD")
 
@@ -154,18 +155,19 @@ class Code:
 
 def read(text: str) -> Dockerfile:
     """Read a Dockerfile; what has no stage is left for the engine to refuse."""
-    head, stages = "", []
+    head, stages, arguments = "", [], dict[str, str]()
     for instruction in _instructions(text):
         found = _FROM.match(instruction.rest) if instruction.word == "FROM" else None
         if found:
             name = found[2].lower() if found[2] else None
-            stages.append(Stage(found[1], name, instruction, ()))
+            stages.append(Stage(_filled(found[1], arguments), name, instruction, ()))
         elif stages:
             last = stages.pop()
             told = (*last.instructions, instruction)
             stages.append(Stage(last.base, last.name, last.start, told))
         elif instruction.word:
             head += instruction.text
+            arguments |= pairs_in(instruction.rest) or {}
     directives = "".join(f"# {name}={value}\n" for name, value in _directives(text).items())
     return Dockerfile(directives + head, tuple(stages), _needs_buildkit(text))
 
@@ -211,6 +213,15 @@ def pairs_in(text: str) -> dict[str, str] | None:
 def _workdir(stage: Stage) -> str:
     found = [each.rest for each in stage.instructions if each.word == "WORKDIR"]
     return found[-1].strip('"') if found and found[-1].strip('"').startswith("/") else ""
+
+
+def _filled(base: str, arguments: Mapping[str, str]) -> str:
+    """Fill in the arguments of a base image, as far as they have default values."""
+
+    def value(found: re.Match[str]) -> str:
+        return arguments.get(found[1] or found[2], found[0])
+
+    return _FILLED.sub(value, base)
 
 
 def _copies_all(instruction: Instruction, root: str) -> bool:

@@ -31,7 +31,7 @@ from distlaunch.image import refusals
 from distlaunch.image.engine_progress import Layers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
     from types import TracebackType
 
     from typing_extensions import Self
@@ -83,6 +83,8 @@ class Engine:
         Who is told what happens.
     progress
         Who is shown how far it is: a line that the next one replaces.
+    silence
+        Seconds that a push or a pull may tell nothing.
 
     Raises
     ------
@@ -94,10 +96,14 @@ class Engine:
         self,
         see: Callable[[Event], None],
         progress: Callable[[str], None] = lambda _: None,
+        *,
+        silence: float = _SILENCE,
     ) -> None:
         self._see = see
         self._progress = progress
+        self._silence = silence
         self._client = _connected()
+        self._client.timeout = silence
 
     def has(self, image: str) -> bool:
         """Whether it has an image for linux/amd64 of that name."""
@@ -126,22 +132,18 @@ class Engine:
                     stream=True,
                     decode=True,
                     platform=PLATFORM,
-                    auth_config=_as_docker_says(who),
+                    auth_config=_as_docker_says(who) or {},
                 )
             except APIError as problem:
-                raise problems.failed_pull(_said(problem), reference) from None
-            for event in events:
-                if "error" in event:
-                    raise problems.failed_pull(event["error"], reference)
-                layers.see(event)
-        self._progress("")
+                raise _refused(_said(problem), reference, who, pushing=False) from None
+            self._watch(events, layers, reference, who, pushing=False)
 
     def build(
         self,
         context: IO[bytes],
         dockerfile: str,
         *,
-        tag: str,
+        tag: str | None = None,
     ) -> str:
         """Build an image for linux/amd64 and return its id.
 
@@ -154,7 +156,7 @@ class Engine:
         dockerfile
             The Dockerfile's path in the tar.
         tag
-            What the image is called in the engine.
+            What the image is called in the engine, once it is there.
 
         Raises
         ------
@@ -162,7 +164,7 @@ class Engine:
             If it cannot be built.
         """
         asked = {
-            "t": tag,
+            "t": tag or "",
             "dockerfile": dockerfile,
             "platform": PLATFORM,
             "rm": "true",
@@ -187,9 +189,10 @@ class Engine:
                 events: Iterator[Any] = json_stream(response.iter_content(None))
                 for event in events:
                     build.see(event)
-        image = build.image or tag
-        self.check(image)
-        return image
+        if build.image is None:
+            raise ImageError("the container engine does not say what it has built; update it")
+        self.check(build.image)
+        return build.image
 
     def check(self, image: str) -> None:
         """See that an image is for the machines that it will run on.
@@ -217,7 +220,6 @@ class Engine:
         """
         self._see(Notice(f"pushing {reference}"))
         layers = Layers("pushing", self._progress)
-        digest = None
         with _told():
             events = self._client.push(
                 reference.name,
@@ -226,19 +228,11 @@ class Engine:
                 decode=True,
                 auth_config=_as_docker_says(who) or {},
             )
-            for event in events:
-                if "error" in event:
-                    self._progress("")
-                    raise _refused_push(event["error"], reference, who)
-                layers.see(event)
-                digest = _digest(event) or digest
-        self._progress("")
+            digest = self._watch(events, layers, reference, who, pushing=True)
         return Pushed(digest, layers.sent)
 
-    def run(
-        self, image: str, command: tuple[str, ...], variables: Mapping[str, str], *, tag: str
-    ) -> None:
-        """Run a command on top of an image, with variables that are no part of what it makes.
+    def run(self, image: str, command: tuple[str, ...], variables: Mapping[str, str]) -> str:
+        """Run pip on top of an image, with variables that are no part of what it makes.
 
         They are given to the process alone (``docker exec``), so that neither the new image, nor
         its config and history, nor any cache has them.
@@ -251,8 +245,10 @@ class Engine:
             What to run.
         variables
             What its process finds in its environment.
-        tag
-            What the new image is called in the engine.
+
+        Returns
+        -------
+        The id of the new image.
 
         Raises
         ------
@@ -271,15 +267,15 @@ class Engine:
                 self._client.start(container)
                 self._follow(container, command, variables)
                 config = self._inspected(image)["Config"]
-                name, _, label = tag.rpartition(":")
-                self._client.commit(container, name, label, conf=config)
+                made = str(self._client.commit(container, conf=config)["Id"])
             finally:
                 with contextlib.suppress(APIError):
                     self._client.remove_container(container, force=True)
-        self.check(tag)
+        self.check(made)
+        return made
 
     def tag(self, image: str, reference: Reference) -> None:
-        """Give an image another name in the engine."""
+        """Give an image a name in the engine."""
         with _told():
             self._client.tag(image, reference.name, reference.tag, force=True)
 
@@ -287,13 +283,35 @@ class Engine:
         """Let go of the engine."""
         self._client.close()
 
+    def _watch(
+        self,
+        events: Generator[dict[str, Any]],
+        layers: Layers,
+        reference: Reference,
+        who: Credentials | None,
+        *,
+        pushing: bool,
+    ) -> str | None:
+        """Follow a push or a pull to its end, and return the digest that it tells, if any."""
+        digest = None
+        with contextlib.closing(events):
+            for event in events:
+                if "error" in event:
+                    self._progress("")
+                    raise _refused(str(event["error"]), reference, who, pushing=pushing)
+                layers.see(event)
+                digest = _digest(event) or digest
+        self._progress("")
+        return digest
+
     def _inspected(self, image: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._client.inspect_image(image)  # type: ignore[no-untyped-call]
+        found: dict[str, Any] = self._client.inspect_image(image)
         return found
 
     def _follow(
         self, container: str, command: tuple[str, ...], variables: Mapping[str, str]
     ) -> None:
+        self._client.timeout = None  # a package that is compiled may tell nothing for long
         started = self._client.exec_create(container, list(command), environment=dict(variables))
         last: deque[str] = deque(maxlen=_LAST_LINES)
         rest = ""
@@ -303,6 +321,7 @@ class Engine:
                 last.append(line.rstrip())
                 self._progress(line.strip())
         self._progress("")
+        self._client.timeout = self._silence
         code = self._client.exec_inspect(started["Id"])["ExitCode"]
         if code:
             self._see(Notice("\n".join(["pip ended so:", *last]), "error"))
@@ -368,15 +387,13 @@ class _Build:
         raise problems.failed_build(text, self._step)
 
 
-def _connected() -> docker.APIClient:
+def _connected() -> Any:  # docker-py's types know of no calls without a time limit
     where = _where()
     address = str(where.get("base_url") or "unix:///var/run/docker.sock")
     try:
-        client = docker.APIClient(**where, version="auto", timeout=_FIRST_ANSWER)
+        return docker.APIClient(**where, version="auto", timeout=_FIRST_ANSWER)
     except (DockerException, ValueError, OSError) as problem:
         raise problems.no_engine(problem, address) from problem
-    client.timeout = _SILENCE
-    return client
 
 
 def _where() -> dict[str, Any]:
@@ -430,13 +447,16 @@ def _as_docker_says(who: Credentials | None) -> dict[str, str] | None:
     return {"username": who.username, "password": who.password}
 
 
-def _refused_push(text: str, reference: Reference, who: Credentials | None) -> ImageError:
+def _refused(
+    text: str, reference: Reference, who: Credentials | None, *, pushing: bool
+) -> ImageError:
+    """Return what to tell where a registry refuses the engine; it speaks as it does to us."""
     quoted = f" ({problems.shortened(text)})"
     if problems.is_denied(text):
-        return ImageError(refusals.denied(reference, who, quoted, pushing=True))
-    if problems.is_unknown(text):
+        return ImageError(refusals.denied(reference, who, quoted, pushing=pushing))
+    if pushing and problems.is_unknown(text):
         return ImageError(refusals.no_repository(reference, quoted))
-    return problems.failed_push(text, reference)
+    return problems.not_reached(text, reference, "push" if pushing else "pull")
 
 
 def _digest(event: Mapping[str, Any]) -> str | None:

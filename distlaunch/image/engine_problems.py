@@ -86,27 +86,26 @@ def failed_build(text: str, step: str) -> ImageError:
     return ImageError(f"the image cannot be built: {where}{shortened(text)}")
 
 
-def failed_pull(text: str, reference: Reference) -> ImageError:
-    """Return what to tell of an image that an engine cannot get."""
+def not_reached(text: str, reference: Reference, doing: str) -> ImageError:
+    """Return what to tell where an engine can neither push nor pull.
+
+    What `is_denied` and `is_unknown` recognise is told in the words of `refusals`.
+
+    Parameters
+    ----------
+    text
+        What the engine says.
+    doing
+        ``push`` or ``pull``.
+    """
     lower = text.lower()
     if _NO_SPACE in lower:
         return ImageError(disk_is_full())
-    if any(word in lower for word in ("not found", "manifest unknown")):
+    if "not found" in lower or "manifest unknown" in lower:
         return ImageError(f"there is no image {reference} ({shortened(text)}); check its name")
     return ImageError(
-        f"the container engine cannot pull {reference} ({shortened(text)}); "
+        f"the container engine cannot {doing} {reference} ({shortened(text)}); "
         f"{_reaching(lower, reference)}"
-    )
-
-
-def failed_push(text: str, reference: Reference) -> ImageError:
-    """Return what to tell of an image that an engine cannot push, where no other words are known.
-
-    See `is_denied` and `is_unknown`: those are told in the same words as without an engine.
-    """
-    return ImageError(
-        f"the container engine cannot push {reference} ({shortened(text)}); "
-        f"{_reaching(text.lower(), reference)}"
     )
 
 
@@ -142,7 +141,7 @@ def _reaching(lower: str, reference: Reference) -> str:
     reasons = ("no such host", "connection refused", "timeout", "unreachable", "eof", "deadline")
     if any(reason in lower for reason in reasons):
         return f"see that it reaches {host} (its network and proxy are its own), then try again"
-    return "try again, or try 'docker push' by hand"
+    return "try again, or try docker's own command for it"
 
 
 def said(problem: BaseException) -> str:

@@ -118,7 +118,8 @@ def _pinned(stage: Stage, digests: Mapping[str, str]) -> Stage:
     if stage.base not in digests:
         return stage
     to = digests[stage.base]
-    rest = " ".join(to if word == stage.base else word for word in stage.start.rest.split())
+    flags = stage.start.rest.removesuffix(stage.start.arguments)
+    rest = f"{flags}{to}" + (f" AS {stage.name}" if stage.name else "")
     return replace(stage, base=to, start=Instruction("FROM", rest, f"FROM {rest}\n"))
 
 
