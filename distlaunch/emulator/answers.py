@@ -33,8 +33,8 @@ class Request:
     ----------
     path
         Without the query, and with its escapes: a name of an object may hold a slash.
-    options
-        The query, the last value where a name is there more than once.
+    options, repeated
+        The query: of each name the last value, and all values.
     headers
         By their names in lower case.
     body
@@ -46,6 +46,7 @@ class Request:
     method: str
     path: str
     options: Mapping[str, str]
+    repeated: Mapping[str, list[str]]
     headers: Mapping[str, str]
     body: BinaryIO
     origin: str

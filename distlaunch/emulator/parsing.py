@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -166,7 +167,7 @@ def _fits(value: Any, field: Any) -> bool:
     if name in _INTEGERS:
         lowest, highest = _INTEGERS[name]
         number = _number(value)
-        return number is not None and number.is_integer() and lowest <= int(number) <= highest
+        return number is not None and int(number) == number and lowest <= number <= highest
     if field.message_type is not None:
         return _fits_known(value, field.message_type)
     if name == "TYPE_BOOL":
@@ -193,13 +194,15 @@ def _fits_known(value: Any, kind: Any) -> bool:
 
 def _number(value: Any) -> float | None:
     """Return a number, which may be written as text, as 64-bit integers are."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if _is_integer(value):
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, float | str):
         return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
+    for kind in (int, float):
+        with suppress(ValueError, OverflowError):
+            number = kind(value)
+            return number if math.isfinite(number) else None
+    return None
 
 
 def _is_integer(value: Any) -> bool:
