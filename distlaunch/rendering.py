@@ -40,7 +40,7 @@ class Recipe:
     ----------
     dockerfile
         The Dockerfile's text: the user's own, or a rendered one with the stages ``environment``
-        (base and requirements) and, last, the code in `CODE`.
+        (base and requirements) and, last, the code in `CODE`. It bears no stamp.
     ignore
         The text of the ignore file that says what the context is: the user's own, or a rendered
         one.
@@ -74,7 +74,7 @@ def recipe(job: Job, folder: Path) -> Recipe:
         ignore = f"{_text(folder, own_ignore)}\n.distlaunch\n"
     else:
         ignore = _dockerignore(job, folder, None if own else _let_in(job, folder))
-    text = _text(folder, own) if own else dockerfile(job, folder)
+    text = _text(folder, own) if own else _dockerfile(job, folder)
     return Recipe(text, ignore, own, own_ignore)
 
 
@@ -94,23 +94,7 @@ def dockerfile(job: Job, folder: Path, *, pip_secret: bool = False) -> str:
     ImageError
         If a value cannot stand in a Dockerfile, or a template of the user's own is wrong.
     """
-    from distlaunch.image import requirements
-
-    base = job.image.base or BASE
-    if not _IMAGE.fullmatch(base):
-        raise ImageError(f"image.base: expected an image, as {BASE}, got {base!r}")
-    gpu = requirements.has_gpus(job.cluster)
-    return _render(
-        "Dockerfile",
-        folder,
-        job=job,
-        base=base,
-        gpu=gpu,
-        requirements=_requirements(job, folder),
-        tensorflow_script=requirements.sed_script(gpu=gpu),
-        pip_secret=pip_secret,
-        code=CODE,
-    )
+    return _stamped(_dockerfile(job, folder, pip_secret=pip_secret))
 
 
 def dockerignore(job: Job, folder: Path) -> str:
@@ -121,7 +105,7 @@ def dockerignore(job: Job, folder: Path) -> str:
     ImageError
         If a path cannot stand in it, or is not in the project's folder.
     """
-    return _dockerignore(job, folder, _let_in(job, folder))
+    return _stamped(_dockerignore(job, folder, _let_in(job, folder)))
 
 
 def config(job: Job, *, format: Format, image: str, folder: Path | None = None) -> str:  # noqa: A002
@@ -152,7 +136,7 @@ def config(job: Job, *, format: Format, image: str, folder: Path | None = None) 
 
         made = vertex.request(job, image=image, labels={}, job_dir=_output_of(job))
         values = {"request": made, "is_tuned": job.tuning is not None}
-    return _render(f"config.{format}.yaml", folder, job=job, image=image, **values)
+    return _stamped(_render(f"config.{format}.yaml", folder, job=job, image=image, **values))
 
 
 def config_notes(job: Job, *, format: Format, image: str) -> tuple[str, ...]:  # noqa: A002
@@ -178,6 +162,26 @@ def _output_of(job: Job) -> str | None:
     if vertex.output_directory(job) or not job.bucket:
         return None
     return f"{job.bucket}/{job.name}"
+
+
+def _dockerfile(job: Job, folder: Path, *, pip_secret: bool = False) -> str:
+    from distlaunch.image import requirements
+
+    base = job.image.base or BASE
+    if not _IMAGE.fullmatch(base):
+        raise ImageError(f"image.base: expected an image, as {BASE}, got {base!r}")
+    gpu = requirements.has_gpus(job.cluster)
+    return _render(
+        "Dockerfile",
+        folder,
+        job=job,
+        base=base,
+        gpu=gpu,
+        requirements=_requirements(job, folder),
+        tensorflow_script=requirements.sed_script(gpu=gpu),
+        pip_secret=pip_secret,
+        code=CODE,
+    )
 
 
 def _dockerignore(job: Job, folder: Path, let_in: list[str] | None) -> str:
@@ -275,7 +279,7 @@ def _text(folder: Path, path: Path) -> str:
 
 
 def _render(name: str, folder: Path | None, **values: Any) -> str:
-    """Render a template, the project's own before ours, and stamp it."""
+    """Render a template, the project's own before ours."""
     import jinja2
 
     from distlaunch.quoting import CannotBeQuoted
@@ -290,7 +294,7 @@ def _render(name: str, folder: Path | None, **values: Any) -> str:
             raise
         said = " ".join(str(problem).split())
         raise ImageError(f"{OWN_TEMPLATES}/{name}.j2{_line(problem)}: {said}") from None
-    return _stamped(text)
+    return str(text)
 
 
 def _environment(own: Path | None) -> jinja2.Environment:
