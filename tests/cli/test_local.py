@@ -87,8 +87,8 @@ OURS_AFTER = (
             "(see 'distlaunch local --help')",
         ),
         (
-            "--workrs 2",
-            "no such option '--workrs'. Did you mean '--workers'? (see 'distlaunch local --help')",
+            "--restart 1",
+            "no such option '--restart'. Did you mean '--restarts'? (see 'distlaunch local --help')",
         ),
         (
             "--kill chief",
