@@ -65,7 +65,8 @@ class BytesSource:
         self._data = data
 
     def read_from(self, offset: int) -> Iterator[bytes]:
-        yield self._data[offset:]
+        for start in range(offset, self.size, CHUNK):
+            yield self._data[start : start + CHUNK]
 
 
 class RemoteSource:
@@ -171,20 +172,36 @@ def upload(
         return
     offset = tries = 0
     while True:
+        gone = _Gone(seen, offset)
         try:
-            place = _send(transport, place, source, offset, seen)
+            place = _send(transport, place, source, offset, gone.add)
             _commit(transport, place, source)
-        except Broken as broken:  # noqa: PERF203 - what breaks is slow anyway
+        except Broken as broken:
             tries += 1
             if tries > len(transport.patience.delays):
                 raise broken.told from broken
             transport.wait(transport.patience.delays[tries - 1])
             place, reached = _where(transport, place)
+            gone.correct(reached)
             tries = 0 if reached > offset else tries
-            seen(reached - offset)
             offset = reached
         else:
             return
+
+
+class _Gone:
+    """How many bytes of a blob have gone out; some of them may not have arrived."""
+
+    def __init__(self, seen: Callable[[int], None], offset: int) -> None:
+        self._seen = seen
+        self._offset = offset
+
+    def add(self, size: int) -> None:
+        self._offset += size
+        self._seen(size)
+
+    def correct(self, reached: int) -> None:
+        self._seen(reached - self._offset)
 
 
 class _Body:

@@ -108,9 +108,23 @@ def unreachable(problem: Exception, reference: Reference, *, tries: int = 1) -> 
     return ImageError(text)
 
 
-def is_final(problem: Exception) -> bool:
-    """Whether asking the same again can help nobody: an untrusted certificate, a wrong protocol."""
-    return _any(list(causes_of(problem)), ssl.SSLCertVerificationError)
+def is_final(problem: Exception, *, answered: bool) -> bool:
+    """Whether asking the same again can help nobody.
+
+    Parameters
+    ----------
+    answered
+        Whether the registry has answered before. If not, its address may well be wrong, and nobody
+        is kept waiting.
+    """
+    import requests
+
+    causes = list(causes_of(problem))
+    if _any(causes, ssl.SSLCertVerificationError):
+        return True
+    at_first = (socket.gaierror, ConnectionRefusedError, ssl.SSLError)
+    of_requests = (requests.exceptions.Timeout, requests.exceptions.ProxyError)
+    return not answered and (_any(causes, *at_first) or isinstance(problem, of_requests))
 
 
 def _said(response: requests.Response) -> tuple[str, str]:

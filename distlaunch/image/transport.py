@@ -151,7 +151,7 @@ class Transport(DXF):
             try:
                 response = self._authenticated(method, path, **kwargs)
             except requests.RequestException as problem:
-                if is_last or is_final(problem) or not self._answered:
+                if is_last or is_final(problem, answered=self._answered):
                     raise unreachable(problem, self.reference, tries=attempt) from problem
                 self.wait(self._delay(attempt))
                 continue
@@ -231,7 +231,7 @@ class Transport(DXF):
             try:
                 response = self._http.request(method, url, timeout=timeout, **kwargs)
             except requests.RequestException as problem:
-                if delay is None or is_final(problem):
+                if delay is None or is_final(problem, answered=False):
                     raise unreachable(problem, self.reference, tries=attempt) from problem
             else:
                 if delay is None or response.status_code not in _TRANSIENT:

@@ -1,0 +1,139 @@
+"""What an image is called, read and written again."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlaunch.errors import ImageError
+from distlaunch.image.reference import Reference
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+words = st.from_regex(r"[a-z0-9]{1,6}((\.|_|__|-{1,3})[a-z0-9]{1,4}){0,2}", fullmatch=True)
+hosts = st.from_regex(
+    r"(localhost|[a-z0-9]{1,4}(-[a-z0-9]{1,3})?(\.[A-Za-z]{2,4}){1,3}|\[[0-9a-f]{0,4}:[0-9a-f:]{1,6}\])(:[0-9]{1,5})?",
+    fullmatch=True,
+)
+paths = st.lists(words, min_size=1, max_size=4).map("/".join)
+tags = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,20}", fullmatch=True)
+digests = st.from_regex(r"sha256:[0-9a-f]{64}", fullmatch=True)
+
+
+@st.composite
+def names(draw):
+    host = draw(st.none() | hosts)
+    tag, digest = draw(st.none() | tags), draw(st.none() | digests)
+    path = draw(paths)
+    text = (f"{host}/" if host else "") + path
+    return (
+        host,
+        path,
+        tag,
+        digest,
+        text + (f":{tag}" if tag else "") + (f"@{digest}" * bool(digest)),
+    )
+
+
+@given(names())
+def test_what_is_read_is_written_again(name):
+    host, path, tag, digest, text = name
+    read = Reference.parse(text)
+    assert str(read) == text
+    assert (read.tag, read.digest) == (tag, digest)
+    assert read.identifier == (digest or tag or "latest")
+    if host is not None:
+        assert (read.host, read.path) == (host, path)
+
+
+@given(st.text(max_size=40))
+def test_anything_is_read_as_it_is_or_refused(text):
+    with contextlib.suppress(ImageError):
+        read = Reference.parse(text)
+        assert str(read) == text
+        assert all(each and each == each.lower() for each in read.path.split("/"))
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "path"),
+    [
+        ("python", "docker.io", "library/python"),
+        ("python:3.12-slim", "docker.io", "library/python"),
+        ("docker.io/python", "docker.io", "library/python"),
+        ("index.docker.io/a/b", "docker.io", "a/b"),
+        ("tensorflow/tensorflow:2.21.0", "docker.io", "tensorflow/tensorflow"),
+        ("localhost/a", "localhost", "a"),
+        ("localhost:5000/a:1", "localhost:5000", "a"),
+        ("[::1]:5000/a/b", "[::1]:5000", "a/b"),
+        ("us-docker.pkg.dev/p/r/i", "us-docker.pkg.dev", "p/r/i"),
+        (f"gcr.io/a/b@{DIGEST}", "gcr.io", "a/b"),
+    ],
+)
+def test_where_an_image_is(text, host, path):
+    read = Reference.parse(text)
+    assert (read.host, read.path) == (host, path)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "there is nothing before the tag"),
+        (":1", "there is nothing before the tag"),
+        ("https://a.b/c", "leave out the part up to '://'"),
+        ("a.b/C/d", "a repository is lower-case; did you mean 'a.b/c/d'?"),
+        ("Digits", "a repository is lower-case; did you mean 'digits'?"),
+        ("a//b", "a repository is words of"),
+        ("a.b/", "a repository is words of"),
+        ("a b", "a repository is words of"),
+        ("a.b/c:", "a tag is up to 128"),
+        ("a.b/c:-x", "a tag is up to 128"),
+        ("a:" + "x" * 129, "a tag is up to 128"),
+        ("a@sha256:12", "what stands behind '@' is 'sha256:' and 64 digits"),
+        ("a@" + DIGEST.upper(), "what stands behind '@'"),
+        ("a@sha512:" + "0" * 128, "what stands behind '@'"),
+        ("-a.b/c", "'-a.b' is not a host"),
+        ("a_b.c/d", "'a_b.c' is not a host"),
+        ("a.b:port/c", "'a.b:port' is not a host"),
+        ("a.b/" + "c" * 260, "a name has 255 characters at most"),
+        ("a\n", "a repository is words of"),
+        ("${IMAGE}", "a repository is words of"),
+    ],
+)
+def test_what_is_no_image_is_refused_with_the_reason(text, why):
+    with pytest.raises(ImageError) as caught:
+        Reference.parse(text)
+    assert caught.value.args[0].startswith(f"{text!r} is not an image: {why}")
+
+
+def test_other_images_of_a_repository():
+    read = Reference.parse(f"a.b/c:1@{DIGEST}")
+    assert str(read.with_tag("2")) == "a.b/c:2"
+    assert str(read.with_digest(DIGEST)) == f"a.b/c@{DIGEST}"
+    with pytest.raises(ImageError, match="a tag is"):
+        read.with_tag("no tag")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_google", "is_loopback"),
+    [
+        ("us-central1-docker.pkg.dev/p/r/i", True, False),
+        ("gcr.io/p/i", True, False),
+        ("eu.gcr.io/p/i", True, False),
+        ("pkg.dev.example.com/p/i", False, False),
+        ("mygcr.io/p/i", False, False),
+        ("localhost/i", False, True),
+        ("localhost:1/i", False, True),
+        ("127.0.0.1:1/i", False, True),
+        ("127.9.9.9:1/i", False, True),
+        ("[::1]:1/i", False, True),
+        ("localhost.example.com/i", False, False),
+        ("127.0.0.1.example.com/i", False, False),
+        ("10.0.0.1:5000/i", False, False),
+    ],
+)
+def test_whose_a_registry_is(text, is_google, is_loopback):
+    read = Reference.parse(text)
+    assert (read.is_google, read.is_loopback) == (is_google, is_loopback)
