@@ -50,6 +50,7 @@ def main() -> None:
             else:
                 processes.kill_descendants(_PATIENCE)
     processes.kill_descendants(_PATIENCE)
+    processes.reap_all()
     code = program.returncode
     os._exit(code if code >= 0 else 128 - code)
 

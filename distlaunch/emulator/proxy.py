@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
+
+    _Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 HOSTS = ("www.googleapis.com", "storage.googleapis.com")
 
@@ -58,7 +60,9 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         # A client that breaks off, or does not trust us, is no concern of the emulator's user.
         self._loop.set_exception_handler(lambda *_: None)
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._servers: list[asyncio.Server] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
         self._tls_port = self._do(self._open(self._answer_tls, context))
         port = self._do(self._open(self._answer))
         bundle = str(self._folder / "bundle.pem")
@@ -76,38 +80,57 @@ class Proxy:
     def close(self) -> None:
         """Close the doors."""
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _run(self) -> None:
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._leave())
+        self._loop.close()
+
+    async def _leave(self) -> None:
+        for server in self._servers:
+            server.close()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.sleep(0)  # for connections that are being closed
 
     def _do(self, what: Coroutine[object, object, int]) -> int:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result()
 
-    async def _open(self, answer: object, context: ssl.SSLContext | None = None) -> int:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)  # type: ignore[arg-type]
+    async def _open(self, answer: _Answer, context: ssl.SSLContext | None = None) -> int:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+        self._servers.append(server)
         port: int = server.sockets[0].getsockname()[1]
         return port
 
     async def _answer_tls(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        with _closing(writer), contextlib.suppress(OSError):
             theirs, ours = await asyncio.open_connection(*self._behind)
-            requests = _hand_on_requests(reader, ours, self._name)
-            await asyncio.gather(requests, _hand_on(theirs, writer))
-            ours.close()
+            with _closing(ours):
+                await asyncio.gather(
+                    _hand_on_requests(reader, ours, self._name), _hand_on(theirs, writer)
+                )
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            found = _CONNECT.match(await reader.readuntil(b"\r\n\r\n"))
-        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            found = None
-        if found is None:
-            _refuse(writer, b"400 Bad Request")
-            return
-        try:
-            theirs = await self._connect(found[1].decode("ascii"), int(found[2]))
-        except (OSError, asyncio.IncompleteReadError):
-            _refuse(writer, b"502 Bad Gateway")
-            return
-        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await _join(reader, writer, *theirs)
+        with _closing(writer):
+            try:
+                found = _CONNECT.match(await reader.readuntil(b"\r\n\r\n"))
+            except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                found = None
+            if found is None:
+                writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+                return
+            try:
+                theirs, ours = await self._connect(found[1].decode("ascii"), int(found[2]))
+            except (OSError, asyncio.IncompleteReadError):
+                writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+                return
+            with _closing(ours):
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                await asyncio.gather(_hand_on(reader, ours), _hand_on(theirs, writer))
 
     async def _connect(
         self, host: str, port: int
@@ -126,16 +149,15 @@ class Proxy:
         return reader, writer
 
 
-async def _join(
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    other_reader: asyncio.StreamReader,
-    other_writer: asyncio.StreamWriter,
-) -> None:
-    """Hand on what comes from either side until both have ended."""
-    await asyncio.gather(_hand_on(reader, other_writer), _hand_on(other_reader, writer))
-    for each in (writer, other_writer):
-        each.close()
+@contextlib.contextmanager
+def _closing(writer: asyncio.StreamWriter) -> Iterator[None]:
+    try:
+        yield
+    except asyncio.CancelledError:
+        writer.transport.abort()
+        raise
+    finally:
+        writer.close()
 
 
 async def _hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -196,11 +218,6 @@ async def _hand_on_bytes(
         writer.write(data)
         await writer.drain()
         count -= len(data)
-
-
-def _refuse(writer: asyncio.StreamWriter, why: bytes) -> None:
-    writer.write(b"HTTP/1.1 " + why + b"\r\nContent-Length: 0\r\n\r\n")
-    writer.close()
 
 
 def _certificate(folder: Path) -> ssl.SSLContext:
