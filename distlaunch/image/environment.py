@@ -105,7 +105,7 @@ def pinned(dockerfile: Dockerfile, digests: Mapping[str, str]) -> Dockerfile:
 
 def is_pip(instruction: Instruction) -> bool:
     """Whether an instruction has pip install something."""
-    words = instruction.rest.split()
+    words = instruction.array or tuple(instruction.rest.split())
     return instruction.word == "RUN" and "install" in words and any("pip" in w for w in words)
 
 

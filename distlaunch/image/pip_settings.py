@@ -63,7 +63,9 @@ class PipSettings:
         return ("/bin/sh", "-c", "; ".join([*lines, 'exec "$@"']), "sh", *command)
 
 
-def pip_settings(requirements: Iterable[str] = ()) -> PipSettings:
+def pip_settings(
+    requirements: Iterable[str] = (), *, files: Iterable[Path] | None = None
+) -> PipSettings:
     """Return what pip on this machine is set to, empty where that is nothing.
 
     pip's configuration files and variables are read as pip reads them; what leads to files of this
@@ -74,24 +76,26 @@ def pip_settings(requirements: Iterable[str] = ()) -> PipSettings:
     ----------
     requirements
         The texts of requirements files.
+    files
+        pip's configuration files, the more important ones later; by default those that it reads.
     """
-    told = _configured()
+    told = _configured(_config_files() if files is None else files)
     variables = {_variable(name): told[name] for name in (*_LISTS, *_WORDS) if told.get(name)}
-    files = {}
+    texts = {}
     for name, file in _FILES.items():
         text = _text_of(told.get(name))
         if text:
-            files[file] = text
+            texts[file] = text
             variables[_variable(name)] = f"{_PLACE}/{file}"
-    texts = list(requirements)
-    logins = _logins([*variables.values(), *texts])
+    asked = list(requirements)
+    logins = _logins([*variables.values(), *asked])
     if logins:
-        files["netrc"] = logins
+        texts["netrc"] = logins
         variables["NETRC"] = f"{_PLACE}/netrc"
-    for name in _VARIABLE.findall("\n".join(texts)):
+    for name in _VARIABLE.findall("\n".join(asked)):
         if name in os.environ:
             variables[name] = os.environ[name]
-    return PipSettings(variables, files)
+    return PipSettings(variables, texts)
 
 
 def pip_files() -> dict[str, Path]:
@@ -102,10 +106,10 @@ def pip_files() -> dict[str, Path]:
     return found | ({"netrc": logins} if logins.is_file() else {})
 
 
-def _configured() -> dict[str, str]:
+def _configured(files: Iterable[Path]) -> dict[str, str]:
     """Return pip's settings by their long names, those of files of this machine left out."""
     found: dict[str, dict[str, str]] = {}
-    for file in _config_files():
+    for file in files:
         parser = configparser.RawConfigParser()
         try:
             parser.read(file, encoding="utf-8")

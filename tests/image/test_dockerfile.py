@@ -1,0 +1,165 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlaunch.image.append import Settings
+from distlaunch.image.dockerfile import Code, code_of, pairs_in, read
+
+OURS = """\
+# A comment of ours
+FROM python:3.12 AS environment
+ENV A=1
+COPY ["requirements.txt", "/environment/requirements.txt"]
+RUN python -m pip install -r /environment/requirements.txt
+WORKDIR /app
+
+# The code
+FROM environment
+COPY . .
+ENTRYPOINT ["python", "-m", "trainer.task"]
+"""
+
+
+def test_a_dockerfile_is_its_stages():
+    found = read(OURS)
+    assert [(stage.base, stage.name) for stage in found.stages] == [
+        ("python:3.12", "environment"),
+        ("environment", None),
+    ]
+    words = [[each.word for each in stage.instructions if each.word] for stage in found.stages]
+    assert words == [["ENV", "COPY", "RUN", "WORKDIR"], ["COPY", "ENTRYPOINT"]]
+    assert found.bases == ("python:3.12",)
+
+
+def test_all_of_it_but_comments_is_kept():
+    wanted = [line for line in OURS.splitlines() if line and not line.startswith("#")]
+    assert read(OURS).text.splitlines() == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "bases"),
+    [
+        ("FROM a\nFROM b AS c\nFROM c\n", ("a", "b")),
+        ("FROM scratch\n", ()),
+        ("from a as B\nfrom --platform=linux/amd64 c\n", ("a", "c")),
+        ("ARG V=3.12\nFROM python:${V}-slim\nFROM x:$V\n", ("python:3.12-slim", "x:3.12")),
+        ("ARG V\nFROM python:$V\n", ()),
+        ("# no stage\n", ()),
+    ],
+)
+def test_bases_are_images_that_are_no_stages(text, bases):
+    assert read(text).bases == bases
+
+
+def test_a_stage_is_found_by_its_name_in_any_case():
+    stages = read("FROM a AS Build\nFROM Build\n").stages
+    assert stages[0].name == "build"
+    assert read("FROM a AS Build\nFROM build\n").bases == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("text", "rests"),
+    [
+        ("FROM a\nRUN x \\\n  y\n", ["x   y"]),
+        ("FROM a\nRUN x \\\n# a comment between\n\n  y\nENV A=1\n", ["x   y", "A=1"]),
+        ("# escape=`\nFROM a\nRUN dir C:\\\nENV A=1\n", ["dir C:\\", "A=1"]),
+        ("# escape=`\nFROM a\nRUN x `\n y\n", ["x  y"]),
+        ("FROM a\nRUN <<EOF\nENV not=one\nEOF\nENV A=1\n", ["<<EOF", "A=1"]),
+        ("FROM a\nCOPY <<-'END' /x\nENV no\n\tEND\nENV A=1\n", ["<<-'END' /x", "A=1"]),
+        ("FROM a\nRUN <<A cat <<B\n1\nA\n2\nB\nENV A=1\n", ["<<A cat <<B", "A=1"]),
+        ("FROM a\nENV\tA=1\n", ["A=1"]),
+    ],
+)
+def test_an_instruction_may_go_over_several_lines(text, rests):
+    (stage,) = read(text).stages
+    assert [each.rest for each in stage.instructions if each.word] == rests
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        (OURS, False),
+        ("# syntax=docker/dockerfile:1\nFROM a\n", True),
+        ("FROM a\n# syntax=docker/dockerfile:1\n", False),
+        ("FROM a\nRUN --mount=type=cache,target=/x pip\n", True),
+        ("FROM a\nRUN echo --mount=type=cache\n", False),
+        ("FROM a\nRUN <<EOF\nx\nEOF\n", True),
+        ("FROM a\nRUN cat <<< word\n", False),
+        ("FROM a\nCOPY --from=b --chmod=755 x /\n", True),
+        ("FROM a\nCOPY --chown=1:1 x /\n", False),
+    ],
+)
+def test_what_only_buildkit_understands_is_seen(text, needs):
+    assert read(text).needs_buildkit is needs
+
+
+def test_the_parts_of_our_dockerfile_are_environment_and_code():
+    settings = Settings(("python", "-m", "trainer.task"), {}, "/app", {})
+    assert code_of(read(OURS)) == Code("/app", settings)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "settings"),
+    [
+        ("COPY . .", "COPY . /app", {}),
+        ("COPY . .", 'COPY ["./", "/app/"]', {}),
+        (
+            "COPY . .",
+            "ENV B=2 C='3 4'\nCOPY . .\nLABEL d=\"e f\"",
+            {
+                "env": {"B": "2", "C": "3 4"},
+                "labels": {"d": "e f"},
+            },
+        ),
+        ("COPY . .", "WORKDIR /code\nCOPY . .", {"workdir": "/code"}),
+    ],
+)
+def test_code_is_copied_whole_and_set_up(before, after, settings):
+    found = code_of(read(OURS.replace(before, after)))
+    given_settings = {"entrypoint": ("python", "-m", "trainer.task"), "workdir": "/app", **settings}
+    assert found == Code(given_settings["workdir"], Settings(**given_settings))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("COPY . .", "COPY . .\nRUN make"),
+        ("COPY . .", "COPY trainer trainer"),
+        ("COPY . .", "COPY --chown=1:1 . ."),
+        ("COPY . .", "COPY . /elsewhere"),
+        ("COPY . .", "COPY . .\nCOPY . ."),
+        ("COPY . .", ""),
+        ("COPY . .", "ENV B=$A\nCOPY . ."),
+        ("COPY . .", "ENV B 2\nCOPY . ."),
+        ("COPY . .", "USER nobody\nCOPY . ."),
+        ('ENTRYPOINT ["python", "-m", "trainer.task"]', "ENTRYPOINT python -m trainer.task"),
+        ('ENTRYPOINT ["python", "-m", "trainer.task"]', ""),
+        ("WORKDIR /app", ""),
+        ("WORKDIR /app", "WORKDIR app"),
+        ("FROM environment", "FROM python:3.12"),
+        ("AS environment", "AS environment\nFROM x AS y"),
+    ],
+)
+def test_a_last_stage_that_does_more_is_no_code_alone(before, after):
+    assert before in OURS
+    assert code_of(read(OURS.replace(before, after))) is None
+
+
+def test_the_last_stage_stands_on_another_image():
+    assert read(OURS).last_on("x@sha256:1").splitlines() == [
+        "FROM x@sha256:1",
+        "COPY . .",
+        'ENTRYPOINT ["python", "-m", "trainer.task"]',
+    ]
+
+
+WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="$"))
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Z_]+", fullmatch=True), WORDS))
+def test_quoted_values_are_read_as_they_were_meant(values):
+    quoted = {name: re.sub(r'(["\\])', r"\\\1", value) for name, value in values.items()}
+    text = " ".join(f'{name}="{value}"' for name, value in quoted.items())
+    assert pairs_in(text) == values
