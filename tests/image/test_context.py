@@ -173,11 +173,21 @@ def test_a_file_put_back_to_its_old_time_is_still_seen_to_have_changed(folder, t
     assert digest(folder, cache=cache) == digest(folder) != before
 
 
-def test_a_file_that_changes_within_one_tick_is_seen_to_have_changed(folder, tmp_path):
-    cache, file = tmp_path / "cache", folder / "trainer/model.py"
-    for number in range(100):
+def test_a_file_that_changes_within_one_tick_is_seen_to_have_changed(tmp_path):
+    cache, file = tmp_path / "cache", tmp_path / "project/file"
+    file.parent.mkdir()
+    for number in range(300):
         file.write_text(f"{number:05}\n")
-        assert digest(folder, cache=cache) == digest(folder)
+        (read,) = read_context(file.parent, ALL, cache=cache).files
+        assert read.digest == hashlib.sha256(f"{number:05}\n".encode()).hexdigest()
+
+
+def test_a_file_that_may_still_change_within_the_tick_is_read_again(folder, tmp_path):
+    settle()
+    later = time.time() + 1000  # as of all that is written now until the clock says so
+    os.utime(folder / "trainer/model.py", (later, later))
+    cache = tmp_path / "cache"
+    assert [read_by_another(folder, cache)[1] for _ in range(3)] == [3, 1, 1]
 
 
 @pytest.mark.parametrize(
