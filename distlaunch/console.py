@@ -22,6 +22,7 @@ RED, GREEN, YELLOW, CYAN, DIM = 31, 32, 33, 36, 2
 
 _CLEAR_LINE = b"\r\x1b[2K"
 _USUAL_WIDTH = 80
+_SHORT = 10.0  # seconds
 _LOOK = 200  # milliseconds between two looks at what else has happened
 _BACKLOG_LIMIT = 1 << 18  # bytes that wait for a slow reader before nothing more is taken in
 
@@ -265,14 +266,16 @@ def paint(text: str, colour: int, outlet: Outlet) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in its two largest units, as ``2 min 3 s``."""
-    left = max(int(seconds), 0)
+    """Return a time in its two largest units, as ``2 min 3 s``; a short one as ``1.8 s``."""
+    if seconds < _SHORT:
+        return f"{max(seconds, 0.0):.1f} s"
+    left = int(seconds)
     parts: list[str] = []
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
         count, left = divmod(left, size)
         if parts or count:
             parts.append(f"{count} {unit}" if count else "")
-    return " ".join(filter(None, parts[:2])) or "0 s"
+    return " ".join(filter(None, parts[:2]))
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:

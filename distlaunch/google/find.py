@@ -57,10 +57,10 @@ class Place:
         DistlaunchError
             If nothing says which project or region.
         """
-        said = {} if record or name else _said_in_file(self.folder)
         parts = parse_name(name) if name else None
         project = self.project or (record and record.project) or (parts and parts.project)
         region = (parts and parts.region) or (record and record.region) or self.region
+        said = {} if project and region else _said_in_file(self.folder)
         project = project or said.get("project") or defaults.project_id()
         region = region or said.get("region") or defaults.region()
         if not project:
@@ -158,12 +158,15 @@ def _creation(job: dict[str, Any]) -> str:
 
 def _said_in_file(folder: Path) -> dict[str, str]:
     """Return what distlaunch.yaml says of project and region, without checking the rest of it."""
+    try:
+        text = (folder / "distlaunch.yaml").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return {}
     import yaml
 
     try:
-        text = (folder / "distlaunch.yaml").read_text(encoding="utf-8")
         said = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+    except yaml.YAMLError:
         return {}
     found = said if isinstance(said, dict) else {}
     names = ("project", "region")

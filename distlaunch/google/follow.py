@@ -31,7 +31,7 @@ _LOGS_QUIET = 10.0  # seconds at most, while none come
 _GROWTH = 1.5
 _UNTIL_ERROR = 120.0  # seconds after a bad end: Google says why after about a minute
 _LONGEST_END = 300.0  # seconds after the end, whatever is still missing
-_LONG_AGO = 300.0  # seconds since the end of a job of which nothing more is to come
+_UNTIL_SETTLED = 60.0  # seconds after the end of a job of which no line is late any more
 
 
 class Follow:
@@ -160,12 +160,7 @@ class Follow:
         if since_end >= _LONGEST_END and (self._log_rhythm.is_failing or not tail.is_amid):
             return True
         is_quiet = not self._has_logs or tail.quiet_look >= self._newest_line + SETTLED
-        return is_quiet and (self._is_explained() or since_end >= _UNTIL_ERROR)
-
-    def _is_explained(self) -> bool:
-        """Whether Google has said why the job ended so, or it need not."""
-        state = google_jobs.state(self.job)
-        return state in ("SUCCEEDED", "CANCELLED") or bool(google_jobs.error(self.job))
+        return is_quiet and (_is_explained(self.job) or since_end >= _UNTIL_ERROR)
 
     def _what_is_missing(self) -> Iterator[Event]:
         if self._has_logs and self._lines.tail.whole_look < (self._ended or 0.0):
@@ -174,14 +169,22 @@ class Follow:
                 "'distlaunch logs' shows them later",
                 "warning",
             )
-        if not self._is_explained():
+        if not _is_explained(self.job):
             yield Notice("google does not say why the job ended so", "warning")
 
 
+def _is_explained(job: Mapping[str, Any]) -> bool:
+    """Whether Google has said why a job ended so, or it need not."""
+    state = google_jobs.state(job)
+    return state in ("SUCCEEDED", "CANCELLED") or bool(google_jobs.error(job))
+
+
 def _ended_long_ago(job: Mapping[str, Any], now: float) -> bool:
+    """Whether nothing more is to come of a job at all."""
     if not google_jobs.has_ended(job):
         return False
     try:
-        return now - times.seconds(str(job.get("endTime"))) > _LONG_AGO
+        ago = now - times.seconds(str(job.get("endTime")))
     except ValueError:
         return False
+    return ago > (_UNTIL_SETTLED if _is_explained(job) else _LONGEST_END)

@@ -26,7 +26,7 @@ def read(session: Session, uri: str) -> bytes | None:
     """
     from google.api_core.exceptions import GoogleAPICallError, NotFound, RetryError
     from google.auth.exceptions import GoogleAuthError
-    from google.cloud.storage import Client
+    from google.cloud.storage import Client  # type: ignore[import-untyped]
     from requests.exceptions import RequestException
 
     found = _URI.fullmatch(uri)
