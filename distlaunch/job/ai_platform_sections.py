@@ -10,7 +10,7 @@ import math
 import re
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, ConfigDict, PlainSerializer
+from pydantic import BeforeValidator, ConfigDict, PlainSerializer, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
@@ -92,6 +92,14 @@ class AiPlatformSection(Section):
     """A part of the file whose names are Google's."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _each_name_once(cls, data: Any) -> Any:
+        for name in data if isinstance(data, dict) else ():
+            if to_camel(name) != name and to_camel(name) in data:
+                raise _refusal(f"{to_camel(name)} or {name} and not both")
+        return data
 
 
 class AcceleratorConfig(AiPlatformSection):

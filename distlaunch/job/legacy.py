@@ -96,7 +96,8 @@ def to_job(
 
 def _name(file: AiPlatformFile, base: Job | None, folder: Path, ledger: Ledger) -> str:
     given = file.job.job_id or (base.name if base else folder.resolve().name)
-    name = re.sub(r"[^a-z0-9_-]+", "-", given.lower()).lstrip("-_0123456789")[:_LONGEST_NAME]
+    allowed = re.sub(r"[^a-z0-9_-]+", "-", given.lower())
+    name = allowed.lstrip("-_0123456789")[:_LONGEST_NAME].rstrip("-")
     if file.job.job_id and name != given:
         ledger.note("jobId", f"{given} is {name or 'job'}, as a job's name is a part of paths")
     return name or "job"
@@ -151,12 +152,13 @@ def _bag(
 
 
 def _disks(wanted: list[Replicas]) -> list[dict[str, Any]]:
-    by_pool = {ROLES.index(each.role): each.config.disk_config for each in wanted}
-    specs: list[dict[str, Any]] = [{} for _ in range(max(by_pool) + 1)]
-    for index, disk in by_pool.items():
-        if disk:
-            specs[index] = {"diskSpec": disk.model_dump(by_alias=True, exclude_none=True)}
-    return specs
+    by_pool = {
+        ROLES.index(each.role): each.config.disk_config.model_dump(by_alias=True, exclude_none=True)
+        for each in wanted
+        if each.config.disk_config
+    }
+    disks = [by_pool.get(index) for index in range(max(by_pool) + 1)]
+    return [{"diskSpec": disk} if disk else {} for disk in disks]
 
 
 def _without_cluster(base: Job, *, is_tuned: bool) -> dict[str, Any]:

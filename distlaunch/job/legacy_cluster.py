@@ -115,7 +115,7 @@ def _unsaid_tier(given: TrainingInput, ledger: Ledger) -> str:
 def _refuse_machines_of_a_tier(given: TrainingInput, tier: str, ledger: Ledger) -> None:
     for role in ROLES:
         for part in ("type", "count"):
-            if getattr(given, f"{role}_{part}", None) is not None:
+            if getattr(given, f"{role}_{part}", None):
                 name = to_camel(f"{role}_{part}")
                 ledger.refuse(name, f"goes with scaleTier: CUSTOM, and not with {tier}")
 

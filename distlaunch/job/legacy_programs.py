@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from distlaunch.job.legacy_cluster import Replicas
     from distlaunch.job.legacy_ledger import Ledger
     from distlaunch.job.model import Job
+
+
+_OLD_REGISTRY = re.compile(r"([a-z]+\.)?gcr\.io/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ def programs(
     }
     if job_dir:
         ledger.note("jobDir", f"{given.job_dir} is also handed over as --job-dir, as before")
+    _note_old_registry(containers, ledger)
+    _note_own_programs(wanted, ledger)
     if shared and (given.package_uris or given.python_module):
         _refuse_packages_beside_an_image(given, ledger)
     args = (*(base.args if given.args is None and not shared else given.args or ()), *job_dir)
@@ -114,6 +120,29 @@ def _container(
         command=config.container_command or (),
         args=(*(args or ()), *job_dir),
     )
+
+
+def _note_old_registry(containers: Mapping[str, Program | None], ledger: Ledger) -> None:
+    for image in sorted({found.image for found in containers.values() if found and found.image}):
+        if _OLD_REGISTRY.match(image):
+            what = (
+                "is there only if it was copied to Artifact Registry, as Container Registry ended"
+            )
+            ledger.note("imageUri", f"{image} {what}")
+
+
+def _note_own_programs(wanted: list[Replicas], ledger: Ledger) -> None:
+    """Tell of pools that take the master's image over, but not what it runs there."""
+    if not wanted or not _says_what_to_run(wanted[0].config):
+        return
+    for each in wanted[1:]:
+        if not each.config.image_uri and not _says_what_to_run(each.config):
+            what = "the image runs what it says itself, as only masterConfig has a containerCommand"
+            ledger.note(each.said_in, f"{what} or containerArgs")
+
+
+def _says_what_to_run(config: ReplicaConfig) -> bool:
+    return config.container_command is not None or config.container_args is not None
 
 
 def _refuse_packages_beside_an_image(given: TrainingInput, ledger: Ledger) -> None:

@@ -22,6 +22,7 @@ _VARIABLE = re.compile(r"(?P<escape>\$?)\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}",
 _UNREADABLE = re.compile(
     r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
+_EXPONENT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?[eE][+-]?[0-9]+", re.ASCII)
 _MERGE = "tag:yaml.org,2002:merge"
 _TAGS = {
     yaml.MappingNode: {"tag:yaml.org,2002:map"},
@@ -202,7 +203,14 @@ def _as_written(loader: _Typed, node: yaml.ScalarNode) -> Any:
     return loader.construct_scalar(node)
 
 
+def _as_json_has_it(loader: _Typed, node: yaml.ScalarNode) -> Any:
+    """Return a number that YAML 1.1 takes for text, as it has no point: ``1e-4``."""
+    text: str = loader.construct_scalar(node)
+    return float(text) if node.style is None and _EXPONENT.fullmatch(text) else text
+
+
 _Typed.add_constructor("tag:yaml.org,2002:timestamp", _as_written)
+_Typed.add_constructor("tag:yaml.org,2002:str", _as_json_has_it)
 
 
 def _not_set(name: str) -> str:
