@@ -7,19 +7,17 @@ import binascii
 import json
 import os
 import subprocess
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from distlaunch.errors import ImageError
+from distlaunch.errors import GoogleError, ImageError
 from distlaunch.image.reference import DOCKER_HUB, is_google
 
 _DOCKER_HUB_KEY = "https://index.docker.io/v1/"
 _NOT_FOUND = "credentials not found"  # docker-credential-helpers' own words for it
 _TOKEN = "<token>"  # noqa: S105 - the name that a helper gives beside an identity token
 _HELPER_SECONDS = 60
-_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +28,8 @@ class Credentials:
     ----------
     identity_token
         What OAuth calls a refresh token; with one there is neither name nor password.
-    account
-        The service account's address, where it is one of Google's.
+    member
+        Who this is as Google's IAM writes it, where that is known.
     source
         Where they are from, as ``/home/ann/.docker/config.json``; for messages.
     """
@@ -39,7 +37,7 @@ class Credentials:
     username: str = ""
     password: str = field(default="", repr=False)
     identity_token: str = field(default="", repr=False)
-    account: str = ""
+    member: str = ""
     source: str = ""
 
 
@@ -58,7 +56,10 @@ def credentials(host: str) -> Credentials | None:
     Raises
     ------
     ImageError
-        If Docker's configuration cannot be read, or its credential helper is broken.
+        If Docker's configuration cannot be read, its credential helper is broken, or Google gives
+        no token.
+    GoogleError
+        If the application default credentials are there and cannot be read.
     """
     file = _config_file()
     config = _read(file)
@@ -177,17 +178,24 @@ def _broken(program: str, file: Path, why: str) -> ImageError:
 
 def _from_google() -> Credentials | None:
     """Return an access token of the application default credentials, if there are any."""
-    import google.auth
-    from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+    from google.auth.exceptions import GoogleAuthError, TransportError
     from google.auth.transport.requests import Request
 
+    from distlaunch.google import defaults
+    from distlaunch.google.credentials import find, member
+
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a quota project, which a registry has no use for
-            found, _ = google.auth.default(scopes=[_SCOPE])
+        found = find(None)
         found.refresh(Request())  # type: ignore[no-untyped-call]
-    except DefaultCredentialsError:
-        return None
+    except GoogleError:
+        if defaults.credentials_file() is None:
+            return None
+        raise
+    except TransportError as problem:
+        raise ImageError(
+            "google, which gives out the tokens for its registries, cannot be reached; "
+            "check the network"
+        ) from problem
     except GoogleAuthError as problem:
         why = " ".join(str(problem.args[0] if problem.args else problem).split())
         raise ImageError(
@@ -197,6 +205,6 @@ def _from_google() -> Credentials | None:
     return Credentials(
         "oauth2accesstoken",
         str(found.token),
-        account=getattr(found, "service_account_email", ""),
+        member=member(found) or "",
         source="google's application default credentials",
     )

@@ -185,8 +185,7 @@ def denied(reference: Reference, who: Credentials | None, quoted: str, *, pushin
 
 
 def _grant(reference: Reference, who: Credentials | None, role: str) -> str:
-    account = who.account if who else ""
-    member = f"serviceAccount:{account}" if "@" in account else "user:$(gcloud config get account)"
+    member = (who and who.member) or "user:$(gcloud config get account)"
     place = _google_place(reference)
     if place is None:
         project = reference.path.split("/")[0]
