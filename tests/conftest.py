@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 # What tests start as scripts too lies beside them and is imported from there.
 sys.path.insert(0, str(Path(__file__).parent))
+import dockerfiles  # noqa: F401 - for the tests, which import it from there
+import emulators
 import engine as engines
 
 sys.path.pop(0)
@@ -41,6 +44,19 @@ def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+@pytest.fixture
+def emulator(tmp_path: Path) -> Iterator[Callable[..., emulators.Emulator]]:
+    """Start `distlaunch emulator` with some words; it ends with the test."""
+    with contextlib.ExitStack() as until_the_end:
+
+        def start(*words: str, project: Path | None = None) -> emulators.Emulator:
+            folder = tmp_path / "buckets"
+            folder.mkdir(exist_ok=True)
+            return until_the_end.enter_context(emulators.running(folder, *words, project=project))
+
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Cluster
 
 # Expressions that Python and GNU sed read alike: the rendered Dockerfile has the latter use them.
-_TENSORFLOW = r"^([ \t]*)tensorflow([-_.]+cpu|\[[ \t]*and-cuda[ \t]*\])?([ \t]*(\r?|[=<>!~;#(].*))$"
+_TENSORFLOW = (
+    r"^([ \t]*)tensorflow([-_.]+cpu|[ \t]*\[[ \t]*and-cuda[ \t]*\])?([ \t]*(\r?|[=<>!~;#(].*))$"
+)
 _LEFT_ALONE = r"--hash|\\\r?$"  # hashes are of one package; they stand on continued lines, too
 _FOR_GPUS, _FOR_CPUS = "tensorflow[and-cuda]", "tensorflow-cpu"
 

@@ -1,0 +1,155 @@
+"""The TensorFlow of a cluster; the shell's sed, which the rendered Dockerfile uses, agrees."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from distlaunch.errors import ImageError
+from distlaunch.image.requirements import for_cluster, has_gpus, read_requirements, sed_script
+from distlaunch.job.model import Cluster, Machine, Pool
+
+HASHED = "tensorflow-cpu==2.21.0 \\\n    --hash=sha256:0123\n"
+# A line, what it is for CPUs and what it is for GPUs.
+LINES = [
+    ("tensorflow", "tensorflow-cpu", "tensorflow[and-cuda]"),
+    ("tensorflow==2.21.0", "tensorflow-cpu==2.21.0", "tensorflow[and-cuda]==2.21.0"),
+    ("tensorflow-cpu==2.21.0", "tensorflow-cpu==2.21.0", "tensorflow[and-cuda]==2.21.0"),
+    ("tensorflow_cpu~=2.21", "tensorflow-cpu~=2.21", "tensorflow[and-cuda]~=2.21"),
+    ("TensorFlow [and-cuda]", "tensorflow-cpu", "tensorflow[and-cuda]"),
+    ("  tensorflow >=2.21,<3", "  tensorflow-cpu >=2.21,<3", "  tensorflow[and-cuda] >=2.21,<3"),
+    ("tensorflow (>=2.21)", "tensorflow-cpu (>=2.21)", "tensorflow[and-cuda] (>=2.21)"),
+    (
+        "tensorflow==2.21.0; sys_platform == 'linux'  # why",
+        "tensorflow-cpu==2.21.0; sys_platform == 'linux'  # why",
+        "tensorflow[and-cuda]==2.21.0; sys_platform == 'linux'  # why",
+    ),
+    ("tensorflow\r", "tensorflow-cpu\r", "tensorflow[and-cuda]\r"),
+]
+LEFT_ALONE = [
+    "",
+    "keras>=3.12,<3.16",
+    "tensorflow-datasets==4.9",
+    "tensorflow_probability",
+    "tensorflow-cpu-aws",
+    "tensorflowjs",
+    "my-tensorflow==1",
+    "# tensorflow==2.21.0",
+    "tensorflow @ https://host.example/tensorflow.whl",
+    "tensorflow[other]==2.21.0",
+    "tensorflow==2.21.0 --hash=sha256:0123",
+    "tensorflow==2.21.0 \\",
+    "--index-url https://host.example/tensorflow",
+]
+
+
+@pytest.mark.parametrize(("line", "cpu", "gpu"), LINES)
+def test_tensorflow_is_that_of_the_machines(line, cpu, gpu):
+    assert for_cluster(line, gpu=False) == cpu
+    assert for_cluster(line, gpu=True) == gpu
+
+
+@pytest.mark.parametrize("line", LEFT_ALONE)
+def test_other_lines_are_left_alone(line):
+    assert for_cluster(line, gpu=False) == for_cluster(line, gpu=True) == line
+
+
+def test_what_is_pinned_by_its_hash_is_left_alone():
+    assert for_cluster(HASHED, gpu=True) == HASHED
+
+
+PIECES = ("tensorflow", "TensorFlow", "-cpu", "_cpu", "[and-cuda]", "[ and-cuda ]", "==2.21", " ")
+MORE = ("\t", "\r", ";", "#", "@", "x", "\\", "--hash=x", "~=", "(", "/", "'", "é", "")
+pieces = st.sampled_from(PIECES + MORE)
+lines = st.lists(pieces, max_size=7).map("".join)
+
+
+@given(lines, st.booleans())
+def test_twice_is_as_once_and_back_again_too(line, gpu):
+    once = for_cluster(line, gpu=gpu)
+    assert for_cluster(once, gpu=gpu) == once
+    assert for_cluster(for_cluster(line, gpu=not gpu), gpu=gpu) == once
+
+
+@pytest.mark.skipif(
+    subprocess.run(["sed", "--version"], capture_output=True, check=False).returncode != 0,
+    reason="this sed is not GNU's, which the image has",
+)
+@given(st.lists(lines, min_size=20, max_size=60), st.booleans())
+@example([*(line for line, _, _ in LINES), *LEFT_ALONE], True)
+@example([*(line for line, _, _ in LINES), *LEFT_ALONE], False)
+def test_sed_does_the_same(listed, gpu):
+    text = "\n".join(listed)
+    done = subprocess.run(
+        [shutil.which("sed"), "-E", sed_script(gpu=gpu)],
+        input=f"{text}\n".encode(),
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.decode() == for_cluster(text, gpu=gpu) + "\n"
+
+
+def test_a_file_is_read_with_all_that_it_takes_in(tmp_path):
+    (tmp_path / "pip/deep").mkdir(parents=True)
+    (tmp_path / "requirements.txt").write_text(
+        "-r pip/base.txt  # the base\n--constraint=pip/deep/limits.txt\ntensorflow\n"
+        "-r https://host.example/x.txt\n"
+    )
+    (tmp_path / "pip/base.txt").write_text("-r./deep/limits.txt\n-r ../requirements.txt\n")
+    (tmp_path / "pip/deep/limits.txt").write_bytes(b"\xef\xbb\xbftensorflow-cpu<3\n")
+    found = read_requirements(tmp_path, "./requirements.txt", gpu=True)
+    assert found.name == "requirements.txt"
+    assert list(found.files) == ["requirements.txt", "pip/deep/limits.txt", "pip/base.txt"]
+    assert found.files["requirements.txt"].splitlines()[2] == "tensorflow[and-cuda]"
+    assert found.files["pip/deep/limits.txt"] == "tensorflow[and-cuda]<3\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("-r more.txt\n", "more.txt: no such file; write what pip is to install into it, or name "),
+        ("keras\n-r ../x.txt\n", "requirements.txt:2: ../x.txt: expected a file in the project's"),
+        ("-c /etc/limits.txt\n", "requirements.txt:1: /etc/limits.txt: expected a file in the "),
+        ("./wheels/x.whl\n", "requirements.txt:1: './wheels/x.whl' is only on this machine; have "),
+        ("\n-e .\n", "requirements.txt:2: '-e .' is only on this machine; have pip install it "),
+        ("--editable=src\n", "requirements.txt:1: '--editable=src' is only on this machine; "),
+        ("/home/me/x\n", "requirements.txt:1: '/home/me/x' is only on this machine; "),
+        ("file:///home/me/x\n", "requirements.txt:1: 'file:///home/me/x' is only on this machine"),
+    ],
+)
+def test_what_pip_will_not_find_in_the_image_is_refused(tmp_path, text, said):
+    (tmp_path / "requirements.txt").write_text(text)
+    with pytest.raises(ImageError) as refusal:
+        read_requirements(tmp_path, "requirements.txt", gpu=False)
+    assert str(refusal.value).startswith(said)
+
+
+def test_a_file_that_is_not_there_or_no_text(tmp_path):
+    with pytest.raises(ImageError, match=r"^pip\.txt: no such file; "):
+        read_requirements(tmp_path, "pip.txt", gpu=False)
+    (tmp_path / "pip.txt").write_bytes(b"keras\xff")
+    with pytest.raises(ImageError, match=r"^pip\.txt: not UTF-8 text; "):
+        read_requirements(tmp_path, "pip.txt", gpu=False)
+    with pytest.raises(ImageError, match=r"^image\.requirements: \.\./pip\.txt: expected a file "):
+        read_requirements(tmp_path, "../pip.txt", gpu=False)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ImageError, match=r"^folder: cannot be read \(is a directory\)"):
+        read_requirements(tmp_path, "folder", gpu=False)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "gpu"),
+    [
+        ([None, None], False),
+        (["TPU_V3", None], False),
+        ([None, "NVIDIA_TESLA_T4"], True),
+        (["NVIDIA_L4", None], True),
+    ],
+)
+def test_a_cluster_has_gpus_where_one_machine_has(kinds, gpu):
+    chief, workers = (Pool(Machine("n1-standard-4", kind, 1 if kind else 0)) for kind in kinds)
+    assert has_gpus(Cluster(chief, workers)) is gpu
