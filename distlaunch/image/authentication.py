@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from distlaunch.errors import ImageError
 from distlaunch.image.credentials import Credentials, credentials
+from distlaunch.image.reference import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +114,7 @@ class Authentication:
 
     def _need_safe(self, realm: str) -> None:
         parts = urlsplit(realm)
-        if parts.scheme != "https" and not (parts.scheme == "http" and self._reference.is_loopback):
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc)):
             raise ImageError(
                 f"{self._reference.host} wants credentials sent to {realm!r}, which is not safe; "
                 "have the registry name an https address"

@@ -79,8 +79,7 @@ class Reference:
     @property
     def is_loopback(self) -> bool:
         """Whether it lies on this machine, where a registry may be spoken to without TLS."""
-        name = re.sub(r":[0-9]+$", "", self.host)
-        return name in _LOOPBACK or re.fullmatch(r"127(\.[0-9]{1,3}){3}", name) is not None
+        return is_loopback(self.host)
 
     def with_tag(self, tag: str) -> Reference:
         """Return another image of the same repository, by its tag."""
@@ -99,6 +98,12 @@ class Reference:
 def is_google(host: str) -> bool:
     """Whether a registry is Google's."""
     return host == "gcr.io" or host.endswith(_OF_GOOGLE)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, with its port or without, is this machine."""
+    name = re.sub(r":[0-9]+$", "", host)
+    return name in _LOOPBACK or re.fullmatch(r"127(\.[0-9]{1,3}){3}", name) is not None
 
 
 def _split_tag(text: str) -> tuple[str, str | None]:

@@ -15,13 +15,11 @@ from requests.adapters import HTTPAdapter
 from distlaunch.errors import ImageError
 from distlaunch.image.authentication import Authentication
 from distlaunch.image.credentials import Credentials, credentials
-from distlaunch.image.reference import DOCKER_HUB
+from distlaunch.image.reference import DOCKER_HUB, Reference
 from distlaunch.image.refusals import Refused, is_final, refused, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from distlaunch.image.reference import Reference
 
 THREADS = 8
 
@@ -227,12 +225,13 @@ class Transport(DXF):
 
     def _ask_for_token(self, method: str, url: str, **kwargs: Any) -> requests.Response:
         timeout = (self.patience.connect, self.patience.read)
+        server = Reference(f"{urlsplit(url).netloc}/token")
         for attempt, delay in enumerate((*self.patience.delays, None), 1):
             try:
                 response = self._http.request(method, url, timeout=timeout, **kwargs)
             except requests.RequestException as problem:
                 if delay is None or is_final(problem, answered=False):
-                    raise unreachable(problem, self.reference, tries=attempt) from problem
+                    raise unreachable(problem, server, tries=attempt) from problem
             else:
                 if delay is None or response.status_code not in _TRANSIENT:
                     return response
