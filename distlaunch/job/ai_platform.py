@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pydantic.alias_generators import to_camel
-
-from distlaunch.job.ai_platform_sections import TOLD_BY_THE_SERVICE, AiPlatformJob, TrainingInput
+from distlaunch.job.ai_platform_sections import (
+    TOLD_BY_THE_SERVICE,
+    AiPlatformJob,
+    TrainingInput,
+    camel,
+)
 from distlaunch.job.ai_platform_writing import from_job
 from distlaunch.job.problems import refusal, validate
 from distlaunch.job.yaml_marks import YamlProblem
@@ -49,9 +52,9 @@ class AiPlatformFile:
     def dump(self) -> dict[str, Any]:
         """Return the whole file as plain data in Google's JSON names."""
         told = {
-            to_camel(key): self.document.typed(key)
+            camel(key): self.document.typed(key)
             for key, value in self.document.data.items()
-            if to_camel(key) in TOLD_BY_THE_SERVICE and value is not None
+            if camel(key) in TOLD_BY_THE_SERVICE and value is not None
         }
         return self.job.model_dump(mode="json", by_alias=True, exclude_none=True) | told
 

@@ -45,6 +45,11 @@ _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DURATION = re.compile(r"[0-9]+(\.[0-9]{1,9})?s", re.ASCII)
 
 
+def camel(name: str) -> str:
+    """Return a field's name as JSON has it, whichever way it is written."""
+    return to_camel(name) if "_" in name else name
+
+
 def _refusal(expected: str, hint: str = "") -> PydanticCustomError:
     return PydanticCustomError(EXPECTED, "{expected}", {"expected": expected, "hint": hint})
 
@@ -97,8 +102,8 @@ class AiPlatformSection(Section):
     @classmethod
     def _each_name_once(cls, data: Any) -> Any:
         for name in data if isinstance(data, dict) else ():
-            if to_camel(name) != name and to_camel(name) in data:
-                raise _refusal(f"{to_camel(name)} or {name} and not both")
+            if camel(name) != name and camel(name) in data:
+                raise _refusal(f"{camel(name)} or {name} and not both")
         return data
 
 

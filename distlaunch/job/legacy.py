@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from distlaunch.job.legacy_ledger import Ledger
 from distlaunch.job.legacy_programs import Programs, programs
 from distlaunch.job.legacy_tuning import other_fields, to_tuning
 from distlaunch.job.model import Cluster, Job, Machine, Pool, Scheduling
+from distlaunch.job.names import job_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from distlaunch.job.ai_platform import AiPlatformFile
     from distlaunch.job.ai_platform_sections import TrainingInput
-
-_LONGEST_NAME = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +93,13 @@ def to_job(
 
 
 def _name(file: AiPlatformFile, base: Job | None, folder: Path, ledger: Ledger) -> str:
-    given = file.job.job_id or (base.name if base else folder.resolve().name)
-    allowed = re.sub(r"[^a-z0-9_-]+", "-", given.lower())
-    name = allowed.lstrip("-_0123456789")[:_LONGEST_NAME].rstrip("-")
-    if file.job.job_id and name != given:
-        ledger.note("jobId", f"{given} is {name or 'job'}, as a job's name is a part of paths")
-    return name or "job"
+    job_id = file.job.job_id
+    if not job_id:
+        return base.name if base else job_name(folder.resolve().name)
+    name = job_name(job_id)
+    if name != job_id:
+        ledger.note("jobId", f"{job_id} is {name}, as a job's name is a part of paths and labels")
+    return name
 
 
 def _scheduling(given: TrainingInput, base: Scheduling, ledger: Ledger) -> Scheduling:

@@ -611,6 +611,37 @@ def test_packages_from_elsewhere_go_into_the_image_that_is_named(tmp_path):
     assert not vertex.needs_image(result.job)
 
 
+def test_an_image_that_holds_the_module_already_is_not_given_packages(tmp_path):
+    (tmp_path / "trainer").mkdir()
+    (tmp_path / "trainer/task.py").touch()
+    result = translated(tmp_path, PACKAGES, image=IMAGE)
+    assert result.notes[1] == (
+        f"packageUris: dropped; trainer.task lies in the project's folder, and {IMAGE} is taken "
+        "to hold it"
+    )
+    assert result.job.cluster.chief.program is None
+
+
+def test_a_note_says_what_there_is_in_place_of_what_there_was(tmp_path):
+    text = """
+        trainingInput:
+          masterType: complex_model_s
+          workerType: complex_model_m_v100
+          workerCount: 2
+          masterConfig: {imageUri: 'eu.gcr.io/p/trainer:1', containerArgs: [--chief]}
+        """
+    assert translated(tmp_path, text).notes == (
+        "scaleTier: is not set; taken for CUSTOM, as masterType is",
+        "imageUri: eu.gcr.io/p/trainer:1 is there only if it was copied to Artifact Registry, as "
+        "Container Registry ended",
+        "workerConfig: the image runs what it says itself, as only masterConfig has a "
+        "containerCommand or containerArgs",
+        "masterType: complex_model_s is n1-standard-8 today, as Vertex AI has no n1-highcpu-8",
+        "workerType: complex_model_m_v100 is n1-standard-16 with 4 NVIDIA_TESLA_V100 today",
+        "useChiefInTfConfig: TF_CONFIG says chief where it said master before",
+    )
+
+
 def test_everything_else_of_a_job_finds_its_place(tmp_path):
     text = """
         jobId: Census_2020
@@ -645,7 +676,7 @@ def test_everything_else_of_a_job_finds_its_place(tmp_path):
         },
     }
     assert result.notes == (
-        "jobId: Census_2020 is census_2020, as a job's name is a part of paths",
+        "jobId: Census_2020 is census_2020, as a job's name is a part of paths and labels",
         "jobDir: gs://bucket/census is also handed over as --job-dir, as before",
         "scaleTier: BASIC is 1 chief on n1-standard-4 today",
         "scheduling.priority: dropped, as Vertex AI has no priorities",
@@ -830,7 +861,7 @@ def test_args_of_distlaunch_yaml_do_not_reach_a_foreign_image(tmp_path):
 
 @pytest.mark.parametrize(
     ("folder", "name"),
-    [("digits", "digits"), ("My Model (2)", "my-model-2"), ("2020", "job"), ("_x", "x")],
+    [("digits", "digits"), ("My Model (2)", "my_model_2"), ("2020", "job_2020")],
 )
 def test_a_job_without_a_name_is_called_after_its_folder(tmp_path, folder, name):
     (tmp_path / folder).mkdir()
