@@ -24,6 +24,7 @@ _WRAPPERS = re.compile(
 _MOST_VALUES = 100_000  # in a job; aliases of YAML's can multiply
 _MOST_NAMED = 6  # values of an enum that are listed beside a hint
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _SPECIAL = {"nan": "NaN", "inf": "Infinity", "infinity": "Infinity"}
 _EXPECTED = {
@@ -273,10 +274,14 @@ def _number(value: Any) -> int | float | None:
         return None
     try:
         if isinstance(value, str):
-            return int(value) if _WHOLE.fullmatch(value) else _finite(float(value))
+            return int(value) if _WHOLE.fullmatch(value) else _fraction_of(value)
         return value if isinstance(value, int) else _finite(value)
     except (ValueError, OverflowError):
         return None
+
+
+def _fraction_of(text: str) -> float | None:
+    return _finite(float(text)) if _DECIMAL.fullmatch(text) else None
 
 
 def _finite(value: float) -> float | None:

@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError, core_schema
 
 from distlaunch.errors import did_you_mean
 from distlaunch.job.model import Scale, Strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
 
 _LONGEST_COUNT = 9  # digits of a duration's
 EXPECTED = "expected"  # the type of the errors that are raised here
 
 _Number = TypeVar("_Number", int, float)
-_T = TypeVar("_T")
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
+_A_DURATION = "a duration with its unit, as 90s, 30m, 12h or 7d"
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+_SCALARS = ("string", "number", "boolean")  # what YAML takes text without quotes for
 _SET_FOR_EVERY_TASK = re.compile(r"TF_CONFIG|CLUSTER_SPEC|(AIP|CLOUD_ML|DISTLAUNCH)_.*")
 
 
@@ -32,7 +38,33 @@ def _refusal(expected: str, hint: str = "") -> PydanticCustomError:
     return PydanticCustomError(EXPECTED, "{expected}", {"expected": expected, "hint": hint})
 
 
-def _text(expected: str, pattern: str = r"[^\0]*") -> BeforeValidator:
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """How a value is read from the text that was written, and what an editor may know of that.
+
+    Parameters
+    ----------
+    function
+        From what was written to the value.
+    known
+        The JSON schema of what can be written, {} for that of the value.
+    """
+
+    function: Callable[[Any], Any]
+    known: Mapping[str, Any]
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self.function, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return dict(self.known) or handler(schema)
+
+
+def _text(expected: str, pattern: str = r"[^\0]*") -> _Read:
     whole = re.compile(pattern, re.ASCII)
 
     def read(value: Any) -> str:
@@ -40,10 +72,12 @@ def _text(expected: str, pattern: str = r"[^\0]*") -> BeforeValidator:
             raise _refusal(expected)
         return value
 
-    return BeforeValidator(read)
+    types = list(_SCALARS) if whole.fullmatch("1234567") else "string"
+    known = {"type": types, "pattern": f"^({pattern})$", "description": expected}
+    return _Read(read, known)
 
 
-def _number(expected: str, kind: Callable[[Any], _Number], minimum: float) -> BeforeValidator:
+def _number(expected: str, kind: Callable[[Any], _Number], minimum: float) -> _Read:
     def read(value: Any) -> _Number:
         try:
             number = kind(value)
@@ -53,7 +87,10 @@ def _number(expected: str, kind: Callable[[Any], _Number], minimum: float) -> Be
             raise _refusal(expected)
         return number
 
-    return BeforeValidator(read)
+    known: dict[str, Any] = {"type": "integer" if kind is int else "number"}
+    if math.isfinite(minimum):
+        known["minimum"] = minimum
+    return _Read(read, known)
 
 
 def _is_number(text: str) -> bool:
@@ -63,24 +100,24 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _whole(minimum: int) -> BeforeValidator:
+def _whole(minimum: int) -> _Read:
     return _number(f"a whole number of {minimum} or more", int, minimum)
 
 
-def _one_of(*values: str) -> BeforeValidator:
+def _one_of(*values: str) -> _Read:
     def read(value: Any) -> str:
         if value not in values:
             hint = did_you_mean(str(value), list(values))
             raise _refusal(f"{', '.join(values[:-1])} or {values[-1]}", hint)
         return str(value)
 
-    return BeforeValidator(read)
+    return _Read(read, {"enum": list(values)})
 
 
 def _seconds(value: Any) -> int:
     found = _DURATION.fullmatch(value) if isinstance(value, str) and value else None
     if found is None:
-        raise _refusal("a duration with its unit, as 90s, 30m, 12h or 7d")
+        raise _refusal(_A_DURATION)
     if any(part and len(part) > _LONGEST_COUNT for part in found.groups()):
         raise _refusal("a shorter duration, as 90s, 30m, 12h or 7d")
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
@@ -91,14 +128,23 @@ def _variable(value: Any) -> str:
     name = str(value)
     if _SET_FOR_EVERY_TASK.fullmatch(name):
         raise _refusal("a name of your own, as this variable is set for each task")
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+    if not re.fullmatch(_VARIABLE, name):
         raise _refusal("a variable's name, as LOG_LEVEL")
     return name
 
 
-def _none_is(empty: Callable[[], _T]) -> BeforeValidator:
-    """Take a section without content for an empty one."""
-    return BeforeValidator(lambda value: empty() if value is None else value)
+@dataclass(frozen=True, eq=False)
+class _NoneIs(_Read):
+    """Takes a section without content for an empty one."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), {"type": "null"}]}
+
+
+def _none_is(empty: Callable[[], Any]) -> _NoneIs:
+    return _NoneIs(lambda value: empty() if value is None else value, {})
 
 
 Text = Annotated[str, _text("text")]
@@ -106,7 +152,13 @@ Filled = Annotated[str, _text("text in one line", r"[^\0-\x1f\x7f]+")]
 AtLeastNone = Annotated[int, _whole(0)]
 AtLeastOne = Annotated[int, _whole(1)]
 Number = Annotated[float, _number("a number", float, -math.inf)]
-Duration = Annotated[int, BeforeValidator(_seconds)]
+Duration = Annotated[
+    int,
+    _Read(
+        _seconds,
+        {"type": "string", "pattern": f"^(?=.){_DURATION.pattern}$", "description": _A_DURATION},
+    ),
+]
 JobName = Annotated[
     str,
     _text(
@@ -128,7 +180,9 @@ ProjectId = Annotated[
 Region = Annotated[str, _text("a region, as us-central1", r"[a-z]+(-[a-z]+)+[0-9]+")]
 Bucket = Annotated[
     str,
-    _text("a bucket, as gs://my-bucket", r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^\0]*)?"),
+    _text(
+        "a bucket, as gs://my-bucket", r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^\0-\x1f\x7f]*)?"
+    ),
 ]
 ImageName = Annotated[
     str,
@@ -163,7 +217,13 @@ LabelName = Annotated[
     str, _text("at most 63 of a-z, 0-9, _ and -, a letter first", r"[a-z][a-z0-9_-]{0,62}")
 ]
 LabelValue = Annotated[str, _text("at most 63 of a-z, 0-9, _ and -", r"[a-z0-9_-]{0,63}")]
-VariableName = Annotated[str, BeforeValidator(_variable)]
+VariableName = Annotated[
+    str,
+    _Read(
+        _variable,
+        {"type": "string", "pattern": f"^(?!({_SET_FOR_EVERY_TASK.pattern})$)({_VARIABLE})$"},
+    ),
+]
 
 
 class Section(BaseModel):

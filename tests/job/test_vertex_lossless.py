@@ -153,7 +153,8 @@ def written(message: Any, form: str, *, snake: bool, defaults: bool) -> str:
         )
     )
     if form == "yaml":
-        return yaml.safe_dump(content, allow_unicode=True)
+        is_plain = not re.search("[\x85\u2028\u2029]", str(content))  # PyYAML would fold these
+        return yaml.safe_dump(content, allow_unicode=is_plain)
     return json.dumps(content, ensure_ascii=form == "ascii", indent="\t")
 
 
