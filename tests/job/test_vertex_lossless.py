@@ -153,7 +153,8 @@ def written(message: Any, form: str, *, snake: bool, defaults: bool) -> str:
         )
     )
     if form == "yaml":
-        is_plain = not re.search("[\x85\u2028\u2029]", str(content))  # PyYAML would fold these
+        as_json = json.dumps(content, ensure_ascii=False)
+        is_plain = not re.search("[\x85\u2028\u2029]", as_json)  # PyYAML would fold these
         return yaml.safe_dump(content, allow_unicode=is_plain)
     return json.dumps(content, ensure_ascii=form == "ascii", indent="\t")
 
