@@ -163,7 +163,7 @@ def _disks(wanted: list[Replicas]) -> list[dict[str, Any]]:
 def _without_cluster(base: Job, *, is_tuned: bool) -> dict[str, Any]:
     """Return what the base says of Google's job, but for the machines, which are the file's."""
     bag = dict(base.vertex)
-    spec = dict(bag.pop("trialJobSpec" if base.tuning else "jobSpec", {}))
+    spec = {**bag.pop("jobSpec", {}), **bag.pop("trialJobSpec", {})}
     spec.pop("workerPoolSpecs", None)
     return bag | ({"trialJobSpec" if is_tuned else "jobSpec": spec} if spec else {})
 

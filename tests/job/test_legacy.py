@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from distlaunch.emulator.parsing import parse
+from distlaunch.emulator.rules import custom_job_problems
+from distlaunch.emulator.tuning_rules import tuning_job_problems
 from distlaunch.errors import JobFileError
 from distlaunch.google.messages import check
 from distlaunch.job import vertex
@@ -26,7 +29,7 @@ from distlaunch.job.model import (
 )
 from distlaunch.job.yaml_marks import Document
 
-OWN = "the-job's-own-image"
+OWN = "us-docker.pkg.dev/p/r/own:1"
 IMAGE = "us-docker.pkg.dev/p/r/trainer:1"
 
 
@@ -36,9 +39,12 @@ def translated(folder, text: str, **given: Any) -> Translation:
 
 
 def request(job: Job) -> dict[str, Any]:
-    """Return what is sent of a job, once Google's own message has taken it."""
+    """Return what is sent of a job, once Google's own message and the emulator have taken it."""
     body = vertex.request(job, image=OWN, labels={}, job_dir=None)
-    check(vertex.collection(job), body)
+    where = vertex.collection(job)
+    check(where, body)
+    rules = custom_job_problems if where == "customJobs" else tuning_job_problems
+    assert list(rules(parse(where, body), "us-central1")) == []
     return body
 
 
@@ -655,7 +661,7 @@ def test_everything_else_of_a_job_finds_its_place(tmp_path):
           network: projects/12345/global/networks/mine
           serviceAccount: trainer@project.iam.gserviceaccount.com
           enableWebAccess: true
-          encryptionConfig: {kmsKeyName: projects/p/locations/l/keyRings/r/cryptoKeys/k}
+          encryptionConfig: {kmsKeyName: projects/p/locations/us-central1/keyRings/r/cryptoKeys/k}
           scheduling: {maxRunningTime: 7200.5s, maxWaitTime: 3600s, priority: 7}
         """
     result = translated(tmp_path, text)
@@ -663,7 +669,9 @@ def test_everything_else_of_a_job_finds_its_place(tmp_path):
     assert request(result.job) == {
         "displayName": "census_2020",
         "labels": {"team": "vision"},
-        "encryptionSpec": {"kmsKeyName": "projects/p/locations/l/keyRings/r/cryptoKeys/k"},
+        "encryptionSpec": {
+            "kmsKeyName": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
+        },
         "jobSpec": {
             "workerPoolSpecs": [
                 pool("n1-standard-4", args=["--job-dir", "gs://bucket/census"]),
