@@ -14,6 +14,7 @@ import tarfile
 import zlib
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
@@ -204,7 +205,8 @@ class _Gzip:
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
-        self._file.close()
+        with suppress(OSError):  # `finish` has written all; without it nothing is kept
+            self._file.close()
 
     def _hand_out(self, block: bytes, *, is_last: bool = False) -> None:
         self._under_way.append(self._pool.submit(_deflate, block, self._level, is_last=is_last))

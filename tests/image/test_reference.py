@@ -27,7 +27,8 @@ digests = st.from_regex(r"sha256:[0-9a-f]{64}", fullmatch=True)
 def names(draw):
     host = draw(st.none() | hosts)
     tag, digest = draw(st.none() | tags), draw(st.none() | digests)
-    path = draw(paths)
+    # Without a host, a first word with a dot would be taken for one.
+    path = draw(paths) if host else draw(paths).replace(".", "-")
     text = (f"{host}/" if host else "") + path
     return (
         host,

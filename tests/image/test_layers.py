@@ -1,0 +1,186 @@
+"""A project's files as a layer: what goes in is what comes out, and the same gives the same."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from distlaunch.errors import ImageError
+from distlaunch.image.context import Context, ContextFile
+from distlaunch.image.layers import code_layer
+from distlaunch.image.tarball import Tarball
+
+LEVEL = 1
+
+words = st.text(
+    st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=12
+).filter(lambda word: word not in (".", "..") and not word.startswith(".wh."))
+paths = st.lists(words, min_size=1, max_size=3).map("/".join)
+trees = st.dictionaries(
+    paths, st.tuples(st.binary(max_size=3000), st.sampled_from([0o644, 0o755])), max_size=6
+).filter(lambda tree: not any(a != b and b.startswith(f"{a}/") for a in tree for b in tree))
+
+
+def context_of(folder, tree, links=None):
+    """Write files and return the context that they are."""
+    files = []
+    for path, (content, mode) in sorted(tree.items(), key=lambda each: each[0].encode()):
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        files.append(ContextFile(path, mode, len(content), hashlib.sha256(content).hexdigest()))
+    for path, target in (links or {}).items():
+        digest = hashlib.sha256(target.encode()).hexdigest()
+        files.append(ContextFile(path, 0o777, 0, digest, target))
+    return Context(folder, tuple(files), "digest", sum(each.size for each in files))
+
+
+def entries(layer):
+    with tarfile.open(layer.file) as tar:
+        return {
+            each.name: (each.type, each.mode, each.isreg() and tar.extractfile(each).read())
+            for each in tar
+        }
+
+
+@settings(max_examples=60, deadline=None)
+@given(trees)
+@example({"ü\n'\"\\ $(x)": (b"1", 0o644), "a" * 250: (b"", 0o755)})
+def test_what_goes_in_is_what_comes_out(tree):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        layer = code_layer(context_of(folder / "in", tree), folder / "layer")
+        found = entries(layer)
+        packed = layer.file.read_bytes()
+    plain = gzip.decompress(packed)
+    assert layer.digest == f"sha256:{hashlib.sha256(packed).hexdigest()}"
+    assert layer.diff_id == f"sha256:{hashlib.sha256(plain).hexdigest()}"
+    assert layer.size == len(packed)
+    files = {path: each for path, each in found.items() if each[0] == tarfile.REGTYPE}
+    assert files == {
+        f"app/{path}": (tarfile.REGTYPE, mode, content) for path, (content, mode) in tree.items()
+    }
+    folders = {str(above) for path in tree for above in Path("app", path).parents} - {"."}
+    assert {p for p, each in found.items() if each[0] == tarfile.DIRTYPE} == folders | {"app"}
+    assert all(each[1] == 0o755 for each in found.values() if each[0] == tarfile.DIRTYPE)
+
+
+def test_a_folder_stands_before_what_lies_in_it(tmp_path):
+    tree = {"a/b/c": (b"", 0o644), "a/d": (b"", 0o644), "e": (b"", 0o644)}
+    layer = code_layer(context_of(tmp_path / "in", tree), tmp_path / "layer")
+    assert list(entries(layer)) == ["app", "app/a", "app/a/b", "app/a/b/c", "app/a/d", "app/e"]
+
+
+def test_folders_above_the_root_are_left_as_they_are(tmp_path):
+    context = context_of(tmp_path / "in", {"a": (b"", 0o644)})
+    layer = code_layer(context, tmp_path / "layer", root="/opt/my/code/")
+    assert list(entries(layer)) == ["opt/my/code", "opt/my/code/a"]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    context = context_of(tmp_path / "in", {"a": (b"1", 0o644)}, {"b": "a"})
+    layer = code_layer(context, tmp_path / "layer")
+    with tarfile.open(layer.file) as tar:
+        assert tar.getmember("app/b").linkname == "a"
+
+
+def test_nothing_of_the_machine_or_the_moment_is_in_it(tmp_path):
+    tree = {"a/b": (b"1" * 10_000, 0o755), "c": (os.urandom(3_000_000), 0o644)}
+    first = code_layer(context_of(tmp_path / "in", tree), tmp_path / "layer")
+    for file in (tmp_path / "in").rglob("*"):
+        os.utime(file, (1, 1))
+    again = code_layer(context_of(tmp_path / "other", tree), tmp_path / "again")
+    assert (first.digest, first.diff_id, first.size) == (again.digest, again.diff_id, again.size)
+    with tarfile.open(first.file) as tar:
+        assert {(e.mtime, e.uid, e.gid, e.uname, e.gname) for e in tar} == {(0, 0, 0, "", "")}
+
+
+def test_the_bytes_are_those_that_they_have_always_been(tmp_path):
+    """A tar that changes with Python or with us would be sent again by everybody."""
+    tree = {"trainer/__init__.py": (b"", 0o644), "ü/run.sh": (b"echo\n", 0o755)}
+    layer = code_layer(context_of(tmp_path / "in", tree), tmp_path / "layer")
+    assert layer.diff_id == DIFF_ID
+
+
+DIFF_ID = "sha256:3abc2dea472b4d45463dce82a6de54aa3dcb93dfc54de1e8f06314ba21ed0eaf"
+
+
+def test_the_number_of_cores_is_not_in_it(tmp_path):
+    script = """
+import io, os, sys
+from pathlib import Path
+os.cpu_count = lambda: int(sys.argv[1])
+from distlaunch.image.tarball import Tarball
+data = bytes(range(256)) * 20_000
+with Tarball(Path(sys.argv[2]), level=1) as tarball:
+    tarball.add_file("a", 0o644, len(data), io.BytesIO(data))
+    print(tarball.finish().digest)
+"""
+    told = {
+        subprocess.check_output([sys.executable, "-c", script, str(cores), tmp_path / "layer"])
+        for cores in (1, 2, 7)
+    }
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, (1 << 20) - 1024, 1 << 20, (5 << 20) + 3])
+def test_files_of_any_size(tmp_path, size):
+    data = os.urandom(size)
+    with Tarball(tmp_path / "layer", level=LEVEL) as tarball:
+        tarball.add_file("a", 0o644, size, io.BytesIO(data))
+        tarball.add_file("b", 0o644, 1, io.BytesIO(b"b"))
+        digests = tarball.finish()
+    with tarfile.open(tmp_path / "layer") as tar:
+        assert [tar.extractfile(each).read() for each in tar] == [data, b"b"]
+    plain = gzip.decompress((tmp_path / "layer").read_bytes())
+    assert digests.diff_id == f"sha256:{hashlib.sha256(plain).hexdigest()}"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "it became shorter"),
+        (b"12", "it became shorter"),
+        (b"1234", "its content is another"),
+        (b"124", "its content is another"),
+        (None, "no such file or directory"),
+    ],
+)
+def test_a_file_that_changes_meanwhile_is_an_error(tmp_path, content, why):
+    context = context_of(tmp_path / "in", {"a/b": (b"123", 0o644)})
+    file = tmp_path / "in/a/b"
+    file.unlink() if content is None else file.write_bytes(content)
+    with pytest.raises(ImageError) as caught:
+        code_layer(context, tmp_path / "layer")
+    assert str(caught.value) == (
+        f"a/b: changed while it was put into the image ({why}); try again when nothing writes to it"
+    )
+    assert not (tmp_path / "layer").exists()
+
+
+def test_a_name_that_would_take_a_file_away_is_refused(tmp_path):
+    context = context_of(tmp_path / "in", {"a/.wh.b": (b"", 0o644)})
+    with pytest.raises(ImageError, match=r"^app/a/.wh.b: in an image a name that begins with"):
+        code_layer(context, tmp_path / "layer")
+
+
+def test_a_layer_that_cannot_be_written_is_told_with_its_place(tmp_path):
+    context = context_of(tmp_path / "in", {"a": (os.urandom(5_000_000), 0o644)})
+    file = tmp_path / "absent/layer"
+    full = tmp_path / "full"
+    full.symlink_to("/dev/full")
+    with pytest.raises(ImageError, match=rf"^{file}: a layer cannot be written \(no such file"):
+        code_layer(context, file)
+    with pytest.raises(ImageError, match=r"a layer cannot be written \(no space left on"):
+        code_layer(context, full)
