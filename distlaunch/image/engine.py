@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from collections import deque
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-import docker
-from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, ImageNotFound
-from docker.utils import config as docker_config
 from docker.utils.json_stream import json_stream
-from docker.utils.proxy import ProxyConfig
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
@@ -28,7 +23,8 @@ from distlaunch.errors import ImageError
 from distlaunch.events import Notice
 from distlaunch.image import engine_problems as problems
 from distlaunch.image import refusals
-from distlaunch.image.engine_progress import Layers
+from distlaunch.image.engine_connection import connected, proxies
+from distlaunch.image.engine_progress import LAST_LINES, Layers, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -45,12 +41,8 @@ ARCHITECTURE = "amd64"
 
 _FIRST_ANSWER = 20  # seconds
 _SILENCE = 600  # seconds without an event of a push or a pull
-_LAST_LINES = 20  # of a step that failed
-_STEP = re.compile(r"Step (\d+)/(\d+) : (.*)", re.DOTALL)
-_BUILT = re.compile(r"Successfully built ([0-9a-f]+)")
 _DIGEST = re.compile(r"digest: (sha256:[0-9a-f]{64})")
 _LAYER_DIGITS = 12  # of a diff id, by which an engine tells of a layer
-_LONGEST_STEP = 100  # characters of an instruction
 _LIFETIME = "14400"  # seconds that a container for pip is there at most, should nobody end it
 
 
@@ -83,6 +75,8 @@ class Engine:
         Who is told what happens.
     progress
         Who is shown how far it is: a line that the next one replaces.
+    patience
+        Seconds that it is waited for at first.
     silence
         Seconds that a push or a pull may tell nothing.
 
@@ -97,12 +91,13 @@ class Engine:
         see: Callable[[Event], None],
         progress: Callable[[str], None] = lambda _: None,
         *,
+        patience: float = _FIRST_ANSWER,
         silence: float = _SILENCE,
     ) -> None:
         self._see = see
         self._progress = progress
         self._silence = silence
-        self._client = _connected()
+        self._client = connected(patience)
         self._client.timeout = silence
 
     def has(self, image: str) -> bool:
@@ -169,9 +164,9 @@ class Engine:
             "platform": PLATFORM,
             "rm": "true",
             "forcerm": "true",
-            "buildargs": json.dumps(_proxies()),
+            "buildargs": json.dumps(proxies()),
         }
-        build = _Build(self._see, self._progress)
+        build = Steps(self._see, self._progress)
         with _told():
             # Not docker-py's own: that asks every credential helper, and fails if one is broken.
             response = self._client.post(
@@ -313,7 +308,7 @@ class Engine:
     ) -> None:
         self._client.timeout = None  # a package that is compiled may tell nothing for long
         started = self._client.exec_create(container, list(command), environment=dict(variables))
-        last: deque[str] = deque(maxlen=_LAST_LINES)
+        last: deque[str] = deque(maxlen=LAST_LINES)
         rest = ""
         for data in self._client.exec_start(started["Id"], stream=True):
             *lines, rest = (rest + data.decode(errors="replace")).split("\n")
@@ -342,74 +337,6 @@ class Engine:
         self.close()
 
 
-class _Build:
-    """Follows the events of a build."""
-
-    def __init__(self, see: Callable[[Event], None], progress: Callable[[str], None]) -> None:
-        self.image: str | None = None
-        self._see = see
-        self._progress = progress
-        self._layers = Layers("pulling", progress)
-        self._step = ""
-        self._last: deque[str] = deque(maxlen=_LAST_LINES)
-
-    def see(self, event: Mapping[str, Any]) -> None:
-        if "error" in event or "errorDetail" in event:
-            self._fail(event)
-        elif "stream" in event:
-            self._line(event["stream"])
-        elif "aux" in event:
-            self.image = event["aux"].get("ID") or self.image
-        else:
-            self._layers.see(event)
-
-    def _line(self, text: str) -> None:
-        step, built = _STEP.fullmatch(text.strip()), _BUILT.match(text)
-        if step:
-            self._last.clear()
-            self._step = f"step {step[1]} of {step[2]}: {_shortened(step[3])}"
-            self._see(Notice(self._step))
-        elif built:
-            self.image = self.image or built[1]
-            self._progress("")
-        elif not text.startswith((" --->", "Removing intermediate", "Successfully tagged")):
-            lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-            self._last.extend(lines)
-            for line in lines:
-                self._progress(line.strip())
-
-    def _fail(self, event: Mapping[str, Any]) -> None:
-        self._progress("")
-        detail = event.get("errorDetail") or {}
-        text = str(detail.get("message") or event.get("error"))
-        if self._last:
-            self._see(Notice("\n".join([f"{self._step} ended so:", *self._last]), "error"))
-        raise problems.failed_build(text, self._step)
-
-
-def _connected() -> Any:  # docker-py's types know of no calls without a time limit
-    where = _where()
-    address = str(where.get("base_url") or "unix:///var/run/docker.sock")
-    try:
-        return docker.APIClient(**where, version="auto", timeout=_FIRST_ANSWER)
-    except (DockerException, ValueError, OSError) as problem:
-        raise problems.no_engine(problem, address) from problem
-
-
-def _where() -> dict[str, Any]:
-    """Return where the engine is: by docker's variables, or else by docker's current context."""
-    try:
-        said = docker.utils.kwargs_from_env()
-        if said:
-            return dict(said)
-        found = ContextAPI.get_context(os.environ.get("DOCKER_CONTEXT") or None)
-    except (DockerException, OSError, ValueError) as problem:
-        raise problems.no_engine(problem, "what DOCKER_HOST and docker's context name") from problem
-    if found is None or not found.Host:
-        return {}
-    return {"base_url": found.Host, **({"tls": found.TLSConfig} if found.TLSConfig else {})}
-
-
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
     """Tell what goes wrong on the way to the engine as every other problem is told."""
@@ -430,13 +357,6 @@ def _body(response: Any) -> str:
         return str(response.json()["message"])
     except (ValueError, KeyError, TypeError):
         return str(response.text)
-
-
-def _proxies() -> dict[str, str]:
-    """Return the proxies that docker's configuration has for what runs in a build."""
-    said = docker_config.load_general_config().get("proxies", {})
-    found: Any = ProxyConfig.from_dict(said.get("default", {})).get_environment()
-    return dict(found)
 
 
 def _as_docker_says(who: Credentials | None) -> dict[str, str] | None:
@@ -464,8 +384,3 @@ def _digest(event: Mapping[str, Any]) -> str | None:
     digest = (event.get("aux") or {}).get("Digest")
     found = _DIGEST.search(str(event.get("status", "")))
     return str(digest) if digest else (found[1] if found else None)
-
-
-def _shortened(instruction: str) -> str:
-    line = " ".join(instruction.split())
-    return line if len(line) <= _LONGEST_STEP else f"{line[:_LONGEST_STEP]}…"

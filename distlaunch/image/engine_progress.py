@@ -1,12 +1,24 @@
-"""How far an engine is with the layers of an image, as one line."""
+"""What the events of a container engine say of how far it is, and of what has failed."""
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from typing import TYPE_CHECKING, Any
+
+from distlaunch.events import Notice
+from distlaunch.image import engine_problems as problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from distlaunch.events import Event
+
+LAST_LINES = 20  # of a step that failed
+
+_LONGEST_STEP = 100  # characters of an instruction
+_STEP = re.compile(r"Step (\d+)/(\d+) : (.*)", re.DOTALL)
+_BUILT = re.compile(r"Successfully built ([0-9a-f]+)")
 _MEGA = 1_000_000
 _ENDS = ("Pull complete", "Already exists", "Pushed", "Layer already exists", "Mounted from")
 
@@ -55,3 +67,64 @@ class Layers:
         current, total = (sum(column) for column in zip(*self._sizes.values(), strict=True))
         counted = f"{self._doing}: {len(self._done)} of {len(self._sizes)} layers"
         return f"{counted}, {current / _MEGA:,.0f} of {total / _MEGA:,.0f} MB" if total else counted
+
+
+class Steps:
+    """Follows the events of a build.
+
+    Parameters
+    ----------
+    see, progress
+        Who is told of its steps, and who is shown what they write.
+
+    Attributes
+    ----------
+    image
+        The id of what was built, None as long as that is not known.
+    """
+
+    def __init__(self, see: Callable[[Event], None], progress: Callable[[str], None]) -> None:
+        self.image: str | None = None
+        self._see = see
+        self._progress = progress
+        self._layers = Layers("pulling", progress)
+        self._step = ""
+        self._last: deque[str] = deque(maxlen=LAST_LINES)
+
+    def see(self, event: Mapping[str, Any]) -> None:
+        if "error" in event or "errorDetail" in event:
+            self._fail(event)
+        elif "stream" in event:
+            self._line(event["stream"])
+        elif "aux" in event:
+            self.image = event["aux"].get("ID") or self.image
+        else:
+            self._layers.see(event)
+
+    def _line(self, text: str) -> None:
+        step, built = _STEP.fullmatch(text.strip()), _BUILT.match(text)
+        if step:
+            self._last.clear()
+            self._step = f"step {step[1]} of {step[2]}: {_shortened(step[3])}"
+            self._see(Notice(self._step))
+        elif built:
+            self.image = self.image or built[1]
+            self._progress("")
+        elif not text.startswith((" --->", "Removing intermediate", "Successfully tagged")):
+            lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+            self._last.extend(lines)
+            for line in lines:
+                self._progress(line.strip())
+
+    def _fail(self, event: Mapping[str, Any]) -> None:
+        self._progress("")
+        detail = event.get("errorDetail") or {}
+        text = str(detail.get("message") or event.get("error"))
+        if self._last:
+            self._see(Notice("\n".join([f"{self._step} ended so:", *self._last]), "error"))
+        raise problems.failed_build(text, self._step)
+
+
+def _shortened(instruction: str) -> str:
+    line = " ".join(instruction.split())
+    return line if len(line) <= _LONGEST_STEP else f"{line[:_LONGEST_STEP]}…"

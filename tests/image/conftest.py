@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+import engines as scripted  # noqa: F401 - for the tests, which import it from here on
+import projects  # noqa: F401
 import registries
 
 sys.path.pop(0)

@@ -1,0 +1,65 @@
+"""Projects whose images are built, and what lies in an image afterwards."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.image.reference import Reference
+from distlaunch.image.registry import Registry
+from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROGRAM = """\
+import sys
+import six
+print("six", six.__version__, *sys.argv[1:])
+"""
+ONE_MACHINE = Cluster(Pool(Machine("n1-standard-4")))
+
+
+def project(folder: Path, requirements: str = "six==1.16.0\n") -> Path:
+    """Write a project that prints what it is given."""
+    (folder / "trainer").mkdir(parents=True)
+    (folder / "trainer/__init__.py").touch()
+    (folder / "trainer/task.py").write_text(PROGRAM)
+    (folder / "requirements.txt").write_text(requirements)
+    return folder
+
+
+def job(repository: str | None, base: str = "", **image: Any) -> Job:
+    """Return a job of that project."""
+    told = Image(repository, base or None, "requirements.txt")
+    if image:
+        told = Image(repository, base or None, "requirements.txt", **image)
+    return Job("digits", ONE_MACHINE, image=told)
+
+
+def content(uri: str) -> bytes:
+    """Return all that an image is: its manifest, its config, and its layers unpacked."""
+    with Registry(Reference.parse(uri)) as registry:
+        image = registry.image()
+        layers = [
+            gzip.decompress(b"".join(registry.blob(each["digest"], each["size"]).read_from(0)))
+            for each in image.manifest["layers"]
+        ]
+    return b"".join([json.dumps([image.manifest, image.config]).encode(), *layers])
+
+
+def config(uri: str) -> dict[str, Any]:
+    with Registry(Reference.parse(uri)) as registry:
+        return dict(registry.image().config)
+
+
+def files(uri: str) -> set[str]:
+    """Return the paths of the files in an image's last layer."""
+    with Registry(Reference.parse(uri)) as registry:
+        *_, last = registry.image().manifest["layers"]
+        data = b"".join(registry.blob(last["digest"], last["size"]).read_from(0))
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        return {entry.name for entry in tar if entry.isfile()}
