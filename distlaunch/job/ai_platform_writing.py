@@ -37,6 +37,10 @@ _WRITTEN_OF_POOL = {"diskSpec.bootDiskType", "diskSpec.bootDiskSizeGb"}
 def from_job(job: Job, image: str | None) -> tuple[TrainingInput, tuple[str, ...]]:
     """Write a job as AI Platform's format, with a note for each thing that it cannot say there.
 
+    Its labels stand beside ``trainingInput``, so that whoever writes the file writes them.
+
+    The job's labels stand beside ``trainingInput`` there, and not in it.
+
     Parameters
     ----------
     job
@@ -188,8 +192,6 @@ def _left_out(job: Job, programs: Mapping[str, Program]) -> Iterator[str]:
     if variables:
         names = ", ".join(sorted(variables))
         yield f"env: {names}: left out, as AI Platform sets none; set them in the image"
-    if job.labels:
-        yield "labels: left out, as they stand beside trainingInput; give gcloud --labels"
     if job.tensorboard:
         yield "tensorboard: left out, as AI Platform had no managed TensorBoard"
     master = programs["master"]

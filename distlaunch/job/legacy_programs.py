@@ -81,7 +81,8 @@ def programs(
     _note_own_programs(wanted, ledger)
     if shared and (given.package_uris or given.python_module):
         _refuse_packages_beside_an_image(given, ledger)
-    args = (*(base.args if given.args is None and not shared else given.args or ()), *job_dir)
+    said = base.args if given.args is None and not shared else given.args
+    args = (*(said or ()), *job_dir)
     if own:
         own = Program(own.image, args=args, module=own.module, packages=own.packages)
     return Programs(

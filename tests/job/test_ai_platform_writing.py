@@ -71,7 +71,6 @@ def test_what_cannot_be_said_is_told():
                 "workerPoolSpecs": [{"nfsMounts": [], "diskSpec": {"bootDiskSizeGb": 200}}],
             },
             "encryptionSpec": {"kmsKeyName": "key"},
-            "labels": {"a": "b"},
         },
     )
     written, notes = from_job(job, None)
@@ -88,10 +87,8 @@ def test_what_cannot_be_said_is_told():
         "scheduling.max_wait: 60s is left out; AI Platform waited 1800s or more",
         "masterConfig.acceleratorConfig: NVIDIA_L4 is left out, as AI Platform never had it",
         "env: A, TOKEN: left out, as AI Platform sets none; set them in the image",
-        "labels: left out, as they stand beside trainingInput; give gcloud --labels",
         "tensorboard: left out, as AI Platform had no managed TensorBoard",
         "masterConfig.imageUri: left out, as the image is not known yet; build it first",
-        "labels.a: left out, as AI Platform's jobs have no such field",
         "jobSpec.reservedIpRanges: left out, as AI Platform's jobs have no such field",
         "jobSpec.workerPoolSpecs[0].nfsMounts: left out, as AI Platform's jobs have no such field",
     )
