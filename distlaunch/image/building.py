@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from distlaunch.events import Event
-    from distlaunch.image.append import Settings
+    from distlaunch.image.config import Settings
     from distlaunch.image.context import ContextFile
     from distlaunch.image.engine import Engine
     from distlaunch.image.environment import Environment

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from distlaunch.image.append import Settings
+from distlaunch.image.config import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from distlaunch.image.append import Settings
+from distlaunch.image.config import Settings
 from distlaunch.image.dockerfile import pairs_in
 from distlaunch.image.environment import is_pip
 from distlaunch.image.reference import Reference

@@ -16,9 +16,9 @@ import registries
 from registries import QUICK, Fault, Recipe, tar_of
 
 from distlaunch.errors import ImageError
-from distlaunch.image import append as module
 from distlaunch.image import blobs, manifests
-from distlaunch.image.append import Settings, append
+from distlaunch.image.append import append
+from distlaunch.image.config import Settings, extended
 from distlaunch.image.layers import Layer
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry import Registry
@@ -269,7 +269,8 @@ def test_it_needs_little_of_python(registry, code):
     program = f"""
 import sys
 from pathlib import Path
-from distlaunch.image.append import Settings, append
+from distlaunch.image.append import append
+from distlaunch.image.config import Settings, extended
 from distlaunch.image.layers import Layer
 from distlaunch.image.reference import Reference
 layer = Layer(Path({str(code.file)!r}), {code.digest!r}, {code.diff_id!r}, {code.size}, "COPY")
@@ -287,7 +288,7 @@ print(sorted(heavy & set(sys.modules)))
 def test_the_config_alone():
     """What an image's config becomes is plain data, without any registry."""
     config = {"rootfs": {"diff_ids": ["sha256:a"]}, "os": "linux"}
-    new = module.extended(config, [], Settings(env={"A": "1"}))
+    new = extended(config, [], Settings(env={"A": "1"}))
     assert new["config"] == {"Env": ["A=1"]}
     assert new["created"] == "1970-01-01T00:00:00Z"
     assert json.loads(json.dumps(new)) == new

@@ -20,7 +20,8 @@ from registries import QUICK, Fault, Recipe, tar_of
 
 from distlaunch.errors import ImageError
 from distlaunch.image import blobs
-from distlaunch.image.append import Settings, append
+from distlaunch.image.append import append
+from distlaunch.image.config import Settings
 from distlaunch.image.credentials import Credentials
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry import Registry

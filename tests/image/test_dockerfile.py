@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.image.append import Settings
+from distlaunch.image.config import Settings
 from distlaunch.image.dockerfile import Code, code_of, pairs_in, read
 
 OURS = """\
