@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from google.auth.credentials import Credentials
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_MALFORMED = (AttributeError, TypeError, ValueError)  # of a file that is JSON, but not theirs
 
 
 def find(project: str | None) -> Credentials:
@@ -42,9 +43,7 @@ def find(project: str | None) -> Credentials:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of quota projects, which are seen to here
             found = _load(file) if file else google.auth.default(scopes=[_SCOPE])[0]
-    except google.auth.exceptions.DefaultCredentialsError as problem:
-        raise _no_credentials(file, problem) from None
-    except (google.auth.exceptions.GoogleAuthError, ValueError, OSError) as problem:
+    except (google.auth.exceptions.GoogleAuthError, OSError, *_MALFORMED) as problem:
         raise _no_credentials(file, problem) from None
     return _paid_by(project, found)
 

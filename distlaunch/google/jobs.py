@@ -247,7 +247,8 @@ class Jobs:
         if not may_be_there:
             return Created(made, is_new=True)
         with suppress(Unavailable):  # it is made, whatever else can be learned
-            oldest, *others = sorted(self._labelled(collection, launch_id), key=_age) or [made]
+            listed = {job["name"]: job for job in self._labelled(collection, launch_id)}
+            oldest, *others = sorted((listed | {made["name"]: made}).values(), key=_age)
             for each in others:
                 self.cancel(each["name"])
             return Created(oldest, is_new=oldest["name"] == made["name"])

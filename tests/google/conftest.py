@@ -1,0 +1,53 @@
+"""What the tests of Google's services share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .servers import Asked, Clock, Reply, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def serve():
+    """Make a server of a function from what is asked to what is replied."""
+    servers: list[Server] = []
+
+    def make(answer: Callable[[Asked], Reply], tls: Any = None) -> Server:
+        servers.append(Server(answer, tls))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def nobody(monkeypatch, tmp_path):
+    """See that no credentials and no configuration of this machine's are found; gcloud's folder."""
+    for name in (
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_CLOUD_PROJECT",
+        "GCLOUD_PROJECT",
+        "GOOGLE_CLOUD_QUOTA_PROJECT",
+        "GOOGLE_CLOUD_REGION",
+        "CLOUDSDK_CORE_PROJECT",
+        "CLOUDSDK_AI_REGION",
+        "CLOUDSDK_COMPUTE_REGION",
+        "CLOUDSDK_ACTIVE_CONFIG_NAME",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "gcloud"
+    folder.mkdir()
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(folder))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    return folder

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from distlaunch.errors import UsageProblem
+from distlaunch.google import endpoints
+
+
+@pytest.mark.parametrize(
+    ("service", "region", "endpoint", "url"),
+    [
+        (
+            "aiplatform",
+            "europe-west4",
+            None,
+            "https://europe-west4-aiplatform.googleapis.com/v1/projects/p",
+        ),
+        ("logging", None, None, "https://logging.googleapis.com/v2/projects/p"),
+        ("storage", None, None, "https://storage.googleapis.com/storage/v1/projects/p"),
+        ("aiplatform", "r1", "http://127.0.0.1:1", "http://127.0.0.1:1/v1/projects/p"),
+        ("logging", None, "http://127.0.0.1:1", "http://127.0.0.1:1/v2/projects/p"),
+    ],
+)
+def test_url_of_a_call(service, region, endpoint, url):
+    assert endpoints.url(service, "projects/p", region=region, endpoint=endpoint) == url
+
+
+@pytest.mark.parametrize(
+    "region", ["", None, "evil.com/", "us-central1.evil.com#", "US-1", "a\nb1"]
+)
+def test_a_token_never_goes_where_a_region_leads_it(region):
+    with pytest.raises(UsageProblem, match="is not a region; expected one as us-central1"):
+        endpoints.url("aiplatform", "x", region=region)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://127.0.0.1:8085",
+        "http://127.1.2.3:8085/",
+        "http://localhost:8085",
+        "http://[::1]:8085",
+        "https://example.com",
+        "https://127.0.0.1:8085/gate",
+    ],
+)
+def test_endpoints_that_are_taken(endpoint):
+    assert endpoints.checked(endpoint) == endpoint.rstrip("/")
+    assert endpoints.is_loopback(endpoint) is endpoint.startswith("http://")
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://example.com",
+        "http://10.0.0.1:8085",
+        "http://127.0.0.1.example.com",
+        "http://localhost.example.com",
+        "http://127.0.0.1@example.com",
+        "ftp://127.0.0.1",
+        "127.0.0.1:8085",
+        "http://127.0.0.1:port",
+        "https://",
+        "https://example.com?a=b",
+        "",
+    ],
+)
+def test_endpoints_that_credentials_must_not_be_sent_to(endpoint):
+    with pytest.raises(UsageProblem, match=r"^--endpoint "):
+        endpoints.checked(endpoint)
+    assert not endpoints.is_loopback(endpoint)

@@ -1,0 +1,294 @@
+"""Jobs are made, found and ended over real HTTP, at a service that fails as Google's can."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
+from distlaunch.google import jobs as google_jobs
+from distlaunch.google.jobs import Jobs
+from distlaunch.google.session import connect
+
+from .servers import HALF, RESET, Clock, Reply, Server, refused
+
+BODY = {"displayName": "digits", "labels": {"distlaunch-launch": "digits-1", "a": "b"}}
+PLACE = "projects/p/locations/us-central1"
+
+
+class Vertex:
+    """A service of custom jobs whose lists can be behind, and whose calls fail as planned.
+
+    Parameters
+    ----------
+    failures
+        For each call in turn: None, or when it fails (``before`` or ``after`` it has an effect) and
+        with what reply.
+    lag
+        How many lists a new job is missing from.
+    """
+
+    def __init__(self, failures=(), lag: int = 0) -> None:
+        self.jobs: list[dict] = []
+        self.lag = lag
+        self.size = 100
+        self._listed: dict[str, int] = {}
+        self._failures = iter(failures)
+        self._numbers = itertools.count(1)
+
+    def __call__(self, asked) -> Reply:
+        failure = next(self._failures, None)
+        if failure and failure[0] == "before":
+            return failure[1]
+        reply = self._carry_out(asked)
+        return failure[1] if failure else reply
+
+    @property
+    def alive(self) -> list[dict]:
+        return [job for job in self.jobs if job["state"] != "JOB_STATE_CANCELLED"]
+
+    def _carry_out(self, asked) -> Reply:
+        path = asked.path.removeprefix("/v1/")
+        if asked.method == "POST" and path.endswith(":cancel"):
+            self._job(path.removesuffix(":cancel"))["state"] = "JOB_STATE_CANCELLED"
+            return Reply()
+        if asked.method == "POST":
+            number = next(self._numbers)
+            job = {
+                **asked.body,
+                "name": f"{path}/{number}",
+                "createTime": f"2026-11-21T17:00:{number:02}Z",
+                "state": "JOB_STATE_PENDING",
+            }
+            self.jobs.append(job)
+            return Reply(body=job)
+        if path.endswith("Jobs"):
+            return self._list(path, asked.params)
+        job = self._job(path)
+        if job is None:
+            return refused(404, "NOT_FOUND", "The CustomJob does not exist.")
+        if asked.method == "DELETE":
+            self.jobs.remove(job)
+        return Reply(body=job)
+
+    def _list(self, path: str, params: dict) -> Reply:
+        field, _, value = params.get("filter", "").partition("=")
+        label = field.removeprefix("labels.")
+        shown = []
+        for job in self.jobs:
+            if not job["name"].startswith(f"{path}/"):
+                continue
+            times = self._listed.get(job["name"], 0)
+            self._listed[job["name"]] = times + 1
+            if times >= self.lag and (not label or job["labels"].get(label) == value):
+                shown.append(job)
+        start = int(params.get("pageToken", 0))
+        size = min(int(params["pageSize"]), self.size)
+        kind = path.rpartition("/")[2]
+        reply = {kind: shown[start : start + size]} if shown else {}
+        if start + size < len(shown):
+            reply["nextPageToken"] = str(start + size)
+        return Reply(body=reply)
+
+    def _job(self, name: str) -> dict | None:
+        return next((job for job in self.jobs if job["name"] == name), None)
+
+
+@pytest.fixture
+def vertex(serve, clock):
+    """Make a service that fails as planned, and return it with our jobs there."""
+
+    def make(failures=(), lag: int = 0) -> tuple[Vertex, Jobs]:
+        service = Vertex(failures, lag)
+        server = serve(service)
+        service.asked = server.asked
+        session = connect(server.url, project="p", clock=clock, sleep=clock.sleep)
+        return service, Jobs(session, "p", "us-central1")
+
+    return make
+
+
+def creations(service: Vertex) -> int:
+    return sum(a.method == "POST" and not a.path.endswith(":cancel") for a in service.asked)
+
+
+def test_a_job_is_made_with_one_call(vertex):
+    service, jobs = vertex()
+    made = jobs.create("customJobs", BODY, may_exist=False)
+    (asked,) = service.asked
+    assert (asked.method, asked.path, asked.body) == ("POST", f"/v1/{PLACE}/customJobs", BODY)
+    assert made.is_new
+    assert made.job["name"] == f"{PLACE}/customJobs/1"
+
+
+@pytest.mark.parametrize("kind", ["customJobs", "hyperparameterTuningJobs"])
+def test_one_that_may_exist_is_looked_for_first(vertex, kind):
+    service, jobs = vertex()
+    first = jobs.create(kind, BODY, may_exist=True)
+    assert [asked.method for asked in service.asked] == ["GET", "GET", "GET", "POST", "GET"]
+    assert service.asked[0].params["filter"] == "labels.distlaunch-launch=digits-1"
+    again = jobs.create(kind, BODY, may_exist=True)
+    assert (first.is_new, again.is_new) == (True, False)
+    assert again.job["name"] == first.job["name"]
+    assert creations(service) == 1
+
+
+LOST = [
+    RESET,
+    HALF,
+    Reply(body=b"{"),
+    Reply(body={}),
+    Reply(504, b"gateway"),
+    refused(500, "INTERNAL"),
+    refused(503, "UNAVAILABLE"),
+]
+
+
+@pytest.mark.parametrize("reply", LOST, ids=str)
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_a_job_whose_answer_was_lost_is_found_and_not_made_again(vertex, reply, lag):
+    service, jobs = vertex([("after", reply)], lag)
+    made = jobs.create("customJobs", BODY, may_exist=False)
+    assert not made.is_new
+    assert (len(service.jobs), creations(service)) == (1, 1)
+
+
+@pytest.mark.parametrize("reply", [*LOST, refused(429, "UNAVAILABLE")], ids=str)
+def test_a_job_that_was_not_made_is_made_again(vertex, reply):
+    service, jobs = vertex([("before", reply)] * 2)
+    made = jobs.create("customJobs", BODY, may_exist=False)
+    assert made.is_new
+    assert len(service.jobs) == 1
+
+
+def test_one_that_comes_to_light_too_late_is_not_left_running(vertex):
+    service, jobs = vertex([("after", RESET)], lag=3)
+    made = jobs.create("customJobs", BODY, may_exist=False)
+    assert len(service.jobs) == 2
+    assert service.alive == [service.jobs[0]]
+    assert (made.job["name"], made.is_new) == (service.jobs[0]["name"], False)
+
+
+def test_an_answer_that_is_lost_while_nobody_can_be_asked(vertex):
+    service, jobs = vertex([("after", RESET), *[("before", refused(503))] * 99])
+    with pytest.raises(Unavailable) as problem:
+        jobs.create("customJobs", BODY, may_exist=False)
+    assert str(problem.value) == (
+        "it is not known whether google has made the job, as it cannot be asked now "
+        "(google answers 503 (No)); the same command finds out later and never makes a second one"
+    )
+    assert creations(service) == 1
+
+
+def test_a_quota_that_is_too_small_is_told_once(vertex):
+    said = "The following quota metrics exceed quota limits: custom_model_training_cpus"
+    service, jobs = vertex([("before", refused(429, "RESOURCE_EXHAUSTED", said))])
+    with pytest.raises(GoogleError, match="the quota does not allow it: The following") as problem:
+        jobs.create("customJobs", BODY, may_exist=False)
+    assert not isinstance(problem.value, Unavailable)
+    assert creations(service) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409])
+def test_a_refusal_is_told_once(vertex, status):
+    service, jobs = vertex([("before", refused(status))] * 9)
+    with pytest.raises(GoogleError) as problem:
+        jobs.create("customJobs", BODY, may_exist=False)
+    assert problem.value.status == status
+    assert service.jobs == []
+    assert creations(service) == (2 if status == 401 else 1)
+
+
+def test_a_service_that_is_never_there_is_given_up(vertex, clock):
+    _, jobs = vertex(("before", refused(503)) for _ in itertools.count())
+    with pytest.raises(Unavailable):
+        jobs.create("customJobs", BODY, may_exist=False)
+    assert sum(clock.slept) < 200
+
+
+FAILURES = some.lists(
+    some.none() | some.tuples(some.sampled_from(["before", "after"]), some.sampled_from(LOST)),
+    max_size=12,
+)
+
+
+@given(FAILURES, some.integers(0, 2), some.booleans())
+@settings(max_examples=60, deadline=None)
+def test_whatever_fails_there_is_one_job_in_the_end(failures, lag, may_exist):
+    """The law of a submit: also where it gives up, the next one makes no second job."""
+    clock, service = Clock(), Vertex(failures, lag)
+    server = Server(service)
+    try:
+        session = connect(server.url, clock=clock, sleep=clock.sleep)
+        jobs = Jobs(session, "p", "us-central1")
+        while True:
+            try:
+                made = jobs.create("customJobs", BODY, may_exist=may_exist)
+                break
+            except Unavailable:
+                assert len(service.alive) <= 1
+                may_exist = True
+        assert [job["name"] for job in service.alive] == [made.job["name"]]
+    finally:
+        server.close()
+
+
+def test_get_cancel_and_delete(vertex):
+    _, jobs = vertex()
+    name = jobs.create("customJobs", BODY, may_exist=False).job["name"]
+    assert google_jobs.state(jobs.get(name)) == "PENDING"
+    jobs.cancel(name)
+    assert google_jobs.state(jobs.get(name)) == "CANCELLED"
+    assert google_jobs.has_ended(jobs.get(name))
+    jobs.delete(name)
+    with pytest.raises(GoogleError, match=r"does not know .* \(The CustomJob does not exist\)$"):
+        jobs.get(name)
+
+
+def test_a_job_is_asked_for_where_its_name_says(vertex):
+    _, jobs = vertex()
+    with pytest.raises(DistlaunchError, match="is not a job; expected projects/P/locations/R/"):
+        jobs.get("projects/p/locations/evil.com#/customJobs/1")
+
+
+def test_lists_are_read_page_by_page(vertex):
+    service, jobs = vertex()
+    for number in range(7):
+        body = {"labels": {"distlaunch-launch": str(number)} if number % 2 else {}}
+        jobs.create("customJobs", body | {"labels": {"distlaunch-launch": "x"}}, may_exist=False)
+        service.jobs[-1]["labels"] = body["labels"]
+    service.size = 2
+    numbers = [job["name"].rpartition("/")[2] for job in jobs.list("customJobs")]
+    assert numbers == list("1234567")
+    assert len(list(jobs.list("customJobs", limit=3))) == 3
+    assert len(list(jobs.list("customJobs", "labels.distlaunch-launch=3"))) == 1
+
+
+def test_the_newest_jobs_of_both_kinds_come_first(vertex):
+    service, jobs = vertex()
+    for kind in ("customJobs", "hyperparameterTuningJobs", "customJobs"):
+        jobs.create(kind, BODY, may_exist=False)
+    service.jobs[2]["labels"] = {}
+    service.size = 1
+    numbers = [job["name"].rpartition("/")[2] for job in jobs.newest(9, everybodys=True)]
+    assert numbers == ["3", "2", "1"]
+    numbers = [job["name"].rpartition("/")[2] for job in jobs.newest(1, everybodys=True)]
+    assert numbers == ["3"]
+
+
+def test_what_is_said_of_a_job():
+    job = {
+        "name": "projects/123/locations/europe-west4/customJobs/77",
+        "state": "JOB_STATE_FAILED",
+        "error": {"code": 3, "message": "The replica\nexited."},
+    }
+    assert google_jobs.state(job) == "FAILED"
+    assert google_jobs.error(job) == "The replica exited."
+    assert google_jobs.console_url(job, "my-project") == (
+        "https://console.cloud.google.com/agent-platform/locations/europe-west4/training/77"
+        "?project=my-project"
+    )
+    assert google_jobs.state({}) == "UNSPECIFIED"
