@@ -204,11 +204,13 @@ class Container:
         """Make and start it; why it cannot be is told as its own last words."""
         import docker.errors
 
+        frames = None
         try:
             self._container = client.containers.create(name=self.name, **settings)
             frames = client.api.attach(self._container.id, stream=True, demux=True)
             self._container.start()
         except docker.errors.APIError as problem:
+            _close(frames)
             self._write("ERROR", str(problem.explanation or problem))
             self._ended(Ended(START_ERROR))
             return
@@ -244,6 +246,7 @@ class Container:
                 for data, (lines, severity) in zip(frame, streams, strict=True):
                     if data:
                         self._tell(lines.feed(data), severity)
+        _close(frames)
         for lines, severity in streams:
             self._tell(lines.close(), severity)
         self._ended(self._how_it_ended())
@@ -268,12 +271,28 @@ def _connected() -> docker.DockerClient:
         client = docker.from_env()
         client.ping()
     except (docker.errors.DockerException, OSError) as problem:
-        reason = " ".join(str(problem).split())
+        where = os.environ.get("DOCKER_HOST") or "Docker's usual place"
         raise DistlaunchError(
-            f"no container engine can be used ({reason}); start Docker, set DOCKER_HOST, "
-            "or run jobs as processes with --run-with process"
+            f"no container engine can be used at {where} ({_reason(problem)}); start Docker, "
+            "set DOCKER_HOST, or run jobs as processes with --run-with process"
         ) from None
     return client
+
+
+def _reason(problem: BaseException) -> str:
+    """Return what the system said, which stands at the end of a chain of others' exceptions."""
+    cause: BaseException | None = problem
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror.lower()
+        cause = cause.__cause__ or cause.__context__
+    return " ".join(str(problem).split())
+
+
+def _close(stream: Any) -> None:
+    """Let go of the engine's connection: the stream's own `close` fails where the engine has."""
+    if stream is not None:
+        stream._response.close()  # noqa: SLF001
 
 
 def _network(client: docker.DockerClient, name: str, labels: dict[str, str]) -> Any:
