@@ -206,7 +206,7 @@ class _Reader:
         return True
 
     def _take_word(self, word: str) -> bool:
-        found = re.compile(rf"{word}(?=[\s(\"])").match(self._text, self._at)
+        found = re.compile(rf"{word}(?=[\s(\"]|$)").match(self._text, self._at)
         if found is None:
             return False
         self._move(found.end())

@@ -42,6 +42,7 @@ _INTEGERS = {
 }
 _FLOATS = ("TYPE_DOUBLE", "TYPE_FLOAT")
 _DURATION = re.compile(r"-?\d{1,12}(\.\d{1,9})?s", re.ASCII)
+_NUMBER = re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][+-]?\d{1,4})?", re.ASCII)
 _FREE = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
 
 Problem = tuple[str, str]
@@ -196,13 +197,11 @@ def _number(value: Any) -> float | None:
     """Return a number, which may be written as text, as 64-bit integers are."""
     if _is_integer(value):
         return int(value)
-    if isinstance(value, bool) or not isinstance(value, float | str):
-        return None
-    for kind in (int, float):
-        with suppress(ValueError, OverflowError):
-            number = kind(value)
-            return number if math.isfinite(number) else None
-    return None
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        with suppress(ValueError):
+            return int(value)
+        value = float(value)
+    return value if isinstance(value, float) and math.isfinite(value) else None
 
 
 def _is_integer(value: Any) -> bool:

@@ -27,6 +27,7 @@ HOST = "127.0.0.1"
 
 _NAMES = ("127.0.0.1", "localhost", "[::1]")
 _PIECE = 1 << 20
+_LOOK = 0.02  # seconds between two looks at whether it is closed
 
 
 class Server:
@@ -56,7 +57,7 @@ class Server:
                 f"port {port} of {HOST} cannot be had ({why}); choose another with --port, "
                 "or 0 for any that is free"
             ) from None
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(_LOOK,), daemon=True)
 
     @property
     def url(self) -> str:
@@ -106,7 +107,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing of requests that are none."""
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:  # noqa: ARG002
-        self.server.tell(f"{self.command} {self.path} {int(code)}")
+        request = self.requestline.removesuffix(" HTTP/1.1")
+        self.server.tell(f"{request} {int(code)}")
 
     def _handle(self) -> None:
         content = Content(cast("BinaryIO", self.rfile), self.headers)

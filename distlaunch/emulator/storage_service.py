@@ -211,10 +211,8 @@ class StorageService:
         sources = []
         for each in named:
             stored = self._buckets.need(bucket, str(each.get("name", "")))
-            wanted = {key: str(each[key]) for key in ("generation",) if key in each}
-            asked_of = each.get("objectPreconditions", {})
-            conditions({key: str(value) for key, value in asked_of.items()})(stored)
-            sources.append(of_generation(stored, wanted))
+            conditions(_said(each.get("objectPreconditions")))(stored)
+            sources.append(of_generation(stored, _said(each)))
         said = settable(asked.get("destination", {}))
         return self._joined(request, sources, bucket, name, said)
 
@@ -325,6 +323,12 @@ class StorageService:
             "updated": made,
             "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}},
         }
+
+
+def _said(each: object) -> dict[str, str]:
+    """Return what a part of a request says, as text, without what it leaves open."""
+    said = each if isinstance(each, dict) else {}
+    return {key: str(value) for key, value in said.items() if value is not None}
 
 
 def _page(items: list[dict[str, Any]], prefixes: list[str]) -> dict[str, Any]:

@@ -40,9 +40,17 @@ def nanoseconds(text: str) -> int:
         If it is neither.
     """
     found = _STAMP.fullmatch(text)
-    if found is None:
+    moment = _moment(found) if found else None
+    if found is None or moment is None:
         raise ValueError(f"{text!r} is no time in RFC 3339")
-    zone = (found["zone"] or "Z").upper().replace("Z", "+00:00")
-    moment = datetime.fromisoformat(f"{found['day']}T{found['time'] or '00:00:00'}{zone}")
     whole = (moment - _EPOCH) // timedelta(seconds=1)
     return whole * NANOSECONDS + int((found["fraction"] or "").ljust(9, "0"))
+
+
+def _moment(found: re.Match[str]) -> datetime | None:
+    """Return a time to the second, None where there is no such day or hour."""
+    zone = (found["zone"] or "Z").upper().replace("Z", "+00:00")
+    try:
+        return datetime.fromisoformat(f"{found['day']}T{found['time'] or '00:00:00'}{zone}")
+    except ValueError:
+        return None

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlaunch.emulator.faults import CALLS, Fault, Faults, FaultyCalls
+from distlaunch.errors import UsageProblem
+
+
+def struck(spec: str, calls: str) -> list[str]:
+    """Return the names of the faults that strike calls in their order; '-' for none."""
+    faulty = FaultyCalls(Faults.parse(spec))
+    found = [faulty.next(call) for call in calls.split()]
+    return [fault.name if fault else "-" for fault in found]
+
+
+@pytest.mark.parametrize(
+    ("spec", "calls", "faults"),
+    [
+        ("", "create get", "- -"),
+        ("503", "get get", "503 -"),
+        ("503@create", "get create create", "- 503 -"),
+        ("503@create#2", "create get create create", "- - 503 -"),
+        ("503:1@create", "create create get", "503 503 -"),
+        ("503:0@create", "create create", "- -"),
+        ("503#2-3", "get list logs get", "- 503 503 -"),
+        ("503@3", "get list logs get", "- - 503 -"),
+        ("lost@create#*", "create create", "lost lost"),
+        ("lost-create", "get create create", "- lost -"),
+        ("reset@logs, 500@logs#1-2", "logs logs logs", "reset 500 -"),
+        ("quota", "get create create", "- quota quota"),
+        ("quota#1", "create create", "quota -"),
+        ("denied@list", "list get list", "denied - denied"),
+        ("expired", "get get", "expired -"),
+    ],
+)
+def test_which_calls_go_wrong(spec, calls, faults):
+    assert struck(spec, calls) == faults.split()
+
+
+@given(st.integers(0, 1000), st.lists(st.sampled_from(CALLS), max_size=30))
+def test_chance_is_the_same_again_and_each_call_s_own(seed, calls):
+    spec = f"503:0.5@create,seed:{seed}"
+    line = " ".join(calls)
+    found = struck(spec, line)
+    assert found == struck(spec, line)
+    of_create = [each for each, call in zip(found, calls, strict=True) if call == "create"]
+    assert of_create == struck(spec, " ".join(["create"] * len(of_create)))
+
+
+def test_a_share_is_about_that():
+    found = struck("503:0.3,seed:4", " ".join(["get"] * 2000))
+    assert 500 < found.count("503") < 700
+
+
+def test_the_emulator_s_ways():
+    read = Faults.parse("slow-states:2.5,late-logs:4,duplicate-logs:0.25,seed:7,expire-jobs")
+    assert read == Faults((), 2.5, 4.0, 0.25, 7, True)
+    assert Faults.parse("slow-states,late-logs,duplicate-logs") == Faults((), 5.0, 3.0, 0.5)
+    assert Faults.parse("504") == Faults((Fault("504"),))
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("5O3", "'5O3': expected NAME[:AMOUNT][@CALL[#N]]"),
+        ("slow", "'slow': no such fault"),
+        ("slow-sates", "'slow-sates': no such fault; did you mean 'slow-states'?"),
+        ("lost-crate", "'lost-crate': no such fault; did you mean 'lost-create'?"),
+        (
+            "503@creat",
+            "'503@creat': no call is named 'creat'; expected create, get, list, cancel, delete, "
+            "logs, storage; did you mean 'create'?",
+        ),
+        ("503:2", "'503:2': expected a number from 0 to 1 behind ':', got '2'"),
+        ("503:nan", "'503:nan': expected a number from 0 to 1 behind ':', got 'nan'"),
+        ("late-logs:-1", "'late-logs:-1': expected a number from 0 behind ':', got '-1'"),
+        ("503:0.5#2", "'503:0.5#2': give a share or the number of a call, not both"),
+        ("503#0", "'503#0': expected #N, #N-M or #* behind the call"),
+        ("late-logs@get", "'late-logs@get': late-logs is not about calls"),
+        ("quota@get", "'quota@get': a quota is exceeded by 'create' only"),
+    ],
+)
+def test_a_fault_that_is_none(spec, said):
+    with pytest.raises(UsageProblem) as problem:
+        Faults.parse(spec)
+    assert str(problem.value) == f"--faults: {said} (see 'distlaunch emulator --help')"
