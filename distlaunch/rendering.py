@@ -28,6 +28,7 @@ OWN_TEMPLATES = "templates"  # the folder of a project's own
 _IMAGE = re.compile(
     r"[A-Za-z0-9][\w.-]*(:[0-9]+(?=/))?[\w./-]*(:[\w][\w.-]*)?(@[a-z0-9]+:[0-9a-f]+)?", re.ASCII
 )
+_VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", re.ASCII)
 _STAMP = re.compile(r"# rendered by distlaunch \S+, sha256 ([0-9a-f]{64}); .*\n")
 _DIRECTIVES = re.compile(r"(?:#[ \t]*[A-Za-z]+[ \t]*=.*\n)*")  # they have to stand before all else
 
@@ -130,7 +131,7 @@ def config(job: Job, *, format: Format, image: str, folder: Path | None = None) 
         from distlaunch.job.ai_platform_writing import from_job
 
         written, _ = from_job(job, image)
-        values: dict[str, Any] = {"training_input": written.dump()}
+        values: dict[str, Any] = {"training_input": _as_text_itself(written.dump())}
     else:
         from distlaunch.job import vertex
 
@@ -141,11 +142,18 @@ def config(job: Job, *, format: Format, image: str, folder: Path | None = None) 
 
 def config_notes(job: Job, *, format: Format, image: str) -> tuple[str, ...]:  # noqa: A002
     """Return what config.yaml cannot say of the job, a line each."""
-    if format == "vertex":
-        return ()
+    from distlaunch.job import vertex
     from distlaunch.job.ai_platform_writing import from_job
 
-    return from_job(job, image)[1]
+    if format == "ai-platform":
+        return from_job(job, image)[1]
+    made = vertex.request(job, image=image, labels={}, job_dir=_output_of(job))
+    named = dict.fromkeys(_VARIABLE.findall(str(made)))
+    return tuple(
+        f"config.yaml: {variable}: gcloud takes it as it is; where 'distlaunch submit --config' "
+        f"reads the file, write ${variable}"
+        for variable in named
+    )
 
 
 def is_ours(text: str) -> bool:
@@ -154,6 +162,15 @@ def is_ours(text: str) -> bool:
     if found is None or not _DIRECTIVES.fullmatch(text, 0, found.start()):
         return False
     return found[1] == _hash(text[: found.start()] + text[found.end() :])
+
+
+def _as_text_itself(value: Any) -> Any:
+    """Write data so that no variables are filled in when the file is read by distlaunch."""
+    if isinstance(value, dict):
+        return {key: _as_text_itself(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_text_itself(each) for each in value]
+    return _VARIABLE.sub(r"$\g<0>", value) if isinstance(value, str) else value
 
 
 def _output_of(job: Job) -> str | None:
