@@ -1,0 +1,151 @@
+"""`distlaunch render` as its user meets it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+JOB = """\
+name: digits
+region: us-central1
+bucket: gs://some-bucket
+module: trainer.task
+args: [--epochs=5]
+image: {repository: localhost:5000/digits}
+cluster:
+  chief: {machine: n1-standard-4}
+  workers: {machine: n1-standard-4, count: 2}
+"""
+LEGACY = """\
+trainingInput:
+  scaleTier: CUSTOM
+  masterType: n1-highmem-8
+  masterConfig: {imageUri: host/there:1}
+  region: europe-west4
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "distlaunch.yaml").write_text(JOB)
+    (tmp_path / "trainer").mkdir()
+    (tmp_path / "trainer/task.py").write_text("print('trained')\n")
+    (tmp_path / "requirements.txt").write_text("# nothing\n")
+    return tmp_path
+
+
+def test_it_writes_and_says_what_and_what_next(cli, project):
+    done = cli("render")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "wrote Dockerfile",
+        "wrote .dockerignore",
+        "wrote config.yaml",
+        "next:",
+        "  docker build --platform=linux/amd64 --tag localhost:5000/digits:latest .",
+        "  docker push localhost:5000/digits:latest",
+        "  gcloud ai custom-jobs create --region=us-central1 --display-name=digits "
+        "--config=config.yaml",
+    ]
+    spec = yaml.safe_load((project / "config.yaml").read_text())
+    assert [pool["replicaCount"] for pool in spec["workerPoolSpecs"]] == [1, 2]
+    assert cli("render").returncode == 0  # over its own
+
+
+def test_ai_platforms_format_into_another_folder(cli, project):
+    done = cli("--quiet", "render", "--format", "ai-platform", "--output", "legacy/deep")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    told = yaml.safe_load((project / "legacy/deep/config.yaml").read_text())
+    assert told["trainingInput"]["masterType"] == "n1-standard-4"
+    assert told["trainingInput"]["workerCount"] == "2"
+    assert not (project / "config.yaml").exists()
+
+
+def test_another_file_is_translated(cli, project):
+    (project / "old.yaml").write_text(LEGACY)
+    done = cli("render", "--config", "old.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "there is nothing to build" in done.stderr
+    spec = yaml.safe_load((project / "config.yaml").read_text())
+    (pool,) = spec["workerPoolSpecs"]
+    assert pool["machineSpec"]["machineType"] == "n1-highmem-8"
+    assert "--region=europe-west4" in done.stdout
+
+
+def test_what_the_format_cannot_say_is_told(cli, project):
+    done = cli("render", "--format", "ai-platform", "--set", "env.COLOUR=green")
+    assert done.returncode == 0
+    assert done.stderr.startswith("distlaunch: warning: env: COLOUR: left out, as AI Platform ")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "words", "refusal"),
+    [
+        (
+            lambda p: (p / "Dockerfile").write_text("FROM x\n"),
+            "",
+            (1, "Dockerfile would be overwri"),
+        ),
+        (lambda p: (p / "config.yaml").write_text(""), "", (1, "config.yaml would be overwritten")),
+        (lambda p: (p / "distlaunch.yaml").unlink(), "", (1, "distlaunch.yaml: no such file; ")),
+        (
+            lambda p: shutil.rmtree(p / "trainer"),
+            "",
+            (1, "module: trainer.task: neither the folder"),
+        ),
+        (lambda p: None, "--set image.repository=", (1, "image.repository: is missing; say ")),
+        (
+            lambda p: None,
+            "--format helm",
+            (2, "invalid value for '--format': 'helm' is not one of"),
+        ),
+        (
+            lambda p: None,
+            "--output distlaunch.yaml",
+            (2, "invalid value for '--output': Directory"),
+        ),
+        (lambda p: None, "--config nowhere.yaml", (1, "nowhere.yaml: no such file")),
+    ],
+)
+def test_what_it_refuses_in_one_line(cli, project, prepare, words, refusal):
+    code, said = refusal
+    prepare(project)
+    before = sorted(project.iterdir())
+    done = cli("render", *words.split())
+    assert done.returncode == code
+    assert done.stderr.startswith(f"distlaunch: error: {said}")
+    assert done.stderr.count("\n") == 1
+    assert sorted(project.iterdir()) == before
+
+
+@pytest.mark.slow
+def test_the_commands_for_docker_do_by_hand_what_submit_does(cli, project, engine):
+    repository = f"{engine.registry}/by-hand/digits"
+    sets = [f"image.repository={repository}", f"image.base={engine.base}"]
+    done = cli("render", *[word for each in sets for word in ("--set", each)])
+    assert done.returncode == 0, done.stderr
+    docker = [line.strip() for line in done.stdout.splitlines() if line.startswith("  docker")]
+    environment = {
+        **os.environ,
+        "DOCKER_HOST": engine.socket,
+        "DOCKER_BUILDKIT": "0",
+        "PATH": f"/usr/bin:{os.environ['PATH']}",
+    }
+    # The base has a Python, and the network may not be there: nothing is asked of pip.
+    text = (project / "Dockerfile").read_text().replace("RUN python -m pip", "RUN echo pip")
+    (project / "Dockerfile").write_text(text)
+    for line in [*docker, f"docker run --rm {repository}:latest"]:
+        made = subprocess.run(
+            ["bash", "-ec", line],
+            cwd=project,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert made.returncode == 0, made.stderr
+    assert made.stdout == "trained\n"
