@@ -46,8 +46,13 @@ def bare(built, tmp_path_factory) -> Path:
     return folder / "env" / "bin"
 
 
-def skeleton_files() -> set[str]:
-    root = resources.skeleton()
+def data_files() -> set[str]:
+    """Return the files of skeleton and templates, by their paths from the checkout's folder."""
+    roots = (resources.skeleton(), resources.templates())
+    return {name for root in roots for name in files_of(root)}
+
+
+def files_of(root: Path) -> set[str]:
     by_products = {"__pycache__", ".pytest_cache", ".distlaunch", ".records-index.json"}
     return {
         str(path.relative_to(root.parent))
@@ -57,12 +62,12 @@ def skeleton_files() -> set[str]:
 
 
 @pytest.mark.slow
-def test_the_wheel_carries_package_and_skeleton_and_no_more(built):
+def test_the_wheel_carries_package_skeleton_and_templates_and_no_more(built):
     (wheel,) = built.glob("*.whl")
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     modules = {str(path.relative_to(SOURCES.parent)) for path in SOURCES.rglob("*.py")}
-    skeleton = {f"distlaunch/{name}" for name in skeleton_files()}
-    assert packed == modules | skeleton | {"distlaunch/py.typed"}
+    data = {f"distlaunch/{name}" for name in data_files()}
+    assert packed == modules | data | {"distlaunch/py.typed"}
 
 
 @pytest.mark.slow
@@ -73,7 +78,7 @@ def test_the_sdist_carries_what_the_checkout_has(built, checkout):
     kept = run("git", "ls-files", cwd=checkout)
     files = kept.stdout.split("\n") if kept.returncode == 0 else []
     assert set(filter(None, files)) <= packed
-    assert skeleton_files() <= packed
+    assert data_files() <= packed
     assert {"LICENSE", "Makefile", ".ci/run", "tests/test_package.py"} <= packed
 
 
@@ -87,6 +92,19 @@ def test_init_from_a_wheel_is_init_from_a_checkout(bare, tmp_path):
         for path in (tmp_path / "digits").rglob("*")
         if path.is_file()
     } == project.files
+
+
+@pytest.mark.slow
+def test_render_from_a_wheel_is_render_from_a_checkout(bare, cli, tmp_path):
+    run(bare / "distlaunch", "init", cwd=tmp_path)
+    for output, done in {
+        "wheel": run(bare / "distlaunch", "render", "--output", "wheel", cwd=tmp_path),
+        "checkout": cli("render", "--output", "checkout"),
+    }.items():
+        assert done.returncode == 0, done.stderr
+        assert len(list((tmp_path / output).iterdir())) == 3
+    for path in (tmp_path / "wheel").iterdir():
+        assert path.read_bytes() == (tmp_path / "checkout" / path.name).read_bytes()
 
 
 @pytest.mark.slow
