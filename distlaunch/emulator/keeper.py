@@ -48,6 +48,7 @@ def main() -> None:
             if told and KILL not in told:
                 processes.signal_group(program.pid, signal.SIGTERM)
             else:
+                processes.signal_group(program.pid, signal.SIGKILL)
                 processes.kill_descendants(_PATIENCE)
     processes.kill_descendants(_PATIENCE)
     processes.reap_all()

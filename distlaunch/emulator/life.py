@@ -174,8 +174,8 @@ class Life:
 
     def has_started(self) -> None:
         """Be RUNNING, if that is not so yet."""
-        self._change("JOB_STATE_RUNNING", startTime=self.now())
-        self.say("INFO", "Job is running.")
+        if self._change("JOB_STATE_RUNNING", startTime=self.now()):
+            self.say("INFO", "Job is running.")
 
     def now(self) -> str:
         """Return the time."""

@@ -234,6 +234,18 @@ def test_a_cancelled_job_and_a_trial_leave_nothing(jobs, engine):
     assert left_of(engine, name, tuned) == []
 
 
+def test_what_containers_write_as_root_is_the_user_s_in_the_end(jobs, engine, storage, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: 12_345)
+    monkeypatch.setattr(os, "getgid", lambda: 23_456)
+    write = "import os; os.umask(0o077); os.mkdir('/gcs/data-bucket/a'); "
+    name, _ = jobs.run(
+        custom_job(python(write + "open('/gcs/data-bucket/a/b', 'w')", image=engine.base))
+    )
+    for path in (storage / "data-bucket/a", storage / "data-bucket/a/b"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (12_345, 23_456)
+    assert left_of(engine, name) == []
+
+
 EMULATOR = """\
 import os, sys, time
 from pathlib import Path

@@ -8,10 +8,10 @@ import os
 import signal
 import subprocess
 import sys
-import tarfile
 import textwrap
 import threading
 import time
+import zipfile
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -266,18 +266,17 @@ def test_nothing_outlives_an_emulator_that_is_killed(tmp_path):
 
 
 def a_package():
-    """Return a source distribution of one module, as bytes."""
+    """Return a wheel of one module, as bytes."""
     files = {
-        "pack-1/setup.py": "from setuptools import setup; setup(name='pack', version='1', "
-        "py_modules=['packed'])",
-        "pack-1/packed.py": "import sys; print('packed', sys.argv[1:])",
+        "packed.py": "import sys; print('packed', sys.argv[1:])",
+        "pack-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: pack\nVersion: 1\n",
+        "pack-1.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "pack-1.dist-info/RECORD": "packed.py,,\n",
     }
     written = io.BytesIO()
-    with tarfile.open(fileobj=written, mode="w:gz") as archive:
+    with zipfile.ZipFile(written, "w") as archive:
         for name, text in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(text)
-            archive.addfile(info, io.BytesIO(text.encode()))
+            archive.writestr(name, text)
     return written.getvalue()
 
 
@@ -305,13 +304,15 @@ def serving(objects):
 def test_python_packages_are_installed_for_the_replica_alone(project):
     package = {
         "executorImageUri": "executor",
-        "packageUris": ["gs://bucket/packs/pack-1.tar.gz"],
+        "packageUris": ["gs://bucket/packs/pack-1-py3-none-any.whl"],
         "pythonModule": "packed",
         "args": ["--epochs=1"],
     }
     job = custom_job({"pythonPackageSpec": package})
     with (
-        serving({"/storage/v1/b/bucket/o/packs%2Fpack-1.tar.gz?alt=media": a_package()}) as url,
+        serving(
+            {"/storage/v1/b/bucket/o/packs%2Fpack-1-py3-none-any.whl?alt=media": a_package()}
+        ) as url,
         jobs_on(ProcessMachines(project, url)) as jobs,
     ):
         name, ended = jobs.run(job)
