@@ -29,9 +29,16 @@ _MOST_BLOCKS = 64
 
 
 class Seen:
-    """The ids of what was seen lately, in little room: 8 bytes each, 34 MB at most."""
+    """The ids of what was seen lately, in little room: 8 bytes each, 34 MB at most.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    block
+        How many are kept in quick reach, and are forgotten together later.
+    """
+
+    def __init__(self, block: int = _BLOCK) -> None:
+        self._block = block
         self.floor = float("-inf")  # the time up to which ids have been forgotten
         self._fresh: set[int] = set()
         self._newest = float("-inf")  # time among the fresh ones
@@ -45,7 +52,7 @@ class Seen:
         """Note an id and the time of its entry."""
         self._fresh.add(key)
         self._newest = max(self._newest, moment)
-        if len(self._fresh) >= _BLOCK:
+        if len(self._fresh) >= self._block:
             self._blocks.append((self._newest, array("q", sorted(self._fresh))))
             self._fresh, self._newest = set(), float("-inf")
         if len(self._blocks) > _MOST_BLOCKS:

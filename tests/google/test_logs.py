@@ -1,0 +1,247 @@
+"""Log entries as Cloud Logging gives them → ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from distlaunch.errors import UsageProblem
+from distlaunch.google import times
+from distlaunch.google.lines import Lines, check_tasks, task_names
+from distlaunch.google.logs import Logs, Query, check_task
+from distlaunch.google.session import connect
+
+from .servers import Reply, in_turn
+
+STAMP = "2026-11-21T17:00:00.123456789Z"
+
+
+def entry(task: str = "workerpool0-0", *, trial: str | None = None, **more: object) -> dict:
+    labels = {"ml.googleapis.com/trial_id": trial} if trial else {}
+    return {
+        "insertId": "abc",
+        "resource": {"type": "ml_job", "labels": {"job_id": "77", "task_name": task}},
+        "labels": labels,
+        "timestamp": STAMP,
+        "receiveTimestamp": "2026-11-21T17:00:01Z",
+        "severity": "INFO",
+        "jsonPayload": {"message": "hello"},
+        **more,
+    }
+
+
+@pytest.fixture
+def read(serve):
+    """Read a page of entries."""
+
+    def run(*entries: dict, query: Query | None = None, token: str | None = None, **more):
+        run.server = serve(in_turn(Reply(body={"entries": list(entries), **more})))
+        logs = Logs(connect(run.server.url), "p")
+        return logs.page(query or Query("77"), times.seconds("2026-11-21T16:00:00Z"), token)
+
+    return run
+
+
+def test_what_is_asked(read):
+    entries, token = read(nextPageToken="more", token="this")  # noqa: S106 - no secret
+    (asked,) = read.server.asked
+    assert (entries, token) == ([], "more")
+    assert (asked.method, asked.path) == ("POST", "/v2/entries:list")
+    assert asked.body == {
+        "resourceNames": ["projects/p"],
+        "filter": 'resource.type="ml_job" AND resource.labels.job_id="77" '
+        'AND timestamp>="2026-11-21T16:00:00.000000Z"',
+        "orderBy": "timestamp asc",
+        "pageSize": 1000,
+        "pageToken": "this",
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "terms"),
+    [
+        (
+            Query("77", ("chief",)),
+            'resource.labels.job_id="77" AND resource.labels.task_name="workerpool0-0"',
+        ),
+        (
+            Query("77", ("worker:3", "vertex", "trial:2/worker:3")),
+            'resource.labels.job_id="77" AND (resource.labels.task_name="service" OR '
+            'resource.labels.task_name="workerpool1-3")',
+        ),
+        (
+            Query("77", trials={"88": "1", "99": "2"}),
+            '(resource.labels.job_id="77" OR resource.labels.job_id="88" OR '
+            'resource.labels.job_id="99")',
+        ),
+    ],
+)
+def test_filters(query, terms):
+    assert query.filter(0.0) == (
+        f'resource.type="ml_job" AND {terms} AND timestamp>="1970-01-01T00:00:00.000000Z"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("workerpool0-0", "chief"),
+        ("workerpool1-3", "worker:3"),
+        ("workerpool2-0", "ps:0"),
+        ("workerpool3-12", "evaluator:12"),
+        ("service", "vertex"),
+        ("", "vertex"),
+        ("workerpool4-0", "workerpool4-0"),
+        ("something-else", "something-else"),
+    ],
+)
+def test_names_of_tasks(read, theirs, ours):
+    ((found,), _) = read(entry(theirs))
+    assert found.task == ours
+    ((found,), _) = read(entry(theirs, trial="2"))
+    assert found.task == f"trial:2/{ours}"
+
+
+def test_a_trial_is_known_by_the_number_of_its_own_job(read):
+    ((found,), _) = read(entry("workerpool1-0"), query=Query("66", trials={"77": "5"}))
+    assert found.task == "trial:5/worker:0"
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        ({"jsonPayload": {"message": "hello", "levelname": "INFO"}}, "hello"),
+        ({"jsonPayload": {"message": "two\nlines\n"}}, "two\nlines"),
+        ({"jsonPayload": {"message": "10%\r20%\r30%\r\nend"}}, "10%\n20%\n30%\nend"),
+        ({"jsonPayload": {"message": ""}}, ""),
+        ({"jsonPayload": {"loss": 0.5, "é": 1}}, '{"loss": 0.5, "é": 1}'),
+        ({"jsonPayload": None, "textPayload": "Job is running."}, "Job is running."),
+        ({"jsonPayload": None, "protoPayload": {"a": 1}}, '{"a": 1}'),
+        ({"jsonPayload": None}, ""),
+    ],
+)
+def test_text_of_an_entry(read, payload, text):
+    ((found,), _) = read(entry(**payload))
+    assert found.text == text
+
+
+def test_times_of_an_entry(read):
+    ((found,), _) = read(entry(severity="ERROR"))
+    assert (found.stamp, found.severity) == (STAMP, "ERROR")
+    assert found.time == found.moment == pytest.approx(times.seconds(STAMP))
+    assert found.received - found.time == pytest.approx(0.876543, abs=1e-5)
+    ahead = entry(receiveTimestamp="2026-11-21T16:00:00Z")
+    ((found,), _) = read(ahead)
+    assert found.moment == times.seconds("2026-11-21T16:00:00Z")
+
+
+def test_entries_with_next_to_nothing_in_them(read):
+    (found, other), _ = read({}, {"timestamp": "yesterday", "severity": 3, "resource": []})
+    assert (found.task, found.text, found.severity) == ("vertex", "", "DEFAULT")
+    assert found.insert_id != other.insert_id
+
+
+@pytest.mark.parametrize(
+    ("tasks", "wanted"),
+    [
+        (("trial:1/chief",), ["trial:1/chief"]),
+        (("chief",), ["trial:1/chief", "trial:2/chief"]),
+        ((), ["trial:1/chief", "trial:2/chief", "trial:1/worker:0"]),
+    ],
+)
+def test_tasks_of_one_trial_or_of_all(read, tasks, wanted):
+    there = [entry(trial="1"), entry(trial="2"), entry("workerpool1-0", trial="1")]
+    found, _ = read(*there, query=Query("77", tasks))
+    assert [each.task for each in found] == wanted
+
+
+@pytest.mark.parametrize("name", ["boss", "worker", "worker:-1", "trial:x/chief", "workerpool0-0"])
+def test_no_task(name):
+    with pytest.raises(UsageProblem, match="is not a task"):
+        check_task(name)
+
+
+SPEC = {
+    "workerPoolSpecs": [
+        {"replicaCount": "1"},
+        {"replicaCount": 2},
+        {},
+        {"replicaCount": "1"},
+    ]
+}
+
+
+def test_names_of_a_jobs_tasks():
+    names = ("chief", "worker:0", "worker:1", "evaluator:0")
+    assert task_names({"jobSpec": SPEC}) == (*names, "vertex")
+    tuning = {"trialJobSpec": SPEC, "maxTrialCount": 12}
+    assert task_names(tuning) == (*(f"trial:12/{name}" for name in names), "vertex")
+    assert task_names({}) == ("chief", "vertex")
+
+
+def test_tasks_that_a_job_has_not():
+    check_tasks(("chief", "worker:1", "vertex"), {"jobSpec": SPEC})
+    check_tasks(("chief", "trial:3/worker:1"), {"trialJobSpec": SPEC, "maxTrialCount": 12})
+    with pytest.raises(UsageProblem) as problem:
+        check_tasks(("worker:2",), {"jobSpec": SPEC})
+    assert str(problem.value) == (
+        "--task worker:2: no such task in this job; "
+        "there are: chief, worker:0, worker:1, evaluator:0, vertex"
+    )
+    many = {"jobSpec": {"workerPoolSpecs": [{"replicaCount": 1}, {"replicaCount": 99}]}}
+    with pytest.raises(UsageProblem, match=r"there are: chief, worker:0, worker:1, …, vertex$"):
+        check_tasks(("ps:0",), many)
+
+
+JOB = {"name": "projects/1/locations/r/customJobs/77", "createTime": "2026-11-21T17:00:00Z"}
+
+
+def entries(*lines: tuple[str, str]) -> list[dict]:
+    return [
+        entry(task, insertId=str(number), jsonPayload={"message": text})
+        for number, (task, text) in enumerate(lines)
+    ]
+
+
+def test_neighbouring_lines_of_a_task_come_together(serve):
+    there = entries(("workerpool0-0", "a"), ("workerpool0-0", "b\nc"), ("service", "d"))
+    server = serve(in_turn(Reply(body={"entries": there})))
+    logs = Logs(connect(server.url), "p")
+    (first, second) = Lines(logs, JOB).whole(JOB)
+    assert (first.task, first.text, first.time) == ("chief", "a\nb\nc\n", "")
+    assert (second.task, second.text) == ("vertex", "d\n")
+    assert 'timestamp>="2026-11-21T16:59:00.000000Z"' in server.asked[0].body["filter"]
+    told = list(Lines(logs, JOB, one_by_one=True).whole(JOB))
+    assert [each.text for each in told] == ["a\n", "b\nc\n", "d\n"]
+    assert {(each.time, each.severity) for each in told} == {(STAMP, "INFO")}
+
+
+def test_all_pages_are_gone_through_once(serve):
+    pages = [
+        Reply(body={"entries": entries(("service", "a")), "nextPageToken": "1"}),
+        Reply(body={"nextPageToken": "2"}),
+        Reply(body={"entries": [entry(insertId="z")]}),
+    ]
+    server = serve(in_turn(*pages))
+    found = list(Lines(Logs(connect(server.url), "p"), JOB).whole(JOB))
+    assert [each.text for each in found] == ["a\n", "hello\n"]
+    assert [asked.body.get("pageToken") for asked in server.asked] == [None, "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-01T00:00:00Z", 0.0),
+        ("1970-01-01T00:01:01.5Z", 61.5),
+        ("2026-11-21T17:00:00.123456789Z", 1795280400.1234567),
+    ],
+)
+def test_times(text, seconds):
+    assert times.seconds(text) == pytest.approx(seconds, abs=1e-6)
+    assert times.seconds(times.stamp(seconds)) == pytest.approx(seconds, abs=1e-6)
+
+
+@pytest.mark.parametrize("text", ["", "Z", "None", "2026-11-21", "2026-11-21T17:00:00+01:00"])
+def test_no_times(text):
+    with pytest.raises(ValueError, match=r"no time in RFC 3339|does not match"):
+        times.seconds(text)
+    assert times.between(text, "2026-11-21T17:00:00Z") is None

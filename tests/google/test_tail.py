@@ -1,0 +1,186 @@
+"""A log in which entries come late and twice, read again and again."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from distlaunch.errors import GoogleError, Unavailable
+from distlaunch.google.logs import Entry
+from distlaunch.google.tail import WINDOW, Seen, Tail
+
+from .servers import Clock
+
+PAGE = 3
+
+
+def entry(time: float, identity: object, *, received: float | None = None) -> Entry:
+    received = time if received is None else received
+    return Entry(time, received, str(time), str(identity), "chief", "INFO", f"line {identity}")
+
+
+@dataclass
+class Log:
+    """Entries, each with the time from which on it can be read, and failures of reading in turn."""
+
+    clock: Clock
+    arrivals: list[tuple[float, Entry]]
+    failures: list[Exception | None] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)
+    reads: int = 0
+
+    def read(self, start: float, token: str | None) -> tuple[list[Entry], str | None]:
+        self.reads += 1
+        if token is None:
+            self.starts.append(start)
+        failure = self.failures.pop() if self.failures else None
+        if failure:
+            raise failure
+        here = sorted(e for at, e in self.arrivals if at <= self.clock() and e.time >= start)
+        first = int(token or 0)
+        more = first + PAGE < len(here)
+        return here[first : first + PAGE], str(first + PAGE) if more else None
+
+
+ENTRIES = some.lists(
+    some.tuples(
+        some.floats(0, 3_000).map(lambda t: round(t, 3)),
+        some.floats(0, 150),  # seconds that it is late
+        some.none() | some.floats(0, 150),  # that it comes once more
+        some.booleans(),  # whether its clock is an hour ahead
+    ),
+    max_size=60,
+)
+FAILURES = some.lists(
+    some.sampled_from([None, None, Unavailable("later"), GoogleError("this token is too old")]),
+    max_size=40,
+)
+
+
+@given(ENTRIES, FAILURES, some.floats(2, 15))
+@settings(deadline=None)
+def test_each_entry_comes_once_however_late_and_often_it_is_there(written, failures, pause):
+    clock = Clock()
+    clock.time = 0.0
+    arrivals = []
+    for number, (time, late, again, is_ahead) in enumerate(written):
+        made = entry(time + 3_600 if is_ahead else time, number, received=time + late)
+        arrivals.append((time + late, made))
+        if again is not None:
+            arrivals.append((time + late + again, made))
+    log = Log(clock, arrivals, failures)
+    tail = Tail(log.read, 0.0, clock=clock)
+    got = []
+    while clock.time < 3_700:
+        try:
+            page = tail.step(thorough=clock.time > 3_400)
+        except GoogleError:
+            page = []
+        got += page
+        if not tail.is_amid or not page:
+            clock.sleep(pause)
+    assert sorted(e.insert_id for e in got) == sorted({e.insert_id for _, e in arrivals})
+
+
+def test_looks_are_brief_while_much_is_written_and_long_now_and_then():
+    clock = Clock()
+    start = clock.time
+    log = Log(clock, [(start + n, entry(start + n, n)) for n in range(900)])
+    tail = Tail(log.read, 0.0, clock=clock)
+    got = 0
+    while clock.time < start + 900:
+        got += len(tail.step())
+        if not tail.is_amid:
+            clock.sleep(2.0)
+    steps = [later - earlier for earlier, later in pairwise(log.starts)]
+    assert got > 890
+    assert 5 <= sum(step < -200 for step in steps) <= 12  # where a look goes back far
+    assert log.reads < 900 / 2 * 300 / PAGE / 5  # a fifth of what long looks alone would take
+
+
+def test_a_quiet_log_is_always_looked_at_for_late_ones():
+    clock = Clock()
+    log = Log(clock, [(clock.time, entry(clock.time, 1))])
+    tail = Tail(log.read, 0.0, clock=clock)
+    tail.step()
+    for late in ("one", "two"):
+        clock.sleep(10.0)
+        log.arrivals.append((clock.time, entry(clock.time - 290, late)))
+        assert [e.insert_id for e in tail.step()] == [late]
+
+
+def test_looks_tell_when_they_were_whole_and_brought_nothing():
+    clock = Clock()
+    log = Log(clock, [(clock.time, entry(clock.time, n)) for n in range(4)])
+    tail = Tail(log.read, 0.0, clock=clock)
+    tail.step()
+    assert (tail.is_amid, tail.whole_look) == (True, float("-inf"))
+    tail.step()
+    assert (tail.is_amid, tail.whole_look) == (False, clock.time)
+    assert tail.quiet_look == float("-inf")
+    clock.sleep(5.0)
+    tail.step(thorough=True)
+    tail.step(thorough=True)
+    assert tail.quiet_look == clock.time
+
+
+def test_a_page_that_failed_is_read_again_where_it_was():
+    clock = Clock()
+    log = Log(clock, [(clock.time, entry(clock.time, n)) for n in range(7)])
+    tail = Tail(log.read, 0.0, clock=clock)
+    tail.step()
+    log.failures = [Unavailable("later")]
+    with pytest.raises(Unavailable):
+        tail.step()
+    assert [e.insert_id for e in tail.step()] == ["3", "4", "5"]
+    assert log.starts == [0.0]
+
+
+def test_a_refusal_of_the_first_page_is_told():
+    clock = Clock()
+    log = Log(clock, [], [GoogleError("no permission")])
+    with pytest.raises(GoogleError, match="no permission"):
+        Tail(log.read, 0.0, clock=clock).step()
+
+
+def test_what_was_seen_takes_the_same_room_however_much_it_was():
+    block = 1 << 12
+    seen = Seen(block)
+    few, many = 4 * block + 2_000, 20 * block + 2_000
+    tracemalloc.start()
+    try:
+        rooms = []
+        for number in range(many):
+            seen.add(hash(str(number)), number / 1_000)
+            if number % 1_000 == 0:
+                seen.forget(number / 1_000 - 10.0)
+            if number in (few - 1, many - 1):
+                rooms.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert rooms[1] < rooms[0] + (1 << 15)
+    assert max(rooms) < 1 << 20
+    assert seen.has(hash(str(many - 1)))
+    assert not seen.has(hash("0"))
+    assert many / 1_000 - 12 - block / 1_000 <= seen.floor <= many / 1_000 - 10
+
+
+def test_a_flood_within_the_window_is_kept_within_bounds():
+    """What is forgotten of it lies before the floor, so that it is not shown again."""
+    block = 1 << 8
+    seen = Seen(block)
+    flood = 70 * block
+    for number in range(flood):
+        seen.add(number, number / 1e6)
+    assert not seen.has(0)
+    assert seen.has(flood - 60 * block)
+    assert all(seen.has(n) or n / 1e6 <= seen.floor for n in range(flood))
+
+
+def test_the_window_is_several_minutes():
+    assert WINDOW >= 180
