@@ -7,6 +7,7 @@ kept in memory, so that files that a job wrote are objects like any others.
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import re
 import shutil
@@ -341,6 +342,8 @@ class Buckets:
             missing.append(folder)
             folder = folder.parent
         root.mkdir(exist_ok=True)
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         for each in reversed(missing):
             each.mkdir(exist_ok=True)
             self._made.add(each)

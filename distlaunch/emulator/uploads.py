@@ -6,12 +6,13 @@ https://cloud.google.com/storage/docs/uploads-downloads
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 import threading
 from dataclasses import dataclass, field
 from email.message import Message
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from distlaunch.emulator.answers import Answer, Refused
@@ -43,7 +44,6 @@ class _Session:
     name: str
     said: Mapping[str, Any]
     options: Mapping[str, str]
-    file: BinaryIO
     path: Path
     size: int = 0
     done: Stored | None = None
@@ -140,8 +140,9 @@ class Uploads:
         # What will be refused at the end is refused at once too, before the content is sent.
         conditions(request.options)(self._buckets.find(bucket, name))
         file, path = self._buckets.upload()
+        file.close()
         upload = secrets.token_urlsafe(24)
-        self._sessions[upload] = _Session(bucket, name, said, request.options, file, path)
+        self._sessions[upload] = _Session(bucket, name, said, request.options, path)
         place = f"{request.origin}/upload/storage/v1/b/{bucket}/o?uploadType=resumable"
         place += f"&name={quote(name, safe='')}&upload_id={upload}"
         return Answer(b"", 200, {"Location": place, "X-GUploader-UploadID": upload})
@@ -159,7 +160,6 @@ class Uploads:
                 f"{first} byte(s), which exceeds already uploaded size of {session.size} byte(s)."
             )
             raise StorageRefused(503, "backendError", told)
-        session.file.seek(first)
         end = self._written(request, session, first)
         is_last = found is None or (total is not None and end == total)
         if found is None or found["first"]:
@@ -170,23 +170,23 @@ class Uploads:
     def _written(self, request: Request, session: _Session, at: int) -> int:
         """Write the request's content and return where it ends; a broken one counts as it is."""
         try:
-            while piece := request.body.read(_PIECE):
-                session.file.write(piece)
-                at += len(piece)
+            with session.path.open("r+b") as file:
+                file.seek(at)
+                while piece := request.body.read(_PIECE):
+                    file.write(piece)
+                    at += len(piece)
         except (Refused, OSError):
             session.size = max(session.size, at - at % GRAIN)
             raise
         return at
 
     def _finish(self, session: _Session) -> None:
-        session.file.truncate(session.size)
-        session.file.close()
+        os.truncate(session.path, session.size)
         session.done = self._put(
             session.bucket, session.name, session.path, session.said, session.options
         )
 
     def _cancelled(self, request: Request, session: _Session) -> Answer:
-        session.file.close()
         session.path.unlink(missing_ok=True)
         self._sessions.pop(request.options["upload_id"], None)
         return Answer(b"", 499)
