@@ -21,7 +21,7 @@ Path = tuple["str | int", ...]
 _WRAPPERS = re.compile(
     r"google\.protobuf\.(Bool|Bytes|Double|Float|U?Int(32|64)|String)Value", re.ASCII
 )
-_MOST_VALUES = 100_000  # in a job; aliases of YAML's can multiply
+_MOST_VALUES = 20_000  # in a job; aliases of YAML's can multiply
 _MOST_NAMED = 6  # values of an enum that are listed beside a hint
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)

@@ -33,7 +33,7 @@ class Override:
         What says it on the command line, as ``--set cluster.workers.count``.
     """
 
-    path: Path
+    path: tuple[str, ...]
     value: Any
     option: str
 
@@ -50,8 +50,8 @@ class Override:
         """
         name, equals, value = text.partition("=")
         if not equals:
-            raise UsageProblem(f"--set {text}: no value; {_EXAMPLE}")
-        return cls(_path(name), _value(name, value), f"--set {name}")
+            raise UsageProblem(f"--set {_printable(text)}: no value; {_EXAMPLE}")
+        return cls(_path(name), _value(name, value), f"--set {_printable(name)}")
 
 
 class Overridden:
@@ -84,32 +84,33 @@ class Overridden:
 
     def place(self, path: Path, *, of_key: bool = False) -> Place:
         """Return where a path leads to, in the file or on the command line."""
-        said = [each for each in self._overrides if _explains(each.path, path)]
+        steps = tuple(map(str, path))
+        said = [each for each in self._overrides if _explains(each.path, steps)]
         if not said and not self._document.holds(path[:-1]):
-            said = [each for each in self._overrides if each.path[: len(path) - 1] == path[:-1]]
+            said = [each for each in self._overrides if each.path[: len(path) - 1] == steps[:-1]]
         if said:
             return Place(0, 0, said[-1].option)
         return self._document.place(path, of_key=of_key)
 
 
-def _explains(override: Path, path: Path) -> bool:
+def _explains(override: tuple[str, ...], path: tuple[str, ...]) -> bool:
     """Whether a path lies in what an override says, or is a section only because of it."""
     return path[: len(override)] == override or override[: len(path)] == path
 
 
-def _path(name: str) -> Path:
-    steps: list[str | int] = []
+def _path(name: str) -> tuple[str, ...]:
+    steps: list[str] = []
     rest = name
     while True:
         found = _STEP.match(rest)
         if found is None:
-            raise UsageProblem(f"--set {name}=…: {name!r} is no field's name; {_EXAMPLE}")
+            raise _no_name(name)
         steps.append(found["plain"] if found["quote"] is None else found["quoted"])
         rest = rest[found.end() :]
         if not rest:
             return tuple(steps)
         if not rest.startswith("."):
-            raise UsageProblem(f"--set {name}=…: {name!r} is no field's name; {_EXAMPLE}")
+            raise _no_name(name)
         rest = rest[1:]
 
 
@@ -119,19 +120,29 @@ def _value(name: str, text: str) -> Any:
     try:
         document = Document(f"value: {text}")
     except YamlProblem as problem:
-        raise UsageProblem(f"--set {name}={text}: {problem.what}") from None
+        raise UsageProblem(f"--set {name}: {problem.what}") from None
     if document.problems:
-        raise UsageProblem(f"--set {name}={text}: {document.problems[0].what}")
+        raise UsageProblem(f"--set {name}: {document.problems[0].what}")
     if document.data.keys() != {"value"}:
-        raise UsageProblem(f"--set {name}={text}: expected one value")
+        raise UsageProblem(f"--set {name}: expected one value, got more than one line")
     return document.data["value"]
 
 
-def _put(here: Any, path: Path, override: Override) -> Any:
+def _no_name(name: str) -> UsageProblem:
+    return UsageProblem(f"--set: {name!r} is no field's name; {_EXAMPLE}")
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def _put(here: Any, path: tuple[str, ...], override: Override) -> Any:
     """Return what is here with a value put at a path; nothing is changed in place."""
     if not path:
         return override.value
     step, rest = path[0], path[1:]
+    if here is None and step.isdecimal():
+        here = []
     if isinstance(here, list):
         index = _index(step, here, override)
         items = [*here, None] if index == len(here) else list(here)
@@ -142,10 +153,8 @@ def _put(here: Any, path: Path, override: Override) -> Any:
     return section
 
 
-def _index(step: str | int, items: list[Any], override: Override) -> int:
+def _index(step: str, items: list[Any], override: Override) -> int:
     known = f"0 to {len(items)}" if items else "0"
-    if not re.fullmatch(r"[0-9]{1,9}", str(step), re.ASCII) or int(step) > len(items):
-        raise UsageProblem(
-            f"{override.option}: {str(step)!r} is no place in a list; expected {known}"
-        )
+    if not re.fullmatch(r"[0-9]{1,9}", step, re.ASCII) or int(step) > len(items):
+        raise UsageProblem(f"{override.option}: {step!r} is no place in a list; expected {known}")
     return int(step)

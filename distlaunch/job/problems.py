@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
@@ -57,8 +58,17 @@ def _line(path: Path, problem: YamlProblem) -> str:
     place = problem.place
     if not place.option:
         return f"{shown(path)}:{place.line}:{place.column}: {problem.what}"
-    name = place.option.split(" ")[-1]
-    return f"{place.option}: {problem.what.removeprefix(f'{name}: ')}"
+    return f"{place.option}: {_without_name(place.option, problem.what)}"
+
+
+def _without_name(option: str, what: str) -> str:
+    """Return what is wrong without the name in front of it, where the option has said it."""
+    said = option.rsplit(" ", maxsplit=1)[-1]
+    in_brackets = re.sub(r"\.([0-9]+)(?=\.|$)", r"[\1]", said)
+    for name in (said, in_brackets, said.removeprefix("--").lower()):
+        if what.startswith(f"{name}: "):
+            return what.removeprefix(f"{name}: ")
+    return what
 
 
 def shown(path: Path) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FILE_NAME = "distlaunch.yaml"
 _REMEDY = "; 'distlaunch init' makes one"
+_OF_THE_OTHER = ("cluster", "tuning", "vertex")
 _NO_CLUSTER = {"chief": {"machine": "n1-standard-4"}}  # of a job whose cluster comes later
 
 
@@ -53,13 +54,14 @@ def load_without_cluster(path: Path, overrides: Sequence[Override], name: str) -
     Parameters
     ----------
     path, overrides
-        As for `load`; a cluster in either is passed over.
+        As for `load`; a cluster in the file, and what is said over a section that the other file
+        may have, is passed over.
     name
         The job's name where the file does not say it.
     """
     document = _document(path) if os.path.lexists(path) else Document("{}")
     data = {"name": name} | document.data | {"cluster": _NO_CLUSTER}
-    others = [each for each in overrides if each.path[0] != "cluster"]
+    others = [each for each in overrides if each.path[0] not in _OF_THE_OTHER]
     return _job(path, Overridden(document, data, others))
 
 
@@ -80,7 +82,7 @@ def override(job: Job, overrides: Sequence[Override], path: Path) -> Job:
     JobFileError
         With every problem.
     """
-    keys = {str(each.path[0]) for each in overrides}
+    keys = {each.path[0] for each in overrides}
     whole = conversion.to_data(job)
     data = {key: whole[key] for key in keys if key in whole}
     stand_ins = {"name": "job", "cluster": _NO_CLUSTER}

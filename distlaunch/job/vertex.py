@@ -177,8 +177,15 @@ def _lay_program(spec: dict[str, Any], task: str, said: dict[str, Any]) -> None:
 
 def _merged_env(entries: list[dict[str, Any]], env: dict[str, str]) -> list[dict[str, Any]]:
     """Return the entries with `env` over them, new ones behind."""
-    kept = [each for each in entries if each.get("name") not in env]
-    return [*kept, *({"name": name, "value": value} for name, value in env.items())]
+    there = {each.get("name", "") for each in entries}
+    kept = [
+        each | _variable(each["name"], env) if each.get("name") in env else each for each in entries
+    ]
+    return [*kept, *(_variable(name, env) for name in env if name not in there)]
+
+
+def _variable(name: str, env: dict[str, str]) -> dict[str, str]:
+    return {"name": name, "value": env[name]}
 
 
 def _lay_scheduling(spec: dict[str, Any], scheduling: Scheduling) -> None:

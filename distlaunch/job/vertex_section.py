@@ -71,7 +71,8 @@ def take_in(
         return job, problems
     if whole is not None:
         mine = replace(whole, vertex=parsed.json)
-        return replace(job, vertex=parsed.json), _contradictions(mine, marked, parsed)
+        found = _contradictions(mine, marked, parsed)
+        return replace(job, vertex=parsed.json), [each for each in found if each.place.option]
     job = _absorb(job, parsed.json, marked)
     return job, _contradictions(job, marked, parsed)
 
