@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import struct
 from collections import deque
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ ARCHITECTURE = "amd64"
 _FIRST_ANSWER = 20  # seconds
 _SILENCE = 600  # seconds without an event of a push or a pull
 _DIGEST = re.compile(r"digest: (sha256:[0-9a-f]{64})")
+_FRAME = struct.Struct(">B3xL")
 _LAYER_DIGITS = 12  # of a diff id, by which an engine tells of a layer
 _LIFETIME = "14400"  # seconds that a container for pip is there at most, should nobody end it
 
@@ -96,7 +98,6 @@ class Engine:
     ) -> None:
         self._see = see
         self._progress = progress
-        self._silence = silence
         self._client = connected(patience)
         self._client.timeout = silence
 
@@ -169,14 +170,8 @@ class Engine:
         build = Steps(self._see, self._progress)
         with _told():
             # Not docker-py's own: that asks every credential helper, and fails if one is broken.
-            response = self._client.post(
-                f"{self._client.base_url}/v{self._client.api_version}/build",
-                params=asked,
-                data=context,
-                headers={"Content-Type": "application/x-tar"},
-                stream=True,
-                timeout=None,
-            )
+            headers = {"Content-Type": "application/x-tar"}
+            response = self._post("build", params=asked, data=context, headers=headers)
             # Closing it kills the step that runs, on Ctrl-C for example.
             with contextlib.closing(response):
                 if not response.ok:
@@ -299,6 +294,11 @@ class Engine:
         self._progress("")
         return digest
 
+    def _post(self, path: str, **kwargs: Any) -> Any:
+        """Ask for something that may take as long as it likes, and tells of it as a stream."""
+        url = f"{self._client.base_url}/v{self._client.api_version}/{path}"
+        return self._client.post(url, stream=True, timeout=None, **kwargs)
+
     def _inspected(self, image: str) -> dict[str, Any]:
         found: dict[str, Any] = self._client.inspect_image(image)
         return found
@@ -306,17 +306,18 @@ class Engine:
     def _follow(
         self, container: str, command: tuple[str, ...], variables: Mapping[str, str]
     ) -> None:
-        self._client.timeout = None  # a package that is compiled may tell nothing for long
         started = self._client.exec_create(container, list(command), environment=dict(variables))
         last: deque[str] = deque(maxlen=LAST_LINES)
         rest = ""
-        for data in self._client.exec_start(started["Id"], stream=True):
-            *lines, rest = (rest + data.decode(errors="replace")).split("\n")
-            for line in lines:
-                last.append(line.rstrip())
-                self._progress(line.strip())
+        # Not docker-py's own: that leaves its connection open for ever.
+        response = self._post(f"exec/{started['Id']}/start", json={"Detach": False, "Tty": False})
+        with contextlib.closing(response):
+            for data in _frames(response.raw):
+                *lines, rest = (rest + data.decode(errors="replace")).split("\n")
+                for line in lines:
+                    last.append(line.rstrip())
+                    self._progress(line.strip())
         self._progress("")
-        self._client.timeout = self._silence
         code = self._client.exec_inspect(started["Id"])["ExitCode"]
         if code:
             self._see(Notice("\n".join(["pip ended so:", *last]), "error"))
@@ -346,6 +347,16 @@ def _told() -> Iterator[None]:
         raise ImageError(f"the container engine refuses: {_said(problem)}") from problem
     except (DockerException, RequestException, HTTPError, OSError) as problem:
         raise problems.lost_engine(problem) from problem
+
+
+def _frames(stream: Any) -> Iterator[bytes]:
+    """Give what a process writes; each piece stands behind the number of its stream and its size.
+
+    Docker's Engine API, "Attach to a container", stream format.
+    """
+    while len(header := stream.read(_FRAME.size)) == _FRAME.size:
+        _, size = _FRAME.unpack(header)
+        yield stream.read(size)
 
 
 def _said(problem: APIError) -> str:
