@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from distlaunch.image.registry import Registry, RemoteImage
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
-_PYTHON = re.compile(r"(?:(?P<prefix>.+)/)?bin/python3\.(?P<minor>[0-9]+)", re.ASCII)
+_PYTHON = re.compile(r"(?P<prefix>.+)/bin/python3\.(?P<minor>[0-9]+)", re.ASCII)
 _LIBRARY = re.compile(
     r"(?P<folder>(?:.+/)?lib/python3(?:\.[0-9]+)?/(?:site|dist)-packages)/([^/]+)"
 )

@@ -15,7 +15,7 @@ from requests.adapters import HTTPAdapter
 from distlaunch.errors import ImageError
 from distlaunch.image.authentication import Authentication
 from distlaunch.image.credentials import Credentials, credentials
-from distlaunch.image.reference import DOCKER_HUB, Reference
+from distlaunch.image.reference import DOCKER_HUB, Reference, is_loopback
 from distlaunch.image.refusals import Refused, is_final, refused, unreachable
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Transport(DXF):
         self.reference = reference
         self.patience = patience
         self.sent = 0
-        self._http = _session(reference)
+        self._http = _session()
         self._who = Authentication(reference, self._ask_for_token, find)
         self._answered = False
         self._abandoned = threading.Event()
@@ -197,14 +197,15 @@ class Transport(DXF):
         if said and urlsplit(url).netloc == self._host:
             headers["Authorization"] = said
         timeout = kwargs.pop("timeout", (self.patience.connect, self.patience.read))
+        about: dict[str, Any] = {"headers": headers, "timeout": timeout, **kwargs}
         try:
-            response = self._http.request(method, url, headers=headers, timeout=timeout, **kwargs)
+            response = self._http.request(method, url, proxies=_proxies(url), **about)
         except requests.ConnectionError:
             if not self._may_turn_to_tls():
                 raise
-            return self._send(method, path, said, headers=headers, timeout=timeout, **kwargs)
+            return self._send(method, path, said, **about)
         if response.status_code == 400 and self._may_turn_to_tls():
-            return self._send(method, path, said, headers=headers, timeout=timeout, **kwargs)
+            return self._send(method, path, said, **about)
         return response
 
     def _may_turn_to_tls(self) -> bool:
@@ -228,7 +229,9 @@ class Transport(DXF):
         server = Reference(f"{urlsplit(url).netloc}/token")
         for attempt, delay in enumerate((*self.patience.delays, None), 1):
             try:
-                response = self._http.request(method, url, timeout=timeout, **kwargs)
+                response = self._http.request(
+                    method, url, timeout=timeout, proxies=_proxies(url), **kwargs
+                )
             except requests.RequestException as problem:
                 if delay is None or is_final(problem, answered=False):
                     raise unreachable(problem, server, tries=attempt) from problem
@@ -251,14 +254,18 @@ class Transport(DXF):
             self.sent += size
 
 
-def _session(reference: Reference) -> requests.Session:
+def _proxies(url: str) -> dict[str, str]:
+    """Have no proxy between us and this machine, whatever the environment says."""
+    parts = urlsplit(url)
+    return {"no_proxy": parts.hostname or ""} if is_loopback(parts.netloc) else {}
+
+
+def _session() -> requests.Session:
     session = requests.Session()
     session.auth = _nothing_of_netrc
     adapter = HTTPAdapter(pool_connections=2, pool_maxsize=THREADS)
     session.mount("https://", adapter)
     session.mount("http://", adapter)
-    if reference.is_loopback:
-        session.proxies = {"no_proxy": reference.host.rpartition(":")[0] or reference.host}
     return session
 
 

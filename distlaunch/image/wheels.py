@@ -27,10 +27,14 @@ if TYPE_CHECKING:
 _LEVEL = 1  # what is in wheels is large, and much of it hardly gets smaller
 _OLDEST_MANYLINUX = 5
 _KEPT_LINES = 200
-_NO_WHEEL = re.compile(r"No matching distribution found for (\S+)")
+_NO_WHEEL = re.compile(r"No matching distribution found for ([^\s;]+)")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _UNREACHABLE = re.compile(r"Retrying \(|Could not fetch URL|NewConnectionError")
 _DENIED = re.compile(r"\b40[13] (?:Client )?Error")
-_SOURCE = re.compile(r"\s*(?:-e\b|--editable\b|\.{0,2}/|file:|[^#]*\b(?:git|hg|svn|bzr)\+)")
+_INCLUDED = re.compile(r"(?P<option>-r|--requirement|-c|--constraint)(?:\s+|=)(?P<file>.+)")
+# What pip would build for this machine, whatever --only-binary says.
+_SOURCE = re.compile(r"-e\b|--editable\b|\.{0,2}/|(?:[^-].*)?(?:(?:git|hg|svn|bzr)\+|file:)")
+_ARCHIVE = re.compile(r"(?!-)(?:.*\s)?https?://[^\s#;]+(?<!\.whl)(?:[\s#;]|$)")
 
 # pip asks the Python that it runs on for the markers ('; python_version < "3.12"'), whatever
 # --python-version and --platform say; so the image's answers are given to its part that asks.
@@ -73,22 +77,47 @@ def environment_layer(
     ImageError
         If the base has no Python that can be found, or a package has no wheel for it.
     """
-    _need_wheels(requirements)
+    lines = _flattened(requirements, Path.cwd())
+    _need_wheels(lines)
     with Registry(base) as registry:
         interpreter = find_interpreter(registry, registry.image(), progress)
     with tempfile.TemporaryDirectory(dir=file.parent, prefix="wheels-") as folder:
         target = Path(folder, "target")
-        _install(requirements, target, interpreter, progress)
+        _install(lines, target, interpreter, progress)
         progress("packing the environment")
         with Tarball(file, level=_LEVEL) as tarball:
             add_installed(tarball, target, interpreter)
             return Layer.of(file, tarball.finish(), "RUN pip install -r requirements.txt")
 
 
-def _need_wheels(requirements: str) -> None:
-    sources = [each.strip() for each in requirements.splitlines() if _SOURCE.match(each)]
+def _flattened(text: str, folder: Path, seen: frozenset[Path] = frozenset()) -> list[str]:
+    """Return the lines of a requirements file, with those of the files that it includes."""
+    lines: list[str] = []
+    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+        plain = re.sub(r"(?:^|\s)#.*", "", line).strip()
+        included = _INCLUDED.fullmatch(plain)
+        if included is None:
+            lines += [plain] if plain else []
+            continue
+        file = (folder / included["file"].strip()).resolve()
+        if included["option"] in ("-c", "--constraint"):
+            lines.append(f"-c {file}")
+        elif file not in seen:
+            lines += _flattened(_text(file), file.parent, seen | {file})
+    return lines
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ImageError(f"{file}: requirements that cannot be read ({problem})") from problem
+
+
+def _need_wheels(lines: list[str]) -> None:
+    sources = [each for each in lines if _SOURCE.match(each) or _ARCHIVE.match(each)]
     if sources:
-        raise _needs_engine(f"{', '.join(sources)}: built from source")
+        raise _needs_engine(f"no wheel of {', '.join(sources)}, but its source")
 
 
 def _needs_engine(what: str) -> ImageError:
@@ -99,13 +128,13 @@ def _needs_engine(what: str) -> ImageError:
 
 
 def _install(
-    requirements: str, target: Path, python: Interpreter, progress: Callable[[str], None]
+    lines: list[str], target: Path, python: Interpreter, progress: Callable[[str], None]
 ) -> None:
     file = target.with_name("requirements.txt")
-    file.write_text(requirements, encoding="utf-8")
+    file.write_text("\n".join(lines), encoding="utf-8")
     code, said = _pip(["--target", str(target), "-r", str(file)], python, progress)
     if code:
-        raise _failed(said, requirements, file, python)
+        raise _failed(said, lines, file, python)
     target.mkdir(exist_ok=True)  # nothing was asked for
 
 
@@ -162,7 +191,7 @@ def _markers(python: Interpreter) -> dict[str, str]:
     }
 
 
-def _failed(said: list[str], requirements: str, file: Path, python: Interpreter) -> ImageError:
+def _failed(said: list[str], lines: list[str], file: Path, python: Interpreter) -> ImageError:
     text = "\n".join(said)
     if "No module named 'pip'" in text:
         return ImageError(
@@ -170,30 +199,42 @@ def _failed(said: list[str], requirements: str, file: Path, python: Interpreter)
             f"run '{sys.executable} -m ensurepip'"
         )
     errors = [each.removeprefix("ERROR: ") for each in said if each.startswith("ERROR: ")]
-    last = errors[-1] if errors else said[-1] if said else "it says nothing"
+    told = _as_written((errors or said[-1:] or ["it says nothing"])[0], lines, file)
     if _DENIED.search(text):
-        return ImageError(f"pip is not let in by its index ({last}); check pip's credentials")
+        return ImageError(f"pip is not let in by its index ({told}); check pip's credentials")
     if _UNREACHABLE.search(text):
-        return ImageError(f"pip does not reach its index ({last}); check the network, or pip's own")
-    missing = _without_wheel(text, requirements, file, python)
+        return ImageError(f"pip does not reach its index ({told}); check the network, or pip's own")
+    missing = _without_wheel(text, lines, file, python)
     if missing:
         return _needs_engine(
             f"no wheel of {', '.join(missing)} for Python {python.short} on linux/amd64"
         )
-    return ImageError(f"pip cannot install the requirements ({last}); mend them and try again")
+    return ImageError(f"pip cannot install the requirements ({told}); mend them and try again")
 
 
-def _without_wheel(text: str, requirements: str, file: Path, python: Interpreter) -> list[str]:
+def _as_written(said: str, lines: list[str], file: Path) -> str:
+    """Name lines by what they say, as nobody knows the file that pip was given."""
+    place = re.compile(rf"-r {re.escape(str(file))} \(line (\d+)\)")
+    return place.sub(lambda found: lines[int(found[1]) - 1], said)
+
+
+def _without_wheel(text: str, lines: list[str], file: Path, python: Interpreter) -> list[str]:
     """Name all requirements without a wheel; pip names one and stops, so it is asked again."""
     missing: list[str] = []
-    lines = requirements.splitlines()
     while found := _NO_WHEEL.search(text):
         missing.append(found[1])
-        left = [each for each in lines if "".join(each.split()).partition(";")[0] != found[1]]
+        left = [each for each in lines if _name(each) != _name(found[1])]
         if left == lines:
             break  # what a requirement itself requires
         lines = left
         file.write_text("\n".join(lines), encoding="utf-8")
-        _, said = _pip(["--dry-run", "--no-deps", "-r", str(file)], python, lambda _: None)
+        words = ["--dry-run", "--no-deps", "--target", str(file.parent), "-r", str(file)]
+        _, said = _pip(words, python, lambda _: None)
         text = "\n".join(said)
     return missing
+
+
+def _name(requirement: str) -> str:
+    """Return the package that a requirement names, normalised (PEP 503)."""
+    found = _NAME.match(requirement)
+    return re.sub(r"[-_.]+", "-", found[0]).lower() if found else ""

@@ -19,6 +19,7 @@ import tarfile
 import threading
 import time
 import uuid
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -129,7 +130,7 @@ class Recipe:
             return registry.put(manifest, kind, reference.identifier)
 
     def _config(self) -> dict[str, Any]:
-        plain = [gzip.decompress(each) if each[:2] == b"\x1f\x8b" else each for each in self.layers]
+        plain = [_unpacked(each) for each in self.layers]
         config: dict[str, Any] = {
             "os": "linux",
             "architecture": self.architecture,
@@ -155,6 +156,12 @@ class Recipe:
                 manifests.OCI_MANIFEST if self.oci else manifests.DOCKER_MANIFEST
             )
         return manifest
+
+
+def _unpacked(layer: bytes) -> bytes:
+    with contextlib.suppress(gzip.BadGzipFile, zlib.error, EOFError):
+        return gzip.decompress(layer)
+    return layer
 
 
 def descriptor(media_type: str, data: bytes) -> dict[str, Any]:
