@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from distlaunch.errors import ContextError, DistlaunchError
 from distlaunch.image import secrets
@@ -35,8 +35,7 @@ _SPECIAL = {
 _LEAVE_OUT = "leave it out in .dockerignore"
 
 
-@dataclass(frozen=True, slots=True)
-class ContextFile:
+class ContextFile(NamedTuple):
     """A file of the context, or a symbolic link that stays in it.
 
     Parameters

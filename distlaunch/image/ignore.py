@@ -10,8 +10,12 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NOTHING = -1  # no pattern matches
 
@@ -21,6 +25,7 @@ _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
 )
 _TO_ESCAPE = re.compile(r"[*?\[\]\\^]")
 _GLOB = re.compile(r"[*?\[\\]")
+_NEVER = r"(?!)"
 _PLAIN_SUFFIX = re.compile(r"\*\*/\*([^*?\[\]\\/]+)")  # as **/*.pyc
 
 
@@ -63,8 +68,10 @@ class IgnoreRules:
         self._groups: list[_Group] = []
         for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
             self._read(line, f"{name}:{number}")
-        for group in self._groups:
-            group.compile()
+        matchers = [(number, group.matcher()) for number, group in enumerate(self._groups)]
+        # By the last match so far, what else may match, the last first. `NOTHING` is at the end.
+        lasts = (*range(len(matchers)), NOTHING)
+        self._later = [list(reversed(matchers[last + 1 :])) for last in lasts]
 
     def ignores(self, path: str) -> bool:
         """Whether a path, posix and relative to the context's root, is left out."""
@@ -84,8 +91,8 @@ class IgnoreRules:
         above
             What this returned for the folder that it lies in; `NOTHING` at the root.
         """
-        for number in range(len(self._groups) - 1, above, -1):
-            if self._groups[number].matches(path, name):
+        for number, matches in self._later[above]:
+            if matches(path, name):
                 return number
         return above
 
@@ -141,8 +148,6 @@ class _Group:
     _ends: tuple[str, ...] = ()
     _of_name: list[str] = field(default_factory=list)
     _of_path: list[str] = field(default_factory=list)
-    _name_matches: re.Pattern[str] | None = None
-    _path_matches: re.Pattern[str] | None = None
 
     def add(self, pattern: str) -> None:
         """Take a pattern in; it is cleaned already."""
@@ -166,21 +171,27 @@ class _Group:
         else:
             self._of_path.append(_as_regex(pattern))
 
-    def compile(self) -> None:
-        """Make one expression of those that need one."""
-        self._name_matches = re.compile("|".join(self._of_name)) if self._of_name else None
-        self._path_matches = re.compile("|".join(self._of_path)) if self._of_path else None
+    def matcher(self) -> Callable[[str, str], bool]:
+        """Return what tells whether a pattern matches a path itself, given with its last part.
 
-    def matches(self, path: str, name: str) -> bool:
-        """Whether a pattern matches the path itself."""
-        return (
-            name in self._names
-            or path in self._paths
-            or (bool(self._ends) and path.endswith(self._ends))
-            or (bool(self._starts) and path.startswith(self._starts))
-            or (self._name_matches is not None and bool(self._name_matches.fullmatch(name)))
-            or (self._path_matches is not None and bool(self._path_matches.fullmatch(path)))
-        )
+        It is asked of every file, and so it keeps all it needs at hand.
+        """
+        names, paths = frozenset(self._names), frozenset(self._paths)
+        ends, starts = self._ends, self._starts
+        of_name = re.compile("|".join(self._of_name) or _NEVER).fullmatch
+        of_path = re.compile("|".join(self._of_path) or _NEVER).fullmatch
+
+        def matches(path: str, name: str) -> bool:
+            return (
+                name in names
+                or path in paths
+                or path.endswith(ends)
+                or path.startswith(starts)
+                or of_name(name) is not None
+                or of_path(path) is not None
+            )
+
+        return matches
 
 
 def _may_match_below(pattern: str, parts: list[str]) -> bool:

@@ -15,8 +15,11 @@ _DIGEST = 65  # characters at an entry's end, behind its stamp: a space and a di
 
 
 def stamp(seen: os.stat_result) -> str:
-    """Return what changes whenever a file does: the time of its last change can't be set back."""
-    return f"{seen.st_size} {seen.st_mtime_ns} {seen.st_ctime_ns} {seen.st_ino}"
+    """Return what changes whenever a file does.
+
+    The time of its last change cannot be set back, as that of its content's can.
+    """
+    return f"{seen.st_ctime_ns} {seen.st_size} {seen.st_ino}"
 
 
 class Known:
