@@ -62,7 +62,7 @@ of them it strikes, from 0 to 1. Without one it strikes the first, or with #N th
 @click.option(
     "--project-dir",
     metavar="D",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     default=Path(),
     help="Where processes run (this folder, if not said).",
 )

@@ -20,7 +20,7 @@ from distlaunch.emulator.routes import Routes
 from distlaunch.emulator.server import Server
 from distlaunch.emulator.storage_service import StorageService
 from distlaunch.emulator.store import Store
-from distlaunch.errors import DistlaunchError
+from distlaunch.errors import DistlaunchError, UsageProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,11 +112,16 @@ class Emulator:
             return DockerMachines(self.storage)
         from distlaunch.emulator.process import ProcessMachines
 
+        if not self._project_dir.is_dir():
+            raise UsageProblem(
+                f"--project-dir {self._project_dir}: no such folder; "
+                "give the one with the job's program"
+            )
         return ProcessMachines(self._project_dir.resolve(), self.url)
 
     def _folder(self, stack: ExitStack) -> Path:
         if self._storage is None:
-            made = Path(tempfile.mkdtemp(prefix="distlaunch-emulator-"))
+            made = Path(tempfile.mkdtemp(prefix="distlaunch-storage-"))
             stack.callback(shutil.rmtree, made, ignore_errors=True)
             return made
         try:
