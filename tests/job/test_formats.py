@@ -253,6 +253,19 @@ def test_the_job_s_own_cluster_is_not_looked_at(project):
     assert with_config(project).cluster.chief.machine.type == "a2-highgpu-1g"
 
 
+def test_pools_of_google_s_in_the_job_s_own_file_give_way_with_a_note(project):
+    pools = "[{diskSpec: {bootDiskSizeGb: 300}}, {diskSpec: {}}]"
+    text = PROJECT.replace("enableWebAccess: true", f"workerPoolSpecs: {pools}")
+    (project / "distlaunch.yaml").write_text(text)
+    loaded = load_job(project, config=project / "config.yaml")
+    assert loaded.notes == (
+        f"{project}/distlaunch.yaml: vertex: workerPoolSpecs are not used, as "
+        f"{project}/config.yaml says what the pools are",
+    )
+    chief, workers, _ = request(loaded.job)["jobSpec"]["workerPoolSpecs"]
+    assert (chief["diskSpec"], workers) == ({"bootDiskSizeGb": 200}, {})
+
+
 def test_the_job_s_own_file_may_be_missing(tmp_path):
     folder = tmp_path / "My Project"
     folder.mkdir()

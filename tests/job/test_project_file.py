@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlaunch.errors import DistlaunchError, JobFileError
+from distlaunch.job.conversion import to_data, to_job
 from distlaunch.job.model import (
     Choice,
     Cluster,
@@ -23,6 +24,7 @@ from distlaunch.job.model import (
     Tuning,
 )
 from distlaunch.job.project_file import load
+from distlaunch.job.sections import JobSection
 
 SMALLEST = "name: digits\ncluster: {chief: {machine: n1-standard-4}}\n"
 
@@ -118,6 +120,15 @@ def test_everything_is_read(tmp_path):
             "maxFailedTrialCount": 3,
         },
     )
+
+
+NUMBERS = "    rate: {type: double, values: [0.1, 1], scale: log}\n"
+
+
+@pytest.mark.parametrize("text", [SMALLEST, WHOLE.replace("vertex:\n", NUMBERS + "vertex:\n")])
+def test_a_job_is_written_as_sections_that_say_the_same(tmp_path, text):
+    job = read(tmp_path, text)
+    assert to_job(JobSection.model_validate(to_data(job))) == job
 
 
 def test_a_name_and_a_chief_are_enough(tmp_path):

@@ -129,7 +129,8 @@ def value(field: Any, depth: int) -> st.SearchStrategy[Any]:
     if field.cpp_type == Field.CPPTYPE_BOOL:
         return st.booleans()
     if field.cpp_type == Field.CPPTYPE_DOUBLE:
-        return st.floats(allow_nan=False)
+        finite = st.floats(allow_nan=False, allow_infinity=False)
+        return finite | st.sampled_from(["Infinity", "-Infinity"])
     return tricky
 
 

@@ -1,0 +1,277 @@
+"""Broken files in Vertex AI's format, and every line that is told of each."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from distlaunch.errors import DistlaunchError, JobFileError
+from distlaunch.job.formats import load_job
+
+CHIEF = "{machineSpec: {machineType: n1-standard-4}, replicaCount: 1}"
+SPEC = f"workerPoolSpecs:\n- {CHIEF}\n"
+SHAPES = "trainingInput, workerPoolSpecs, jobSpec or studySpec at the top"
+
+
+def pool(**fields: object) -> str:
+    """Return a spec with one pool, in the one line that JSON is."""
+    return json.dumps({"workerPoolSpecs": [{"replicaCount": 1, **fields}]}) + "\n"
+
+
+BROKEN = {
+    "nothing": ("", ["1:1: expected keys with values, as 'name: digits'"]),
+    "an empty section": ("{}\n", [f"1:1: empty; expected {SHAPES}"]),
+    "a list": ("[]\n", ["1:1: expected keys with values, as 'name: digits'"]),
+    "no YAML": (
+        "workerPoolSpecs: [\n",
+        [
+            "2:1: not YAML: while parsing a flow node, expected the node content, but found "
+            "'<stream end>'"
+        ],
+    ),
+    "no JSON either": (
+        '{"workerPoolSpecs": [}',
+        ["1:22: not YAML: while parsing a flow node, expected the node content, but found '}'"],
+    ),
+    "something else": ("apiVersion: v1\nkind: Job\n", [f"1:1: apiVersion: expected {SHAPES}"]),
+    "a job file of our own": (
+        "name: digits\ncluster: {}\n",
+        ["2:1: cluster: is distlaunch's own format; --config takes Google's"],
+    ),
+    "a slip at the top": (
+        "workerPoolSpec: []\n",
+        [f"1:1: workerPoolSpec: expected {SHAPES}; did you mean 'workerPoolSpecs'?"],
+    ),
+    "a variable that is not set": (
+        SPEC + "network: ${NOT_SET_HERE}\n",
+        [
+            "3:10: ${NOT_SET_HERE}: NOT_SET_HERE is not set; export NOT_SET_HERE=…, or write "
+            "$${NOT_SET_HERE} for the text itself"
+        ],
+    ),
+    "a variable in braces": (
+        "workerPoolSpecs: [{replicaCount: ${NOT_SET_HERE}}]\n",
+        [
+            "1:35: not YAML: while parsing a flow mapping, expected ',' or '}', but got '{'; "
+            "between braces and brackets ${NAME} stands in quotes"
+        ],
+    ),
+    "a key twice": (
+        SPEC + "network: a\nnetwork: b\n",
+        ["4:1: network: is here twice; the first is in line 3"],
+    ),
+    "a key in both spellings": (
+        SPEC + "base_output_directory: {}\nbaseOutputDirectory: {}\n",
+        ["4:1: baseOutputDirectory: stands beside base_output_directory; expected one"],
+    ),
+    "code": (
+        SPEC + "network: !!python/object/apply:os.system [x]\n",
+        [
+            "3:10: the tag !!python/object/apply:os.system has no place in a job file",
+            "3:10: network: expected text, got a list",
+        ],
+    ),
+    "unknown fields": (
+        "workerPoolSpecs:\n- machineSpec: {machinetype: x, zone: y}\n  replicas: 1\nschedule: {}\n",
+        [
+            "2:17: workerPoolSpecs[0].machineSpec.machinetype: unknown field; did you mean "
+            "'machineType'?",
+            "2:33: workerPoolSpecs[0].machineSpec.zone: unknown field; known here: machineType, "
+            "acceleratorType, acceleratorCount, gpuPartitionSize, tpuTopology, reservationAffinity",
+            "3:3: workerPoolSpecs[0].replicas: unknown field; did you mean 'replicaCount'?",
+            "4:1: schedule: unknown field; did you mean 'scheduling'?",
+        ],
+    ),
+    "unknown fields in snake case": (
+        "job_spec:\n  worker_pool_specs:\n  - machine_spec: {machine_typ: x}\n",
+        [
+            "3:20: job_spec.worker_pool_specs[0].machine_spec.machine_typ: unknown field; did you "
+            "mean 'machine_type'?"
+        ],
+    ),
+    "an accelerator": (
+        pool(machineSpec={"acceleratorType": "nvidia-tesla-t4"}),
+        [
+            "1:77: workerPoolSpecs[0].machineSpec.acceleratorType: expected one of 18 names, got "
+            "'nvidia-tesla-t4'; did you mean 'NVIDIA_TESLA_T4'?"
+        ],
+    ),
+    "a strategy": (
+        SPEC + "scheduling: {strategy: PREEMPTIBLE}\n",
+        [
+            "3:24: scheduling.strategy: expected ON_DEMAND, LOW_COST, STANDARD, SPOT or "
+            "FLEX_START, got 'PREEMPTIBLE'"
+        ],
+    ),
+    "times": (
+        SPEC + "scheduling: {timeout: 2h, maxWaitDuration: 3600}\n",
+        [
+            "3:23: scheduling.timeout: expected a duration in seconds, as 3600s, got '2h'",
+            "3:44: scheduling.maxWaitDuration: expected a duration in seconds, as 3600s, got "
+            "'3600'",
+        ],
+    ),
+    "numbers": (
+        "workerPoolSpecs:\n- replicaCount: one\n- replicaCount: 1.5\n"
+        "- machineSpec: {acceleratorCount: 3000000000}\n",
+        [
+            "2:17: workerPoolSpecs[0].replicaCount: expected a whole number, got 'one'",
+            "3:17: workerPoolSpecs[1].replicaCount: expected a whole number, got '1.5'",
+            "4:35: workerPoolSpecs[2].machineSpec.acceleratorCount: expected a whole number of at "
+            "most 31 bits, got '3000000000'",
+        ],
+    ),
+    "a flag": (
+        SPEC + "enableWebAccess: maybe\n",
+        ["3:18: enableWebAccess: expected true or false, got 'maybe'"],
+    ),
+    "args in one piece": (
+        pool(containerSpec={"args": "--epochs 5"}),
+        ["1:68: workerPoolSpecs[0].containerSpec.args: expected a list, got '--epochs 5'"],
+    ),
+    "env as a section": (
+        pool(containerSpec={"env": {"A": "b"}}),
+        ["1:67: workerPoolSpecs[0].containerSpec.env: expected a list, got a section"],
+    ),
+    "env as Docker has it": (
+        pool(containerSpec={"env": ["A=b"]}),
+        ["1:68: workerPoolSpecs[0].containerSpec.env[0]: expected a section, got 'A=b'"],
+    ),
+    "a container and a package": (
+        pool(containerSpec={}, pythonPackageSpec={}),
+        ["1:63: workerPoolSpecs[0].pythonPackageSpec: stands beside containerSpec; expected one"],
+    ),
+    "text for a section": (
+        "workerPoolSpecs: n1-standard-4\n",
+        ["1:18: workerPoolSpecs: expected a list, got 'n1-standard-4'"],
+    ),
+    "no pools": (
+        "workerPoolSpecs: []\n",
+        ["1:18: workerPoolSpecs: no chief; expected a first pool with one machine"],
+    ),
+    "no chief": (
+        "workerPoolSpecs: [{}, {replicaCount: 1}]\n",
+        ["1:18: workerPoolSpecs: no chief; expected a first pool with one machine"],
+    ),
+    "no job": (
+        "jobSpec:\n",
+        ["1:9: jobSpec.workerPoolSpecs: no chief; expected a first pool with one machine"],
+    ),
+    "two chiefs": (
+        "workerPoolSpecs: [{replicaCount: 2}]\n",
+        [
+            "1:34: workerPoolSpecs[0].replicaCount: expected 1, as the first pool is the chief, "
+            "got 2"
+        ],
+    ),
+    "a search without a job": (
+        "studySpec: {metrics: []}\n",
+        ["1:1: trialJobSpec.workerPoolSpecs: no chief; expected a first pool with one machine"],
+    ),
+    "a search": (
+        "trialJobSpec: {workerPoolSpecs: [{replicaCount: 1}]}\nstudySpec:\n"
+        "  algorithm: BAYES\n  metrics: [{metricId: a, goal: MAX}]\n"
+        "  parameters: [{parameterId: x, scaleType: LOG, "
+        "doubleValueSpec: {min: 1, maxValue: x}}]\n",
+        [
+            "3:14: studySpec.algorithm: expected GRID_SEARCH or RANDOM_SEARCH, got 'BAYES'",
+            "4:33: studySpec.metrics[0].goal: expected MAXIMIZE or MINIMIZE, got 'MAX'",
+            "5:44: studySpec.parameters[0].scaleType: expected UNIT_LINEAR_SCALE, UNIT_LOG_SCALE "
+            "or UNIT_REVERSE_LOG_SCALE, got 'LOG'",
+            "5:67: studySpec.parameters[0].doubleValueSpec.min: unknown field; known here: "
+            "minValue, maxValue, defaultValue",
+            "5:85: studySpec.parameters[0].doubleValueSpec.maxValue: expected a number, got 'x'",
+        ],
+    ),
+    # What would be something else than it looks, in a terminal, a label's query or a shell
+    "a line break in a name": (
+        f'displayName: "a\\nb"\njobSpec: {{workerPoolSpecs: [{CHIEF}]}}\n',
+        ["1:14: displayName: expected text in one line, got 'a\\nb'"],
+    ),
+    "a colour in a name": (
+        f'displayName: "\\e[31m"\njobSpec: {{workerPoolSpecs: [{CHIEF}]}}\n',
+        ["1:14: displayName: expected text in one line, got '\\x1b[31m'"],
+    ),
+    "labels": (
+        'labels: {Team: a, b: "c\\" OR labels.x:*", 1: x, d: "e\\nf"}\n'
+        f"jobSpec: {{workerPoolSpecs: [{CHIEF}]}}\n",
+        [
+            "1:16: labels.Team: expected at most 63 lower-case letters, digits, _ and -, a letter "
+            "first, got 'Team'",
+            "1:22: labels.b: expected at most 63 lower-case letters, digits, _ and -, got "
+            "'c\" OR labels.x:*'",
+            "1:46: labels.1: expected at most 63 lower-case letters, digits, _ and -, a letter "
+            "first, got '1'",
+            "1:52: labels.d: expected at most 63 lower-case letters, digits, _ and -, got 'e\\nf'",
+        ],
+    ),
+    "NUL": (
+        pool(containerSpec={"args": ["a\0b"]}),
+        [
+            "1:69: workerPoolSpecs[0].containerSpec.args[0]: expected text without NUL or broken "
+            "characters, got 'a\\x00b'"
+        ],
+    ),
+    "half a character": (
+        '{"workerPoolSpecs": [{"containerSpec": {"args": ["\\ud83d"]}}]}',
+        ["1:50: half of a character, as JSON escapes it; the other half is missing"],
+    ),
+    "an image": (
+        pool(containerSpec={"imageUri": "a/b:1\nRUN x"}),
+        [
+            "1:72: workerPoolSpecs[0].containerSpec.imageUri: expected an image, as HOST/PATH:TAG, "
+            "got 'a/b:1\\nRUN x'"
+        ],
+    ),
+    "a variable's name": (
+        pool(containerSpec={"env": [{"name": "A=b;", "value": "x"}]}),
+        [
+            "1:77: workerPoolSpecs[0].containerSpec.env[0].name: expected a variable's name, as "
+            "LOG_LEVEL, got 'A=b;'"
+        ],
+    ),
+    "a very long value": (
+        f"displayName: {'x' * 99}\njobSpec: {'y' * 99}\n",
+        [f"2:10: jobSpec: expected a section, got '{'y' * 39}…'"],
+    ),
+}
+
+
+def told(tmp_path, content: bytes) -> tuple[str, ...]:
+    file = tmp_path / "config.yaml"
+    file.write_bytes(content)
+    with pytest.raises(JobFileError) as refusal:
+        load_job(tmp_path, config=file)
+    return tuple(line.removeprefix(f"{file}:") for line in refusal.value.lines)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_problems_are_told_all_at_once(tmp_path, name):
+    text, lines = BROKEN[name]
+    assert told(tmp_path, text.encode()) == tuple(lines)
+
+
+def test_no_line_has_a_line_break_of_the_file_s(tmp_path):
+    for text, _ in BROKEN.values():
+        assert all(line.isprintable() for line in told(tmp_path, text.encode()))
+
+
+def test_a_file_that_is_no_text(tmp_path):
+    assert told(tmp_path, b"\xff\xfe{}") == ("1:1: not UTF-8 text",)
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (lambda path: path.mkdir(), "not a file; expected text in YAML"),
+        (lambda path: path.symlink_to("nowhere"), "a link that leads nowhere; mend or remove it"),
+        (lambda path: None, "no such file"),
+    ],
+)
+def test_what_is_no_file(tmp_path, make, line):
+    file = tmp_path / "config.yaml"
+    make(file)
+    with pytest.raises(DistlaunchError) as refusal:
+        load_job(tmp_path, config=file)
+    assert str(refusal.value) == f"{file}: {line}"
