@@ -68,11 +68,20 @@ class Seen:
 
 @dataclass(slots=True)
 class _Look:
-    """Reading from a time on, page by page; it may take several calls, and tries of them."""
+    """Reading from a time on, page by page; it may take several calls, and tries of them.
+
+    Parameters
+    ----------
+    start
+        The time from which on the pages are.
+    reached
+        The time up to which they have been read.
+    """
 
     start: float
     is_long: bool
     began: float
+    reached: float
     pages: int = 0
     fresh: int = 0
     token: str | None = None
@@ -136,11 +145,12 @@ class Tail:
         except Unavailable:
             raise
         except GoogleError:
-            if look.token is None:
+            if look.token is None or look.reached <= look.start:
                 raise
-            self._look = None  # the token has grown too old, say
+            look.start, look.token = look.reached, None  # the token has grown too old, say
             return []
         fresh = self._take(page)
+        look.reached = max([look.reached, *(entry.time for entry in page[-1:])])
         look.pages += 1
         look.fresh += len(fresh)
         look.token = token
@@ -152,7 +162,8 @@ class Tail:
         now = self._clock()
         is_long = thorough or now >= self._next_long_look
         back = WINDOW if is_long else _BRIEF
-        return _Look(max(self._newest - back, self._since, self._seen.floor), is_long, now)
+        start = max(self._newest - back, self._since, self._seen.floor)
+        return _Look(start, is_long, now, start)
 
     def _end(self, look: _Look) -> None:
         self._look = None

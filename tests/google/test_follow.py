@@ -1,0 +1,400 @@
+"""A job is followed over real HTTP; hours of it pass by a clock of the test's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from distlaunch.errors import GoogleError
+from distlaunch.events import JobChanged, Notice, TaskLines
+from distlaunch.google import times
+from distlaunch.google.follow import Follow
+from distlaunch.google.jobs import Jobs
+from distlaunch.google.logs import Logs
+from distlaunch.google.session import connect
+
+from .servers import HALF, RESET, Clock, Reply, Server, refused
+
+NAME = "projects/123/locations/us-central1/customJobs/77"
+BEGAN = times.seconds("2026-11-21T17:00:00Z")
+SPEC = {"workerPoolSpecs": [{"replicaCount": "1"}, {"replicaCount": "2"}]}
+ERROR = {"code": 3, "message": "The replica workerpool0-0 exited with a non-zero status of 7."}
+
+
+def stamp(seconds: float) -> str:
+    return times.stamp(BEGAN + seconds)
+
+
+@dataclass
+class Cloud:
+    """A job and its log as they are at each second of the job's life.
+
+    Parameters
+    ----------
+    life
+        What changes in the job, by the second.
+    lines
+        Task, text, when it was written, and when it can be read, which may be at several times.
+    failing
+        What a call (``get`` or ``list``) gets at a second instead of an answer, if anything.
+    """
+
+    clock: Clock
+    life: dict[float, dict]
+    lines: list[tuple[str, str, float, tuple[float, ...]]] = field(default_factory=list)
+    failing: object = None
+    page: int = 100
+    calls: list[tuple[str, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.start = self.clock()
+
+    @property
+    def now(self) -> float:
+        return self.clock() - self.start
+
+    def job(self) -> dict:
+        found = {"name": NAME, "createTime": stamp(0), "jobSpec": SPEC}
+        for second, changes in sorted(self.life.items()):
+            if second <= self.now:
+                found |= {"updateTime": stamp(second), **changes}
+        return found
+
+    def __call__(self, asked) -> Reply:
+        call = "list" if asked.path.endswith("entries:list") else "get"
+        self.calls.append((call, self.now))
+        failure = self.failing(call, self.now) if self.failing else None
+        return failure or (self._entries(asked.body) if call == "list" else Reply(body=self.job()))
+
+    def _entries(self, body: dict) -> Reply:
+        (since,) = re.findall(r'timestamp>="([^"]*)"', body["filter"])
+        wanted = re.findall(r'task_name="([^"]*)"', body["filter"])
+        found = [
+            ((written, str(number)), task, text)
+            for number, (task, text, written, read) in enumerate(self.lines)
+            for at in read
+            if at <= self.now
+            and BEGAN + written >= times.seconds(since)
+            and (not wanted or task in wanted)
+        ]
+        found.sort()
+        after = body.get("pageToken")
+        if after:
+            found = [each for each in found if each[0] > tuple(eval(after))]  # noqa: S307 - ours
+        page, rest = found[: self.page], found[self.page :]
+        entries = [
+            {
+                "insertId": identity,
+                "timestamp": stamp(written),
+                "resource": {"labels": {"task_name": task}},
+                "jsonPayload": {"message": text},
+                "severity": "INFO",
+            }
+            for (written, identity), task, text in page
+        ]
+        return Reply(
+            body={"entries": entries} | ({"nextPageToken": repr(page[-1][0])} if rest else {})
+        )
+
+
+RUN = {
+    0: {"state": "JOB_STATE_PENDING"},
+    60: {"state": "JOB_STATE_RUNNING", "startTime": stamp(60)},
+}
+
+
+def ended(state: str, at: float, **more: object) -> dict:
+    return {at: {"state": f"JOB_STATE_{state}", "endTime": stamp(at), **more}}
+
+
+def lines(*, every: float, until: float, late: float = 0.0, times_there: int = 1) -> list:
+    """Return lines of two tasks from the job's start on."""
+    return [
+        (task, f"{task} {number}", second, tuple(second + late for _ in range(times_there)))
+        for number in range(int((until - 60) / every))
+        for second in [60 + number * every]
+        for task in ("workerpool0-0", "workerpool1-1")
+    ]
+
+
+@pytest.fixture
+def follow(serve, clock):
+    """Follow a job in a cloud; returns who does it, whose events are still to be asked for."""
+
+    def run(cloud: Cloud, **kwargs) -> Follow:
+        session = connect(serve(cloud).url, project="p", clock=clock, sleep=clock.sleep)
+        jobs, logs = Jobs(session, "p", "us-central1"), Logs(session, "p")
+        now = lambda: BEGAN + cloud.now  # noqa: E731
+        return Follow(jobs, logs, cloud.job(), clock=clock, sleep=clock.sleep, now=now, **kwargs)
+
+    return run
+
+
+def texts(events) -> list[str]:
+    shown = [e for e in events if isinstance(e, TaskLines)]
+    return [line for e in shown for line in e.text.splitlines()]
+
+
+def states(events) -> list[tuple[str, float | None, str]]:
+    return [(e.state, e.after, e.error) for e in events if isinstance(e, JobChanged)]
+
+
+def notices(events) -> list[str]:
+    return [e.text for e in events if isinstance(e, Notice)]
+
+
+def test_a_job_from_its_beginning_to_its_end(follow, clock):
+    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 300), lines(every=7, until=300))
+    following = follow(cloud)
+    events = list(following)
+    assert states(events) == [
+        ("PENDING", None, ""),
+        ("RUNNING", 60.0, ""),
+        ("SUCCEEDED", 240.0, ""),
+    ]
+    assert texts(events) == [text for _, text, _, _ in cloud.lines]
+    assert {e.task for e in events if isinstance(e, TaskLines)} == {"chief", "worker:1"}
+    assert notices(events) == []
+    assert following.job["state"] == "JOB_STATE_SUCCEEDED"
+    assert cloud.now < 330
+
+
+def test_google_is_not_asked_too_often(follow, clock):
+    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 1_500), lines(every=60, until=500))
+    list(follow(cloud))
+    gets = [at for call, at in cloud.calls if call == "get"]
+    lists = [at for call, at in cloud.calls if call == "list"]
+    assert all(later - earlier >= 5.0 for earlier, later in pairwise([0.0, *gets]))
+    assert sum(600 < at < 1_500 for at in lists) <= 900 / 10 + 1  # while nothing is written
+    assert len(lists) < 1_500 / 4
+
+
+def test_late_and_doubled_lines_are_shown_once(follow, clock):
+    cloud = Cloud(
+        clock,
+        RUN | ended("SUCCEEDED", 1_000),
+        [
+            *lines(every=5, until=990, times_there=2),
+            ("workerpool1-0", "two minutes late", 500, (620, 640)),
+            ("workerpool1-0", "after the end", 999, (1_006,)),
+            ("service", "late, too", 700, (1_007, 1_008)),
+        ],
+    )
+    events = list(follow(cloud))
+    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
+
+
+def test_lines_of_some_tasks(follow, clock):
+    cloud = Cloud(
+        clock,
+        RUN | ended("SUCCEEDED", 100),
+        [
+            ("workerpool0-0", "one", 70, (70,)),
+            ("workerpool1-0", "two", 71, (71,)),
+            ("service", "three", 72, (72,)),
+        ],
+    )
+    assert texts(follow(cloud, tasks=("chief", "vertex"))) == ["one", "three"]
+
+
+def test_lines_from_a_time_on_one_by_one(follow, clock):
+    cloud = Cloud(
+        clock,
+        RUN | ended("SUCCEEDED", 100),
+        [("workerpool0-0", text, at, (at,)) for text, at in [("old", 70), ("new", 80), ("er", 81)]],
+    )
+    events = list(follow(cloud, since=BEGAN + 75, one_by_one=True))
+    shown = [e for e in events if isinstance(e, TaskLines)]
+    assert [(e.text, e.time, e.severity) for e in shown] == [
+        ("new\n", stamp(80), "INFO"),
+        ("er\n", stamp(81), "INFO"),
+    ]
+
+
+@pytest.mark.parametrize("state", ["FAILED", "EXPIRED", "PARTIALLY_SUCCEEDED"])
+def test_an_end_without_success_waits_for_what_google_says_of_it(follow, clock, state):
+    life = RUN | ended(state, 200) | ended(state, 265, error=ERROR, endTime=stamp(200))
+    events = list(follow(Cloud(clock, life, lines(every=9, until=200))))
+    assert states(events)[2:] == [(state, 140.0, ""), (state, None, ERROR["message"])]
+    assert notices(events) == []
+
+
+def test_an_error_that_never_comes_is_not_waited_for_for_ever(follow, clock):
+    cloud = Cloud(clock, RUN | ended("FAILED", 200))
+    events = list(follow(cloud))
+    assert notices(events) == ["google does not say why the job ended so"]
+    assert 300 < cloud.now < 340
+
+
+def test_a_cancelled_job_needs_no_error(follow, clock):
+    life = RUN | {150: {"state": "JOB_STATE_CANCELLING"}} | ended("CANCELLED", 160)
+    cloud = Cloud(clock, life)
+    assert [state for state, _, _ in states(follow(cloud))][2:] == ["CANCELLING", "CANCELLED"]
+    assert cloud.now < 180
+
+
+def test_a_job_that_ended_long_ago_is_read_once(follow, clock):
+    cloud = Cloud(clock, RUN | ended("FAILED", 100, error=ERROR), lines(every=9, until=100))
+    cloud.start -= 10_000
+    before = cloud.now
+    events = list(follow(cloud))
+    assert states(events) == [("FAILED", None, ERROR["message"])]
+    assert texts(events) == [text for _, text, _, _ in cloud.lines]
+    assert cloud.now == before
+    assert [call for call, _ in cloud.calls] == ["list"]
+
+
+TROUBLE = {
+    "503": refused(503, "UNAVAILABLE", "Later."),
+    "429": refused(429, "RESOURCE_EXHAUSTED", "Quota exceeded for 'Read requests per minute'."),
+    "reset": RESET,
+    "half": HALF,
+    "html": Reply(body=b"<html>"),
+}
+
+
+@pytest.mark.parametrize("kind", ["503", "reset"])
+def test_hours_of_trouble_are_survived_and_told_once(follow, clock, kind):
+    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 15_100), lines(every=50, until=15_090))
+    cloud.failing = lambda _, at: TROUBLE[kind] if 200 <= at < 15_000 else None
+    events = list(follow(cloud))
+    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
+    assert [state for state, _, _ in states(events)] == ["PENDING", "RUNNING", "SUCCEEDED"]
+    trouble, over = notices(events)
+    assert trouble.endswith("; trying on, while the job goes on by itself")
+    assert re.fullmatch(r"google answers again, after 4 h [67] min", over)
+    meanwhile = [call for call, at in cloud.calls if 1_000 < at < 15_000]
+    assert len(meanwhile) < 2 * 14_000 / 60 * 1.1
+
+
+def test_a_moment_of_trouble_is_not_worth_a_word(follow, clock):
+    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 500), lines(every=5, until=490))
+    cloud.failing = lambda _, at: TROUBLE["503"] if at % 50 < 10 else None
+    events = list(follow(cloud))
+    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
+    assert notices(events) == []
+
+
+def test_a_job_that_ends_in_trouble_is_told_to_have_ended(follow, clock):
+    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 500), lines(every=50, until=490))
+    cloud.failing = lambda call, at: TROUBLE["503"] if call == "list" and at > 300 else None
+    events = list(follow(cloud))
+    assert states(events)[-1][0] == "SUCCEEDED"
+    assert notices(events)[-1] == (
+        "the last lines may be missing, as the logs could not be read; "
+        "'distlaunch logs' shows them later"
+    )
+    assert cloud.now < 900
+
+
+def test_logs_that_may_not_be_read_are_told_once_and_states_go_on(follow, clock):
+    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 500))
+    denied = refused(403, "PERMISSION_DENIED", "Permission 'logging.logEntries.list' denied")
+    cloud.failing = lambda call, _: denied if call == "list" else None
+    events = list(follow(cloud))
+    (said,) = notices(events)
+    assert said.startswith("no logs are shown: the permission logging.logEntries.list is missing")
+    assert [state for state, _, _ in states(events)] == ["PENDING", "RUNNING", "SUCCEEDED"]
+    assert sum(call == "list" for call, _ in cloud.calls) == 1
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_job_that_is_gone_or_may_not_be_seen_ends_it(follow, clock, status):
+    cloud = Cloud(clock, RUN)
+    cloud.failing = lambda call, at: refused(status) if call == "get" and at > 100 else None
+    with pytest.raises(GoogleError):
+        list(follow(cloud))
+
+
+def test_a_page_that_google_does_not_know_any_more_is_no_end(follow, clock):
+    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 110), lines(every=1, until=100), page=10)
+    answer, tokens = cloud._entries, []
+
+    def forgetful(body):
+        tokens.append(body.get("pageToken"))
+        is_forgotten = tokens[-1] and sum(map(bool, tokens)) % 5 == 3
+        return refused(400, "INVALID_ARGUMENT", "page_token") if is_forgotten else answer(body)
+
+    cloud._entries = forgetful
+    events = list(follow(cloud))
+    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
+    assert notices(events) == []
+
+
+def test_states_are_told_while_many_lines_are_read(follow, clock):
+    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 90), lines(every=0.1, until=80), page=10)
+    answer = cloud._entries
+
+    def slow(body):
+        clock.sleep(1.0)
+        return answer(body)
+
+    cloud._entries = slow
+    cloud.start -= 80
+    events = list(follow(cloud))
+    kinds = [type(e) for e in events]
+    assert kinds.index(JobChanged, 1) < len(kinds) - 20
+    assert len(texts(events)) == len(cloud.lines)
+
+
+def test_trials_logs_of_a_tuning_job(follow, clock):
+    trials = [{"id": "1", "state": "ACTIVE", "customJob": f"{NAME[:-2]}88"}]
+    life = RUN | {80: {"trials": trials}} | ended("SUCCEEDED", 200)
+    cloud = Cloud(clock, life)
+    asked = []
+    answer = cloud._entries
+    cloud._entries = lambda body: (asked.append(body["filter"]), answer(body))[1]
+    list(follow(cloud))
+    assert 'resource.labels.job_id="77" AND ' in asked[0]
+    assert '(resource.labels.job_id="77" OR resource.labels.job_id="88")' in asked[-1]
+
+
+BREAKS = some.lists(some.integers(1, 12), max_size=25)
+FAILURES = some.lists(some.sampled_from([None, None, None, *TROUBLE.values()]), max_size=40)
+
+
+@given(BREAKS, FAILURES, some.sampled_from([1, 3, 50]))
+@settings(max_examples=20, deadline=None)
+def test_whatever_fails_and_whoever_interrupts_each_line_is_shown_once(breaks, failures, page):
+    """The law of following: an iteration that was broken off is gone on with by the next."""
+    clock = Clock()
+    late = [("service", f"late {n}", 60 + n, (70 + 2 * n, 110)) for n in range(5)]
+    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 110), [*lines(every=10, until=109), *late])
+    left = list(failures)
+    cloud.failing = lambda *_: left.pop() if left else None
+    cloud.page = page
+    interruptions, events, sleeps = list(breaks), [], 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal sleeps
+        sleeps += 1
+        if interruptions and sleeps % interruptions[0] == 0:
+            interruptions.pop(0)
+            raise KeyboardInterrupt
+        clock.sleep(seconds)
+
+    server = Server(cloud)
+    try:
+        session = connect(server.url, clock=clock, sleep=clock.sleep)
+        logs = Logs(session, "p")
+        jobs = Jobs(session, "p", "us-central1")
+        follow = Follow(jobs, logs, cloud.job(), clock=clock, sleep=sleep)
+        while True:
+            try:
+                for event in follow:
+                    events.append(event)
+                    if len(events) in breaks:
+                        break
+                else:
+                    break
+            except KeyboardInterrupt:
+                pass
+    finally:
+        server.close()
+    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
+    assert [state for state, _, _ in states(events)] == ["PENDING", "RUNNING", "SUCCEEDED"]

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from distlaunch.events import JobChanged
+from distlaunch.google.states import States
+
+from .servers import Clock
+
+
+def job(state: str, **more: object) -> dict:
+    return {"state": f"JOB_STATE_{state}", "createTime": at(0), **more}
+
+
+def at(seconds: int) -> str:
+    return f"2026-11-21T17:{seconds // 60:02}:{seconds % 60:02}Z"
+
+
+def seen(*looks: dict) -> list[tuple[str, float | None]]:
+    """Return the states told, with how long the one before took; a look comes each 5 s."""
+    clock, found = Clock(), []
+    states = States(clock)
+    for look in looks:
+        found += [(change.state, change.after) for change in states.see(look)]
+        clock.sleep(5.0)
+    return found
+
+
+def test_each_state_is_told_once_with_how_long_the_one_before_took():
+    pending = job("PENDING", updateTime=at(10))
+    running = job("RUNNING", updateTime=at(133), startTime=at(133))
+    ended = running | job("SUCCEEDED", endTime=at(900), updateTime=at(960))
+    assert seen(job("QUEUED"), pending, pending, running, running, ended, ended) == [
+        ("QUEUED", None),
+        ("PENDING", 10.0),
+        ("RUNNING", 123.0),
+        ("SUCCEEDED", 767.0),
+    ]
+
+
+def test_a_job_that_ran_between_two_looks_is_told_to_have_run():
+    ended = job("FAILED", startTime=at(30), endTime=at(31))
+    assert seen(job("PENDING"), ended) == [("PENDING", None), ("RUNNING", 30.0), ("FAILED", 1.0)]
+
+
+def test_a_job_that_never_ran_is_not():
+    assert seen(job("PENDING"), job("EXPIRED", endTime=at(60))) == [
+        ("PENDING", None),
+        ("EXPIRED", 60.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "after"),
+    [
+        (job("PENDING"), 100.0),
+        (job("RUNNING", startTime=at(40), updateTime=at(60)), 60.0),
+        (job("CANCELLING", updateTime=at(70)), 100.0),
+    ],
+)
+def test_what_is_met_half_way_took_as_long_as_google_says(first, after):
+    ended = job("CANCELLED", endTime=at(100))
+    assert seen(first, ended)[-1] == ("CANCELLED", after)
+
+
+def test_where_google_tells_no_time_ours_is_taken():
+    looks = [{"state": "JOB_STATE_PENDING"}] * 3 + [{"state": "JOB_STATE_RUNNING"}]
+    assert seen(*looks) == [("PENDING", None), ("RUNNING", 15.0)]
+
+
+def test_a_job_that_is_changed_while_it_runs_runs_on():
+    running = job("RUNNING", startTime=at(10))
+    updating = job("UPDATING", startTime=at(10), updateTime=at(50))
+    again = running | {"updateTime": at(55)}
+    assert seen(running, updating, again) == [
+        ("RUNNING", None),
+        ("UPDATING", 40.0),
+        ("RUNNING", 5.0),
+    ]
+
+
+def test_an_error_is_told_when_it_comes_and_once():
+    states = States(Clock())
+    failed = job("FAILED", endTime=at(10))
+    assert states.see(failed) == [JobChanged("FAILED", None, "")]
+    assert states.see(failed) == []
+    told = failed | {"error": {"code": 3, "message": "The replica\nexited."}}
+    assert states.see(told) == [JobChanged("FAILED", None, "The replica exited.")]
+    assert states.see(told) == []
+
+
+def test_no_error_is_told_of_a_job_that_goes_on():
+    states = States(Clock())
+    troubled = job("RUNNING", error={"message": "a replica was restarted"})
+    assert states.see(troubled) == [JobChanged("RUNNING", None, "")]
