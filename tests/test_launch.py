@@ -1,0 +1,128 @@
+"""A launch makes one job, whatever goes wrong on its way."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import emulators
+import pytest
+
+JOB_FILE = """\
+name: digits
+project: demo-project
+region: us-central1
+bucket: gs://demo-bucket
+module: trainer
+cluster:
+  chief: {machine: n1-standard-4}
+"""
+IMAGE = "--image=localhost:5000/nobody/asks:1"
+MOMENTS = 24  # eighteen until Google has the job, and some after that
+KILLED = Path(__file__).with_name("killed.py")
+
+# What may do better when it is tried again.
+TRANSIENT = ("429", "500", "502", "503", "504", "reset", "lost", "expired")
+FOLLOWING = ("get", "logs", "storage")  # the calls once there is a job
+
+
+def made(folder, name="digits"):
+    folder.mkdir()
+    (folder / "distlaunch.yaml").write_text(JOB_FILE.replace("digits", name))
+    (folder / "trainer.py").write_text("print('trained')\n")
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path):
+    return made(tmp_path / "digits")
+
+
+def submit(project, emulator, *words, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "distlaunch", "submit", IMAGE, *words],
+        cwd=project,
+        env=emulator.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **options,
+    )
+
+
+def records(project):
+    found = sorted((project / ".distlaunch/jobs").glob("*.json"))
+    return [json.loads(path.read_text()) for path in found]
+
+
+def launched_in_spite_of(faults, folder, *words):
+    """Submit against an emulator of its own that does these things once; return what was told."""
+    with emulators.running(made(folder), f"--faults={','.join(faults)}") as here:
+        done = submit(folder, here, *words)
+        assert done.returncode == 0, done.stderr
+        [job] = here.jobs()
+    [record] = records(folder)
+    assert (record["resource"], record["is_open"]) == (job["name"], False)
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("calls", [("create",), ("list",), FOLLOWING], ids="+".join)
+def test_what_passes_makes_one_job_and_no_difference(calls, tmp_path):
+    def launched(fault):
+        faults = [f"{fault}@{call}" for call in calls]
+        faults += ["lost@create"] if calls == ("list",) else []  # it is asked for nothing else
+        words = () if calls == FOLLOWING else ("--detach",)
+        return launched_in_spite_of(faults, tmp_path / fault, *words)
+
+    with ThreadPoolExecutor() as several_at_once:  # most of it is waiting
+        told = list(several_at_once.map(launched, TRANSIENT))
+    if calls == FOLLOWING:
+        assert [text.count("| trained\n") for text in told] == [1] * len(TRANSIENT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["denied", "disabled", "quota", "404"])
+def test_a_refusal_makes_no_job_and_leaves_nothing_open(fault, project, emulator):
+    here = emulator("--faults", f"{fault}@create#*", project=project)
+    done = submit(project, here)
+    assert done.returncode == 1
+    assert done.stderr.count("distlaunch: error: ") == 1
+    assert "Traceback" not in done.stderr
+    assert here.jobs() == []
+    assert [record["is_open"] for record in records(project)] == [False]
+
+
+def killed_and_again(moment, folder, emulator):
+    """Submit, be killed at a moment, submit again and return that launch's id."""
+    done = subprocess.run(
+        [sys.executable, KILLED, str(moment), "submit", IMAGE],
+        cwd=made(folder, f"digits-{moment}"),
+        env=emulator.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    return submit(folder, emulator, "--detach").stdout.strip()
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_and_run_again_makes_one_job(tmp_path, emulator):
+    here = emulator(project=made(tmp_path / "trainer"))
+    with ThreadPoolExecutor(2) as two_at_once:
+        told = list(
+            two_at_once.map(
+                lambda moment: killed_and_again(moment, tmp_path / str(moment), here),
+                range(MOMENTS),
+            )
+        )
+    launches = {job["displayName"]: job["labels"]["distlaunch-launch"] for job in here.jobs()}
+    assert len(here.jobs()) == len(launches) == MOMENTS
+    assert told == [launches[f"digits-{moment}"] for moment in range(MOMENTS)]
