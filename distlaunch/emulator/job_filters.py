@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
 
     from distlaunch.emulator.filters import Comparison
 
+_ORDERS = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _OPERATORS = {
     "display_name": ("=", "!=", ":"),
     "state": ("=", "!="),
@@ -59,15 +68,15 @@ def _check(comparison: Comparison) -> None:
 
 
 def _compare(job: dict[str, Any], comparison: Comparison) -> bool:
-    name, operator, value = comparison.field[0], comparison.operator, comparison.value
+    name, sign, value = comparison.field[0], comparison.operator, comparison.value
     if name == "create_time":
-        return ordered(nanoseconds(job["createTime"]), operator, nanoseconds(value))
+        return ordered(nanoseconds(job["createTime"]), sign, nanoseconds(value))
     if name == "labels":
         return _compare_label(job.get("labels", {}), comparison)
     found = job["displayName"] if name == "display_name" else job["state"]
-    if operator == ":":
+    if sign == ":":
         return fnmatchcase(found, _only_stars(value))
-    return bool(found == value) == (operator == "=")
+    return bool(found == value) == (sign == "=")
 
 
 def _compare_label(labels: dict[str, str], comparison: Comparison) -> bool:
@@ -78,18 +87,9 @@ def _compare_label(labels: dict[str, str], comparison: Comparison) -> bool:
     return key in labels and (is_any or labels[key] == comparison.value)
 
 
-def ordered(one: Any, operator: str, other: Any) -> bool:
-    """Whether two values stand to each other as an operator says."""
-    return bool(
-        {
-            "=": one == other,
-            "!=": one != other,
-            "<": one < other,
-            "<=": one <= other,
-            ">": one > other,
-            ">=": one >= other,
-        }[operator]
-    )
+def ordered(one: Any, sign: str, other: Any) -> bool:
+    """Whether two values stand to each other as an operator's sign says."""
+    return bool(_ORDERS[sign](one, other))
 
 
 def _only_stars(pattern: str) -> str:

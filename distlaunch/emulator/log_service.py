@@ -27,7 +27,7 @@ from distlaunch.emulator.store import project_number
 from distlaunch.emulator.times import nanoseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from distlaunch.emulator.answers import Request
     from distlaunch.emulator.filters import Comparison, Expression
@@ -42,6 +42,13 @@ _ENTRY_FIELDS = """
 logname resource timestamp receivetimestamp severity insertid httprequest labels operation trace
 spanid tracesampled sourcelocation textpayload jsonpayload protopayload
 """
+# What filters ask for most, without the detour over an entry's JSON.
+_QUICK: dict[tuple[str, ...], Callable[[Entry], str]] = {
+    ("resource", "type"): lambda _: "ml_job",
+    ("resource", "labels", "job_id"): lambda entry: entry.job_id,
+    ("resource", "labels", "task_name"): lambda entry: entry.task_name,
+    ("insertid",): lambda entry: entry.insert_id,
+}
 _TIMES = ("timestamp", "receivetimestamp")
 _ORDERS = {"": False, "timestamp asc": False, "timestamp": False, "timestamp desc": True}
 
@@ -73,9 +80,10 @@ class LogService:
         after = _page_token(asked)
         found = self._found(projects, expression, newest_first=newest_first, after=after)
         page = list(islice(found, size + 1))
-        answer: dict[str, Any] = {"entries": [told for _, told in page[:size]]} if page else {}
+        told = [as_json(entry, self._logs.project(entry.job_id)) for entry in page[:size]]
+        answer: dict[str, Any] = {"entries": told} if told else {}
         if len(page) > size:
-            answer["nextPageToken"] = _token(asked, page[size - 1][0])
+            answer["nextPageToken"] = _token(asked, page[size - 1])
         return Answer(answer)
 
     def _found(
@@ -85,17 +93,16 @@ class LogService:
         *,
         newest_first: bool,
         after: tuple[int, int, int] | None,
-    ) -> Iterator[tuple[Entry, dict[str, Any]]]:
+    ) -> Iterator[Entry]:
         job_id, earliest = _bounds(expression)
         entries = self._logs.scan(
             job_id=job_id, earliest=earliest, after=after, newest_first=newest_first
         )
         for entry in entries:
             project = self._logs.project(entry.job_id)
-            if project_number(project) in projects:
-                told = as_json(entry, project)
-                if holds(expression, partial(_compare, told)):
-                    yield entry, told
+            is_asked_for = partial(_compare, entry, project)
+            if project_number(project) in projects and holds(expression, is_asked_for):
+                yield entry
 
 
 def _check_fields(asked: dict[str, Any]) -> None:
@@ -185,19 +192,21 @@ def _bounds(expression: Expression) -> tuple[str | None, int]:
     return job_id, earliest
 
 
-def _compare(told: dict[str, Any], comparison: Comparison) -> bool:
-    if not comparison.field:
-        return any(comparison.value.lower() in text.lower() for text in _texts(told))
-    first = comparison.field[0].lower()
-    values = list(_values(told, [part.lower() for part in comparison.field]))
-    if first in _TIMES:
-        times = (nanoseconds(each) for each in values)
-        return any(
-            ordered(each, comparison.operator, nanoseconds(comparison.value)) for each in times
-        )
-    if first == "severity" and comparison.operator not in (":", "=~", "!~"):
-        return ordered(_severity(values[0]), comparison.operator, _severity(comparison.value))
-    return any(_compare_text(each, comparison) for each in values)
+def _compare(entry: Entry, project: str, comparison: Comparison) -> bool:
+    field = tuple(map(str.lower, comparison.field))
+    operator, value = comparison.operator, comparison.value
+    if field == ("timestamp",):
+        return ordered(entry.time, operator, nanoseconds(value))
+    if field == ("receivetimestamp",):
+        return ordered(entry.received, operator, nanoseconds(value))
+    if field == ("severity",) and operator not in (":", "=~", "!~"):
+        return ordered(_severity(entry.severity), operator, _severity(value))
+    if field in _QUICK:
+        return _compare_text(_QUICK[field](entry), comparison)
+    told = as_json(entry, project)
+    if not field:
+        return any(value.lower() in text.lower() for text in _texts(told))
+    return any(_compare_text(each, comparison) for each in _values(told, list(field)))
 
 
 def _compare_text(found: str, comparison: Comparison) -> bool:

@@ -8,6 +8,7 @@ import random
 import re
 import threading
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from distlaunch.emulator.times import stamp
@@ -132,6 +133,7 @@ class Store:
                 return number
 
 
+@cache
 def project_number(project: str) -> str:
     """Return the number that a project has here, always the same for the same id."""
     if project.isdecimal():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 
 NANOSECONDS = 1_000_000_000
 
@@ -26,11 +27,16 @@ def stamp(nanoseconds: int, *, digits: int = 6) -> str:
         Of the second's fraction; the job service tells 6, the log service 9.
     """
     seconds, rest = divmod(nanoseconds, NANOSECONDS)
-    moment = _EPOCH + timedelta(seconds=seconds)
-    fraction = f"{rest:09d}"[:digits]
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{fraction}Z"
+    return f"{_whole_second(seconds)}.{rest:09d}"[: digits - 9 or None] + "Z"
 
 
+@lru_cache(maxsize=64)
+def _whole_second(seconds: int) -> str:
+    """Return a time without its fraction; there may be many in one second."""
+    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}"
+
+
+@lru_cache(maxsize=64)
 def nanoseconds(text: str) -> int:
     """Return the nanoseconds since 1970 of a time in RFC 3339, or of a day in UTC.
 
