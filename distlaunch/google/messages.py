@@ -2,7 +2,8 @@
 
 google-cloud-aiplatform describes them in its ``types`` modules. Its package imports the clients of
 all its services first, which takes 0.72 s of CPU; the two modules that describe a job need none of
-them and take 0.05 s, of which 0.04 s is protobuf itself (google-cloud-aiplatform 2.7, Python 3.11).
+them and take 0.06 s, of which 0.04 s is protobuf itself; the check of a job takes 0.007 s more
+(CPU, google-cloud-aiplatform 2.7, Python 3.11, 2 cores).
 So they are imported alone.
 """
 

@@ -189,3 +189,11 @@ def test_a_file_comes_out_as_it_went_in(tmp_path_factory, kind, data):
     elif not message.display_name:
         del request["displayName"]
     assert parsed(kind, request) == message
+
+
+@pytest.mark.parametrize("kind", ["CustomJob", "HyperparameterTuningJob"])
+def test_what_google_fills_in_is_known(kind):
+    description = getattr(aiplatform_v1, kind).__doc__
+    told = re.findall(r"^ +(\w+) \([^\n]*\n +Output only\.", description, flags=re.MULTILINE)
+    fields = {each.name: each.json_name for each in KINDS[kind].DESCRIPTOR.fields}
+    assert {fields[name] for name in told} == TOLD_BY_GOOGLE & set(fields.values())
