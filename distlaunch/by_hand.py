@@ -91,7 +91,13 @@ def render(job: Job, folder: Path, output: Path, format: rendering.Format) -> Re
         notes.append(f"the image is built by your own {job.image.dockerfile}, which is left alone")
     commands = [*(_docker(job, image, folder, output) if builds else ())]
     config = _from(folder, output / CONFIG)
-    if format == "vertex":
+    skips = format == "vertex" and _skips_a_pool(job)
+    if skips:
+        notes.append(
+            "config.yaml: a pool of the cluster is skipped, which gcloud's --config does not take; "
+            "'distlaunch submit' does"
+        )
+    if format == "vertex" and not skips:
         commands.append(_gcloud(job, config))
     else:
         commands.append(shlex.join(["distlaunch", "submit", f"--config={config}"]))
@@ -118,6 +124,14 @@ def _docker(job: Job, image: str, folder: Path, output: Path) -> Iterator[str]:
     named = ["--file", file] if file else []
     yield shlex.join(["docker", "build", "--platform=linux/amd64", *named, "--tag", image, "."])
     yield shlex.join(["docker", "push", image])
+
+
+def _skips_a_pool(job: Job) -> bool:
+    """Whether a pool without machines stands before one with; gcloud looks only at untuned jobs."""
+    cluster = job.cluster
+    pools = [cluster.workers, cluster.parameter_servers, cluster.evaluators]
+    there = [pool is not None and pool.count > 0 for pool in pools]
+    return job.tuning is None and there != sorted(there, reverse=True)
 
 
 def _gcloud(job: Job, config: str) -> str:

@@ -68,6 +68,17 @@ def test_a_tuned_job_and_its_key(folder):
     assert "--kms-key=projects/p/k" in command
 
 
+def test_gcloud_takes_no_file_in_which_a_pool_is_skipped(folder):
+    pool = Pool(Machine("n1-standard-4"))
+    job = replace(JOB, cluster=Cluster(pool, Pool(pool.machine, 0), None, pool))
+    rendered = render(job, folder, Path(), "vertex")
+    assert rendered.commands[-1] == "distlaunch submit --config=config.yaml"
+    assert rendered.notes == (
+        "config.yaml: a pool of the cluster is skipped, which gcloud's --config does not take; "
+        "'distlaunch submit' does",
+    )
+
+
 def test_what_is_there_is_not_built(folder):
     job = replace(JOB, image=Image(uri="host/there:1"))
     rendered = render(job, folder, Path(), "vertex")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+from urllib.request import urlopen
 
 import pytest
 import yaml
 
+from distlaunch.emulator.emulator import Emulator
+
+GCLOUD = shutil.which("gcloud")
 JOB = """\
 name: digits
 region: us-central1
@@ -149,3 +154,41 @@ def test_the_commands_for_docker_do_by_hand_what_submit_does(cli, project, engin
         )
         assert made.returncode == 0, made.stderr
     assert made.stdout == "trained\n"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(GCLOUD is None, reason="gcloud is not installed here")
+def test_the_command_for_gcloud_submits_the_job(cli, project):
+    args = ["--epochs=5", "a: b", "yes", "1e3", "0o17", "x\ny", "{{ 7 }}", "$HOME"]
+    text = f"{JOB}project: my-project\nenv: {{A: '012'}}\n".replace(
+        "args: [--epochs=5]", f"args: {json.dumps(args)}"
+    )
+    (project / "distlaunch.yaml").write_text(text)
+    line = cli("render").stdout.splitlines()[-1]
+    with Emulator(storage=project / "storage", project_dir=project) as emulator:
+        environment = {
+            **os.environ,
+            "CLOUDSDK_CONFIG": str(project / "gcloud"),
+            "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+            "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{emulator.url}/",
+        }
+        made = subprocess.run(
+            ["bash", "-ec", line],
+            cwd=project,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert made.returncode == 0, made.stderr
+        jobs = "projects/my-project/locations/us-central1/customJobs"
+        with urlopen(f"{emulator.url}/v1/{jobs}") as answer:  # noqa: S310 - on loopback
+            (job,) = json.load(answer)["customJobs"]
+    pools = job["jobSpec"]["workerPoolSpecs"]
+    assert [pool["replicaCount"] for pool in pools] == ["1", "2"]
+    assert pools[1]["containerSpec"] == {
+        "imageUri": "localhost:5000/digits:latest",
+        "args": args,
+        "env": [{"name": "A", "value": "012"}],
+    }
