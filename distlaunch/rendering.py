@@ -79,23 +79,20 @@ def recipe(job: Job, folder: Path) -> Recipe:
     return Recipe(text, ignore, own, own_ignore)
 
 
-def dockerfile(job: Job, folder: Path, *, pip_secret: bool = False) -> str:
+def dockerfile(job: Job, folder: Path) -> str:
     """Render the Dockerfile.
 
     Parameters
     ----------
     folder
         The project's folder. A template in its ``templates`` takes the place of ours.
-    pip_secret
-        Whether the step with pip gets the build secret ``pip.conf`` as its configuration. That
-        needs BuildKit, which docker-py doesn't speak.
 
     Raises
     ------
     ImageError
         If a value cannot stand in a Dockerfile, or a template of the user's own is wrong.
     """
-    return _stamped(_dockerfile(job, folder, pip_secret=pip_secret))
+    return _stamped(_dockerfile(job, folder))
 
 
 def dockerignore(job: Job, folder: Path) -> str:
@@ -181,7 +178,7 @@ def _output_of(job: Job) -> str | None:
     return f"{job.bucket}/{job.name}"
 
 
-def _dockerfile(job: Job, folder: Path, *, pip_secret: bool = False) -> str:
+def _dockerfile(job: Job, folder: Path) -> str:
     from distlaunch.image import requirements
 
     base = job.image.base or BASE
@@ -196,7 +193,6 @@ def _dockerfile(job: Job, folder: Path, *, pip_secret: bool = False) -> str:
         gpu=gpu,
         requirements=_requirements(job, folder),
         tensorflow_script=requirements.sed_script(gpu=gpu),
-        pip_secret=pip_secret,
         code=CODE,
     )
 

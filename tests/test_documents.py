@@ -117,6 +117,13 @@ SETUP = {
         for name in ("checkpoints", "help", "relay", "resume", "scaling", "start", "throughput")
     },
     "python benchmarks/cloud_storage.py": (benchmark, "cloud_storage.py"),
+    "python benchmarks/context.py": (
+        benchmark,
+        "context.py",
+        "--rounds=0",
+        "--files=1000",
+        "--megabytes=25",
+    ),  # fmt: skip
     "python benchmarks/index.py": (benchmark, "index.py", "--rounds=0", "--records=200000"),
     ". .venv/bin/activate": (activate, ".venv/bin/activate"),
     "make demo": (make, "demo"),

@@ -137,12 +137,6 @@ def test_tensorflow_is_that_of_the_machines(folder, job, gpu):
     assert sed_script(gpu=gpu) in first.rest
 
 
-def test_pips_configuration_is_a_secret_of_the_build_where_it_is_asked_for(folder):
-    _, pip = by_word(dockerfile(JOB, folder, pip_secret=True), "RUN")
-    assert pip.rest.startswith("--mount=type=secret,id=pip.conf,target=/etc/pip.conf python -m pip")
-    assert "--mount" not in dockerfile(JOB, folder)
-
-
 names = st.text(
     st.one_of(st.sampled_from("'\"\\$*?[]<>#! ~`;&{}%=é☺ab"), st.characters(codec="utf-8")),
     min_size=1,
