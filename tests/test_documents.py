@@ -123,7 +123,7 @@ SETUP = {
         "--rounds=0",
         "--files=1000",
         "--megabytes=25",
-    ),  # fmt: skip
+    ),
     "python benchmarks/index.py": (benchmark, "index.py", "--rounds=0", "--records=200000"),
     ". .venv/bin/activate": (activate, ".venv/bin/activate"),
     "make demo": (make, "demo"),
