@@ -88,7 +88,8 @@ OURS_AFTER = (
         ),
         (
             "--restart 1",
-            "no such option '--restart'. Did you mean '--restarts'? (see 'distlaunch local --help')",
+            "no such option '--restart'. Did you mean '--restarts'? "
+            "(see 'distlaunch local --help')",
         ),
         (
             "--kill chief",

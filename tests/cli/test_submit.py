@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+JOB_FILE = """\
+name: digits
+project: demo-project
+region: us-central1
+bucket: gs://demo-bucket
+module: trainer
+args: [--epochs=8]
+env: {TOKEN: s3cret}
+cluster:
+  chief: {machine: n1-standard-4}
+  workers: {machine: n1-standard-4, count: 1}
+"""
+LEGACY = """\
+trainingInput:
+  scaleTier: CUSTOM
+  masterType: standard
+  masterConfig: {imageUri: "${IMAGE_URI}"}
+  workerType: large_model
+  workerCount: '2'
+  useChiefInTfConfig: true
+  args: [--batch-size=8]
+  scheduling: {priority: 5}
+"""
+# The chief's end is the job's, so it waits until the worker has spoken.
+TRAINER = """\
+import json, os, pathlib, sys, time
+print("hello from", sys.argv[1:], flush=True)
+spoken = pathlib.Path("spoken-in-" + os.environ["CLOUD_ML_JOB_ID"])
+if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "worker":
+    spoken.touch()
+while not spoken.exists():
+    time.sleep(0.05)
+if "--sleep" in sys.argv:
+    time.sleep(600)
+if "--fail" in sys.argv:
+    sys.exit(7)
+"""
+IMAGE = "--image=localhost:5000/nobody/asks:1"
+LABEL = "distlaunch-launch"
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "digits"
+    folder.mkdir()
+    (folder / "distlaunch.yaml").write_text(JOB_FILE)
+    (folder / "trainer.py").write_text(TRAINER)
+    return folder
+
+
+@pytest.fixture
+def submit(cli, project):
+    def run(*words, emulator=None, command="submit", **variables):
+        env = (emulator.environment if emulator else os.environ) | variables
+        return cli(command, *words, cwd=project, env=env)
+
+    return run
+
+
+def as_message(job):
+    """Return what of a job is sent as Google's own message, the same for any launch."""
+    from google.cloud.aiplatform_v1 import CustomJob
+
+    sent = {name: job[name] for name in ("displayName", "jobSpec", "labels")}
+    return CustomJob.from_json(json.dumps(sent).replace(job["labels"][LABEL], "LAUNCH"))
+
+
+def test_a_dry_run_prints_what_is_then_sent_and_sends_nothing(project, submit, emulator):
+    here = emulator(project=project)
+    words = (IMAGE, "--set", "labels.team=vision", "--", "--epochs", "3")
+    shown = submit("--dry-run", *words, emulator=here)
+    assert shown.returncode == 0, shown.stderr
+    assert here.jobs() == []
+    assert not (project / ".distlaunch/jobs").exists()
+    done = submit("--detach", *words, emulator=here)
+    assert done.returncode == 0, done.stderr
+    [job] = here.jobs()
+    assert done.stdout.strip() == job["labels"][LABEL]
+    request = json.loads(shown.stdout)
+    assert as_message(request) == as_message(job)
+    assert request["labels"]["team"] == "vision"
+    [chief, _] = request["jobSpec"]["workerPoolSpecs"]
+    assert chief["containerSpec"]["args"] == ["--epochs=8", "--epochs", "3"]
+
+
+def test_a_job_is_followed_to_its_end(project, submit, emulator):
+    here = emulator(project=project)
+    with ThreadPoolExecutor() as at_once:
+        plain = at_once.submit(submit, IMAGE, emulator=here)
+        as_json = at_once.submit(submit, IMAGE, "--json", "--new", emulator=here)
+        failing = at_once.submit(submit, IMAGE, "--new", "--", "--fail", emulator=here)
+        plain, as_json, failing = plain.result(), as_json.result(), failing.result()
+
+    assert plain.returncode == 0, plain.stderr
+    assert "chief    | hello from ['--epochs=8']\n" in plain.stdout
+    assert "worker:0 | hello from ['--epochs=8']\n" in plain.stdout
+    assert "state SUCCEEDED (RUNNING took" in plain.stderr
+
+    assert as_json.returncode == 0, as_json.stderr
+    events = [json.loads(line) for line in as_json.stdout.splitlines()]
+    said = {(each["task"], each["text"]) for each in events if each["event"] == "line"}
+    assert said >= {(task, "hello from ['--epochs=8']") for task in ("chief", "worker:0")}
+    assert [each["state"] for each in events if each["event"] == "state"][-1] == "SUCCEEDED"
+
+    assert failing.returncode == 3
+    assert "state FAILED" in failing.stderr
+    assert "non-zero status of 7" in failing.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "state", "told"),
+    [
+        ([], "RUNNING", "comes back to it"),
+        (["--cancel-on-interrupt"], "CANCELLED", "cancelling the job"),
+    ],
+)
+def test_ctrl_c_leaves_the_job_or_cancels_it(words, state, told, project, emulator):
+    here = emulator(project=project)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "distlaunch", "submit", IMAGE, *words, "--", "--sleep"],
+        cwd=project,
+        env=here.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    for line in process.stdout:
+        if "hello from" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told in stderr
+    assert "Traceback" not in stderr
+    assert here.wait(state)
+    [record] = (project / ".distlaunch/jobs").glob("*.json")
+    assert not json.loads(record.read_text())["is_open"]
+
+
+def test_the_same_may_be_submitted_twice_and_again_as_it_was(project, submit, emulator):
+    here = emulator(project=project)
+    for _ in range(2):
+        assert submit(IMAGE, "--detach", emulator=here).returncode == 0
+    again = submit("--detach", command="resubmit", emulator=here)
+    assert again.returncode == 0, again.stderr
+    jobs = here.jobs()
+    assert len({job["labels"][LABEL] for job in jobs}) == 3
+    assert as_message(jobs[0]) == as_message(jobs[1]) == as_message(jobs[2])
+    container = jobs[0]["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]
+    assert container["env"] == [{"name": "TOKEN", "value": "s3cret"}]
+    for record in (project / ".distlaunch/jobs").glob("*.json"):
+        assert "s3cret" not in record.read_text()
+
+
+def test_an_old_config_file_runs_as_it_is(project, submit, emulator):
+    here = emulator(project=project)
+    (project / "config.yaml").write_text(LEGACY)
+    missing = submit("--config=config.yaml", "--detach", emulator=here)
+    assert missing.returncode == 1
+    assert "config.yaml:4:28" in missing.stderr
+    assert "IMAGE_URI" in missing.stderr
+    words = ("--config=config.yaml", "--detach", "--", "--epochs=5")
+    done = submit(*words, emulator=here, IMAGE_URI="localhost:5000/nobody/asks:2")
+    assert done.returncode == 0, done.stderr
+    assert "priority" in done.stderr
+    [chief, workers] = here.jobs()[0]["jobSpec"]["workerPoolSpecs"]
+    assert chief["machineSpec"]["machineType"] == "n1-standard-4"
+    assert workers["machineSpec"]["machineType"] == "n1-highmem-8"
+    assert int(workers["replicaCount"]) == 2
+    for pool in (chief, workers):
+        assert pool["containerSpec"]["imageUri"] == "localhost:5000/nobody/asks:2"
+        assert pool["containerSpec"]["args"] == ["--batch-size=8", "--epochs=5"]
+
+
+def test_all_that_is_missing_is_told_at_once(project, submit, tmp_path):
+    (project / "distlaunch.yaml").write_text(
+        "name: digits\ncluster:\n  chief: {machine: n1-standard-4}\n"
+    )
+    done = submit("--dry-run", CLOUDSDK_CONFIG=str(tmp_path / "nothing"))
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["distlaunch"] * 4
+    for word in ("project:", "region:", "image.repository", "bucket:"):
+        assert any(word in line for line in lines), word
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--", "--detach"], "--detach after '--' goes to the program"),
+        (["--job-dir", "here"], "--job-dir here: expected gs://BUCKET/FOLDER"),
+        (["--job-dir", "gs://"], "--job-dir gs://: expected gs://BUCKET/FOLDER"),
+        (["--endpoint", "http://example.com"], "http://example.com"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_2(words, told, submit):
+    done = submit(IMAGE, *words)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
