@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from .cloud import Cloud, objects
+
+PROGRAM = """\
+import os, sys, time
+for number in range(3):
+    print("line", number, flush=True)
+    time.sleep(0.1)
+sys.exit({code} if "workerpool0" in os.environ["CLUSTER_SPEC"].partition('"task"')[2] else 0)
+"""
+
+
+def program(code: int = 0) -> str:
+    return PROGRAM.format(code=code)
+
+
+def test_all_lines_of_a_job(cli, cloud):
+    cloud.wait(cloud.launch("digits-1", program()))
+    done = cli("logs", "digits-1", *cloud.options)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.startswith("chief    | ")] == [
+        f"chief    | line {number}" for number in range(3)
+    ]
+    assert sum(line.startswith("worker:0 | line ") for line in lines) == 3
+    assert "vertex   | Job completed successfully." in lines
+
+
+def test_lines_of_one_task(cli, cloud):
+    cloud.wait(cloud.launch("digits-1", program()))
+    done = cli("logs", "digits-1", "--task", "worker:0", *cloud.options)
+    assert done.stdout == "".join(f"worker:0 | line {number}\n" for number in range(3))
+    done = cli("logs", "digits-1", "--task", "worker:1", *cloud.options)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "distlaunch: error: --task worker:1: no such task in this job; "
+        "there are: chief, worker:0, vertex\n"
+    )
+
+
+def test_lines_as_json(cli, cloud):
+    cloud.wait(cloud.launch("digits-1", program()))
+    done = cli("logs", "digits-1", "--task", "chief", "--json", *cloud.options)
+    told = objects(done.stdout)
+    assert [(each["event"], each["task"], each["text"]) for each in told] == [
+        ("line", "chief", f"line {number}") for number in range(3)
+    ]
+    assert {each["severity"] for each in told} == {"INFO"}
+    assert all(each["time"].endswith("Z") for each in told)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("code", "exit_code", "state"), [(0, 0, "SUCCEEDED"), (7, 3, "FAILED")])
+def test_following_a_job_to_its_end(cli, tmp_path, code, exit_code, state):
+    with Cloud(tmp_path, "late-logs:2,duplicate-logs,503@get,reset@logs,503@logs#3") as cloud:
+        cloud.launch("digits-1", program(code))
+        done = cli("logs", "digits-1", "--follow", "--json", *cloud.options)
+    assert done.returncode == exit_code
+    told = objects(done.stdout)
+    lines = [(each["task"], each["text"]) for each in told if each["event"] == "line"]
+    for task in ("chief", "worker:0"):
+        assert sorted(text for who, text in lines if who == task) == ["line 0", "line 1", "line 2"]
+    states = [each for each in told if each["event"] == "state"]
+    assert states[-1]["state"] == state
+    assert ("status of 7" in str(states[-1]["error"])) is bool(code)
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_the_job_alone(cloud, tmp_path):
+    cloud.launch("digits-1", "import time; print('begun', flush=True); time.sleep(60)")
+    words = [sys.executable, "-m", "distlaunch", "logs", "digits-1", "-f", *cloud.options]
+    with subprocess.Popen(
+        words,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    ) as process:
+        while "begun" not in process.stdout.readline():
+            pass
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate()
+    assert process.returncode == 130
+    assert "the job goes on; 'distlaunch cancel digits-1' ends it" in err
+    assert "Traceback" not in err
+
+
+def test_a_job_that_goes_on_is_told_to(cli, cloud):
+    cloud.launch("digits-1", "import time; time.sleep(60)")
+    done = cli("logs", "digits-1", *cloud.options)
+    assert done.returncode == 0
+    assert "; --follow goes on with it\n" in done.stderr

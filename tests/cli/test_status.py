@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .cloud import PLACE
+
+OK = "print('hello')"
+BAD = "raise SystemExit(7)"
+
+
+def test_a_job_of_each_name_that_it_has(cli, cloud):
+    job = cloud.wait(cloud.launch("digits-1", OK))
+    number = job["name"].rpartition("/")[2]
+    shown = {
+        cli("status", which, *cloud.options).stdout
+        for which in ("digits-1", "digits", number, job["name"])
+    }
+    (text,) = shown
+    facts = dict(line.split("  ", 1) for line in text.splitlines())
+    facts = {name.strip(): value.strip() for name, value in facts.items()}
+    assert facts["job"] == "digits-1"
+    assert (facts["name"], facts["state"]) == ("digits", "SUCCEEDED")
+    assert facts["pending"].endswith(" s")
+    assert facts["running"].endswith(" s")
+    assert facts["chief"] == facts["workers"] == "1 x n1-standard-4"
+    assert facts["created"].startswith("20")
+    assert facts["link"].endswith(f"/locations/us-central1/training/{number}?project=p")
+
+
+def test_how_a_job_stands_as_json(cli, cloud):
+    job = cloud.wait(cloud.launch("digits-1", BAD))
+    done = cli("status", "digits-1", "--json", *cloud.options)
+    told = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert told["id"] == "digits-1"
+    assert told["name"] == job["name"]
+    assert told["state"] == "FAILED"
+    assert "non-zero status of 7" in told["error"]
+    assert set(told["seconds"]) == {"pending", "running"}
+    assert told["pools"][0] == {
+        "pool": "chief",
+        "count": 1,
+        "machine": "n1-standard-4",
+        "accelerator": None,
+        "accelerator_count": 0,
+        "image": "gcr.io/p/i",
+    }
+
+
+def test_the_newest_record_is_meant_where_none_is_named(cli, cloud):
+    for number in (1, 2):
+        job = cloud.wait(cloud.launch(f"digits-{number}", OK))
+        cloud.record(job, f"digits-{number}", time=f"2026-11-21T17:00:0{number}Z")
+    assert cli("status").stdout.splitlines()[0].split() == ["job", "digits-2"]
+    assert cli("status", "digits-1").stdout.splitlines()[0].split() == ["job", "digits-1"]
+
+
+def test_a_launch_whose_answer_was_lost_is_found_by_its_id(cli, cloud):
+    cloud.wait(cloud.launch("digits-1", OK))
+    cloud.record(None, "digits-1")
+    assert cli("status").stdout.splitlines()[0].split() == ["job", "digits-1"]
+
+
+def test_project_and_region_come_from_the_job_file(cli, cloud, tmp_path):
+    cloud.wait(cloud.launch("digits-1", OK))
+    (tmp_path / "distlaunch.yaml").write_text("project: p\nregion: us-central1\nbroken: [\n")
+    done = cli("status", "digits-1", "--endpoint", cloud.url, env=BARE)
+    assert done.returncode == 1
+    (tmp_path / "distlaunch.yaml").write_text("project: p\nregion: us-central1\nwrong: 1\n")
+    done = cli("status", "digits-1", env=BARE | {"DISTLAUNCH_ENDPOINT": cloud.url})
+    assert done.stdout.splitlines()[0].split() == ["job", "digits-1"]
+
+
+BARE = {"PATH": "/usr/bin:/bin", "CLOUDSDK_CONFIG": "/nowhere", "NO_GCE_CHECK": "true"}
+NAMED = "name a job, as 'distlaunch list' shows them"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), f"nothing was submitted from this folder yet; {NAMED}"),
+        (
+            ("digits-1", "--region", "r1"),
+            "no project: say --project ID, project: in distlaunch.yaml, or "
+            "'gcloud config set project ID'",
+        ),
+        (
+            ("digits-1", "--project", "p"),
+            "no region: say --region R, region: in distlaunch.yaml, or "
+            "'gcloud config set ai/region R'",
+        ),
+        (
+            ("digits-1", *PLACE),
+            "no credentials for google cloud; run 'gcloud auth application-default login'",
+        ),
+        (
+            ("a/b", "--endpoint", "http://127.0.0.1:9"),
+            "'a/b' is not a job; expected projects/P/locations/R/customJobs/NUMBER",
+        ),
+        (
+            ("digits-1", *PLACE, "--endpoint", "http://127.0.0.1:9"),
+            "cannot reach http://127.0.0.1:9 (connection refused); "
+            "'distlaunch emulator' has to run there",
+        ),
+    ],
+)
+def test_what_is_missing_is_told_with_the_remedy(cli, words, said):
+    done = cli("status", *words, env=BARE)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"distlaunch: error: {said}\n"
+
+
+def test_a_plain_endpoint_elsewhere_is_wrong_usage(cli):
+    done = cli("status", "digits-1", *PLACE, "--endpoint", "http://10.0.0.1", env=BARE)
+    assert done.returncode == 2
+    assert done.stderr.startswith("distlaunch: error: --endpoint http://10.0.0.1: expected https")
+
+
+def test_a_job_that_is_not_there_is_told_with_one_that_is(cli, cloud):
+    cloud.record(cloud.launch("digits-1", OK), "digits-1")
+    done = cli("status", "digit-1", *cloud.options)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "distlaunch: error: no job 'digit-1' in project p, region us-central1; did you mean "
+        "'digits-1'?; 'distlaunch list' shows them\n"
+    )
+    done = cli("status", "12345", *cloud.options)
+    assert "no job '12345' in project p" in done.stderr
+
+
+def test_a_launch_that_was_cut_off_before_google_had_it(cli, cloud):
+    cloud.record(None, "digits-1")
+    done = cli("status")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "distlaunch: error: google has no job of the launch digits-1, which was cut off; "
+        "'distlaunch submit' finishes it\n"
+    )
