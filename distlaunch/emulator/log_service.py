@@ -259,9 +259,10 @@ def _page_token(asked: dict[str, Any]) -> tuple[int, int, int] | None:
     if not token:
         return None
     try:
-        text, order, time, number, copy = json.loads(base64.urlsafe_b64decode(token))
+        text, order, *key = json.loads(base64.urlsafe_b64decode(token))
+        time, number, copy = map(int, key)
     except (ValueError, TypeError):
         raise Refused(400, "page_token is invalid.") from None
     if (text, order) != (asked.get("filter", ""), asked.get("orderBy", "")):
         raise Refused(400, "page_token doesn't match arguments from the request.")
-    return int(time), int(number), int(copy)
+    return time, number, copy

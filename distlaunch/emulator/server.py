@@ -116,6 +116,10 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self._answer(content)
         except Refused as refused:
             answer = refused.answer
+        except OSError:
+            raise  # the client has hung up
+        except Exception as problem:  # noqa: BLE001 - a fault of ours ends one call and no other
+            answer = Refused(500, f"The emulator is at fault: {problem!r}").answer
         if answer is not None:
             self.close_connection |= not content.skip_rest()
             self._send(answer)
@@ -179,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = len(content) if isinstance(content, bytes) else answer.length
         self.send_response(answer.status)
         for name, value in headers.items():
-            self.send_header(name, value)
+            self.send_header(name, _on_one_line(value))
         if answer.status not in (204, 304):
             self.send_header("Content-Length", str(length))
         if self.close_connection:
@@ -196,3 +200,8 @@ class _Handler(BaseHTTPRequestHandler):
         while length and (piece := file.read(min(length, _PIECE))):
             self.wfile.write(piece)
             length -= len(piece)
+
+
+def _on_one_line(value: str) -> str:
+    """Return a header's value as it can be sent; it may be what a client said of an object."""
+    return " ".join(value.splitlines()).encode("latin-1", "replace").decode("latin-1")

@@ -80,8 +80,19 @@ def etag(stored: Stored) -> str:
 
 
 def settable(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of an object's JSON a client may say."""
-    return {key: value for key, value in said.items() if key in SETTABLE}
+    """Return what of an object's JSON a client may say.
+
+    Raises
+    ------
+    StorageRefused
+        If it is not said as text.
+    """
+    known = {key: value for key, value in said.items() if key in SETTABLE}
+    for key, value in known.items():
+        fits = isinstance(value, dict) if key == "metadata" else isinstance(value, str)
+        if value is not None and not fits:
+            raise StorageRefused(400, "invalid", f"Invalid value for: {key}")
+    return known
 
 
 def conditions(

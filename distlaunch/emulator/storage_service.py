@@ -204,16 +204,17 @@ class StorageService:
 
     def _composed(self, request: Request, bucket: str, name: str) -> dict[str, Any]:
         asked = request.json()
-        named = asked.get("sourceObjects", [])
+        named = asked.get("sourceObjects")
+        named = [_said(each) for each in named] if isinstance(named, list) else []
         if not 1 <= len(named) <= MOST_COMPOSED:
             text = f"The number of source components must be from 1 to {MOST_COMPOSED}."
             raise StorageRefused(400, "invalid", text)
         sources = []
         for each in named:
             stored = self._buckets.need(bucket, str(each.get("name", "")))
-            conditions(_said(each.get("objectPreconditions")))(stored)
-            sources.append(of_generation(stored, _said(each)))
-        said = settable(asked.get("destination", {}))
+            conditions(_texts(each.get("objectPreconditions")))(stored)
+            sources.append(of_generation(stored, _texts(each)))
+        said = settable(_said(asked.get("destination")))
         return self._joined(request, sources, bucket, name, said)
 
     def _joined(
@@ -325,10 +326,14 @@ class StorageService:
         }
 
 
-def _said(each: object) -> dict[str, str]:
-    """Return what a part of a request says, as text, without what it leaves open."""
+def _said(each: object) -> dict[str, Any]:
+    """Return what a part of a request says, without what it leaves open."""
     said = each if isinstance(each, dict) else {}
-    return {key: str(value) for key, value in said.items() if value is not None}
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _texts(each: object) -> dict[str, str]:
+    return {key: str(value) for key, value in _said(each).items()}
 
 
 def _page(items: list[dict[str, Any]], prefixes: list[str]) -> dict[str, Any]:

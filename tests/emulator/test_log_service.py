@@ -149,6 +149,7 @@ def test_the_project_can_be_named_by_its_number(lines):
         ),
         ({"pageSize": -1}, "page_size must not be negative."),
         ({"pageToken": "?"}, "page_token is invalid."),
+        ({"pageToken": "WyIiLCIiLCJ4IiwxLDFd"}, "page_token is invalid."),
         (
             {"pageToken": "WyJhIiwiIiwxLDIsMF0="},
             "page_token doesn't match arguments from the request.",

@@ -8,6 +8,8 @@ import socket
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from distlaunch.emulator.faults import Faults, FaultyCalls
 from distlaunch.emulator.server import Server
@@ -16,6 +18,43 @@ from distlaunch.errors import DistlaunchError
 from .conftest import PARENT
 
 JOBS = f"/v1/{PARENT}/customJobs"
+
+
+FIELDS = """
+displayName jobSpec labels workerPoolSpecs replicaCount machineSpec studySpec parameters
+resourceNames filter orderBy pageSize pageToken name contentType metadata sourceObjects generation
+objectPreconditions destination ifGenerationMatch
+"""
+NAMES = st.sampled_from(FIELDS.split())
+WAYS = [
+    ("POST", JOBS),
+    ("POST", JOBS.replace("customJobs", "hyperparameterTuningJobs")),
+    ("GET", JOBS),
+    ("POST", f"{JOBS}/1:cancel"),
+    ("POST", "/v2/entries:list"),
+    ("POST", "/storage/v1/b"),
+    ("GET", "/storage/v1/b/my-bucket/o"),
+    ("PATCH", "/storage/v1/b/my-bucket/o/a"),
+    ("POST", "/storage/v1/b/my-bucket/o/a/compose"),
+    ("POST", "/storage/v1/b/my-bucket/o/a/rewriteTo/b/my-bucket/o/b"),
+    ("POST", "/upload/storage/v1/b/my-bucket/o"),
+    ("PUT", "/upload/storage/v1/b/my-bucket/o"),
+    ("PUT", "/my-bucket/a"),
+    ("DELETE", "/my-bucket/a"),
+]
+QUERIES = [
+    "",
+    "pageSize=0&pageToken=WzEsMl0=",
+    "filter=a",
+    "pageToken=WzEsWzJdXQ==",
+    "uploadType=media&name=a",
+    "uploadType=multipart",
+    "uploadType=resumable&name=a&ifGenerationMatch=1",
+    "upload_id=x",
+    "maxResults=1&delimiter=%2F&prefix=..%2F",
+    "generation=1&ifMetagenerationMatch=x",
+    "name=%00",
+]
 
 
 def raw(service, request: bytes) -> bytes:
@@ -90,6 +129,33 @@ def test_broken_content_is_refused_and_the_server_goes_on(service, head):
 def test_a_request_that_is_none_is_refused(service):
     assert b"400" in raw(service, b"hello\r\n\r\n")
     assert service.call("GET", JOBS).status == 200
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(way=st.sampled_from(WAYS), body=JSON, query=st.sampled_from(QUERIES))
+def test_nothing_that_is_sent_puts_the_emulator_at_fault(service, way, body, query):
+    method, path = way
+    reply = service.call(method, f"{path}?{query}", body)
+    assert reply.status < 500, reply.content
+
+
+def test_what_a_client_says_of_an_object_begins_no_header(service):
+    path = "/upload/storage/v1/b/my-bucket/o?uploadType=media&name=a"
+    service.call("POST", path, b"x")
+    said = {"contentType": "text/plain\r\nX-Own: 1", "contentEncoding": "ü☃"}
+    assert service.call("PATCH", "/storage/v1/b/my-bucket/o/a", said).status == 200
+    reply = service.call("GET", "/my-bucket/a")
+    assert reply.headers["X-Own"] is None
+    assert reply.headers["Content-Type"] == "text/plain X-Own: 1"
 
 
 def test_a_port_that_is_taken_is_told_with_the_way_out():
