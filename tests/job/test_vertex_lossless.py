@@ -180,7 +180,9 @@ forms = st.fixed_dictionaries(
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_file_comes_out_as_it_went_in(tmp_path_factory, kind, data):
     message = data.draw(jobs(kind))
-    file = tmp_path_factory.getbasetemp() / f"{kind}.yaml"
+    folder = tmp_path_factory.getbasetemp() / "lossless"
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{kind}.yaml"
     file.write_text(written(message, **data.draw(forms)), encoding="utf-8")
     collection, request = sent(file)
     messages.check(collection, request)
