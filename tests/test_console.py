@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from distlaunch.console import table
+from distlaunch.console import duration, table
 
 SHOW = """
 from distlaunch.console import Console
@@ -28,12 +28,12 @@ watch.finish(None, logs="logs")
 PROGRESS = "\r\x1b[2Kstep 1"
 
 
-def on_a_terminal(**environment: str) -> str:
-    """Return what a terminal shows of SHOW."""
+def on_a_terminal(code: str = SHOW, **environment: str) -> str:
+    """Return what a terminal shows of a program."""
     reader, writer = pty.openpty()
     env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
     with subprocess.Popen(
-        [sys.executable, "-c", SHOW],
+        [sys.executable, "-c", code],
         stdin=writer,
         stdout=writer,
         stderr=writer,
@@ -109,3 +109,45 @@ def test_nobody_who_reads_stderr_is_no_fault():
 
 def test_table_is_flush_right():
     assert table([["a", "bb"], ["ccc", ""]]) == "  a  bb\nccc"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0.0 s"),
+        (0, "0.0 s"),
+        (1.84, "1.8 s"),
+        (9.99, "10.0 s"),
+        (10, "10 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (123.4, "2 min 3 s"),
+        (3_600, "1 h"),
+        (3_605, "1 h"),
+        (3_660, "1 h 1 min"),
+        (86_399, "23 h 59 min"),
+        (180_000, "2 d 2 h"),
+    ],
+)
+def test_times_are_told_in_their_two_largest_units(seconds, text):
+    assert duration(seconds) == text
+
+
+STATES = """
+from distlaunch.console import Console
+from distlaunch.events import JobChanged
+from distlaunch.watch import Watch
+
+watch = Watch(Console(), ["chief"])
+watch.see(JobChanged("RUNNING"))
+watch.see(JobChanged("SUCCEEDED", 60.0))
+"""
+
+
+def test_states_have_a_colour_on_a_terminal():
+    said = "\x1b[2mdistlaunch:\x1b[0m state"
+    shown = on_a_terminal(STATES, TERM="xterm")
+    assert shown == (
+        f"{said} \x1b[36mRUNNING\x1b[0m\n{said} \x1b[32mSUCCEEDED\x1b[0m (RUNNING took 1 min)\n"
+    )
+    assert "\x1b" not in on_a_terminal(STATES, TERM="xterm", NO_COLOR="1")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
+import time
 from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
 
 from distlaunch.console import Console
-from distlaunch.events import Notice, TaskChanged, TaskLines, Trained
-from distlaunch.watch import Watch
+from distlaunch.events import JobChanged, Notice, TaskChanged, TaskLines, Trained
+from distlaunch.watch import JsonWatch, Watch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,11 +24,11 @@ TASKS = ["chief", "worker:0", "worker:10"]
 class Shown:
     """A watch, and what it has written so far."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kind: type[Watch] = Watch) -> None:
         self.files = [folder / "out", folder / "err"]
         self.descriptors = [os.open(file, os.O_CREAT | os.O_WRONLY) for file in self.files]
         out, err = self.descriptors
-        self.watch = Watch(Console(out=out, err=err), TASKS)
+        self.watch = kind(Console(out=out, err=err), TASKS)
 
     @property
     def out(self) -> str:
@@ -39,6 +42,14 @@ class Shown:
 @pytest.fixture
 def shown(tmp_path):
     made = Shown(tmp_path)
+    yield made
+    for descriptor in made.descriptors:
+        os.close(descriptor)
+
+
+@pytest.fixture
+def as_json(tmp_path):
+    made = Shown(tmp_path, JsonWatch)
     yield made
     for descriptor in made.descriptors:
         os.close(descriptor)
@@ -114,6 +125,73 @@ def test_end_without_a_summary(shown, summary):
     assert shown.err == "distlaunch: done; the tasks' output lies in JOB/task-logs\n"
 
 
+def test_a_task_of_which_nobody_knew_is_shown_too(shown):
+    shown.watch.see(TaskLines("ps:0", "one\n"))
+    shown.watch.see(TaskLines("trial:12/chief", "two\n"))
+    assert shown.out == "ps:0      | one\ntrial:12/chief | two\n"
+
+
+def test_states_are_told_once_with_how_long_the_one_before_took(shown):
+    for event in (
+        JobChanged("PENDING"),
+        JobChanged("RUNNING", 123.4),
+        JobChanged("FAILED", 90_000.0),
+        JobChanged("FAILED", None, "The replica exited."),
+    ):
+        shown.watch.see(event)
+    assert shown.out == ""
+    assert shown.err == (
+        "distlaunch: state PENDING\n"
+        "distlaunch: state RUNNING (PENDING took 2 min 3 s)\n"
+        "distlaunch: error: state FAILED (RUNNING took 1 d 1 h)\n"
+        "distlaunch: error: FAILED: The replica exited.\n"
+    )
+
+
+def test_a_bad_end_is_told_to_those_too_who_want_errors_only(shown):
+    shown.watch._console.level = "error"
+    shown.watch.see(JobChanged("RUNNING", 3.0))
+    shown.watch.see(JobChanged("EXPIRED", 3.0, "Too long."))
+    assert shown.err == (
+        "distlaunch: error: state EXPIRED (RUNNING took 3.0 s)\n"
+        "distlaunch: error: EXPIRED: Too long.\n"
+    )
+
+
+def test_json_is_an_object_a_line_and_alone_on_stdout(as_json):
+    for event in (
+        TaskLines("chief", "one\n\ntwo \u2028 é\n"),
+        TaskLines("worker:0", "three\n", "2026-11-21T17:00:00Z", "ERROR"),
+        TaskLines("worker:0", ""),
+        JobChanged("RUNNING", 1.5),
+        JobChanged("FAILED", None, "The replica exited."),
+        TaskChanged("chief", "started", "pid 7"),
+        Trained("chief", {"event": "step", "step": 3}),
+        Notice("a notice", "warning"),
+    ):
+        as_json.watch.see(event)
+    as_json.watch.finish({"steps_per_epoch": 23})
+    as_json.watch.finish(None, logs="logs")
+    assert [json.loads(line) for line in as_json.out.split("\n")[:-1]] == [
+        {"event": "line", "task": "chief", "text": "one"},
+        {"event": "line", "task": "chief", "text": ""},
+        {"event": "line", "task": "chief", "text": "two \u2028 é"},
+        {
+            "event": "line",
+            "task": "worker:0",
+            "text": "three",
+            "time": "2026-11-21T17:00:00Z",
+            "severity": "ERROR",
+        },
+        {"event": "state", "state": "RUNNING", "after": 1.5, "error": None},
+        {"event": "state", "state": "FAILED", "after": None, "error": "The replica exited."},
+        {"event": "task", "task": "chief", "state": "started", "detail": "pid 7"},
+        {"event": "trained", "task": "chief", "told": {"event": "step", "step": 3}},
+        {"event": "summary", "summary": {"steps_per_epoch": 23}},
+    ]
+    assert as_json.err == "distlaunch: warning: a notice\n"
+
+
 def end(watch):
     with watch:
         pass
@@ -166,4 +244,50 @@ def test_slow_reader_gets_everything_in_the_end():
     with pytest.raises(BrokenPipeError):
         watch.see(TaskLines("chief", "one\n"))
     end(watch)  # nothing waits any more
+    os.close(writer)
+
+
+def test_nothing_more_is_brought_before_a_slow_reader_has_room():
+    reader, writer = os.pipe()
+    watch = Watch(Console(out=writer), TASKS)
+    brought = 0
+
+    def events():
+        nonlocal brought
+        for _ in range(60):
+            brought += 1
+            yield TaskLines("chief", ("x" * 99 + "\n") * 200)
+
+    showing = Thread(target=watch.show, args=[events()])
+    showing.start()
+    while brought < 12:  # some 20 kB each, where the backlog takes 256 and the pipe 64
+        time.sleep(0.01)
+    time.sleep(0.3)
+    assert brought < 20
+    got = 0
+    while got < 60 * 200:
+        got += os.read(reader, 1 << 16).count(b"\n")
+        if brought == 60 and showing.is_alive():
+            showing.join(0.01)
+        if not showing.is_alive():
+            watch.pump()
+    showing.join()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_waiting_hands_on_what_a_slow_reader_has_room_for():
+    reader, writer = os.pipe()
+    watch = Watch(Console(out=writer), TASKS)
+    while not watch.is_full:
+        watch.see(TaskLines("chief", "x" * 99 + "\n"))
+    waiting = Thread(target=watch.wait, args=[0.5])
+    waiting.start()
+    while waiting.is_alive():
+        if select.select([reader], [], [], 0.01)[0]:
+            os.read(reader, 1 << 16)
+    assert not watch.is_full
+    os.close(reader)
+    with pytest.raises(BrokenPipeError):
+        watch.see(TaskLines("chief", "one\n"))
     os.close(writer)
