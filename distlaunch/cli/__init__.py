@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
     """A group that imports a command's module only to run the command or to show its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(COMMANDS)
+        return [*COMMANDS]  # here `list` is the command of that name, once it is imported
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
