@@ -56,6 +56,7 @@ def package_command(module: str, files: Sequence[str], folder: str) -> tuple[str
         Where to install them to, for the replica itself.
     """
     place = shlex.quote(folder)
-    install = f"python3 -m pip install --quiet --target {place} {shlex.join(files)}"
+    pip = "python3 -m pip install --quiet --disable-pip-version-check"
+    install = f"{pip} --target {place} {shlex.join(files)}"
     run = f'PYTHONPATH={place}:"$PYTHONPATH" exec python3 -m {shlex.quote(module)} "$@"'
     return ("sh", "-c", f"{install} && {run}", "sh")
