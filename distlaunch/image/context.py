@@ -188,7 +188,7 @@ class _Reading:
         if not _is_utf8(path):
             self.refuse(path, "its name is not UTF-8; rename it")
         elif what := secrets.by_name(path):
-            self.refuse(path, f"holds {what}; {secrets.REMEDY}")
+            self.refuse(path, f"holds {what}; {secrets.remedy(what)}")
         else:
             return True
         return False
@@ -203,7 +203,7 @@ class _Reading:
         if stamp(after) != stamp(pending.seen):
             self.refuse(path, "changed while it was read; run again when nothing writes to it")
         elif what := secrets.by_content(path, start):
-            self.refuse(path, f"holds {what}; {secrets.REMEDY}")
+            self.refuse(path, f"holds {what}; {secrets.remedy(what)}")
         else:
             self._known.learn(path, after, digest)
             self.files.append(_file(path, after, digest))

@@ -11,10 +11,15 @@ import re
 
 SCANNED = 1 << 20  # bytes of a file that are looked at; what is larger is data
 
-REMEDY = (
+_REMEDY = (
     "leave it out in .dockerignore, and give the job a service_account "
     "or let the program ask Secret Manager"
 )
+_IN_A_URL = "a password in a URL"
+_REMEDIES = {
+    _IN_A_URL: "write ${NAME} for it, or leave it to pip's own configuration on this machine, "
+    "as 'pip config set global.index-url URL' makes it"
+}
 
 # Files by name, as patterns: of a '*' at the start or at the end no more is asked.
 NAMES = {
@@ -112,6 +117,11 @@ def by_content(path: str, content: bytes) -> str | None:
     return _token(content) or _login(path.rpartition("/")[2], content)
 
 
+def remedy(what: str) -> str:
+    """Return what to do about what `by_name` or `by_content` found."""
+    return _REMEDIES.get(what, _REMEDY)
+
+
 def _is_googles(content: bytes) -> bool:
     return bool(_GOOGLE.search(content) and _GOOGLES_SECRET.search(content))
 
@@ -127,7 +137,7 @@ def _token(content: bytes) -> str | None:
 def _login(name: str, content: bytes) -> str | None:
     """Look for passwords in the files in which tools keep them."""
     if name in ("pip.conf", "pip.ini", ".condarc") or name.endswith((".txt", ".in")):
-        return "a password in a URL" if _PASSWORD_IN_URL.search(content) else None
+        return _IN_A_URL if _PASSWORD_IN_URL.search(content) else None
     if name in ("config.json", ".dockercfg", ".dockerconfigjson"):
         return "a registry's password" if _REGISTRY_LOGIN.search(content) else None
     if name == ".npmrc":

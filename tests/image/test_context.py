@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlaunch.errors import ContextError, DistlaunchError
@@ -109,6 +109,7 @@ def made_of(folder: Path, files: dict[str, tuple[bytes, bool]]) -> bool:
     return True
 
 
+@settings(deadline=None, max_examples=60)
 @given(contents, contents)
 def test_two_folders_have_one_digest_if_and_only_if_they_are_alike(one, other):
     with tempfile.TemporaryDirectory() as name:

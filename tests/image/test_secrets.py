@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from distlaunch.errors import ContextError
 from distlaunch.image.context import read_context
-from distlaunch.image.secrets import NAMES, by_content, by_name
+from distlaunch.image.secrets import NAMES, by_content, by_name, remedy
 
 ALPHABET = string.ascii_letters + string.digits
 noise = random.Random(5)  # noqa: S311 - no secret is made
@@ -182,14 +182,23 @@ def test_a_context_with_secrets_is_refused_with_all_of_them_named(tmp_path):
         (tmp_path / "harmless" / path).write_bytes(content)
     with pytest.raises(ContextError) as refusal:
         read_context(tmp_path, "")
-    remedy = "give the job a service_account or let the program ask Secret Manager"
     assert refusal.value.lines == tuple(
-        f"{path}: holds {SECRETS[path][1]}; leave it out in .dockerignore, and {remedy}"
-        for path in sorted(SECRETS)
+        f"{path}: holds {SECRETS[path][1]}; {remedy(SECRETS[path][1])}" for path in sorted(SECRETS)
     )
     for path in SECRETS:
         (tmp_path / path).unlink()
     assert len(read_context(tmp_path, "").files) == len(HARMLESS)
+
+
+def test_each_has_its_remedy():
+    assert remedy("a private key") == (
+        "leave it out in .dockerignore, and give the job a service_account or let the program ask "
+        "Secret Manager"
+    )
+    assert remedy("a password in a URL") == (
+        "write ${NAME} for it, or leave it to pip's own configuration on this machine, as 'pip "
+        "config set global.index-url URL' makes it"
+    )
 
 
 def test_a_secret_is_refused_though_the_file_was_known_before(tmp_path):
