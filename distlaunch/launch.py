@@ -252,7 +252,7 @@ def _new_record(made: Plan, image: str | None, content: str) -> Record:
         collection=made.collection,
         content=content,
         request=records.redacted(order.request(made.launch_id, image)),
-        image=image,
+        image=image or job.image.uri,
         job_dir=order.job_dir_of(made.launch_id),
         endpoint=order.endpoint,
         commit=commit,

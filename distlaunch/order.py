@@ -69,7 +69,7 @@ def problems(order: Order) -> list[str]:
     from distlaunch.job.formats import placeholders
 
     job = order.job
-    found = list(placeholders(job))
+    found = list(placeholders(job, of_account=not _is_emulator(order.endpoint)))
     if job.project is None:
         found.append(
             "no project: say project: in distlaunch.yaml, --project ID, "
@@ -90,6 +90,11 @@ def problems(order: Order) -> list[str]:
                 "gs://my-bucket, or --job-dir gs://BUCKET/FOLDER"
             )
     return found
+
+
+def _is_emulator(endpoint: str | None) -> bool:
+    """Whether somebody answers in Google's place who knows of no accounts."""
+    return endpoint is not None and endpoint.startswith("http://")
 
 
 def refuse_what_cannot_be(order: Order) -> None:

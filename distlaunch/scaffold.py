@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 TEMPLATE = ".j2"
+SCHEMA = Path("distlaunch.schema.json")  # what editors know the job file's keys from
 _MOST_NAMED = 10  # files that a refusal names
 
 
@@ -86,6 +87,8 @@ def plan(folder: Path, starter: str) -> Scaffold:
     DistlaunchError
         If the folder is a link to nothing.
     """
+    from distlaunch.job.schema import schema_text
+
     if folder.is_symlink() and not folder.exists():
         raise DistlaunchError(
             f"{folder}: is a link that leads nowhere; expected a folder or a new name"
@@ -95,7 +98,7 @@ def plan(folder: Path, starter: str) -> Scaffold:
     files: dict[Path, bytes] = {}
     for source in sources:
         files |= dict(_contents(source, name))
-    return Scaffold(name, files)
+    return Scaffold(name, files | {SCHEMA: schema_text().encode()})
 
 
 def _contents(source: Path, name: str) -> Iterator[tuple[Path, bytes]]:

@@ -15,6 +15,7 @@ from distlaunch import resources
 from distlaunch.errors import DistlaunchError, UsageProblem
 from distlaunch.job.names import LONGEST_NAME, project_name
 from distlaunch.job.project_file import load
+from distlaunch.job.schema import schema_text
 from distlaunch.scaffold import Scaffold, plan
 
 SMALL = Scaffold("x", {Path("a"): b"new a", Path("folder/b"): b"new b"})
@@ -79,6 +80,7 @@ def test_a_project_is_whole(tmp_path):
     assert {
         ".gitignore",
         "README.md",
+        "distlaunch.schema.json",
         "distlaunch.yaml",
         "requirements.txt",
         "tests/test_model.py",
@@ -124,6 +126,7 @@ def test_a_starter_lies_over_the_base_and_by_products_stay_behind(tmp_path, monk
         Path("both.txt"): b"starter",
         Path("name.txt"): b"some_name 'null' some_name\n",
         Path(".gitignore"): b"kept",
+        Path("distlaunch.schema.json"): schema_text().encode(),
     }
 
 

@@ -90,19 +90,30 @@ def load_job(
     return replace(loaded, job=_with_args(loaded.job, tuple(args)))
 
 
-def placeholders(job: Job) -> tuple[str, ...]:
+def placeholders(job: Job, *, of_account: bool = True) -> tuple[str, ...]:
     """Return what ``init`` left to be filled in, a line each with the remedy.
 
     These are problems only where the cloud is meant.
+
+    Parameters
+    ----------
+    job
+        The job.
+    of_account
+        Whether project and bucket have to be those of an account: an emulator takes any.
     """
     file = project_file.FILE_NAME
     lines = []
-    if job.project == PLACEHOLDER_PROJECT:
+    if of_account and job.project == PLACEHOLDER_PROJECT:
         lines.append(
             f"{file}: project: {PLACEHOLDER_PROJECT!r} is a placeholder; write your project's id, "
             "as 'gcloud config get project' tells it, or add --set project=ID"
         )
-    if job.bucket is not None and f"{job.bucket}/".startswith(f"{PLACEHOLDER_BUCKET}/"):
+    if (
+        of_account
+        and job.bucket is not None
+        and f"{job.bucket}/".startswith(f"{PLACEHOLDER_BUCKET}/")
+    ):
         lines.append(
             f"{file}: bucket: {PLACEHOLDER_BUCKET!r} is a placeholder; write your own, "
             "as 'gcloud storage buckets list' tells it, or add --set bucket=gs://NAME"
