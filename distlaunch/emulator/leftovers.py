@@ -1,7 +1,7 @@
 """What is done so that no container outlives the emulator that started it.
 
-Each emulator is an *owner*, whose name its containers and networks carry as a label, and holds a
-lock for as long as it lives, which the system takes back however it ends. A guard, a process of its
+Each emulator is an *owner*, whose name its containers and networks carry as a label: its machine and
+a file, on which it holds a lock for as long as it lives; the system takes it back however it ends. A guard, a process of its
 own, waits for the emulator's end and removes what carries its name. What nobody removed, as after
 the machine lost its power, is removed by the next emulator, which can get the lock.
 """
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import secrets
+import os
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 LABEL = "distlaunch-emulator"
 DONE = b"done"
+_PREFIX = "distlaunch-emulator-"
 _LATE = 1.0  # seconds in which the engine has done what the emulator asked for last
 BOOT = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
@@ -34,13 +36,14 @@ class Owner:
     """What this emulator is called, and the lock that says that it lives."""
 
     def __init__(self) -> None:
-        self.name = secrets.token_hex(6)
-        self._lock = _lock_file(self.name).open("w")
+        descriptor, path = tempfile.mkstemp(prefix=_PREFIX, suffix=".lock")
+        self._lock = os.fdopen(descriptor)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.name = f"{socket.gethostname()}:{path}"
 
     def close(self) -> None:
         """Be no owner any more."""
-        _lock_file(self.name).unlink(missing_ok=True)
+        _forget(self.name)
         self._lock.close()
 
 
@@ -60,14 +63,15 @@ def guard() -> None:
         time.sleep(pause)
         remove_of(client, sys.argv[1])
     client.close()
-    _lock_file(sys.argv[1]).unlink(missing_ok=True)
+    _forget(sys.argv[1])
 
 
 def remove_of_the_dead(client: docker.DockerClient) -> None:
-    """Remove what emulators left that are no more."""
+    """Remove what emulators of this machine left that are no more."""
     for owner in _owners(client):
-        if not _is_alive(owner):
+        if owner.startswith(f"{socket.gethostname()}:") and not _is_alive(owner):
             remove_of(client, owner)
+            _forget(owner)
 
 
 def remove_of(client: docker.DockerClient, owner: str) -> None:
@@ -102,5 +106,11 @@ def _is_alive(owner: str) -> bool:
     return False
 
 
+def _forget(owner: str) -> None:
+    path = _lock_file(owner)
+    if path.name.startswith(_PREFIX):
+        path.unlink(missing_ok=True)
+
+
 def _lock_file(owner: str) -> Path:
-    return Path(tempfile.gettempdir()) / f"distlaunch-emulator-{owner}.lock"
+    return Path(owner.partition(":")[2])
