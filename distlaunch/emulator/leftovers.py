@@ -1,9 +1,10 @@
 """What is done so that no container outlives the emulator that started it.
 
-Each emulator is an *owner*, whose name its containers and networks carry as a label: its machine and
-a file, on which it holds a lock for as long as it lives; the system takes it back however it ends. A guard, a process of its
-own, waits for the emulator's end and removes what carries its name. What nobody removed, as after
-the machine lost its power, is removed by the next emulator, which can get the lock.
+Each emulator is an *owner*, whose name its containers and networks carry as a label: its machine
+and a file, on which it holds a lock for as long as it lives; the system takes that back however it
+ends. A guard, a process of its own, waits for the emulator's end and removes what carries its name.
+What nobody removed, as after the machine lost its power, is removed by the next emulator there,
+which can get the lock.
 """
 
 from __future__ import annotations
