@@ -19,7 +19,7 @@ from distlaunch.image.ignore import NOTHING, IgnoreRules
 from distlaunch.image.known import Known, stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 LARGE = 50_000_000  # bytes of a context from which its size is worth a word
 _LARGEST = 5  # files that are then named
@@ -117,8 +117,7 @@ def read_context(folder: Path, ignore: str, *, cache: Path | None = None) -> Con
     """
     known = Known(cache)
     reading = _Reading(folder, known)
-    for path, entry in _walk(reading, IgnoreRules(ignore)):
-        reading.take(path, entry)
+    _walk(reading, IgnoreRules(ignore))
     reading.read_pending()
     known.keep()
     if reading.problems:
@@ -242,8 +241,8 @@ class _Reading:
         return real == self._root or real.startswith(f"{self._root}{os.sep}")
 
 
-def _walk(reading: _Reading, rules: IgnoreRules) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield what is no folder and not left out; folders that are left out are not entered."""
+def _walk(reading: _Reading, rules: IgnoreRules) -> None:
+    """Take what is no folder and not left out; folders that are left out are not entered."""
     folders = [("", NOTHING)]
     while folders:
         above, match_above = folders.pop()
@@ -262,7 +261,7 @@ def _walk(reading: _Reading, rules: IgnoreRules) -> Iterator[tuple[str, os.DirEn
                 if not left_out or rules.lets_in_below(path, match):
                     folders.append((f"{path}/", match))
             elif not left_out:
-                yield path, entry
+                reading.take(path, entry)
 
 
 def _hash(descriptor: int, size: int) -> tuple[bytes, str]:

@@ -25,7 +25,6 @@ _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
 )
 _TO_ESCAPE = re.compile(r"[*?\[\]\\^]")
 _GLOB = re.compile(r"[*?\[\\]")
-_NEVER = r"(?!)"
 _PLAIN_SUFFIX = re.compile(r"\*\*/\*([^*?\[\]\\/]+)")  # as **/*.pyc
 
 
@@ -178,8 +177,8 @@ class _Group:
         """
         names, paths = frozenset(self._names), frozenset(self._paths)
         ends, starts = self._ends, self._starts
-        of_name = re.compile("|".join(self._of_name) or _NEVER).fullmatch
-        of_path = re.compile("|".join(self._of_path) or _NEVER).fullmatch
+        of_name = re.compile("|".join(self._of_name)).fullmatch if self._of_name else None
+        of_path = re.compile("|".join(self._of_path)).fullmatch if self._of_path else None
 
         def matches(path: str, name: str) -> bool:
             return (
@@ -187,8 +186,8 @@ class _Group:
                 or path in paths
                 or path.endswith(ends)
                 or path.startswith(starts)
-                or of_name(name) is not None
-                or of_path(path) is not None
+                or (of_name is not None and of_name(name) is not None)
+                or (of_path is not None and of_path(path) is not None)
             )
 
         return matches

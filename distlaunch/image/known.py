@@ -7,11 +7,14 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _NAME = "context.json"
 _VERSION = 1  # of the file, and of what it takes for a secret: what is known was found clean
-_DIGEST = 65  # characters at an entry's end, behind its stamp: a space and a digest
+_DIGITS = 64  # of a digest
 
 
 def stamp(seen: os.stat_result) -> str:
@@ -23,7 +26,7 @@ def stamp(seen: os.stat_result) -> str:
 
 
 class Known:
-    """Digests by path, each with the `stamp` of the file that it is of.
+    """Digests by the paths of files and their `stamp`.
 
     A file may change twice within one tick of the file system's clock, and look the same after the
     second time. So only what was last changed before the reading began is known later, as git does
@@ -37,24 +40,23 @@ class Known:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._before: dict[str, Any] = _read(folder / _NAME) if folder else {}
+        self._before = _read(folder / _NAME) if folder else {}
         self._began = _clock(folder) if folder else 0
         self._now: dict[str, str] = {}
         self._learned = False
 
     def digest(self, path: str, seen: os.stat_result) -> str | None:
         """Return a file's digest, or None where it has to be read."""
-        entry: Any = self._before.get(path)
-        now = stamp(seen)
-        if not isinstance(entry, str) or entry[:-_DIGEST] != now:
-            return None
-        self._now[path] = entry
-        return entry[1 - _DIGEST :]
+        key = f"{stamp(seen)} {path}"
+        digest = self._before.get(key)
+        if digest is not None:
+            self._now[key] = digest
+        return digest
 
     def learn(self, path: str, seen: os.stat_result, digest: str) -> None:
         """Remember a file's digest, if it can be relied on."""
         if max(seen.st_mtime_ns, seen.st_ctime_ns) < self._began:
-            self._now[path] = f"{stamp(seen)} {digest}"
+            self._now[f"{stamp(seen)} {path}"] = digest
             self._learned = True
 
     def keep(self) -> None:
@@ -74,15 +76,19 @@ def _clock(folder: Path) -> int:
         return 0
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> dict[str, str]:
     try:
-        data = json.loads(file.read_bytes())
+        data: Any = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(data, dict) or data.get("version") != _VERSION:
         return {}
     files = data.get("files")
-    return files if isinstance(files, dict) else {}
+    return files if isinstance(files, dict) and _are_digests(files.values()) else {}
+
+
+def _are_digests(values: Collection[Any]) -> bool:
+    return set(map(type, values)) <= {str} and set(map(len, values)) <= {_DIGITS}
 
 
 def _write(file: Path, data: dict[str, Any]) -> None:
