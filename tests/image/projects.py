@@ -40,15 +40,20 @@ def job(repository: str | None, base: str = "", **image: Any) -> Job:
     return Job("digits", ONE_MACHINE, image=told)
 
 
-def content(uri: str) -> bytes:
-    """Return all that an image is: its manifest, its config, and its layers unpacked."""
+def content(uri: str, without: str | None = None) -> bytes:
+    """Return all that an image is: its manifest, its config, and its layers unpacked.
+
+    Without those of another image, which are large and well known.
+    """
+    known = layers(without) if without else ()
     with Registry(Reference.parse(uri)) as registry:
         image = registry.image()
-        layers = [
+        unpacked = [
             gzip.decompress(b"".join(registry.blob(each["digest"], each["size"]).read_from(0)))
             for each in image.manifest["layers"]
+            if each["digest"] not in known
         ]
-    return b"".join([json.dumps([image.manifest, image.config]).encode(), *layers])
+    return b"".join([json.dumps([image.manifest, image.config]).encode(), *unpacked])
 
 
 def config(uri: str) -> dict[str, Any]:
@@ -63,3 +68,9 @@ def files(uri: str) -> set[str]:
         data = b"".join(registry.blob(last["digest"], last["size"]).read_from(0))
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         return {entry.name for entry in tar if entry.isfile()}
+
+
+def layers(uri: str) -> list[str]:
+    """Return the digests of an image's layers."""
+    with Registry(Reference.parse(uri)) as registry:
+        return [each["digest"] for each in registry.image().manifest["layers"]]

@@ -1,0 +1,454 @@
+"""Images are built by a real engine, pushed to a real registry, pulled and run."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import http.server
+import io
+import ipaddress
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import projects  # what tests/image/conftest.py has imported
+import pytest
+import registries
+
+from distlaunch.errors import ImageError
+from distlaunch.image import carry_out, plan
+from distlaunch.image.reference import Reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from distlaunch.image import BuiltImage
+    from distlaunch.job.model import Job
+
+pytestmark = pytest.mark.slow
+
+PASSWORD = "s3cret/of:Ann@home"  # noqa: S105
+HASHED = "$2b$04$aJ.hG.e02s.zdOlmixAUYeRtbDB8AqSxHk/Uqeu6ZmKdrdNNWJBZm"  # bcrypt, of PASSWORD
+NOBODY = "unix:///nowhere.sock"
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def __call__(self, event) -> None:
+        self.texts.append(event.text)
+
+
+@pytest.fixture(autouse=True)
+def on_the_engine(engine, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", engine.socket)
+
+
+@pytest.fixture(scope="session")
+def repository(engine) -> str:
+    """A repository for all tests with the same environment, which is built once."""
+    return engine.repository("shared")
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return projects.project(tmp_path / "digits")
+
+
+def build(job: Job, folder: Path, seen: Seen | None = None, **kwargs) -> BuiltImage:
+    return carry_out(plan(job, folder), seen or Seen(), **kwargs)
+
+
+def refused(job: Job, folder: Path, seen: Seen | None = None) -> str:
+    with pytest.raises(ImageError) as caught:
+        build(job, folder, seen)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def run(engine, uri: str, *words: str) -> str:
+    done = engine.docker("run", "--rm", uri, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatch):
+    """The whole story, each step at its price."""
+    repository = engine.repository()
+    first = build(projects.job(repository, engine.base), folder)
+    assert first.way == "engine"
+    assert run(engine, first.uri, "a", "b") == "six 1.16.0 a b\n"
+
+    (folder / "trainer/task.py").write_text(projects.PROGRAM + "print('changed')\n")
+    monkeypatch.setenv("DOCKER_HOST", NOBODY)
+    with engine.counted() as counter:
+        through = projects.job(
+            repository.replace(engine.registry, counter.address),
+            engine.base.replace(engine.registry, counter.address),
+        )
+        # Under another name the registry is another one, so what it is to have is told by digest.
+        made = plan(projects.job(repository, engine.base), folder)
+        assert made.way == "append"
+        made = replace(made, reference=Reference.parse(through.image.repository).with_tag("x"))
+        second = carry_out(made, Seen())
+        assert second.way == "append"
+        assert second.sent < 8_000
+        assert counter.sent < 20_000
+        assert counter.received < 20_000
+    monkeypatch.setenv("DOCKER_HOST", engine.socket)
+    uri = f"{repository}@{second.digest}"
+    assert run(engine, uri) == "six 1.16.0\nchanged\n"
+    assert projects.layers(uri)[:-1] == projects.layers(first.uri)[:-1]
+
+    monkeypatch.setenv("DOCKER_HOST", NOBODY)
+    third = build(projects.job(repository, engine.base), folder)
+    assert (third.way, third.digest) == ("append", second.digest)
+    fourth = build(projects.job(repository, engine.base), folder)
+    assert (fourth.way, fourth.uri, fourth.sent) == ("nothing", third.uri, 0)
+
+
+def test_what_is_not_pushed_is_in_the_engine(engine, folder, repository):
+    build(projects.job(repository, engine.base), folder)
+    (folder / "trainer/task.py").write_text(projects.PROGRAM + "print('here')\n")
+    made = plan(projects.job(repository, engine.base), folder)
+    built = carry_out(made, Seen(), push=False)
+    assert (built.uri, built.digest, built.sent) == (str(made.reference), None, 0)
+    assert run(engine, built.uri, "a") == "six 1.16.0 a\nhere\n"
+    assert plan(projects.job(repository, engine.base), folder).way == "append"
+
+
+def test_the_image_is_the_same_whoever_made_it(engine, folder, repository, tmp_path):
+    """What is appended holds what the rendered Dockerfile makes by hand."""
+    job = projects.job(repository, engine.base)
+    appended = build(job, folder)
+    by_hand = build(job, folder, push=False)
+    for uri in (appended.uri, by_hand.uri):
+        engine.docker("pull", uri)
+    said = [
+        json.loads(engine.docker("inspect", uri).stdout)[0] for uri in (appended.uri, by_hand.uri)
+    ]
+    names = ("Entrypoint", "Env", "WorkingDir", "Cmd")
+    first, second = ([each["Config"][name] for name in names] for each in said)
+    assert first == second
+    assert [each["Architecture"] for each in said] == ["amd64", "amd64"]
+    command = ("-c", "find /app -type f -not -name '*.pyc' -exec ls -l {} + | cut -c1-10,45-")
+    listed = [
+        engine.docker("run", "--rm", "--entrypoint", "sh", uri, *command).stdout
+        for uri in (appended.uri, by_hand.uri)
+    ]
+    assert "task.py" in listed[0]
+    assert sorted(listed[0].split()) == sorted(listed[1].split())
+
+
+# The user's own Dockerfile
+
+
+def test_a_dockerfile_of_the_users_own_is_built_and_pushed(engine, folder):
+    (folder / "Dockerfile").write_text(
+        f"ARG BASE={engine.base}\nFROM $BASE AS made\nRUN echo 42 > /answer\n"
+        'FROM $BASE\nCOPY --from=made /answer /answer\nCOPY . /code\nCMD ["cat", "/answer"]\n'
+    )
+    (folder / ".dockerignore").write_text("*.txt\n")
+    job = projects.job(engine.repository())
+    built = build(job, folder)
+    assert built.way == "engine"
+    assert run(engine, built.uri) == "42\n"
+    listed = run(engine, built.uri, "find", "/code", "-type", "f").split()
+    assert sorted(listed) == [
+        "/code/.dockerignore",
+        "/code/Dockerfile",
+        "/code/trainer/__init__.py",
+        "/code/trainer/task.py",
+    ]
+    again = build(job, folder)
+    assert (again.way, again.uri) == ("nothing", built.uri)
+
+
+def test_a_failed_step_shows_its_last_lines(engine, folder):
+    (folder / "Dockerfile").write_text(f"FROM {engine.base}\nRUN seq -f 'line %g' 50; exit 7\n")
+    seen = Seen()
+    assert refused(projects.job(engine.repository()), folder, seen) == (
+        "step 2 of 2: RUN seq -f 'line %g' 50; exit 7 failed with exit code 7; "
+        "its last lines stand above"
+    )
+    assert seen.texts[-1].splitlines()[1:] == [f"line {i}" for i in range(31, 51)]
+
+
+def test_what_only_buildkit_builds_is_built_with_it(engine, folder, monkeypatch, tmp_path):
+    login = "machine index.example.com login ann password s3cret-of-ann"
+    (tmp_path / "netrc").write_text(login)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    (folder / "Dockerfile").write_text(
+        f"FROM {engine.base}\n"
+        "RUN --mount=type=secret,id=netrc sha256sum /run/secrets/netrc > /seen\n"
+        'CMD ["cat", "/seen"]\n'
+    )
+    built = build(projects.job(engine.repository()), folder)
+    assert run(engine, built.uri).split()[0] == registries.sha(login.encode())
+    assert b"s3cret-of-ann" not in projects.content(built.uri, without=engine.base)
+
+    (folder / "Dockerfile").write_text(
+        f"FROM {engine.base}\nRUN --mount=type=tmpfs,target=/x echo so far; exit 9\n"
+    )
+    seen = Seen()
+    said = refused(projects.job(engine.repository()), folder, seen)
+    assert said.endswith(" failed with exit code 9; its last lines stand above")
+    assert "so far" in seen.texts[-1]
+
+
+def test_without_buildkit_it_is_said_what_to_install(engine, folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (folder / "Dockerfile").write_text(f"FROM {engine.base}\nRUN --mount=type=tmpfs,target=/x ls\n")
+    said = refused(projects.job(engine.repository()), folder)
+    assert said.startswith("the Dockerfile needs BuildKit (RUN --mount, ")
+    assert said.endswith("install docker-buildx")
+
+
+# pip
+
+
+@pytest.mark.parametrize("by_hand", [True, False], ids=["Dockerfile", "settings"])
+def test_a_package_that_is_not_there_is_named(engine, tmp_path, monkeypatch, by_hand):
+    if by_hand:
+        monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+        monkeypatch.delenv("PIP_CERT", raising=False)
+    else:
+        monkeypatch.setenv("PIP_TRUSTED_HOST", "index.example.com")
+    folder = projects.project(tmp_path / "digits", "no-such-package-of-distlaunch==1.0\n")
+    seen = Seen()
+    said = refused(projects.job(engine.repository(), engine.base), folder, seen)
+    assert "failed with exit code 1" in said
+    assert said.endswith("its last lines stand above")
+    assert "No matching distribution found for no-such-package-of-distlaunch" in seen.texts[-1]
+
+
+@contextlib.contextmanager
+def private_index(host: str, package: str) -> Iterator[str]:
+    """Serve a package to nobody but ann; give HOST:PORT."""
+    wheel, name = wheel_of(package), f"{package}-1.0-py3-none-any.whl"
+    login = f"Basic {base64.b64encode(f'ann:{PASSWORD}'.encode()).decode()}"
+    digest = hashlib.sha256(wheel).hexdigest()
+    page = f'<a href="/files/{name}#sha256={digest}">{name}</a>'.encode()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            allowed = self.headers.get("Authorization") == login
+            self.send_response(200 if allowed else 401)
+            self.send_header("WWW-Authenticate", 'Basic realm="x"')
+            is_page = self.path.startswith("/simple/")
+            self.send_header("Content-Type", "text/html" if is_page else "application/zip")
+            self.end_headers()
+            if allowed:
+                self.wfile.write(page if is_page else wheel)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer((host, 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"{host}:{server.server_address[1]}"
+        server.shutdown()
+
+
+def wheel_of(package: str) -> bytes:
+    made = io.BytesIO()
+    info = f"{package}-1.0.dist-info"
+    with zipfile.ZipFile(made, "w") as wheel:
+        wheel.writestr(f"{package}.py", "answer = 42\n")
+        wheel.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n"
+        )
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        names = [f"{package}.py,,", f"{info}/METADATA,,", f"{info}/WHEEL,,", f"{info}/RECORD,,"]
+        wheel.writestr(f"{info}/RECORD", "\n".join(names))
+    return made.getvalue()
+
+
+@pytest.mark.parametrize("said_in", ["url", "netrc", "requirements"])
+def test_a_private_index_is_reached_and_its_password_is_nowhere(
+    engine, tmp_path, monkeypatch, said_in
+):
+    network = engine.docker(
+        "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Subnet}}"
+    ).stdout.strip()
+    gateway = str(next(ipaddress.ip_network(network).hosts()))  # this machine, for a container
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with private_index(gateway, "secretive") as host:
+        monkeypatch.setenv("PIP_TRUSTED_HOST", gateway)
+        requirements = "secretive==1.0\n"
+        url = f"http://ann:{quote(PASSWORD, safe='')}@{host}/simple/"
+        if said_in == "url":
+            monkeypatch.setenv("PIP_INDEX_URL", url)
+        elif said_in == "netrc":
+            monkeypatch.setenv("PIP_INDEX_URL", f"http://{host}/simple/")
+            (tmp_path / "netrc").write_text(f"machine {gateway} login ann password {PASSWORD}\n")
+        else:
+            monkeypatch.setenv("TOKEN", quote(PASSWORD, safe=""))
+            requirements = f"--index-url http://ann:${{TOKEN}}@{host}/simple/\n{requirements}"
+        folder = projects.project(tmp_path / "digits", requirements)
+        (folder / "trainer/task.py").write_text("import secretive; print(secretive.answer)")
+        seen, shown = Seen(), []
+        built = build(
+            projects.job(engine.repository(), engine.base), folder, seen, progress=shown.append
+        )
+    assert run(engine, built.uri) == "42\n"
+    told = "".join([*seen.texts, *shown]).encode()
+    every_image = engine.docker("images", "--all", "--quiet", "--no-trunc").stdout.split()
+    known = engine.docker("inspect", *every_image).stdout.encode()
+    history = engine.docker("history", "--no-trunc", built.uri).stdout.encode()
+    content = projects.content(built.uri, without=engine.base)
+    for text in (content, known, history, told):
+        for secret in (PASSWORD, quote(PASSWORD, safe="")):
+            assert secret.encode() not in text
+    assert b"secretive" in content
+
+
+# Registries
+
+
+@pytest.fixture
+def private(engine, tmp_path) -> Iterator[str]:
+    """HOST:PORT of a registry that lets in nobody but ann."""
+    (tmp_path / "htpasswd").write_text(f"ann:{HASHED}\n")
+    auth = f"auth: {{htpasswd: {{realm: x, path: {tmp_path}/htpasswd}}}}\n"
+    with registries.serving(tmp_path / "private", auth=auth) as host:
+        yield host
+
+
+def log_in(docker_config: Path, host: str) -> None:
+    auth = base64.b64encode(f"ann:{PASSWORD}".encode()).decode()
+    (docker_config / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
+
+
+def test_a_private_base_and_a_private_repository(private, engine, folder, docker_config):
+    log_in(docker_config, private)
+    base = registries.fresh(private, "base")
+    registries.Recipe(config={"Env": ["A=1"]}).push(base)
+    (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
+    built = build(projects.job(f"{private}/{folder.parent.name}"), folder)
+    assert built.way == "engine"
+    assert "A=1" in projects.config(built.uri)["config"]["Env"]
+    for secret in (PASSWORD.encode(), base64.b64encode(f"ann:{PASSWORD}".encode())):
+        assert secret not in projects.content(built.uri)
+
+    (docker_config / "config.json").unlink()
+    assert refused(projects.job(f"{private}/{folder.parent.name}"), folder).endswith(
+        f"run 'docker login {private}'"
+    )
+
+
+def test_a_helper_of_another_registry_disturbs_nothing(engine, folder, docker_config, tmp_path):
+    told = {"credHelpers": {"gcr.io": "distlaunch-broken"}}
+    (docker_config / "config.json").write_text(json.dumps(told))
+    (folder / "Dockerfile").write_text(f"FROM {engine.base}\nCOPY . /x\n")
+    assert build(projects.job(engine.repository()), folder).way == "engine"
+
+
+def test_a_broken_helper_of_this_registry_is_told(engine, folder, docker_config):
+    told = {"credsStore": "distlaunch-broken"}
+    (docker_config / "config.json").write_text(json.dumps(told))
+    (folder / "Dockerfile").write_text(f"FROM {engine.base}\nCOPY . /x\n")
+    assert "docker-credential-distlaunch-broken" in refused(
+        projects.job(engine.repository()), folder
+    )
+
+
+def test_a_push_that_is_denied_to_the_engine_is_told(engine, folder, door):
+    def rule(request):
+        denied = {"errors": [{"code": "DENIED", "message": "no writing for you"}]}
+        body = json.dumps(denied).encode()
+        return registries.Fault(403, body) if request.method == "POST" else None
+
+    (folder / "Dockerfile").write_text(f"FROM {engine.base}\nCOPY . /x\n")
+    host = door(rule, engine.registry).host
+    said = refused(projects.job(f"{host}/digits"), folder)
+    assert said == (
+        f"push of {host}/digits denied (denied: no writing for you); run 'docker login {host}'"
+    )
+
+
+def test_a_repository_that_the_engine_does_not_find_is_told(engine, folder, door):
+    def rule(request):
+        unknown = {"errors": [{"code": "NAME_UNKNOWN", "message": "repository digits not found"}]}
+        body = json.dumps(unknown).encode()
+        return registries.Fault(404, body) if request.method == "POST" else None
+
+    (folder / "Dockerfile").write_text(f"FROM {engine.base}\nCOPY . /x\n")
+    host = door(rule, engine.registry).host
+    said = refused(projects.job(f"{host}/digits"), folder)
+    assert said.startswith(f"there is no repository {host}/digits (")
+
+
+# Without an engine, and interrupted
+
+
+def test_without_an_engine_the_environment_is_made_of_wheels(engine, folder, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", NOBODY)
+    (folder / "more.txt").write_text("six==1.16.0\n")
+    (folder / "requirements.txt").write_text("-r more.txt\n")
+    seen = Seen()
+    built = build(projects.job(engine.repository(), engine.base), folder, seen)
+    assert built.way == "wheels"
+    assert seen.texts[0].startswith(f"there is no container engine at {NOBODY}; start Docker")
+    assert run(engine, built.uri, "x") == "six 1.16.0 x\n"
+    assert "PYTHONUNBUFFERED=1" in projects.config(built.uri)["config"]["Env"]
+
+
+@pytest.mark.parametrize("where", ["step", "pip"])
+def test_an_interruption_ends_what_runs_in_the_engine(engine, tmp_path, where):
+    mark = f"sleep {10_000_000 + os.getpid()}{'1' if where == 'pip' else '2'}"
+    folder = projects.project(tmp_path / "digits")
+    (folder / "distlaunch.yaml").write_text(
+        f"name: digits\nimage: {{repository: '{engine.repository()}', base: '{engine.base}'}}\n"
+        "cluster: {chief: {machine: n1-standard-4}}\n"
+    )
+    if where == "step":
+        (folder / "Dockerfile").write_text(f"FROM {engine.base}\nRUN echo begun; {mark}\n")
+    else:
+        (folder / "templates").mkdir()
+        (folder / "templates/Dockerfile.j2").write_text(
+            f"FROM {{{{ base }}}} AS environment\nRUN echo pip install; {mark}\nWORKDIR /app\n"
+            'FROM environment\nCOPY . .\nENTRYPOINT ["x"]\n'
+        )
+    before = engine.docker("ps", "--all", "--quiet").stdout
+    process = subprocess.Popen(
+        [sys.executable, "-m", "distlaunch", "build"],
+        cwd=folder,
+        env=os.environ | {"DOCKER_HOST": engine.socket, "PIP_TRUSTED_HOST": "index.example.com"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert eventually(lambda: mark in running())
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.endswith("distlaunch: interrupted\n")
+    assert eventually(lambda: mark not in running())
+    assert eventually(lambda: engine.docker("ps", "--all", "--quiet").stdout == before)
+
+
+def running() -> str:
+    return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+
+
+def eventually(is_so) -> bool:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if is_so():
+            return True
+        time.sleep(0.05)
+    return False
