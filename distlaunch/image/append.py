@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +130,8 @@ class _Work:
                 under_way = [pool.submit(self._bring_new, each) for each in files]
                 image = self._source.image()
                 under_way += [pool.submit(self._bring_old, each) for each in self._old(image)]
-                for each in under_way:
+                # One that fails ends the others, which may have long to go.
+                for each in wait(under_way, return_when=FIRST_EXCEPTION).done:
                     each.result()
             except BaseException:
                 self._source.transport.abandon()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Protocol
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import requests
@@ -14,10 +15,14 @@ from distlaunch.image.refusals import Refused, unreachable
 from distlaunch.image.transport import Broken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
     from distlaunch.image.transport import Transport
+
+Chunks: TypeAlias = (
+    "Generator[bytes, None, None]"  # to be closed where they are not read to their end
+)
 
 CHUNK = 1 << 20  # bytes
 
@@ -36,7 +41,7 @@ class Source(Protocol):
     @property
     def size(self) -> int: ...
 
-    def read_from(self, offset: int) -> Iterator[bytes]:
+    def read_from(self, offset: int) -> Chunks:
         """Yield the blob's bytes from an offset on."""
         ...
 
@@ -49,7 +54,7 @@ class FileSource:
         self.size = size
         self._file = file
 
-    def read_from(self, offset: int) -> Iterator[bytes]:
+    def read_from(self, offset: int) -> Chunks:
         with self._file.open("rb") as opened:
             opened.seek(offset)
             while chunk := opened.read(CHUNK):
@@ -64,7 +69,7 @@ class BytesSource:
         self.size = len(data)
         self._data = data
 
-    def read_from(self, offset: int) -> Iterator[bytes]:
+    def read_from(self, offset: int) -> Chunks:
         for start in range(offset, self.size, CHUNK):
             yield self._data[start : start + CHUNK]
 
@@ -83,15 +88,16 @@ class RemoteSource:
         self._hash = hashlib.sha256()
         self._hashed = 0
 
-    def read_from(self, offset: int) -> Iterator[bytes]:
+    def read_from(self, offset: int) -> Chunks:
         tries = 0
         while offset < self.size:
             try:
-                for chunk in self._open(offset):
-                    self._take(chunk, offset)
-                    offset += len(chunk)
-                    tries = 0
-                    yield chunk
+                with closing(self._open(offset)) as chunks:
+                    for chunk in chunks:
+                        self._take(chunk, offset)
+                        offset += len(chunk)
+                        tries = 0
+                        yield chunk
             except requests.RequestException as problem:
                 why: Exception = problem
             else:
@@ -105,7 +111,7 @@ class RemoteSource:
             self._transport.wait(delays[tries - 1])
         self._verify()
 
-    def _open(self, offset: int) -> Iterator[bytes]:
+    def _open(self, offset: int) -> Chunks:
         headers = {"Accept-Encoding": "identity"}
         if offset:
             headers["Range"] = f"bytes={offset}-"
@@ -230,9 +236,9 @@ def _send(
     headers = dict(_BYTES)
     if offset:
         headers["Content-Range"] = f"{offset}-{source.size - 1}"
-    chunks = transport.counted(source.read_from(offset), seen)
-    body = _Body(chunks, source.size - offset)
-    return _location(transport.request("patch", place, data=body, headers=headers))
+    with closing(source.read_from(offset)) as chunks:
+        body = _Body(transport.counted(chunks, seen), source.size - offset)
+        return _location(transport.request("patch", place, data=body, headers=headers))
 
 
 def _commit(transport: Transport, place: str, source: Source, data: bytes = b"") -> None:

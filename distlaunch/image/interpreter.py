@@ -6,6 +6,8 @@ import gzip
 import io
 import re
 import tarfile
+import zlib
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, cast
 
@@ -104,13 +106,14 @@ class _Found:
     is_musl: bool = False
 
     def look_through(self, layer: Source, image: str) -> None:
-        reader = _Reader(layer.read_from(0))
         try:
-            with tarfile.open(fileobj=_plain(reader, image), mode="r|", bufsize=1 << 20) as tar:
-                for entry in tar:
-                    self._see(entry.name.removeprefix("./"), entry, tar)
-            reader.drain()
-        except (tarfile.TarError, EOFError, OSError) as problem:
+            with closing(layer.read_from(0)) as chunks:
+                reader = _Reader(chunks)
+                with tarfile.open(fileobj=_plain(reader, image), mode="r|", bufsize=1 << 20) as tar:
+                    for entry in tar:
+                        self._see(entry.name.removeprefix("./"), entry, tar)
+                reader.drain()
+        except (tarfile.TarError, zlib.error, EOFError, OSError) as problem:
             raise ImageError(
                 f"a layer of {image} cannot be read ({problem}); without an engine the base has to "
                 "be an image with gzipped layers, so choose another or install Docker"

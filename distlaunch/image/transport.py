@@ -88,6 +88,7 @@ class Transport(DXF):
         self._answered = False
         self._abandoned = threading.Event()
         self._counting = threading.Lock()
+        self._turning = threading.Lock()
 
     def request(self, method: str, path: str, **kwargs: Any) -> requests.Response:
         """Send a request about the repository.
@@ -144,19 +145,19 @@ class Transport(DXF):
         return response
 
     def _with_patience(self, method: str, path: str, **kwargs: Any) -> requests.Response:
-        delays = self.patience.delays
-        for attempt, is_last in enumerate([*(False for _ in delays), True], 1):
+        tries = 1 + len(self.patience.delays)
+        for attempt in range(1, tries + 1):
             try:
                 response = self._authenticated(method, path, **kwargs)
             except requests.RequestException as problem:
-                if is_last or is_final(problem, answered=self._answered):
+                if attempt == tries or is_final(problem, answered=self._answered):
                     raise unreachable(problem, self.reference, tries=attempt) from problem
                 self.wait(self._delay(attempt))
                 continue
             self._answered = True
             if response.ok:
                 return response
-            if is_last or response.status_code not in _TRANSIENT:
+            if attempt == tries or response.status_code not in _TRANSIENT:
                 raise self._refused(response, method, tries=attempt)
             response.close()
             self.wait(self._delay(attempt, response))
@@ -184,12 +185,13 @@ class Transport(DXF):
 
     def _authenticated(self, method: str, path: str, **kwargs: Any) -> requests.Response:
         """Send a request, and again with what is asked of us."""
-        for _ in range(_MOST_LOGINS):
+        for _ in range(_MOST_LOGINS - 1):
             said = self._who.header
             response = self._send(method, path, said, **kwargs)
             if response.status_code != 401 or not self._who.answer(response, said):
-                break
-        return response
+                return response
+            response.close()
+        return self._send(method, path, self._who.header, **kwargs)
 
     def _send(self, method: str, path: str, said: str | None, **kwargs: Any) -> requests.Response:
         url = self._url(path)
@@ -201,20 +203,21 @@ class Transport(DXF):
         try:
             response = self._http.request(method, url, proxies=_proxies(url), **about)
         except requests.ConnectionError:
-            if not self._may_turn_to_tls():
+            if not self._turned_to_tls(url):
                 raise
             return self._send(method, path, said, **about)
-        if response.status_code == 400 and self._may_turn_to_tls():
+        if response.status_code == 400 and self._turned_to_tls(url):
+            response.close()
             return self._send(method, path, said, **about)
         return response
 
-    def _may_turn_to_tls(self) -> bool:
+    def _turned_to_tls(self, url: str) -> bool:
         """Speak TLS from now on to a registry on this machine that refused the first request."""
-        if self._answered or not self._insecure or not _speaks_tls(self._host):
-            return False
-        self._insecure = False
-        self._base_url = f"https://{self._host}/v2/"
-        return True
+        with self._turning:
+            if self._insecure and not self._answered and _speaks_tls(self._host):
+                self._insecure = False
+                self._base_url = f"https://{self._host}/v2/"
+            return url.startswith("http:") and not self._insecure
 
     def _url(self, path: str) -> str:
         """Return where a path leads; a registry behind a proxy may not know that it has TLS."""
@@ -263,7 +266,7 @@ def _proxies(url: str) -> dict[str, str]:
 def _session() -> requests.Session:
     session = requests.Session()
     session.auth = _nothing_of_netrc
-    adapter = HTTPAdapter(pool_connections=2, pool_maxsize=THREADS)
+    adapter = HTTPAdapter(pool_connections=4, pool_maxsize=THREADS)
     session.mount("https://", adapter)
     session.mount("http://", adapter)
     return session

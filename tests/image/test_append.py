@@ -22,6 +22,7 @@ from distlaunch.image.config import Settings, extended
 from distlaunch.image.layers import Layer
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry import Registry
+from distlaunch.image.transport import Patience
 
 SETTINGS = Settings(
     entrypoint=("python", "-m", "trainer.task"),
@@ -253,13 +254,20 @@ def test_an_answer_lost_to_the_manifest_makes_no_other_image(registry, door, cod
 
 
 def test_the_first_failure_ends_the_others(registry, door, code):
-    """A large blob on a slow way does not keep an error from being told."""
+    """A blob that has long to go does not keep an error from being told."""
     base = registries.fresh(registry, "base")
-    Recipe(layers=[tar_of({f"{n}": os.urandom(3_000_000)}) for n in range(4)]).push(base)
-    way = door(lambda r: Fault(status=403) if r.method == "PATCH" else None)
+    Recipe(layers=[tar_of({"big": os.urandom(1_500_000)})]).push(base)
+
+    def rule(request):
+        if request.method == "PATCH":
+            return Fault(status=503)  # to be tried again in an hour
+        return Fault(status=403) if code.digest in request.path else None
+
+    way = door(rule)
+    hour = Patience(connect=5, read=5, delays=(3600.0,))
     target = registries.fresh(way.host)
-    with pytest.raises(ImageError, match=f"push of {target.name} denied; run 'docker login"):
-        made(base, target, [code])
+    with pytest.raises(ImageError, match=f"^(push|pull) of {target.name} denied; "):
+        append(base, target, [code], SETTINGS, patience=hour, find=nobody)
 
 
 def test_it_needs_little_of_python(registry, code):
