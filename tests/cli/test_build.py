@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+import requests
+
+JOB = """\
+name: digits
+image:
+  repository: {repository}
+  base: {base}
+cluster:
+  chief: {{machine: n1-standard-4}}
+"""
+NOBODY = {"DOCKER_HOST": "unix:///nowhere.sock"}
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Write a project without requirements, of which nothing has to be installed."""
+
+    def write(repository: str, base: str = "127.0.0.1:1/base:1") -> None:
+        (tmp_path / "distlaunch.yaml").write_text(JOB.format(repository=repository, base=base))
+        (tmp_path / "trainer").mkdir()
+        (tmp_path / "trainer/__init__.py").touch()
+        (tmp_path / "trainer/task.py").write_text("import sys; print('ran', *sys.argv[1:])\n")
+        (tmp_path / "requirements.txt").write_text("\n")
+
+    return write
+
+
+def test_a_registry_that_is_not_there_is_one_line(cli, project):
+    project("127.0.0.1:1/digits")
+    done = cli("build")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"distlaunch: error: nothing listens at 127\.0\.0\.1:1; .*\n", done.stderr)
+
+
+def test_a_secret_in_the_project_is_refused(cli, project, tmp_path):
+    project("127.0.0.1:1/digits")
+    key = f"-----BEGIN PRIVATE KEY-----\n{'A' * 64}\n-----END PRIVATE KEY-----\n"
+    (tmp_path / "trainer/key.pem").write_text(key)
+    done = cli("build", "--set", f"image.base=x@sha256:{'0' * 64}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "trainer/key.pem" in done.stderr
+
+
+def test_without_a_job_file_there_is_nothing_to_build(cli):
+    done = cli("build")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "distlaunch.yaml" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_image_alone_is_printed(cli, project, engine):
+    project(repository := engine.repository(), engine.base)
+    env = {**os.environ, **engine.environment}
+    built = cli("build", env=env)
+    assert built.returncode == 0, built.stderr
+    assert re.fullmatch(rf"{repository}@sha256:[0-9a-f]{{64}}\n", built.stdout)
+    assert "by way of 'engine': the registry has no environment" in built.stderr
+
+    again = cli("build", env=os.environ | NOBODY)
+    assert (again.returncode, again.stdout) == (0, built.stdout)
+    assert "by way of 'nothing': the registry has this image" in again.stderr
+    assert again.stderr.endswith("distlaunch: 0 bytes sent\n")
+
+    quiet = cli("--quiet", "build", env=os.environ | NOBODY)
+    assert (quiet.stdout, quiet.stderr) == (built.stdout, "")
+
+
+@pytest.mark.slow
+def test_what_is_not_pushed_can_be_run(cli, project, engine):
+    project(repository := engine.repository(), engine.base)
+    done = cli("build", "--no-push", env={**os.environ, **engine.environment})
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(rf"{repository}:[0-9a-f]+\n", done.stdout)
+    assert "would be pushed by way of 'engine'" in done.stderr
+    ran = engine.docker("run", "--rm", done.stdout.strip(), "--epochs", "5")
+    assert ran.stdout == "ran --epochs 5\n"
+    listed = requests.get(f"http://{repository.replace('/', '/v2/')}/tags/list", timeout=10)
+    assert listed.status_code == 404
