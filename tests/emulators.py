@@ -60,7 +60,9 @@ class Emulator:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *words: str, project: Path | None = None) -> Iterator[Emulator]:
+def running(
+    folder: Path, *words: str, project: Path | None = None, **variables: str
+) -> Iterator[Emulator]:
     """Run one that runs jobs as processes, unless `words` say otherwise.
 
     Parameters
@@ -69,6 +71,8 @@ def running(folder: Path, *words: str, project: Path | None = None) -> Iterator[
         Where its buckets are.
     project
         Where the jobs' processes run; `folder` by default.
+    variables
+        What it finds in its environment beside this process's.
     """
     words = ("--run-with=process", f"--project-dir={project or folder}", *words)
     process = subprocess.Popen(
@@ -76,6 +80,7 @@ def running(folder: Path, *words: str, project: Path | None = None) -> Iterator[
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        env=os.environ | variables,
     )
     try:
         assert process.stdout

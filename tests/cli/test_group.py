@@ -226,7 +226,8 @@ def test_completion_script(cli, shell):
 @pytest.mark.parametrize(
     ("words", "last", "found"),
     [
-        ("distlaunch ", 1, ["plain,init", "plain,local", "plain,tf-config"]),
+        ("distlaunch ", 1, [f"plain,{name}" for name in COMMANDS]),
+        ("distlaunch t", 1, ["plain,tf-config"]),
         ("distlaunch in", 1, ["plain,init"]),
         ("distlaunch init --st", 2, ["plain,--starter"]),
         ("distlaunch nothing --st", 2, []),

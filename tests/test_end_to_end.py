@@ -1,0 +1,136 @@
+"""From nothing to a model in the job's folder, with a real engine, registry and TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import emulators
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from engine import Counter
+
+NO_ENGINE = {"DOCKER_HOST": "unix:///nobody/is/there.sock"}
+SMALL = 1_000_000  # bytes: the code, and no part of TensorFlow
+QUESTIONS = 10_000  # bytes
+
+LOAD = """\
+import sys, keras, numpy
+model = keras.models.load_model(sys.argv[1])
+print(model.predict(numpy.zeros((3, 8, 8, 1), "float32"), verbose=0).shape)
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a test takes place."""
+
+    project: Project
+    emulator: emulators.Emulator
+    door: Counter
+
+    @property
+    def bucket(self) -> Path:
+        """The folder of the emulator's buckets."""
+        return self.emulator.storage
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project of the digits, and what it is launched with."""
+
+    folder: Path
+    options: tuple[str, ...]
+    environment: dict[str, str]
+
+    def run(self, command, *words, **variables):
+        done = subprocess.run(
+            [sys.executable, "-m", "distlaunch", command, *words],
+            cwd=self.folder,
+            env=self.environment | variables,
+            capture_output=True,
+            text=True,
+            timeout=540,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done
+
+    def submit(self, *words, **variables):
+        return self.run("submit", *self.options, *words, **variables)
+
+
+@pytest.fixture(scope="module")
+def place(engine, tmp_path_factory) -> Iterator[Place]:
+    """A new project, an emulator that runs containers, and a door at which bytes are counted."""
+    folder = tmp_path_factory.mktemp("end-to-end")
+    with (
+        engine.counted() as door,
+        emulators.running(folder, "--run-with=docker", **engine.environment) as emulator,
+    ):
+        settings = {
+            "project": emulators.PROJECT,
+            "bucket": "gs://demo-bucket",
+            "image.base": engine.base,
+            "image.repository": engine.repository("digits").replace(engine.registry, door.address),
+            "cluster.workers.count": "2",
+        }
+        options = tuple(f"--set={field}={value}" for field, value in settings.items())
+        environment = emulator.environment | engine.environment
+        project = Project(folder / "digits", options, environment)
+        subprocess.run(
+            [sys.executable, "-m", "distlaunch", "init", project.folder], check=True, cwd=folder
+        )
+        yield Place(project, emulator, door)
+
+
+@pytest.mark.slow
+def test_from_a_new_project_to_a_model(place):
+    done = place.project.submit("--", "--epochs=2")
+
+    assert "chief    | epoch 2/2: loss" in done.stdout
+    assert "worker:1 | " in done.stdout
+    assert "chief + 2 workers\n" in done.stdout
+    assert "state SUCCEEDED (RUNNING took" in done.stderr
+    [job] = place.emulator.jobs()
+    folder = place.bucket / job["jobSpec"]["baseOutputDirectory"]["outputUriPrefix"][5:]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["tasks"] == ["chief", "worker:0", "worker:1"]
+    [model] = (folder / "model").glob("*.keras")
+    loaded = subprocess.run(
+        [sys.executable, "-c", LOAD, model], capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout == "(3, 10)\n"
+
+    # A line of code: no engine is asked, and only the layer is sent.
+    with (place.project.folder / "trainer/model.py").open("a") as file:
+        file.write("# another line\n")
+    before = place.door.sent
+    done = place.project.submit("--detach", **NO_ENGINE)
+    assert "appending the code" in done.stderr
+    assert 1_000 < place.door.sent - before < SMALL
+    digest = _image(place.emulator.jobs()[0])
+    assert digest != _image(job)
+
+    # Nothing new: nothing is sent but questions.
+    place.project.run("cancel", **NO_ENGINE)
+    before = place.door.sent
+    done = place.project.submit("--detach", **NO_ENGINE)
+    assert "the registry has this image" in done.stderr
+    assert place.door.sent - before < QUESTIONS
+    assert _image(place.emulator.jobs()[0]) == digest
+    place.project.run("cancel", **NO_ENGINE)
+
+
+def _image(job):
+    images = {pool["containerSpec"]["imageUri"] for pool in job["jobSpec"]["workerPoolSpecs"]}
+    [image] = images
+    assert "@sha256:" in image
+    return image
