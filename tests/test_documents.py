@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -111,6 +112,13 @@ def benchmark(folder: Path, script: str, *words: str) -> None:
     assert re.search(r"ratio \d+\.\d\d, limit \d", done.stdout), done.stdout + done.stderr
 
 
+def benchmark_with(folder: Path, program: str, script: str, *words: str) -> None:
+    """Run a benchmark that compares with another program, where that is installed."""
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    benchmark(folder, script, *words)
+
+
 SETUP = {
     **{
         f"python benchmarks/{name}.py": (benchmark, f"{name}.py", "--rounds=0")
@@ -124,6 +132,8 @@ SETUP = {
         "--files=1000",
         "--megabytes=25",
     ),
+    "python benchmarks/commands.py": (benchmark_with, "gcloud", "commands.py", "--rounds=0"),
+    "python benchmarks/tail.py": (benchmark, "tail.py", "--rounds=0", "--lines=20000"),
     "python benchmarks/index.py": (benchmark, "index.py", "--rounds=0", "--records=200000"),
     ". .venv/bin/activate": (activate, ".venv/bin/activate"),
     "make demo": (make, "demo"),
