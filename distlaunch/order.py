@@ -40,8 +40,12 @@ class Order:
 
     @property
     def own_dir(self) -> str | None:
-        """The folder for the job's output that was asked for, in whatever way."""
-        return self.job_dir or vertex.output_directory(self.job)
+        """The folder for the job's output that was asked for, in whatever way.
+
+        A file that `render` wrote names the folder of all jobs of this name: none of its own.
+        """
+        said = vertex.output_directory(self.job)
+        return self.job_dir or (said if said != f"{self.job.bucket}/{self.job.name}" else None)
 
     def job_dir_of(self, launch_id: str) -> str | None:
         """Return where a launch writes, None where nothing says so."""
