@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch.console import CYAN, GREEN, RED, YELLOW, duration
 from distlaunch.events import JobChanged, Notice, TaskChanged, TaskLines, Trained
+from distlaunch.interrupts import Interrupts
 from distlaunch.progress import Progress
 from distlaunch.summary import describe
 
@@ -109,8 +110,10 @@ class Watch:
         OutputError
             If they cannot be written.
         """
+        interrupts = Interrupts()
         for event in events:
-            self.see(event)
+            with interrupts:
+                self.see(event)
             while self.is_full:
                 self._wait_for_reader(_LOOK)
 

@@ -1,4 +1,8 @@
-"""A job in the cloud as a stream of events: its states and its lines, until it has ended."""
+"""A job in the cloud as a stream of events: its states and its lines, until it has ended.
+
+Ctrl-C may come at any moment: while Google is asked nothing has been noted of its answer yet, and
+what is done with an answer is done as a whole.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from distlaunch.google import times
 from distlaunch.google.lines import Lines, task_names
 from distlaunch.google.rhythm import Rhythm, Trouble
 from distlaunch.google.states import States
+from distlaunch.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,8 +77,16 @@ class Follow:
         self._jobs = jobs
         self._clock = clock
         self._sleep = sleep
+        self._interrupts = Interrupts()
         self._lines = Lines(
-            logs, job, tasks=tasks, since=since, one_by_one=one_by_one, clock=clock, patience=0
+            logs,
+            job,
+            tasks=tasks,
+            since=since,
+            one_by_one=one_by_one,
+            clock=clock,
+            patience=0,
+            calling=self._interrupts.let_through,
         )
         self._states = States(clock)
         self._waiting: deque[Event] = deque(self._states.see(job))
@@ -101,9 +114,11 @@ class Follow:
                 yield from self._what_is_missing()
                 return
             if self._state_rhythm.is_due:
-                self._ask_state()
+                with self._interrupts:
+                    self._ask_state()
             elif self._has_logs and self._log_rhythm.is_due:
-                self._read_logs()
+                with self._interrupts:
+                    self._read_logs()
             else:
                 self._sleep(self._until_next_call())
 
@@ -115,7 +130,8 @@ class Follow:
 
     def _ask_state(self) -> None:
         try:
-            job = self._jobs.get(self.job["name"], patience=0)
+            with self._interrupts.let_through():
+                job = self._jobs.get(self.job["name"], patience=0)
         except Unavailable as problem:
             self._waiting.extend(self._state_rhythm.failed(problem))
             return

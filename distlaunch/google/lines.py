@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from distlaunch.google.tail import Tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from distlaunch.google.logs import Entry, Logs
 
@@ -42,6 +44,8 @@ class Lines:
         Whether each entry is an event of its own, with its time and severity.
     patience
         Seconds for which a call is tried again.
+    calling
+        Is entered for each call.
     """
 
     def __init__(
@@ -54,8 +58,10 @@ class Lines:
         one_by_one: bool = False,
         clock: Callable[[], float] = time.monotonic,
         patience: float = PATIENCE,
+        calling: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._logs = logs
+        self._calling = calling
         self._tasks = tuple(tasks)
         self._one_by_one = one_by_one
         self._patience = patience
@@ -101,7 +107,8 @@ class Lines:
             yield from self.step(job, thorough=True)
 
     def _page(self, since: float, token: str | None) -> tuple[list[Entry], str | None]:
-        return self._logs.page(self._query, since, token, patience=self._patience)
+        with self._calling():
+            return self._logs.page(self._query, since, token, patience=self._patience)
 
     def _query_of(self, job: Mapping[str, Any]) -> Query:
         return Query(parse_name(job["name"]).id, self._tasks, _trials(job))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -354,36 +356,49 @@ def test_trials_logs_of_a_tuning_job(follow, clock):
     assert '(resource.labels.job_id="77" OR resource.labels.job_id="88")' in asked[-1]
 
 
-BREAKS = some.lists(some.integers(1, 12), max_size=25)
 FAILURES = some.lists(some.sampled_from([None, None, None, *TROUBLE.values()]), max_size=40)
 
 
-@given(BREAKS, FAILURES, some.sampled_from([1, 3, 50]))
+@given(
+    some.sets(some.integers(1, 600), max_size=25),
+    some.sets(some.integers(1, 30)),
+    FAILURES,
+    some.sampled_from([1, 3, 50]),
+)
 @settings(max_examples=20, deadline=None)
-def test_whatever_fails_and_whoever_interrupts_each_line_is_shown_once(breaks, failures, page):
-    """The law of following: an iteration that was broken off is gone on with by the next."""
-    clock = Clock()
+def test_whatever_fails_and_whoever_interrupts_each_line_is_shown_once(
+    signals, breaks, failures, page
+):
+    """The law of following: an iteration that was broken off is gone on with by the next.
+
+    Ctrl-C comes where the time is looked at, which is before, amid and after all that is done.
+    """
+    clock, looks = Clock(), 0
     late = [("service", f"late {n}", 60 + n, (70 + 2 * n, 110)) for n in range(5)]
     cloud = Cloud(clock, RUN | ended("SUCCEEDED", 110), [*lines(every=10, until=109), *late])
     left = list(failures)
     cloud.failing = lambda *_: left.pop() if left else None
     cloud.page = page
-    interruptions, events, sleeps = list(breaks), [], 0
 
-    def sleep(seconds: float) -> None:
-        nonlocal sleeps
-        sleeps += 1
-        if interruptions and sleeps % interruptions[0] == 0:
-            interruptions.pop(0)
-            raise KeyboardInterrupt
-        clock.sleep(seconds)
+    def look() -> float:
+        nonlocal looks
+        looks += 1
+        if looks in signals:
+            os.kill(os.getpid(), signal.SIGINT)
+        return clock()
 
-    server = Server(cloud)
+    server, events, interruptions = Server(cloud), [], 0
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         session = connect(server.url, clock=clock, sleep=clock.sleep)
-        logs = Logs(session, "p")
-        jobs = Jobs(session, "p", "us-central1")
-        follow = Follow(jobs, logs, cloud.job(), clock=clock, sleep=sleep)
+        jobs, logs = Jobs(session, "p", "us-central1"), Logs(session, "p")
+        first = cloud.job()
+        while True:
+            try:
+                follow = Follow(jobs, logs, first, clock=look, sleep=clock.sleep)
+                break
+            except KeyboardInterrupt:
+                interruptions += 1
         while True:
             try:
                 for event in follow:
@@ -393,8 +408,10 @@ def test_whatever_fails_and_whoever_interrupts_each_line_is_shown_once(breaks, f
                 else:
                     break
             except KeyboardInterrupt:
-                pass
+                interruptions += 1
     finally:
+        signal.signal(signal.SIGINT, before)
         server.close()
+    assert interruptions == sum(number <= looks for number in signals)
     assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
     assert [state for state, _, _ in states(events)] == ["PENDING", "RUNNING", "SUCCEEDED"]
