@@ -15,6 +15,7 @@ from distlaunch.errors import ImageError
 if TYPE_CHECKING:
     import jinja2
 
+    from distlaunch.image.requirements import Requirements
     from distlaunch.job.model import Job
 
 Format = Literal["vertex", "ai-platform"]
@@ -185,13 +186,15 @@ def _dockerfile(job: Job, folder: Path) -> str:
     if not _IMAGE.fullmatch(base):
         raise ImageError(f"image.base: expected an image, as {BASE}, got {base!r}")
     gpu = requirements.has_gpus(job.cluster)
+    found = _requirements(job, folder)
     return _render(
         "Dockerfile",
         folder,
         job=job,
         base=base,
         gpu=gpu,
-        requirements=_requirements(job, folder),
+        requirements=list(found.files) if found else [],
+        changed=found.changed if found else (),
         tensorflow_script=requirements.sed_script(gpu=gpu),
         code=CODE,
     )
@@ -213,7 +216,9 @@ def _let_in(job: Job, folder: Path) -> list[str]:
     """
     package = _package(job, folder)
     included = [_included(folder, path) for path in job.image.include]
-    paths = dict.fromkeys([*_requirements(job, folder), package, *included])
+    requirements = _requirements(job, folder)
+    files = requirements.files if requirements else ()
+    paths = dict.fromkeys([*files, package, *included])
     return [_pattern(path) for path in paths]
 
 
@@ -249,14 +254,14 @@ def _pattern(path: str) -> str:
     return pattern_for(path)
 
 
-def _requirements(job: Job, folder: Path) -> list[str]:
-    """Return the files with what pip installs: none where the job names none and there is none."""
+def _requirements(job: Job, folder: Path) -> Requirements | None:
+    """Return what pip installs: nothing where the job names no file and there is none."""
     from distlaunch.image.requirements import has_gpus, read_requirements
 
     name = job.image.requirements
     if name is None and not (folder / REQUIREMENTS).is_file():
-        return []
-    return list(read_requirements(folder, name or REQUIREMENTS, gpu=has_gpus(job.cluster)).files)
+        return None
+    return read_requirements(folder, name or REQUIREMENTS, gpu=has_gpus(job.cluster))
 
 
 def _own_dockerfile(job: Job, folder: Path) -> Path | None:

@@ -39,10 +39,13 @@ class Requirements:
         The first file's path, posix and relative to the project's folder.
     files
         The text of each file by its path, already made for the cluster.
+    changed
+        The files that had to be changed for that.
     """
 
     name: str
     files: Mapping[str, str]
+    changed: tuple[str, ...] = ()
 
 
 def read_requirements(folder: Path, name: str, *, gpu: bool) -> Requirements:
@@ -55,14 +58,16 @@ def read_requirements(folder: Path, name: str, *, gpu: bool) -> Requirements:
     """
     name = _inside(name, f"image.requirements: {name}")
     files: dict[str, str] = {}
+    changed: list[str] = []
     pending = [name]
     while pending:
         path = pending.pop()
         if path not in files:
             text = _text(folder, path)
             files[path] = for_cluster(text, gpu=gpu)
+            changed += [path] if files[path] != text else []
             pending += _taken_in(path, text)
-    return Requirements(name, files)
+    return Requirements(name, files, tuple(changed))
 
 
 def for_cluster(text: str, *, gpu: bool) -> str:
