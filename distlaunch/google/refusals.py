@@ -7,6 +7,7 @@ in google/rpc/error_details.proto.
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from email.utils import mktime_tz, parsedate_tz
@@ -77,7 +78,7 @@ class Refusal:
         error = _error(body)
         self.status = status
         self.message = _one_line(error.get("message")) or _told_otherwise(status, body)
-        self.reason = str(error.get("status") or _reason(status))
+        self.reason = _one_line(error.get("status")) or _reason(status)
         self._details = [each for each in error.get("details") or [] if isinstance(each, dict)]
         self._info = self._detail("ErrorInfo")
         self._service = service
@@ -107,7 +108,7 @@ class Refusal:
             return f"google does not know what was asked for ({self.message})"
         violations = self._violations()
         if violations:
-            return f"google refuses the request: {'; '.join(violations)}"
+            return f"google refuses the request: {_one_line('; '.join(violations))}"
         return f"google refuses ({self.reason}): {self.message}"
 
     def _forbidden(self) -> str:
@@ -143,7 +144,7 @@ class Refusal:
 
     def _help(self) -> str:
         links = _dicts(self._detail("Help").get("links"))
-        return next((str(each["url"]) for each in links if each.get("url")), "")
+        return next(filter(None, (_one_line(each.get("url")) for each in links)), "")
 
     def _denied(self) -> str:
         permission = self._metadata().get("permission")
@@ -168,12 +169,10 @@ class Refusal:
 
     def _quota(self) -> str:
         project = self._project or self._consumer()
-        told = [
-            _one_line(each.get("description"))
-            for each in _dicts(self._detail("QuotaFailure").get("violations"))
-        ]
+        violations = _dicts(self._detail("QuotaFailure").get("violations"))
+        told = "; ".join(filter(None, (_one_line(each.get("description")) for each in violations)))
         return (
-            f"the quota does not allow it: {'; '.join(filter(None, told)) or self.message}; "
+            f"the quota does not allow it: {_one_line(told) or self.message}; "
             "choose another machine or region, or ask for more at "
             f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
         )
@@ -187,17 +186,18 @@ class Refusal:
     def _violations(self) -> list[str]:
         listed = _dicts(self._detail("BadRequest").get("fieldViolations"))
         return [
-            ": ".join(filter(None, (each.get("field"), _one_line(each.get("description")))))
+            ": ".join(filter(None, map(_one_line, (each.get("field"), each.get("description")))))
             for each in listed
         ]
 
     def _consumer(self) -> str:
-        consumer = str(self._metadata().get("consumer") or "").removeprefix("projects/")
+        consumer = self._metadata().get("consumer", "").removeprefix("projects/")
         return consumer or self._project or "PROJECT"
 
     def _metadata(self) -> dict[str, str]:
         metadata = self._info.get("metadata")
-        return metadata if isinstance(metadata, dict) else {}
+        found = metadata if isinstance(metadata, dict) else {}
+        return {name: _one_line(value) for name, value in found.items()}
 
     def _retry_delay(self) -> float:
         return _seconds(str(self._detail("RetryInfo").get("retryDelay", "")).removesuffix("s"))
@@ -240,7 +240,8 @@ def _one_line(text: object) -> str:
 def _seconds(text: str | None) -> float:
     """Return what a Retry-After header says: seconds, or a date."""
     try:
-        return max(float(text or 0), 0.0)
+        found = float(text or 0)
+        return max(found, 0.0) if math.isfinite(found) else 0.0
     except ValueError:
         date = parsedate_tz(text or "")
         return max(mktime_tz(date) - time.time(), 0.0) if date else 0.0

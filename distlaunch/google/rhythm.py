@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from distlaunch.errors import Unavailable
 
 _MOST = 60.0  # seconds between two tries
+_LONGEST_ASKED = 600.0  # seconds for which Google may ask to be left alone
 _TELL_AFTER = 20.0  # seconds of trouble before it is told of
 
 
@@ -58,7 +59,8 @@ class Rhythm:
         """Note that there was none; waits are doubled each time."""
         delay = min(self._least * 2**self._failures, _MOST)
         self._failures = min(self._failures + 1, 10)
-        wait = max(delay * random.uniform(1.0, 1.25), problem.wait)  # noqa: S311 - no secret
+        asked = min(problem.wait, _LONGEST_ASKED)
+        wait = max(delay * random.uniform(1.0, 1.25), asked)  # noqa: S311 - no secret
         self.due = self._clock() + wait
         return self._trouble.goes_on(self, problem)
 

@@ -274,6 +274,15 @@ def test_hours_of_trouble_are_survived_and_told_once(follow, clock, kind):
     assert len(meanwhile) < 2 * 14_000 / 60 * 1.1
 
 
+def test_google_may_ask_to_be_left_alone_but_not_for_ever(follow, clock):
+    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 300), lines(every=50, until=290))
+    busy = Reply(503, {}, {"Retry-After": "1000000"})
+    cloud.failing = lambda _, at: busy if at < 100 else None
+    events = list(follow(cloud))
+    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
+    assert 600 < cloud.now < 650
+
+
 def test_a_moment_of_trouble_is_not_worth_a_word(follow, clock):
     cloud = Cloud(clock, RUN | ended("SUCCEEDED", 500), lines(every=5, until=490))
     cloud.failing = lambda _, at: TROUBLE["503"] if at % 50 < 10 else None

@@ -233,6 +233,8 @@ def test_what_may_do_better_later(status):
         ({"Retry-After": "7"}, [], 7.0),
         ({"Retry-After": "-7"}, [], 0.0),
         ({"Retry-After": "soon"}, [], 0.0),
+        ({"Retry-After": "inf"}, [], 0.0),
+        ({"Retry-After": "nan"}, [], 0.0),
         ({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, [], 0.0),
         ({}, [{"@type": f"{RPC}RetryInfo", "retryDelay": "3.5s"}], 3.5),
     ],
@@ -247,6 +249,7 @@ JSON = some.recursive(
     some.none() | some.booleans() | some.floats() | some.text(),
     lambda inner: some.lists(inner) | some.dictionaries(some.text(), inner),
 )
+KINDS = ("ErrorInfo", "BadRequest", "QuotaFailure", "Help", "RetryInfo", "Other")
 ERRORS = some.fixed_dictionaries(
     {},
     optional={
@@ -255,8 +258,11 @@ ERRORS = some.fixed_dictionaries(
         "status": JSON,
         "details": some.lists(
             some.fixed_dictionaries(
-                {"@type": some.sampled_from([f"{RPC}ErrorInfo", f"{RPC}BadRequest", ""])},
-                optional={"metadata": JSON, "reason": JSON, "fieldViolations": JSON},
+                {"@type": some.sampled_from([f"{RPC}{kind}" for kind in KINDS])},
+                optional=dict.fromkeys(
+                    ("metadata", "reason", "fieldViolations", "violations", "links", "retryDelay"),
+                    JSON,
+                ),
             )
         ),
     },
@@ -264,10 +270,11 @@ ERRORS = some.fixed_dictionaries(
 
 
 @given(
-    some.integers(300, 599), some.binary() | ERRORS.map(lambda e: json.dumps({"error": e}).encode())
+    some.sampled_from([400, 401, 403, 404, 429, 503]) | some.integers(300, 599),
+    some.binary() | ERRORS.map(lambda e: json.dumps({"error": e}).encode()),
 )
 def test_whatever_is_answered_is_told_in_one_line(status, content):
     text = str(problem(status, content))
     assert text
     assert "\n" not in text
-    assert len(text) < 2_000
+    assert len(text) < 3_000
