@@ -158,8 +158,7 @@ def running(*, install: bool = False) -> Iterator[Engine]:
     NoEngineError
         If there can be none here.
     """
-    _prepare(install=install)
-    HOME.mkdir(mode=0o700, exist_ok=True)
+    prepare(install=install)
     with (HOME / IN_USE).open("w") as use:
         with (HOME / STARTING).open("w") as starting:
             fcntl.flock(starting, fcntl.LOCK_EX)
@@ -168,13 +167,26 @@ def running(*, install: bool = False) -> Iterator[Engine]:
         yield engine
 
 
+def prepare(*, install: bool) -> None:
+    """See that what an engine and a registry are made of is there, or install it.
+
+    Raises
+    ------
+    NoEngineError
+        If it is not, and cannot be.
+    """
+    HOME.mkdir(mode=0o700, exist_ok=True)
+    with (HOME / STARTING).open("w") as starting:  # one at a time: apt lets in no second
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        _prepare(install=install)
+
+
 def is_demanded() -> bool:
     """Whether a missing engine is a failure here, as it is in CI."""
     return os.environ.get(DEMANDED) == "1"
 
 
 def _prepare(*, install: bool) -> None:
-    """See that what it is made of is there."""
     if sys.platform != "linux":
         raise NoEngineError("needs Linux")
     if os.getuid() != 0:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def registry_program() -> str:
     """Debian's docker-registry; where there is none its tests are skipped, and say so."""
     if registries.program() is None and engines.is_demanded():
-        engines._prepare(install=True)
+        engines.prepare(install=True)
     found = registries.program()
     if found is None:
         pytest.skip("no docker-registry here: apt-get install docker-registry")
