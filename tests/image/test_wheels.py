@@ -333,6 +333,7 @@ def test_what_a_later_layer_takes_away_is_not_there(base):
         (b"\x1f\x8b\x08broken" * 100, "cannot be read"),
         (b"\x28\xb5\x2f\xfd" + b"0" * 100, "packed with zstd"),
     ],
+    ids=["no tar", "broken", "zstd"],
 )
 def test_a_layer_that_cannot_be_read(registry, data, told):
     reference = registries.fresh(registry, "base")
