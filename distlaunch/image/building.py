@@ -49,6 +49,8 @@ def carry_out(
     """
     making = plan.making
     if making is None:
+        if not push:
+            _fetch(str(plan.reference), see, progress)
         return BuiltImage(str(plan.reference), plan.digest, plan.way, 0)
     work = _Work(making, plan.reference, see, progress)
     try:
@@ -225,6 +227,14 @@ class _Work:
 
     def _say(self, text: str) -> None:
         self.see(Notice(text))
+
+
+def _fetch(image: str, see: Callable[[Event], None], progress: Callable[[str], None]) -> None:
+    """Have the engine get an image, unless it has it."""
+    from distlaunch.image.engine import Engine
+
+    with Engine(see, progress) as engine:
+        _pull(engine, [image])
 
 
 def _pull(engine: Engine, images: Iterable[str]) -> None:
