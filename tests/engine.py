@@ -51,7 +51,7 @@ PATIENCE = 180  # seconds until it is there
 
 # Files in HOME. What they say holds for as long as the lock on KEEPER is taken.
 IN_USE, KEEPER, STARTING, STAY = "in-use", "keeper", "starting", "stay"
-TOLD, LOG = "engine.json", "engine.log"
+TOLD, LOG, BRIDGE = "engine.json", "engine.log", "bridge"
 WORK = "work"
 
 
@@ -260,7 +260,8 @@ def _keep() -> None:
         fcntl.flock(kept, fcntl.LOCK_EX)
         (HOME / TOLD).unlink(missing_ok=True)
         _take_away(HOME / WORK)
-        had_bridge = _has_bridge()
+        if "docker0" not in [name for _, name in socket.if_nameindex()]:
+            (HOME / BRIDGE).touch()  # it will be ours, also if we do not live to take it away
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         try:
             with contextlib.ExitStack() as stack:
@@ -272,10 +273,9 @@ def _keep() -> None:
                 (HOME / TOLD).unlink()
         finally:
             _take_away(HOME / WORK)
-            if not had_bridge:
-                subprocess.run(
-                    ["ip", "link", "delete", "docker0"], capture_output=True, check=False
-                )
+            if (HOME / BRIDGE).exists():
+                subprocess.run(["ip", "link", "delete", "docker0"], check=False)
+                (HOME / BRIDGE).unlink()
 
 
 def _wait_until_unused(use) -> None:
@@ -375,10 +375,6 @@ def _processes_of(work: Path) -> list[int]:
             if f"{work}/".encode() in words and int(folder.name) != os.getpid():
                 found.append(int(folder.name))
     return found
-
-
-def _has_bridge() -> bool:
-    return Path("/sys/class/net/docker0").exists()
 
 
 def _free_port() -> int:
