@@ -55,6 +55,14 @@ def common_environment(order: LocalOrder) -> dict[str, str]:
     return common | {"PATH": os.pathsep.join(folders), "PYTHONUNBUFFERED": "1"}
 
 
+def host_environment(order: LocalOrder, common: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what the process that holds the tasks sees: what they do, unless they are contained.
+
+    Then it sees what we do, and with it where the container engine is.
+    """
+    return os.environ if isinstance(order.program, Container) else common
+
+
 def task_environment(
     common: Mapping[str, str],
     order: LocalOrder,

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 from distlaunch.errors import DistlaunchError, OutputError
 from distlaunch.events import Notice
 from distlaunch.local.attempt import Attempt, event_path
-from distlaunch.local.environment import PEER_TIMEOUT, common_environment, task_environment
+from distlaunch.local.environment import (
+    PEER_TIMEOUT,
+    common_environment,
+    host_environment,
+    task_environment,
+)
 from distlaunch.local.machine import share_out, this_machine
 from distlaunch.local.plans import plan_task
 from distlaunch.local.policy import Done, Failure, Stopped
@@ -116,7 +121,7 @@ class Runner:
                     ports = until_it_ends.enter_context(HeldPorts(len(self._tasks)))
                     attempt = Attempt(
                         self._plans(folder, ports.numbers),
-                        env=self._env,
+                        env=host_environment(self._order, self._env),
                         folder=folder,
                         ports=ports,
                         faults=self._faults if self._restarts == 0 else [],

@@ -1,0 +1,148 @@
+"""A job's image as a cluster of containers, with a real engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+JOB_FILE = """\
+name: digits
+module: trainer
+args: [--from-file]
+env: {{GREETING: hello}}
+image: {{base: "{base}"}}
+cluster:
+  chief: {{machine: n1-standard-4}}
+  workers: {{machine: n1-standard-4, count: 1}}
+"""
+TRAINER = """\
+import json, os, signal, sys, time
+task = json.loads(os.environ["TF_CONFIG"])["task"]
+me = (task["type"], str(task["index"]))
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the first process of all ignores it
+print(os.environ["GREETING"], *sys.argv[1:], os.getcwd(), flush=True)
+with open(os.environ["AIP_MODEL_DIR"].rstrip("/") + "-" + me[0], "w") as file:
+    file.write("written")
+with open(os.environ["DISTLAUNCH_EVENTS"], "a") as file:
+    file.write(json.dumps({"event": "ready"}) + "\\n")
+if "--sleep" in sys.argv and os.environ["DISTLAUNCH_RESTARTS"] == "0":
+    time.sleep(600)
+if "--fail" in sys.argv and me[0] == "worker":
+    sys.exit(7)
+if me[0] == "chief":
+    time.sleep(1)
+"""
+PATIENCE = 120
+
+
+@pytest.fixture(scope="module")
+def project(engine, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("contained")
+    (folder / "distlaunch.yaml").write_text(JOB_FILE.format(base=engine.base))
+    (folder / "trainer.py").write_text(TRAINER)
+    return folder
+
+
+@pytest.fixture
+def start(engine, project):
+    def started(*words):
+        return subprocess.Popen(
+            [sys.executable, "-m", "distlaunch", "local", "--docker", *words],
+            cwd=project,
+            env=os.environ | engine.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return started
+
+
+@pytest.fixture
+def run(start):
+    def done(*words):
+        process = start(*words)
+        out, err = process.communicate(timeout=PATIENCE)
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    return done
+
+
+def containers(engine):
+    shown = engine.docker("ps", "--all", "--filter=name=distlaunch-2", "--format={{.Names}}")
+    return shown.stdout.split()
+
+
+def state(engine, container):
+    shown = engine.docker("inspect", "--format={{.State.Status}}", container)
+    return shown.stdout.strip()
+
+
+def job_folder(project):
+    return max((project / ".distlaunch/local").iterdir())
+
+
+@pytest.mark.slow
+def test_each_task_is_a_container_with_what_a_task_has(project, run, engine):
+    done = run("--", "--more")
+    assert done.returncode == 0, done.stderr
+    for task in ("chief   ", "worker:0"):
+        assert f"{task} | hello --from-file --more /app\n" in done.stdout
+    written = {path.name for path in job_folder(project).glob("model-*")}
+    assert written == {"model-chief", "model-worker"}
+    assert containers(engine) == []
+
+
+@pytest.mark.slow
+def test_its_exit_code_is_that_of_the_first_task_that_fails(run, engine):
+    done = run("--", "--fail")
+    assert done.returncode == 7
+    assert "worker:0 failed with exit code 7" in done.stderr
+    assert containers(engine) == []
+
+
+@pytest.mark.slow
+def test_a_task_that_is_killed_is_started_again_with_all_others(run, engine):
+    done = run("--kill=worker:0@0.5s", "--restarts=1", "--", "--sleep")
+    assert done.returncode == 0, done.stderr
+    assert "sending SIGKILL to worker:0" in done.stderr
+    assert "restarting all tasks (1 of 1)" in done.stderr
+    assert containers(engine) == []
+
+
+@pytest.mark.slow
+def test_a_frozen_task_is_a_container_that_stands_still(start, engine):
+    process = start("--freeze=worker:0@0.5s", "--", "--sleep")
+    for line in process.stderr:
+        if "worker:0 is frozen" in line:
+            break
+    [worker] = [name for name in containers(engine) if name.endswith("worker-0")]
+    until = time.monotonic() + PATIENCE
+    while state(engine, worker) != "paused":
+        assert time.monotonic() < until
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE)
+    assert containers(engine) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_container_is_left(number, start, engine):
+    process = start("--", "--sleep")
+    for line in process.stdout:
+        if "hello" in line:
+            break
+    assert len(containers(engine)) == 2
+    process.send_signal(number)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode in (130, -signal.SIGKILL)
+    until = time.monotonic() + PATIENCE
+    while containers(engine):
+        assert time.monotonic() < until
+        time.sleep(0.1)
