@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import platform
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch import __version__, records
-from distlaunch.errors import DistlaunchError
+from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
 from distlaunch.events import Notice
 from distlaunch.job import vertex
 from distlaunch.order import fingerprint, refuse_what_cannot_be
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from distlaunch.events import Event
+    from distlaunch.events import Event, Level
     from distlaunch.google.follow import Follow
     from distlaunch.google.jobs import Jobs
     from distlaunch.google.session import Session
     from distlaunch.image import ImagePlan
     from distlaunch.order import Order
-    from distlaunch.records import Record, Records
+    from distlaunch.records import Record
     from distlaunch.watch import Watch
 
 SUCCEEDED = "SUCCEEDED"
@@ -103,89 +103,156 @@ def plan(order: Order, *, check: bool = True) -> Plan:
 
 
 class Launched(NamedTuple):
-    """A launch whose job Google has; its record is open until `close` is called."""
+    """A launch whose job Google has; its record is open until the launcher closes it."""
 
     record: Record
     job: Mapping[str, Any]
 
 
-def carry_out(
-    made: Plan,
-    jobs: Jobs,
-    see: Callable[[Event], None],
-    progress: Callable[[str], None],
-    *,
-    is_new: bool = False,
-) -> Launched:
-    """Build and push the image and submit the job, or finish a launch of the same that was cut off.
+class Launcher:
+    """Launches jobs from a project's folder, each once.
 
     Parameters
     ----------
-    made
-        What to do.
-    jobs
-        Google's jobs in the order's project and region.
-    see, progress
-        Who shows what happens, and how far it is.
-    is_new
-        Whether to launch another, though a launch of the same was cut off.
-    """
-    order = made.order
-    image = _built(made, see, progress)
-    kept = records.Records(order.folder)
-    with kept.held():
-        content = order.content(image)
-        before = None if is_new else kept.open_with(content)
-        if before:
-            body = order.request(before.launch_id, image)
-            return _continued(before, body, jobs, kept, see)
-        record = _new_record(made, image, content)
-        return _submitted(record, order.request(made.launch_id, image), jobs, kept, see)
-
-
-def again(
-    record: Record, folder: Path, jobs: Jobs, see: Callable[[Event], None], *, is_new: bool = False
-) -> Launched:
-    """Submit a job that was submitted before once more, as Google has it.
-
-    Parameters
-    ----------
-    record
-        The launch that is repeated.
     folder
-        The project's folder.
+        The project's folder, which keeps the records.
     jobs
-        Google's jobs in the record's project and region.
+        Google's jobs in the project and region where they are to be.
     see
         Who shows what happens.
-    is_new
-        Whether to launch another, though a repetition of the same was cut off.
-
-    Raises
-    ------
-    GoogleError
-        If Google does not have the job any more.
     """
-    request = _as_asked(jobs.get(_resource(record)))
-    kept = records.Records(folder)
-    with kept.held():
-        content = fingerprint(["again", record.launch_id])
-        before = None if is_new else kept.open_with(content)
-        launch_id = before.launch_id if before else records.new_launch_id(record.name)
-        body = _moved(request, record.launch_id, launch_id)
-        if before:
-            return _continued(before, body, jobs, kept, see)
-        fresh = replace(
-            record,
+
+    def __init__(self, folder: Path, jobs: Jobs, see: Callable[[Event], None]) -> None:
+        self._folder = folder
+        self._records = records.Records(folder)
+        self._jobs = jobs
+        self._see = see
+
+    def launch(
+        self, made: Plan, progress: Callable[[str], None], *, is_new: bool = False
+    ) -> Launched:
+        """Build and push the image and submit the job, or finish a launch of the same.
+
+        Parameters
+        ----------
+        made
+            What to do.
+        progress
+            Who shows how far the image is.
+        is_new
+            Whether to launch another, though a launch of the same was cut off.
+        """
+        image = _built(made.image, self._see, progress) if made.image else None
+        content = made.order.content(image)
+
+        def request(launch_id: str) -> dict[str, Any]:
+            return made.order.request(launch_id, image)
+
+        def record() -> Record:
+            return _recorded(made, image, content)
+
+        return self._launch(content, request, record, is_new=is_new)
+
+    def again(self, job: dict[str, Any], *, is_new: bool = False) -> Launched:
+        """Submit a job once more as it was, with a folder of its own where it had one.
+
+        Parameters
+        ----------
+        job
+            What Google says of it.
+        is_new
+            Whether to launch another, though a repetition of the same was cut off.
+        """
+        from distlaunch.google.find import job_id
+
+        asked, old = _as_asked(job), job_id(job)
+
+        def request(launch_id: str) -> dict[str, Any]:
+            body: dict[str, Any] = _moved(asked, old, launch_id)
+            return body | {"labels": body.get("labels", {}) | {records.LAUNCH_LABEL: launch_id}}
+
+        content = fingerprint(["again", job["name"]])
+
+        def record() -> Record:
+            return self._repeated(job, request, content)
+
+        return self._launch(content, request, record, is_new=is_new)
+
+    def close(self, record: Record) -> None:
+        """Note that the command that launched a job has ended in order."""
+        self._records.write(record.closed())
+
+    def _launch(
+        self,
+        content: str,
+        request: Callable[[str], dict[str, Any]],
+        record: Callable[[], Record],
+        *,
+        is_new: bool,
+    ) -> Launched:
+        """Make a job of this content, or go on with a launch of it that was cut off."""
+        with self._records.held():
+            before = None if is_new else self._records.open_with(content)
+            if before:
+                return self._continued(before, request(before.launch_id))
+            fresh = record()
+            return self._submitted(fresh, request(fresh.launch_id), may_exist=False)
+
+    def _continued(self, record: Record, body: Mapping[str, Any]) -> Launched:
+        self._tell(
+            f"going on with the launch {record.launch_id} of the same content, which was cut off "
+            "(--new starts another)"
+        )
+        if record.resource:
+            return Launched(record, self._jobs.get(record.resource))
+        return self._submitted(record, body, may_exist=True)
+
+    def _submitted(self, record: Record, body: Mapping[str, Any], *, may_exist: bool) -> Launched:
+        self._records.write(record)
+        try:
+            created = self._jobs.create(record.collection, body, may_exist=may_exist)
+        except KeyboardInterrupt:
+            self._tell(
+                "interrupted while Google was asked: the job may be there or not; the next "
+                "'distlaunch submit' of the same finds out and finishes it",
+                "warning",
+            )
+            raise
+        except DistlaunchError as problem:
+            if _is_refusal(problem):
+                self.close(record)
+            raise
+        if not created.is_new:
+            self._tell(f"Google has the job of {record.launch_id} by now; none was made anew")
+        record = record.submitted(created.job["name"])
+        self._records.write(record)
+        return Launched(record, created.job)
+
+    def _repeated(
+        self, job: Mapping[str, Any], request: Callable[[str], dict[str, Any]], content: str
+    ) -> Record:
+        """Return the record of a job's repetition."""
+        from distlaunch.google.jobs import parse_name
+        from distlaunch.job.names import job_name
+
+        name = job_name(job["displayName"])
+        launch_id = records.new_launch_id(name)
+        body = request(launch_id)
+        return _of_this_moment(
+            self._folder,
             launch_id=launch_id,
+            name=name,
+            project=self._jobs.project,
+            region=self._jobs.region,
+            collection=parse_name(job["name"]).collection,
             content=content,
             request=records.redacted(body),
-            job_dir=_moved(record.job_dir, record.launch_id, launch_id),
-            resource=None,
-            is_open=True,
-            time=records.now(),
+            job_dir=_output_directory(body),
+            endpoint=self._jobs.session.endpoint,
         )
-        return _submitted(fresh, body, jobs, kept, see)
+
+    def _tell(self, text: str, level: Level = "info") -> None:
+        self._see(Notice(text, level))
 
 
 def attend(record: Record, session: Session, follow: Follow, watch: Watch) -> int:
@@ -207,7 +274,7 @@ def attend(record: Record, session: Session, follow: Follow, watch: Watch) -> in
     watch.show(follow)
     if state(follow.job) != SUCCEEDED:
         return ENDED_BADLY
-    summary = _summary(session, record)
+    summary = _summary(session, record, watch)
     if summary:
         watch.finish(summary)
     elif record.job_dir:
@@ -215,7 +282,7 @@ def attend(record: Record, session: Session, follow: Follow, watch: Watch) -> in
     return 0
 
 
-def _summary(session: Session, record: Record) -> dict[str, Any] | None:
+def _summary(session: Session, record: Record, watch: Watch) -> dict[str, Any] | None:
     """Return what the job's program left behind of itself, if it left that."""
     from distlaunch.google import storage
 
@@ -225,26 +292,22 @@ def _summary(session: Session, record: Record) -> dict[str, Any] | None:
         found = json.loads(storage.read(session, f"{record.job_dir}/summary.json") or b"null")
     except ValueError:
         return None
+    except GoogleError as problem:  # the job has ended well, whoever may read of it
+        watch.see(Notice(f"its summary cannot be read: {problem}", "warning"))
+        return None
     return found if isinstance(found, dict) else None
 
 
-def close(record: Record, folder: Path) -> None:
-    """Note that the command that launched a job has ended in order: the launch is no open one."""
-    records.Records(folder).write(record.closed())
+def _built(image: ImagePlan, see: Callable[[Event], None], progress: Callable[[str], None]) -> str:
+    from distlaunch.image import carry_out
+
+    return carry_out(image, see, progress=progress).uri
 
 
-def _built(made: Plan, see: Callable[[Event], None], progress: Callable[[str], None]) -> str | None:
-    if made.image is None:
-        return None
-    from distlaunch.image import carry_out as build
-
-    return build(made.image, see, progress=progress).uri
-
-
-def _new_record(made: Plan, image: str | None, content: str) -> Record:
+def _recorded(made: Plan, image: str | None, content: str) -> Record:
     order, job = made.order, made.order.job
-    commit, is_dirty = records.commit_of(order.folder)
-    return records.Record(
+    return _of_this_moment(
+        order.folder,
         launch_id=made.launch_id,
         name=job.name,
         project=str(job.project),
@@ -255,77 +318,27 @@ def _new_record(made: Plan, image: str | None, content: str) -> Record:
         image=image or job.image.uri,
         job_dir=order.job_dir_of(made.launch_id),
         endpoint=order.endpoint,
-        commit=commit,
-        is_dirty=is_dirty,
-        versions={"distlaunch": __version__, "python": platform.python_version()},
-        time=records.now(),
     )
 
 
-def _continued(
-    record: Record,
-    body: Mapping[str, Any],
-    jobs: Jobs,
-    kept: Records,
-    see: Callable[[Event], None],
-) -> Launched:
-    """Go on with a launch that was cut off, wherever that was."""
-    see(
-        Notice(
-            f"going on with the launch {record.launch_id} of the same content, which was cut off "
-            "(--new starts another)"
-        )
+def _of_this_moment(folder: Path, **known: Any) -> Record:
+    """Return a record, with what is told by the moment that it is made in."""
+    commit, is_dirty = records.commit_of(folder)
+    versions = {"distlaunch": __version__, "python": platform.python_version()}
+    return records.Record(
+        **known, commit=commit, is_dirty=is_dirty, versions=versions, time=records.now()
     )
-    if record.resource:
-        return Launched(record, jobs.get(record.resource))
-    return _submitted(record, body, jobs, kept, see, may_exist=True)
-
-
-def _submitted(
-    record: Record,
-    body: Mapping[str, Any],
-    jobs: Jobs,
-    kept: Records,
-    see: Callable[[Event], None],
-    *,
-    may_exist: bool = False,
-) -> Launched:
-    kept.write(record)
-    try:
-        created = jobs.create(record.collection, body, may_exist=may_exist)
-    except KeyboardInterrupt:
-        see(
-            Notice(
-                "interrupted while Google was asked: the job may be there or not; the next "
-                "'distlaunch submit' of the same finds out and finishes it",
-                "warning",
-            )
-        )
-        raise
-    except DistlaunchError as problem:
-        if _is_refusal(problem):
-            kept.write(record.closed())
-        raise
-    if not created.is_new:
-        see(Notice(f"Google has the job of launch {record.launch_id} by now; none was made anew"))
-    record = record.submitted(created.job["name"])
-    kept.write(record)
-    return Launched(record, created.job)
 
 
 def _is_refusal(problem: DistlaunchError) -> bool:
     """Whether Google has said no, so that there is nothing to go on with."""
-    status = getattr(problem, "status", 0)
-    return 400 <= status < 500
+    return isinstance(problem, GoogleError) and not isinstance(problem, Unavailable)
 
 
-def _resource(record: Record) -> str:
-    if record.resource is None:
-        raise DistlaunchError(
-            f"{record.launch_id}: it is not known whether Google has this job; "
-            "'distlaunch submit' finds out and finishes it"
-        )
-    return record.resource
+def _output_directory(body: Mapping[str, Any]) -> str | None:
+    spec = body.get("jobSpec") or body.get("trialJobSpec") or {}
+    found = spec.get("baseOutputDirectory", {}).get("outputUriPrefix")
+    return found.rstrip("/") if found else None
 
 
 def _as_asked(job: Mapping[str, Any]) -> dict[str, Any]:

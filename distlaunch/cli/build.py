@@ -34,6 +34,10 @@ def command(settings: Settings, /, *, no_push: bool, assignments: tuple[str, ...
       distlaunch build
       docker run --rm $(distlaunch build --no-push) --help
     """  # noqa: D301 - click wants the character that this is an escape for
+    import gc
+
+    gc.disable()  # a twelfth of the time goes into looking for rubbish that is not there
+
     from distlaunch.console import Console
     from distlaunch.image import carry_out, plan
     from distlaunch.job.formats import load_job

@@ -9,22 +9,19 @@ from distlaunch.cli import INTERRUPTED
 from distlaunch.events import Notice
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import TracebackType
 
     from typing_extensions import Self
 
     from distlaunch.console import Console
     from distlaunch.google.jobs import Jobs
-    from distlaunch.google.session import Session
-    from distlaunch.launch import Launched
+    from distlaunch.launch import Launched, Launcher
 
 
 def see_through(
     console: Console,
     launched: Launched,
-    folder: Path,
-    session: Session,
+    launcher: Launcher,
     jobs: Jobs,
     *,
     detach: bool,
@@ -35,8 +32,8 @@ def see_through(
 
     Parameters
     ----------
-    folder
-        The project's folder, which has the record.
+    launcher
+        Who launched it.
     detach
         Whether to leave at once.
     cancel_on_interrupt
@@ -45,7 +42,6 @@ def see_through(
         Whether what happens is shown as JSON.
     """
     from distlaunch.google.jobs import console_url
-    from distlaunch.launch import close
 
     record, job = launched
     try:
@@ -55,10 +51,10 @@ def see_through(
             told = {"job": record.launch_id, "name": record.resource, "console": url}
             console.result(json.dumps(told) if as_json else record.launch_id)
             return 0
-        with _Followed(console, launched, session, jobs, as_json=as_json) as followed:
+        with _Followed(console, launched, jobs, as_json=as_json) as followed:
             return followed.to_the_end(cancels=cancel_on_interrupt)
     finally:
-        close(record, folder)
+        launcher.close(record)
 
 
 class _Followed:
@@ -68,7 +64,6 @@ class _Followed:
         self,
         console: Console,
         launched: Launched,
-        session: Session,
         jobs: Jobs,
         *,
         as_json: bool,
@@ -78,12 +73,11 @@ class _Followed:
         from distlaunch.watch import JsonWatch, Watch
 
         self._record, job = launched
-        self._session = session
         self._jobs = jobs
         self._watch = (JsonWatch if as_json else Watch)(console, task_names(job))
         self._follow = Follow(
             jobs,
-            Logs(session, self._record.project),
+            Logs(jobs.session, self._record.project),
             job,
             one_by_one=as_json,
             sleep=self._watch.wait,
@@ -94,14 +88,14 @@ class _Followed:
         from distlaunch.launch import attend
 
         try:
-            return attend(self._record, self._session, self._follow, self._watch)
+            return attend(self._record, self._jobs.session, self._follow, self._watch)
         except KeyboardInterrupt:
             if not cancels:
                 self._say_how_to_come_back()
                 return INTERRUPTED
         self._cancel()
         try:
-            attend(self._record, self._session, self._follow, self._watch)
+            attend(self._record, self._jobs.session, self._follow, self._watch)
         except KeyboardInterrupt:
             self._say_how_to_come_back()
         return INTERRUPTED

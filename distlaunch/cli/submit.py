@@ -163,18 +163,16 @@ def _submit(
         return 0
     job = order.job
     refuse_what_cannot_be(order)
-    session = connect(order.endpoint, project=job.project)
+    session = connect(order.endpoint, project=job.project, tell=console.say)
     jobs = Jobs(session, str(job.project), str(job.region))
     plan = launch.plan(order, check=not no_check)
     _tell(console, plan)
-    launched = launch.carry_out(
-        plan, jobs, Watch(console, ["image"]).see, console.progress, is_new=is_new
-    )
+    launcher = launch.Launcher(order.folder, jobs, Watch(console, ["image"]).see)
+    launched = launcher.launch(plan, console.progress, is_new=is_new)
     return see_through(
         console,
         launched,
-        order.folder,
-        session,
+        launcher,
         jobs,
         detach=detach,
         cancel_on_interrupt=cancel_on_interrupt,
