@@ -116,6 +116,7 @@ def _run(engine: Any, spec: Spec) -> int:
         user=f"{os.getuid()}:{os.getgid()}",  # what it writes is the caller's
         host_config=engine.create_host_config(
             network_mode="host",  # the ports of this machine, as tasks without containers have
+            pid_mode="host",  # so that SIGTERM ends what does not handle it: process 1 ignores it
             binds=[f"{path}:{path}" for path in spec.folders]
             + [f"{path}:{path}:ro" for path in spec.files],
             cpuset_cpus=",".join(map(str, spec.cores)) if spec.cores else None,
