@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import engine as engines  # what tests/conftest.py has imported
 import pytest
 
 from distlaunch import scaffold
@@ -119,6 +120,17 @@ def benchmark_with(folder: Path, program: str, script: str, *words: str) -> None
     benchmark(folder, script, *words)
 
 
+def benchmark_of_images(folder: Path) -> None:
+    """Run the benchmark that needs a container engine, where there is one."""
+    try:
+        with engines.running(install=engines.is_demanded()):
+            benchmark(folder, "image.py", "--rounds=0", "--requirements=six==1.16.0")
+    except engines.NoEngineError as problem:
+        if engines.is_demanded():
+            raise
+        pytest.skip(f"no container engine here: {problem}")
+
+
 SETUP = {
     **{
         f"python benchmarks/{name}.py": (benchmark, f"{name}.py", "--rounds=0")
@@ -134,6 +146,7 @@ SETUP = {
     ),
     "python benchmarks/commands.py": (benchmark_with, "gcloud", "commands.py", "--rounds=0"),
     "python benchmarks/tail.py": (benchmark, "tail.py", "--rounds=0", "--lines=20000"),
+    "python benchmarks/image.py": (benchmark_of_images,),
     "python benchmarks/index.py": (benchmark, "index.py", "--rounds=0", "--records=200000"),
     ". .venv/bin/activate": (activate, ".venv/bin/activate"),
     "make demo": (make, "demo"),
