@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
-import engine as engines  # what tests/conftest.py has imported
+import emulators  # what tests/conftest.py has imported
+import engine as engines
 import pytest
 
 from distlaunch import scaffold
@@ -59,8 +61,10 @@ def in_session(commands: list[str], folder: Path) -> None:
     """Run commands as someone would who types them, one after the other."""
     here = Path(sys.executable).parent
     environment = os.environ | {"PATH": f"{here}{os.pathsep}{os.environ['PATH']}"}
+    port = str(free_port())  # several may do so on this machine
+    typed = "\n".join(commands).replace("emulator ", f"emulator --port={port} ")
     done = subprocess.run(
-        ["bash", "-eu", "-o", "pipefail", "-x", "-c", "\n".join(commands)],
+        ["bash", "-eu", "-o", "pipefail", "-x", "-c", typed.replace("8085", port)],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -68,6 +72,11 @@ def in_session(commands: list[str], folder: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 def pip_install(folder: Path, extra: str) -> None:
@@ -120,18 +129,91 @@ def benchmark_with(folder: Path, program: str, script: str, *words: str) -> None
     benchmark(folder, script, *words)
 
 
-def benchmark_of_images(folder: Path) -> None:
-    """Run the benchmark that needs a container engine, where there is one."""
+def benchmark_with_engine(folder: Path, script: str, *words: str) -> None:
+    """Run a benchmark that needs a container engine, where there is one."""
     try:
         with engines.running(install=engines.is_demanded()):
-            benchmark(folder, "image.py", "--rounds=0", "--requirements=six==1.16.0")
+            benchmark(folder, script, "--rounds=0", *words)
     except engines.NoEngineError as problem:
         if engines.is_demanded():
             raise
         pytest.skip(f"no container engine here: {problem}")
 
 
+def at_the_emulator(folder: Path, *words: str) -> None:
+    """Run a command of ours in a project whose last job is running, with an emulator as Google."""
+    (folder / "distlaunch.yaml").write_text(JOB_FILE)
+    seconds = 60 if words[0] == "cancel" else 0
+    (folder / "trainer.py").write_text(f"import time; time.sleep({seconds})\n")
+    (folder / "config.yaml").write_text(CONFIG_FILE)
+    with emulators.running(folder, project=folder) as emulator:
+        for command in (["submit", "--detach"], words):
+            done = subprocess.run(
+                [sys.executable, "-m", "distlaunch", *command],
+                cwd=folder,
+                env=emulator.environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+        makes_one = words[0] in ("submit", "resubmit") and "--dry-run" not in words
+        assert len(emulator.jobs()) == 1 + makes_one
+
+
+def gcloud_knows(folder: Path, *words: str) -> None:
+    """See that there is such a command, with such options; Google itself cannot be asked here."""
+    if shutil.which("gcloud") is None:
+        pytest.skip("gcloud is not installed")
+    command = ["gcloud", *(word for word in words if not word.startswith("--")), "--help"]
+    environment = os.environ | {"CLOUDSDK_CONFIG": str(folder), "PAGER": "cat"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for option in (word.partition("=")[0] for word in words if word.startswith("--")):
+        assert option in done.stdout
+
+
+JOB_FILE = """\
+name: digits
+project: demo-project
+region: us-central1
+bucket: gs://demo-bucket
+module: trainer
+image: {uri: "localhost:5000/nobody/asks:1"}
+cluster: {chief: {machine: n1-standard-4}}
+"""
+CONFIG_FILE = """\
+trainingInput:
+  scaleTier: CUSTOM
+  masterType: standard
+  masterConfig: {imageUri: "localhost:5000/nobody/asks:2"}
+"""
+
 SETUP = {
+    **{
+        f"distlaunch {' '.join(words)}": (at_the_emulator, *words)
+        for words in (
+            ("submit",),
+            ("submit", "--dry-run"),
+            ("submit", "--config", "config.yaml", "--", "--epochs", "5"),
+            ("logs", "--follow"),
+            ("status",),
+            ("list",),
+            ("cancel",),
+            ("resubmit",),
+        )
+    },
+    **{
+        f"gcloud {line}": (gcloud_knows, *line.split())
+        for line in (
+            "auth application-default login",
+            "services enable aiplatform.googleapis.com artifactregistry.googleapis.com "
+            "logging.googleapis.com",
+            "storage buckets create gs://my-bucket --location=us-central1",
+            "artifacts repositories create training --repository-format=docker "
+            "--location=us-central1",
+        )
+    },
     **{
         f"python benchmarks/{name}.py": (benchmark, f"{name}.py", "--rounds=0")
         for name in ("checkpoints", "help", "relay", "resume", "scaling", "start", "throughput")
@@ -146,7 +228,12 @@ SETUP = {
     ),
     "python benchmarks/commands.py": (benchmark_with, "gcloud", "commands.py", "--rounds=0"),
     "python benchmarks/tail.py": (benchmark, "tail.py", "--rounds=0", "--lines=20000"),
-    "python benchmarks/image.py": (benchmark_of_images,),
+    "python benchmarks/image.py": (
+        benchmark_with_engine,
+        "image.py",
+        "--requirements=six==1.16.0",
+    ),
+    "python benchmarks/submit.py": (benchmark_with_engine, "submit.py"),
     "python benchmarks/index.py": (benchmark, "index.py", "--rounds=0", "--records=200000"),
     ". .venv/bin/activate": (activate, ".venv/bin/activate"),
     "make demo": (make, "demo"),

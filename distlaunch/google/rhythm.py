@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from distlaunch.console import duration
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from distlaunch.errors import Unavailable
 
+_RANDOM = SystemRandom()  # which leaves the program's own random numbers alone
 _MOST = 60.0  # seconds between two tries
 _LONGEST_ASKED = 600.0  # seconds for which Google may ask to be left alone
 _TELL_AFTER = 20.0  # seconds of trouble before it is told of
@@ -60,7 +61,7 @@ class Rhythm:
         delay = min(self._least * 2**self._failures, _MOST)
         self._failures = min(self._failures + 1, 10)
         asked = min(problem.wait, _LONGEST_ASKED)
-        wait = max(delay * random.uniform(1.0, 1.25), asked)  # noqa: S311 - no secret
+        wait = max(delay * _RANDOM.uniform(1.0, 1.25), asked)
         self.due = self._clock() + wait
         return self._trouble.goes_on(self, problem)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import random
 import socket
 import time
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PATIENCE = 60.0  # seconds for which a call that may do better later is tried again
 
 _TIMEOUT = (10.0, 60.0)  # seconds: to connect, and between two bytes of the answer
+_RANDOM = SystemRandom()  # which leaves the program's own random numbers alone
 _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 16.0
 _TELL_AFTER = 5.0  # seconds of waiting before somebody is told of it
@@ -244,7 +245,7 @@ def delays() -> Iterator[float]:
     """Return the seconds to wait after each failure: doubled each time, and none like another's."""
     delay = _FIRST_DELAY
     while True:
-        yield delay * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        yield delay * _RANDOM.uniform(0.5, 1.0)
         delay = min(2 * delay, _LONGEST_DELAY)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from dataclasses import dataclass
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 THREADS = 8
 
 _DOCKER_HUB_API = "registry-1.docker.io"
+_RANDOM = SystemRandom()  # which leaves the program's own random numbers alone
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
 _LOST = frozenset({404, 416})  # an upload that the registry no longer knows, or at another place
 _WRITING = frozenset({"post", "put", "patch"})
@@ -245,7 +246,7 @@ class Transport(DXF):
         raise AssertionError
 
     def _delay(self, attempt: int, response: requests.Response | None = None) -> float:
-        planned = self.patience.delays[attempt - 1] * random.uniform(0.5, 1.5)  # noqa: S311
+        planned = self.patience.delays[attempt - 1] * _RANDOM.uniform(0.5, 1.5)
         try:
             asked = float(response.headers.get("Retry-After", 0)) if response is not None else 0.0
         except ValueError:
