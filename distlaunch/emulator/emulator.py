@@ -9,16 +9,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from distlaunch.emulator.buckets import Buckets
 from distlaunch.emulator.faults import Faults, FaultyCalls
-from distlaunch.emulator.job_service import JobService
-from distlaunch.emulator.life import Lives, Pace
-from distlaunch.emulator.log_service import LogService
 from distlaunch.emulator.logs import Logs
-from distlaunch.emulator.parsing import preload
-from distlaunch.emulator.routes import Routes
-from distlaunch.emulator.server import Server
-from distlaunch.emulator.storage_service import StorageService
+from distlaunch.emulator.machines.life import Lives, Pace
+from distlaunch.emulator.service.buckets import Buckets
+from distlaunch.emulator.service.job_service import JobService
+from distlaunch.emulator.service.log_service import LogService
+from distlaunch.emulator.service.parsing import preload
+from distlaunch.emulator.service.routes import Routes
+from distlaunch.emulator.service.server import Server
+from distlaunch.emulator.service.storage_service import StorageService
 from distlaunch.emulator.store import Store
 from distlaunch.errors import DistlaunchError, UsageProblem
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from distlaunch.emulator.running import Machines
+    from distlaunch.emulator.machines.running import Machines
 
 RunWith = Literal["docker", "process"]
 
@@ -107,10 +107,10 @@ class Emulator:
 
     def _machines(self) -> Machines:
         if self._run_with == "docker":
-            from distlaunch.emulator.docker import DockerMachines
+            from distlaunch.emulator.machines.docker import DockerMachines
 
             return DockerMachines(self.storage)
-        from distlaunch.emulator.process import ProcessMachines
+        from distlaunch.emulator.machines.process import ProcessMachines
 
         if not self._project_dir.is_dir():
             raise UsageProblem(

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
-from distlaunch.emulator.answers import Refused, error_info, help_link
+from distlaunch.emulator.service.answers import Refused, error_info, help_link
 from distlaunch.errors import UsageProblem, did_you_mean
 
 Call = Literal["create", "get", "list", "cancel", "delete", "logs", "storage"]

@@ -172,7 +172,7 @@ def _read_config(path: Path, folder: Path, image: str | None) -> Callable[[Job],
 
     if ai_platform.is_training_input(document.data):
         return _legacy(ai_platform.read(document, path), folder, image)
-    from distlaunch.job import vertex_file
+    from distlaunch.job.vertex import file as vertex_file
 
     file = vertex_file.read(document, path)
     return lambda base: Loaded(
@@ -192,7 +192,7 @@ def _unused(base: Job, config: Path, folder: Path) -> list[str]:
 
 
 def _legacy(file: AiPlatformFile, folder: Path, image: str | None) -> Callable[[Job], Loaded]:
-    from distlaunch.job.legacy import to_job
+    from distlaunch.job.ai_platform.translation import to_job
 
     def lay_over(base: Job) -> Loaded:
         translation = to_job(file, folder=folder, base=base, image=image)

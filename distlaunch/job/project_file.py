@@ -105,7 +105,7 @@ def _job(path: Path, marked: Marked, whole: Job | None = None) -> Job:
     section, problems = validate(marked, JobSection)
     job = conversion.to_job(section) if section else None
     if isinstance(marked.data.get("vertex"), dict) and marked.data["vertex"]:
-        from distlaunch.job.vertex_section import take_in
+        from distlaunch.job.vertex.section import take_in
 
         job, found = take_in(job, marked, whole)
         problems += found

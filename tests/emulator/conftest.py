@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from distlaunch.emulator.buckets import Buckets
 from distlaunch.emulator.faults import Faults, FaultyCalls
-from distlaunch.emulator.job_service import JobService
-from distlaunch.emulator.log_service import LogService
 from distlaunch.emulator.logs import Logs
-from distlaunch.emulator.routes import Routes
-from distlaunch.emulator.server import Server
-from distlaunch.emulator.storage_service import StorageService
+from distlaunch.emulator.service.buckets import Buckets
+from distlaunch.emulator.service.job_service import JobService
+from distlaunch.emulator.service.log_service import LogService
+from distlaunch.emulator.service.routes import Routes
+from distlaunch.emulator.service.server import Server
+from distlaunch.emulator.service.storage_service import StorageService
 from distlaunch.emulator.store import Store
 
 if TYPE_CHECKING:

@@ -1,0 +1,115 @@
+"""Which service answers a request, and what kind of call that is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+from urllib.parse import unquote
+
+from distlaunch.emulator.service.answers import Answer, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from distlaunch.emulator.faults import Call
+    from distlaunch.emulator.service.answers import Request
+    from distlaunch.emulator.service.job_service import JobService
+    from distlaunch.emulator.service.log_service import LogService
+    from distlaunch.emulator.service.storage_service import StorageService
+    from distlaunch.emulator.store import Collection
+
+_PARENT = r"/v1(beta1)?/(?P<parent>projects/(?P<project>[^/]+)/locations/(?P<location>[^/]+))"
+_JOBS = re.compile(
+    _PARENT
+    + r"/(?P<collection>customJobs|hyperparameterTuningJobs)(/(?P<id>[^/:]+)(?P<verb>:\w+)?)?"
+)
+_OPERATION = re.compile(_PARENT + r"(/\w+/[^/]+)?/operations/(?P<id>[^/:]+)(?P<verb>:\w+)?")
+_ENTRIES = "/v2/entries:list"
+_OF_APIS = re.compile(r"/v[12](beta1)?(/.*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request leads.
+
+    Parameters
+    ----------
+    call
+        What kind of call it is.
+    project
+        The project that it is about, as far as it says.
+    answer
+        Gives the answer; `True` where a quota is to be exceeded.
+    """
+
+    call: Call
+    project: str
+    answer: Callable[[bool], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """The services by their addresses, which are Google's."""
+
+    jobs: JobService
+    logs: LogService
+    storage: StorageService
+
+    def find(self, request: Request) -> Route:
+        """Return where a request leads.
+
+        Raises
+        ------
+        Refused
+            If nowhere.
+        """
+        path = unquote(request.path)
+        found = _JOBS.fullmatch(path)
+        if found is not None:
+            return self._job_route(request, found)
+        found = _OPERATION.fullmatch(path)
+        if found is not None:
+            return self._operation_route(request, found)
+        if path == _ENTRIES and request.method == "POST":
+            return Route("logs", "", lambda _: self.logs.list(request))
+        if _OF_APIS.fullmatch(path):
+            raise _no_method(request)
+        return Route("storage", "", lambda _: self.storage.answer(request))
+
+    def _job_route(self, request: Request, found: re.Match[str]) -> Route:
+        project, location = found["project"], found["location"]
+        collection = cast("Collection", found["collection"])
+        name = f"{found['parent']}/{collection}/{found['id']}"
+        way = (request.method, *(part for part in ("id", "verb") if found[part] is not None))
+        jobs = self.jobs
+        match way:
+            case ("POST",):
+                return Route(
+                    "create",
+                    project,
+                    lambda is_over_quota: jobs.create(
+                        request, project, location, collection, is_over_quota=is_over_quota
+                    ),
+                )
+            case ("GET",):
+                return Route(
+                    "list", project, lambda _: jobs.list(request, project, location, collection)
+                )
+            case ("GET", "id"):
+                return Route("get", project, lambda _: jobs.get(request, name, collection))
+            case ("DELETE", "id"):
+                return Route("delete", project, lambda _: jobs.delete(request, name, collection))
+            case ("POST", "id", "verb") if found["verb"] == ":cancel":
+                return Route("cancel", project, lambda _: jobs.cancel(request, name, collection))
+        raise _no_method(request)
+
+    def _operation_route(self, request: Request, found: re.Match[str]) -> Route:
+        name = f"{found['parent']}/operations/{found['id']}"
+        if (request.method, found["verb"]) in (("GET", None), ("POST", ":wait")):
+            return Route("get", found["project"], lambda _: self.jobs.operation(name))
+        raise _no_method(request)
+
+
+def _no_method(request: Request) -> Refused:
+    return Refused(404, f"Method not found: {request.method} {request.path}")

@@ -1,0 +1,318 @@
+"""Job → Vertex AI's request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from distlaunch.google import messages
+from distlaunch.job import vertex
+from distlaunch.job.model import (
+    Choice,
+    Cluster,
+    Image,
+    Job,
+    Machine,
+    Pool,
+    Program,
+    Scheduling,
+    Span,
+    Tuning,
+)
+from distlaunch.job.vertex.tuning import read_tuning
+
+CPU = Machine("n1-standard-4")
+GPU = Machine("n1-standard-8", "NVIDIA_TESLA_T4", 2)
+SMALL = Job("digits", Cluster(Pool(CPU)))
+TUNED = replace(
+    SMALL,
+    tuning=Tuning(
+        metric="val_accuracy",
+        goal="maximize",
+        parameters={
+            "learning-rate": Span(1e-4, 0.1, scale="log"),
+            "layers": Span(1, 4, whole=True),
+            "optimizer": Choice(("sgd", "adam")),
+            "rate": Choice(("0.5", "0.1", "2"), numeric=True, scale="reverse_log"),
+        },
+        trials=12,
+        parallel_trials=3,
+        algorithm="random",
+    ),
+)
+
+
+def sent(job: Job, *, image: str | None = "a/b@sha256:1", **kwargs: Any) -> dict[str, Any]:
+    """Return the request of a job; Google's own messages take it."""
+    body = vertex.request(job, image=image, **{"labels": {}, "job_dir": None, **kwargs})
+    messages.check(vertex.collection(job), body)
+    return body
+
+
+def pools(body: dict[str, Any]) -> list[dict[str, Any]]:
+    return body["jobSpec"]["workerPoolSpecs"]
+
+
+def test_a_whole_job():
+    job = Job(
+        name="digits",
+        cluster=Cluster(chief=Pool(GPU), workers=Pool(GPU, 3), evaluators=Pool(CPU)),
+        args=("--epochs=5", 'it\'s "quoted"\n'),
+        env={"LOG_LEVEL": "info"},
+        scheduling=Scheduling("FLEX_START", timeout=36 * 3600, max_wait=90 * 60),
+        labels={"team": "vision"},
+        service_account="trainer@p.iam.gserviceaccount.com",
+        network="projects/1/global/networks/default",
+        tensorboard="projects/1/locations/r/tensorboards/2",
+    )
+    container = {
+        "imageUri": "a/b@sha256:1",
+        "args": ["--epochs=5", 'it\'s "quoted"\n'],
+        "env": [{"name": "LOG_LEVEL", "value": "info"}],
+    }
+    gpus = {
+        "machineType": "n1-standard-8",
+        "acceleratorType": "NVIDIA_TESLA_T4",
+        "acceleratorCount": 2,
+    }
+    labels = {"distlaunch-launch": "digits-1"}
+    assert sent(job, labels=labels, job_dir="gs://b/digits/digits-1") == {
+        "displayName": "digits",
+        "labels": {"team": "vision", "distlaunch-launch": "digits-1"},
+        "jobSpec": {
+            "workerPoolSpecs": [
+                {"machineSpec": gpus, "replicaCount": 1, "containerSpec": container},
+                {"machineSpec": gpus, "replicaCount": 3, "containerSpec": container},
+                {},
+                {
+                    "machineSpec": {"machineType": "n1-standard-4"},
+                    "replicaCount": 1,
+                    "containerSpec": container,
+                },
+            ],
+            "scheduling": {
+                "strategy": "FLEX_START",
+                "timeout": "129600s",
+                "maxWaitDuration": "5400s",
+            },
+            "serviceAccount": "trainer@p.iam.gserviceaccount.com",
+            "network": "projects/1/global/networks/default",
+            "tensorboard": "projects/1/locations/r/tensorboards/2",
+            "baseOutputDirectory": {"outputUriPrefix": "gs://b/digits/digits-1"},
+        },
+    }
+
+
+def test_what_is_not_said_is_left_to_google():
+    assert sent(SMALL, image=None) == {
+        "displayName": "digits",
+        "jobSpec": {
+            "workerPoolSpecs": [
+                {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1}
+            ]
+        },
+    }
+
+
+def test_pools_without_machines_are_skipped():
+    cluster = Cluster(Pool(CPU), workers=Pool(CPU, 0), parameter_servers=Pool(CPU, 2))
+    assert [bool(pool) for pool in pools(sent(replace(SMALL, cluster=cluster)))] == [
+        True,
+        False,
+        True,
+    ]
+    cluster = Cluster(Pool(CPU), workers=Pool(CPU, 0))
+    assert len(pools(sent(replace(SMALL, cluster=cluster)))) == 1
+
+
+def test_a_time_of_zero_is_said():
+    job = replace(SMALL, scheduling=Scheduling("FLEX_START", max_wait=0))
+    assert sent(job)["jobSpec"]["scheduling"] == {"strategy": "FLEX_START", "maxWaitDuration": "0s"}
+
+
+def test_a_pool_with_a_program_of_its_own():
+    program = Program("x/y:1", ("python", "-m"), ("other",), {"A": "2", "B": "3"})
+    job = replace(
+        SMALL,
+        args=("--epochs=5",),
+        env={"A": "1", "C": "4"},
+        cluster=Cluster(Pool(CPU), parameter_servers=Pool(CPU, program=program)),
+    )
+    chief, _, server = pools(sent(job))
+    assert chief["containerSpec"]["env"] == [
+        {"name": "A", "value": "1"},
+        {"name": "C", "value": "4"},
+    ]
+    assert server["containerSpec"] == {
+        "imageUri": "x/y:1",
+        "command": ["python", "-m"],
+        "args": ["other"],
+        "env": [
+            {"name": "A", "value": "2"},
+            {"name": "C", "value": "4"},
+            {"name": "B", "value": "3"},
+        ],
+    }
+
+
+def test_python_packages():
+    program = Program("x/y:1", args=("--a",), module="trainer.task", packages=("gs://b/p.tar.gz",))
+    (chief,) = pools(sent(replace(SMALL, cluster=Cluster(Pool(CPU, program=program)))))
+    assert chief["pythonPackageSpec"] == {
+        "executorImageUri": "x/y:1",
+        "packageUris": ["gs://b/p.tar.gz"],
+        "pythonModule": "trainer.task",
+        "args": ["--a"],
+    }
+    assert "containerSpec" not in chief
+
+
+@pytest.mark.parametrize(
+    ("programs", "uri", "needed"),
+    [
+        ((None, None), None, True),
+        ((None, None), "x/y:1", False),
+        ((Program("x/y:1"), Program("x/y:2")), None, False),
+        ((Program("x/y:1"), Program(args=("--a",))), None, True),
+        ((Program("x/y:1"), None), None, True),
+    ],
+)
+def test_whether_an_image_is_needed(programs, uri, needed):
+    chief, workers = programs
+    cluster = Cluster(Pool(CPU, program=chief), workers=Pool(CPU, 2, program=workers))
+    assert vertex.needs_image(replace(SMALL, cluster=cluster, image=Image(uri=uri))) is needed
+
+
+def test_no_image_is_needed_for_a_pool_without_machines():
+    cluster = Cluster(Pool(CPU, program=Program("x/y:1")), workers=Pool(CPU, 0))
+    assert not vertex.needs_image(replace(SMALL, cluster=cluster))
+
+
+def test_an_image_that_is_there_already():
+    job = replace(SMALL, image=Image(uri="x/y:1"))
+    assert pools(sent(job, image=None))[0]["containerSpec"] == {"imageUri": "x/y:1"}
+
+
+def test_a_search():
+    body = sent(TUNED)
+    assert vertex.collection(TUNED) == "hyperparameterTuningJobs"
+    assert body["maxTrialCount"] == 12
+    assert body["parallelTrialCount"] == 3
+    assert body["studySpec"] == {
+        "metrics": [{"metricId": "val_accuracy", "goal": "MAXIMIZE"}],
+        "parameters": [
+            {
+                "parameterId": "learning-rate",
+                "doubleValueSpec": {"minValue": 0.0001, "maxValue": 0.1},
+                "scaleType": "UNIT_LOG_SCALE",
+            },
+            {
+                "parameterId": "layers",
+                "integerValueSpec": {"minValue": 1, "maxValue": 4},
+                "scaleType": "UNIT_LINEAR_SCALE",
+            },
+            {
+                "parameterId": "optimizer",
+                "categoricalValueSpec": {"values": ["sgd", "adam"]},
+            },
+            {
+                "parameterId": "rate",
+                "discreteValueSpec": {"values": [0.1, 0.5, 2.0]},
+                "scaleType": "UNIT_REVERSE_LOG_SCALE",
+            },
+        ],
+        "algorithm": "RANDOM_SEARCH",
+    }
+    spec = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1}
+    assert body["trialJobSpec"]["workerPoolSpecs"] == [
+        {**spec, "containerSpec": {"imageUri": "a/b@sha256:1"}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "word"),
+    [("bayesian", None), ("grid", "GRID_SEARCH"), ("random", "RANDOM_SEARCH")],
+)
+def test_how_a_search_goes(algorithm, word):
+    job = replace(TUNED, tuning=replace(TUNED.tuning, algorithm=algorithm, goal="minimize"))
+    study = sent(job)["studySpec"]
+    assert study.get("algorithm") == word
+    assert study["metrics"][0]["goal"] == "MINIMIZE"
+
+
+def test_a_search_is_read_as_it_was_written():
+    numbers = Choice(("0.1", "0.5", "2"), numeric=True, scale="reverse_log")  # sorted
+    expected = {**TUNED.tuning.parameters, "rate": numbers}
+    assert read_tuning(sent(TUNED)) == replace(TUNED.tuning, parameters=expected)
+
+
+SPECS = {
+    "two metrics": {"metrics": [{"metricId": "a", "goal": "MAXIMIZE"}] * 2},
+    "no metric": {"metrics": []},
+    "a default": {
+        "parameters": [{"parameterId": "x", "integerValueSpec": {"maxValue": 2, "defaultValue": 1}}]
+    },
+    "parameters that hang on others": {
+        "parameters": [
+            {
+                "parameterId": "x",
+                "categoricalValueSpec": {"values": ["a"]},
+                "conditionalParameterSpecs": [
+                    {
+                        "parentCategoricalValues": {"values": ["a"]},
+                        "parameterSpec": {"parameterId": "y", "discreteValueSpec": {"values": [1]}},
+                    }
+                ],
+            }
+        ]
+    },
+    "a number too large for a float": {
+        "parameters": [{"parameterId": "x", "integerValueSpec": {"maxValue": 2**53 + 1}}]
+    },
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_search_that_only_google_can_say_is_passed_through(name):
+    study = {
+        "metrics": [{"metricId": "a", "goal": "MAXIMIZE"}],
+        "parameters": [{"parameterId": "x", "integerValueSpec": {"maxValue": 3}}],
+    } | SPECS[name]
+    assert read_tuning({"studySpec": study}) is None
+    job = replace(SMALL, vertex={"studySpec": study})
+    assert vertex.collection(job) == "hyperparameterTuningJobs"
+    assert sent(job)["studySpec"] == study
+
+
+def test_other_fields_of_a_search_stay():
+    bag = {"studySpec": {"observationNoise": "HIGH"}, "maxFailedTrialCount": 3}
+    body = sent(replace(TUNED, vertex=bag))
+    assert body["studySpec"]["observationNoise"] == "HIGH"
+    assert body["studySpec"]["algorithm"] == "RANDOM_SEARCH"
+    assert body["maxFailedTrialCount"] == 3
+
+
+def test_the_bag_is_left_as_it_was():
+    bag = {"jobSpec": {"workerPoolSpecs": [{"diskSpec": {"bootDiskSizeGb": 200}}]}}
+    job = replace(SMALL, vertex=bag)
+    (chief,) = pools(sent(job))
+    assert chief["diskSpec"] == {"bootDiskSizeGb": 200}
+    assert bag == {"jobSpec": {"workerPoolSpecs": [{"diskSpec": {"bootDiskSizeGb": 200}}]}}
+
+
+def test_google_s_fields_go_along_when_a_job_gets_tuned():
+    body = sent(replace(TUNED, vertex={"jobSpec": {"enableWebAccess": True}}))
+    assert body["trialJobSpec"]["enableWebAccess"] is True
+    assert "jobSpec" not in body
+
+
+def test_where_a_job_s_file_wants_its_output():
+    folder = {"jobSpec": {"baseOutputDirectory": {"outputUriPrefix": "gs://b/x/"}}}
+    job = replace(SMALL, vertex=folder)
+    assert vertex.output_directory(job) == "gs://b/x"
+    assert vertex.output_directory(SMALL) is None
+    assert sent(job)["jobSpec"]["baseOutputDirectory"] == {"outputUriPrefix": "gs://b/x/"}
+    said = sent(job, job_dir="gs://b/y")["jobSpec"]["baseOutputDirectory"]
+    assert said == {"outputUriPrefix": "gs://b/y"}
