@@ -126,7 +126,7 @@ def config(job: Job, *, format: Format, image: str, folder: Path | None = None) 
         If a template of the user's own is wrong.
     """
     if format == "ai-platform":
-        from distlaunch.job.ai_platform_writing import from_job
+        from distlaunch.job.ai_platform.writing import from_job
 
         written, _ = from_job(job, image)
         values: dict[str, Any] = {"training_input": _as_text_itself(written.dump())}
@@ -141,7 +141,7 @@ def config(job: Job, *, format: Format, image: str, folder: Path | None = None) 
 def config_notes(job: Job, *, format: Format, image: str) -> tuple[str, ...]:  # noqa: A002
     """Return what config.yaml cannot say of the job, a line each."""
     from distlaunch.job import vertex
-    from distlaunch.job.ai_platform_writing import from_job
+    from distlaunch.job.ai_platform.writing import from_job
 
     if format == "ai-platform":
         return from_job(job, image)[1]
