@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from distlaunch.cli import Settings
     from distlaunch.console import Console
     from distlaunch.events import Event, Level
-    from distlaunch.image import ImagePlan
+    from distlaunch.image import Glance, ImagePlan
 
 
 @click.command("build", short_help="Build and push the job's image.")
@@ -39,15 +39,12 @@ def command(settings: Settings, /, *, no_push: bool, assignments: tuple[str, ...
     gc.disable()  # a twelfth of the time goes into looking for rubbish that is not there
 
     from distlaunch.console import Console
-    from distlaunch.image import carry_out, plan
-    from distlaunch.job.formats import load_job
+    from distlaunch.image import Glance, carry_out, plan_as_before
 
     console = Console(cast("Level", "error" if settings.quiet else settings.log_level))
-    folder = Path.cwd()
-    loaded = load_job(folder, sets=assignments)
-    for note in loaded.notes:
-        console.say(note, "warning")
-    made = plan(loaded.job, folder)
+    glance = Glance(Path.cwd(), assignments)
+    made = None if no_push else plan_as_before(glance)
+    made = made or _planned(console, glance, assignments)
     _tell(console, made, no_push=no_push)
     built = carry_out(
         made, lambda event: _see(console, event), push=not no_push, progress=console.progress
@@ -57,6 +54,20 @@ def command(settings: Settings, /, *, no_push: bool, assignments: tuple[str, ...
     console.result(built.uri)
     console.drain()
     return 0
+
+
+def _planned(console: Console, glance: Glance, assignments: tuple[str, ...]) -> ImagePlan:
+    """Read the job file, and find out what there is to do."""
+    from distlaunch.image import plan
+    from distlaunch.job.formats import load_job
+
+    loaded = load_job(glance.folder, sets=assignments)
+    for note in loaded.notes:
+        console.say(note, "warning")
+    made = plan(loaded.job, glance.folder)
+    if made.making and not loaded.notes:
+        glance.keep(made.making)
+    return made
 
 
 def _tell(console: Console, made: ImagePlan, *, no_push: bool) -> None:

@@ -147,7 +147,9 @@ class _Work:
 
         making = self.making
         with tempfile.TemporaryDirectory(prefix="distlaunch-") as folder:
-            found = what_pip_does(making.job, making.folder, environment, Path(folder))
+            scratch = Path(folder)
+            job = making.job
+            found = what_pip_does(job, making.folder, environment, scratch) if job else None
             if found is None:
                 raise ImageError(
                     f"{no_engine}; nothing but pip can run without one, and the Dockerfile runs "

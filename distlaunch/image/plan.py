@@ -7,14 +7,17 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
 from distlaunch.errors import ImageError
+from distlaunch.image.as_before import CACHE
 from distlaunch.image.dockerfile import Code, Dockerfile, code_of, read
 from distlaunch.image.environment import Environment, environment_of, hashed, pinned
 from distlaunch.image.reference import Reference
+from distlaunch.rendering import Recipe, recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from distlaunch.image.as_before import Glance
     from distlaunch.image.context import Context
     from distlaunch.job.model import Job
 
@@ -22,8 +25,6 @@ if TYPE_CHECKING:
 # engine: a container engine builds the environment first, or all of it where the Dockerfile is the
 # user's own; wheels: pip makes the environment, where there is no engine.
 Way = Literal["use", "nothing", "append", "engine", "wheels"]
-
-CACHE = ".distlaunch/cache"  # of a project's folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,11 @@ class Making:
     Parameters
     ----------
     job
-        The job.
+        The job, None where its file need not be read again: nothing of it is needed to append.
     folder
         The project's.
+    recipe
+        The Dockerfile and the ignore file, as texts.
     dockerfile
         With its base images by digest, where a registry was asked for them.
     context
@@ -44,8 +47,9 @@ class Making:
         The parts of the Dockerfile, None where it has other ones: an engine builds it as a whole.
     """
 
-    job: Job
+    job: Job | None
     folder: Path
+    recipe: Recipe
     dockerfile: Dockerfile
     context: Context
     environment: Environment | None = None
@@ -147,7 +151,7 @@ def plan(job: Job, folder: Path, *, push: bool = True) -> ImagePlan:
         reference = Reference.parse(image.uri)
         return ImagePlan("use", "the job names it", reference, reference.digest)
     if not push:
-        making = _making(job, folder, asks=False)
+        making = _making(job, folder, recipe(job, folder), asks=False)
         repository = Reference.parse(image.repository or f"distlaunch/{job.name.lower()}")
         return ImagePlan(
             "engine", "nothing is pushed", repository.with_tag(making.tag), making=making
@@ -158,15 +162,33 @@ def plan(job: Job, folder: Path, *, push: bool = True) -> ImagePlan:
             "us-central1-docker.pkg.dev/PROJECT/training/NAME"
         )
     repository = Reference.parse(image.repository)
-    return _compared(repository, _making(job, folder, asks=True))
+    return _compared(repository, _making(job, folder, recipe(job, folder), asks=True))
 
 
-def _making(job: Job, folder: Path, *, asks: bool) -> Making:
+def plan_as_before(glance: Glance) -> ImagePlan | None:
+    """Find out what there is to do without reading the job file, where nothing but code changed.
+
+    Returns
+    -------
+    What `plan` would return, with way ``nothing`` or ``append``; None where it is to be asked.
+
+    Raises
+    ------
+    ImageError
+        As `plan` does.
+    """
+    found = glance.recall()
+    if found is None:
+        return None
+    making = _making(None, glance.folder, Recipe(found.dockerfile, found.ignore), asks=True)
+    made = _compared(Reference.parse(found.repository), making)
+    return made if made.way in {"nothing", "append"} else None
+
+
+def _making(job: Job | None, folder: Path, recipe: Recipe, *, asks: bool) -> Making:
     """Find out what an image is made of; base images are looked up while files are hashed."""
-    from distlaunch import rendering
     from distlaunch.image.context import read_context
 
-    recipe = rendering.recipe(job, folder)
     dockerfile = read(recipe.dockerfile)
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read_context, folder, recipe.ignore, cache=folder / CACHE)
@@ -176,7 +198,7 @@ def _making(job: Job, folder: Path, *, asks: bool) -> Making:
     is_own = recipe.own_dockerfile is not None
     environment = None if is_own else environment_of(dockerfile, context)
     code = code_of(dockerfile) if environment else None
-    return Making(job, folder, dockerfile, context, environment if code else None, code)
+    return Making(job, folder, recipe, dockerfile, context, environment if code else None, code)
 
 
 def _digests(bases: Iterable[str]) -> Mapping[str, str]:
