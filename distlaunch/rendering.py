@@ -201,7 +201,7 @@ def _dockerfile(job: Job, folder: Path) -> str:
 
 
 def _dockerignore(job: Job, folder: Path, let_in: list[str] | None) -> str:
-    from distlaunch.image import secrets
+    from distlaunch.image.context import secrets
 
     return _render("dockerignore", folder, job=job, let_in=let_in, secrets=list(secrets.NAMES))
 
@@ -243,7 +243,7 @@ def _included(folder: Path, path: str) -> str:
 
 
 def _pattern(path: str) -> str:
-    from distlaunch.image.ignore import pattern_for
+    from distlaunch.image.context.ignore import pattern_for
 
     if path == ".":
         return "**"

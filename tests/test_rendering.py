@@ -152,16 +152,17 @@ names = st.text(
 @example("#a", "!a")
 @example(" a ", "[a]")
 @example("trainer", "requirements.txt")
+@example("0", "other")
 def test_names_of_files_are_no_more_than_names(requirements, included):
     job = replace(
         JOB, image=Image(REPOSITORY, requirements=f"pip/{requirements}", include=(included,))
     )
     with project(f"pip/{requirements}") as folder:
         (folder / f"pip/{requirements}").write_text("tensorflow\n")
+        (folder / "other").mkdir()
+        (folder / "other" / "x").touch()
         if not (folder / included).exists():
             (folder / included).write_text("# included\n")
-        (folder / "other").mkdir(exist_ok=True)
-        (folder / "other" / "x").touch()
         text = dockerfile(job, folder)
         found = [file.path for file in read_context(folder, dockerignore(job, folder)).files]
     copy, _ = by_word(text, "COPY")

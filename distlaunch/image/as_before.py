@@ -123,7 +123,7 @@ def _own_code() -> list[tuple[str, int, int]]:
     files = [*resources.templates().iterdir()]
     for name in _OURS:
         path = package / name
-        files += path.glob("*.py") if path.is_dir() else [path]
+        files += path.rglob("*.py") if path.is_dir() else [path]
     return sorted((file.name, *_stamp(file)) for file in files)
 
 

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from distlaunch.events import Event
-    from distlaunch.image.config import Settings
     from distlaunch.image.context import ContextFile
-    from distlaunch.image.engine import Engine
+    from distlaunch.image.engine.client import Engine
     from distlaunch.image.environment import Environment
     from distlaunch.image.layers import Layer
     from distlaunch.image.plan import ImagePlan, Making, Way
     from distlaunch.image.reference import Reference
+    from distlaunch.image.registry.config import Settings
 
 
 def carry_out(
@@ -101,8 +101,8 @@ class _Work:
 
     def environment(self, environment: Environment) -> tuple[str, Way, int]:
         """See that the registry gets it; return its digest, by what means, and bytes sent."""
-        from distlaunch.image.engine import Engine
-        from distlaunch.image.engine_problems import NoEngineError
+        from distlaunch.image.engine.client import Engine
+        from distlaunch.image.engine.problems import NoEngineError
 
         name = self.target.with_tag(environment.tag)
         try:
@@ -116,7 +116,7 @@ class _Work:
 
     def build_as_a_whole(self) -> BuiltImage:
         """Have an engine build what nobody but it understands."""
-        from distlaunch.image.engine import Engine
+        from distlaunch.image.engine.client import Engine
 
         with Engine(self.see, self.progress) as engine:
             self._build_whole(engine)
@@ -125,7 +125,7 @@ class _Work:
 
     def leave_in_the_engine(self) -> BuiltImage:
         """Build it and push nothing."""
-        from distlaunch.image.engine import Engine
+        from distlaunch.image.engine.client import Engine
 
         making = self.making
         with Engine(self.see, self.progress) as engine:
@@ -142,8 +142,8 @@ class _Work:
         self, environment: Environment, name: Reference, no_engine: ImageError
     ) -> tuple[str, Way, int]:
         """Make an environment without an engine, where its Dockerfile does no more than pip can."""
-        from distlaunch.image.from_wheels import what_pip_does
         from distlaunch.image.wheels import environment_layer
+        from distlaunch.image.wheels.from_wheels import what_pip_does
 
         making = self.making
         with tempfile.TemporaryDirectory(prefix="distlaunch-") as folder:
@@ -171,14 +171,14 @@ class _Work:
     def _appended(
         self, base: Reference, target: Reference, layer: Layer, settings: Settings
     ) -> tuple[str, int]:
-        from distlaunch.image.append import append
+        from distlaunch.image.registry.append import append
 
         done = append(base, target, [layer], settings, progress=self.progress)
         return done.digest, done.sent
 
     def _build_environment(self, engine: Engine, environment: Environment, name: Reference) -> None:
         """Have the engine build an environment, unless it has it."""
-        from distlaunch.image.pip_settings import pip_settings
+        from distlaunch.image.engine.pip_settings import pip_settings
 
         if engine.has(str(name)):
             return
@@ -215,14 +215,14 @@ class _Work:
         name: Reference | None = None,
     ) -> str:
         """Have the engine build a Dockerfile and return the image's id."""
-        from distlaunch.image.build_context import DOCKERFILE, build_context
+        from distlaunch.image.engine.build_context import DOCKERFILE, build_context
 
         with build_context(text, self.making.folder, files) as context:
             return engine.build(context, DOCKERFILE, tag=str(name) if name else None)
 
     def _build_with_buildkit(self, text: str, files: Iterable[ContextFile]) -> None:
-        from distlaunch.image import buildkit
-        from distlaunch.image.build_context import DOCKERFILE, build_context
+        from distlaunch.image.engine import buildkit
+        from distlaunch.image.engine.build_context import DOCKERFILE, build_context
 
         with build_context(text, self.making.folder, files) as context:
             buildkit.build(context, DOCKERFILE, str(self.target), self.see, self.progress)
@@ -233,15 +233,15 @@ class _Work:
 
 def _fetch(image: str, see: Callable[[Event], None], progress: Callable[[str], None]) -> None:
     """Have the engine get an image, unless it has it."""
-    from distlaunch.image.engine import Engine
+    from distlaunch.image.engine.client import Engine
 
     with Engine(see, progress) as engine:
         _pull(engine, [image])
 
 
 def _pull(engine: Engine, images: Iterable[str]) -> None:
-    from distlaunch.image.credentials import credentials
     from distlaunch.image.reference import Reference
+    from distlaunch.image.registry.credentials import credentials
 
     for image in images:
         if not engine.has(image):
@@ -251,8 +251,8 @@ def _pull(engine: Engine, images: Iterable[str]) -> None:
 
 def _pushed(engine: Engine, reference: Reference) -> tuple[str, int]:
     """Push an image; return its digest, and the bytes of the layers that were sent."""
-    from distlaunch.image.credentials import credentials
-    from distlaunch.image.registry import Registry
+    from distlaunch.image.registry.client import Registry
+    from distlaunch.image.registry.credentials import credentials
 
     pushed = engine.push(reference, credentials(reference.host))
     with Registry(reference) as registry:

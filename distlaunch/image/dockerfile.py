@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from distlaunch.image.config import Settings
+from distlaunch.image.registry.config import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -240,7 +240,7 @@ _ALL_THERE = "the registry has this image"
 
 def _asked(repository: Reference, *tags: str) -> list[str | None]:
     """Ask a registry for images, by default the one that a reference says; all at once."""
-    from distlaunch.image.registry import Registry
+    from distlaunch.image.registry.client import Registry
 
     with Registry(repository) as registry, ThreadPoolExecutor(len(tags) or 1) as pool:
         return list(pool.map(registry.digest, tags or (None,)))

@@ -9,7 +9,7 @@ import tarfile
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry import Registry
+from distlaunch.image.registry.client import Registry
 from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from distlaunch.image import blobs, manifests
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry import Registry
-from distlaunch.image.transport import Patience
+from distlaunch.image.registry import blobs, manifests
+from distlaunch.image.registry.client import Registry
+from distlaunch.image.registry.transport import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.image.config import Settings
 from distlaunch.image.dockerfile import Code, code_of, pairs_in, read
+from distlaunch.image.registry.config import Settings
 
 OURS = """\
 # A comment of ours

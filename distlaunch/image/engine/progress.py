@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.events import Notice
-from distlaunch.image import engine_problems as problems
+from distlaunch.image.engine import problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

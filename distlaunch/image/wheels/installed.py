@@ -7,15 +7,15 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from distlaunch.image.interpreter import distribution
+from distlaunch.image.wheels.interpreter import distribution
 
 if TYPE_CHECKING:
     import io
     from collections.abc import Iterator
     from pathlib import Path
 
-    from distlaunch.image.interpreter import Interpreter
     from distlaunch.image.tarball import Tarball
+    from distlaunch.image.wheels.interpreter import Interpreter
 
 _BESIDE = "../../"  # begins what a RECORD lists that lies beside the packages: bin, share
 # An interpreter's line as pip writes it, also where the interpreter's path is too long for one.

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import ImageError
-from distlaunch.image import blobs, manifests
-from distlaunch.image.credentials import Credentials, credentials
-from distlaunch.image.refusals import Refused
-from distlaunch.image.transport import PATIENT, Patience, Transport
+from distlaunch.image.registry import blobs, manifests
+from distlaunch.image.registry.credentials import Credentials, credentials
+from distlaunch.image.registry.refusals import Refused
+from distlaunch.image.registry.transport import PATIENT, Patience, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -17,10 +17,10 @@ import pytest
 
 from distlaunch.errors import ImageError
 from distlaunch.events import Notice
-from distlaunch.image.credentials import Credentials
-from distlaunch.image.engine import Engine, Pushed
-from distlaunch.image.engine_problems import NoEngineError
+from distlaunch.image.engine.client import Engine, Pushed
+from distlaunch.image.engine.problems import NoEngineError
 from distlaunch.image.reference import Reference
+from distlaunch.image.registry.credentials import Credentials
 
 DIGEST = "sha256:" + "1" * 64
 GOOGLE = Reference.parse("us-central1-docker.pkg.dev/p/training/digits:1")
@@ -136,7 +136,8 @@ def test_without_permission_there_is_a_group_to_join(tmp_path):
         path.chmod(0o600)
         # The packages are imported as root: nobody else need be able to read them.
         code = (
-            "import os; from distlaunch.image.engine import Engine; import requests.adapters\n"
+            "import os; from distlaunch.image.engine.client import Engine\n"
+            "import requests.adapters\n"
             "import docker.transport, http.client, encodings.idna\n"
             "os.setgid(65534); os.setuid(65534); os.environ['HOME'] = '/'\n"
             "try: Engine(print)\nexcept Exception as problem: print(problem)"

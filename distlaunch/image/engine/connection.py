@@ -12,7 +12,7 @@ from docker.errors import DockerException
 from docker.utils import config as docker_config
 from docker.utils.proxy import ProxyConfig
 
-from distlaunch.image import engine_problems as problems
+from distlaunch.image.engine import problems
 
 
 def connected(patience: float) -> Any:

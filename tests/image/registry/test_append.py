@@ -16,13 +16,13 @@ import registries
 from registries import QUICK, Fault, Recipe, tar_of
 
 from distlaunch.errors import ImageError
-from distlaunch.image import blobs, manifests
-from distlaunch.image.append import append
-from distlaunch.image.config import Settings, extended
 from distlaunch.image.layers import Layer
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry import Registry
-from distlaunch.image.transport import Patience
+from distlaunch.image.registry import blobs, manifests
+from distlaunch.image.registry.append import append
+from distlaunch.image.registry.client import Registry
+from distlaunch.image.registry.config import Settings, extended
+from distlaunch.image.registry.transport import Patience
 
 SETTINGS = Settings(
     entrypoint=("python", "-m", "trainer.task"),
@@ -277,8 +277,8 @@ def test_it_needs_little_of_python(registry, code):
     program = f"""
 import sys
 from pathlib import Path
-from distlaunch.image.append import append
-from distlaunch.image.config import Settings, extended
+from distlaunch.image.registry.append import append
+from distlaunch.image.registry.config import Settings, extended
 from distlaunch.image.layers import Layer
 from distlaunch.image.reference import Reference
 layer = Layer(Path({str(code.file)!r}), {code.digest!r}, {code.diff_id!r}, {code.size}, "COPY")

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 from distlaunch.errors import ImageError
 from distlaunch.events import Notice
-from distlaunch.image import engine_problems as problems
+from distlaunch.image.engine import problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -148,7 +148,7 @@ def _output(*command: str) -> str:
 
 def _secrets() -> Iterator[str]:
     """Give the options that let a Dockerfile mount this machine's own files as secrets."""
-    from distlaunch.image.pip_settings import pip_files
+    from distlaunch.image.engine.pip_settings import pip_files
 
     for name, file in pip_files().items():
         yield f"--secret=id={name},src={file}"

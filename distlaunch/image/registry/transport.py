@@ -13,10 +13,10 @@ from dxf import DXF
 from requests.adapters import HTTPAdapter
 
 from distlaunch.errors import ImageError
-from distlaunch.image.authentication import Authentication
-from distlaunch.image.credentials import Credentials, credentials
 from distlaunch.image.reference import DOCKER_HUB, Reference, is_loopback
-from distlaunch.image.refusals import Refused, is_final, refused, unreachable
+from distlaunch.image.registry.authentication import Authentication
+from distlaunch.image.registry.credentials import Credentials, credentials
+from distlaunch.image.registry.refusals import Refused, is_final, refused, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,12 +19,12 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from registries import QUICK, Fault, Recipe, tar_of
 
 from distlaunch.errors import ImageError
-from distlaunch.image import blobs
-from distlaunch.image.append import append
-from distlaunch.image.config import Settings
-from distlaunch.image.credentials import Credentials
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry import Registry
+from distlaunch.image.registry import blobs
+from distlaunch.image.registry.append import append
+from distlaunch.image.registry.client import Registry
+from distlaunch.image.registry.config import Settings
+from distlaunch.image.registry.credentials import Credentials
 
 NAME, PASSWORD = "ann", "open sesame"
 # bcrypt of the password, the only kind that the registry takes.

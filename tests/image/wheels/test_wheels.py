@@ -16,12 +16,12 @@ import registries
 from registries import QUICK, Recipe, tar_of
 
 from distlaunch.errors import ImageError
-from distlaunch.image.append import append
-from distlaunch.image.config import Settings
-from distlaunch.image.interpreter import distribution, find_interpreter
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry import Registry
+from distlaunch.image.registry.append import append
+from distlaunch.image.registry.client import Registry
+from distlaunch.image.registry.config import Settings
 from distlaunch.image.wheels import environment_layer
+from distlaunch.image.wheels.interpreter import distribution, find_interpreter
 
 PYTHON = "usr/local/lib/python3.12/site-packages"
 LIBC = b"... stable release version 2.36."

@@ -14,10 +14,10 @@ import registries
 from registries import QUICK, Fault
 
 from distlaunch.errors import ImageError
-from distlaunch.image import blobs
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry import Registry
-from distlaunch.image.transport import Transport
+from distlaunch.image.registry import blobs
+from distlaunch.image.registry.client import Registry
+from distlaunch.image.registry.transport import Transport
 
 LARGE = os.urandom(5_000_000)
 SMALL = b"small\n"

@@ -13,7 +13,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from distlaunch.errors import ImageError
-from distlaunch.image.ignore import NOTHING, IgnoreRules, pattern_for
+from distlaunch.image.context.ignore import NOTHING, IgnoreRules, pattern_for
 
 ENGINES_DOCKER = "/usr/bin/docker"
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from distlaunch.errors import ContextError, DistlaunchError
-from distlaunch.image import secrets
-from distlaunch.image.ignore import NOTHING, IgnoreRules
-from distlaunch.image.known import Known, stamp
+from distlaunch.image.context import secrets
+from distlaunch.image.context.ignore import NOTHING, IgnoreRules
+from distlaunch.image.context.known import Known, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

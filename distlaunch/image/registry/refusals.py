@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     import requests
 
-    from distlaunch.image.credentials import Credentials
     from distlaunch.image.reference import Reference
+    from distlaunch.image.registry.credentials import Credentials
 
 _WRITER = "roles/artifactregistry.writer"
 _READER = "roles/artifactregistry.reader"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from distlaunch.errors import ContextError
 from distlaunch.image.context import read_context
-from distlaunch.image.secrets import NAMES, by_content, by_name, remedy
+from distlaunch.image.context.secrets import NAMES, by_content, by_name, remedy
 
 ALPHABET = string.ascii_letters + string.digits
 noise = random.Random(5)  # noqa: S311 - no secret is made

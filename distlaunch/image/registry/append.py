@@ -8,21 +8,21 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.image import manifests
-from distlaunch.image.blobs import BytesSource, FileSource
-from distlaunch.image.config import extended
-from distlaunch.image.credentials import Credentials, credentials
-from distlaunch.image.registry import Registry
-from distlaunch.image.transport import PATIENT, THREADS, Patience
+from distlaunch.image.registry import manifests
+from distlaunch.image.registry.blobs import BytesSource, FileSource
+from distlaunch.image.registry.client import Registry
+from distlaunch.image.registry.config import extended
+from distlaunch.image.registry.credentials import Credentials, credentials
+from distlaunch.image.registry.transport import PATIENT, THREADS, Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from distlaunch.image.blobs import Source
-    from distlaunch.image.config import Settings
     from distlaunch.image.layers import Layer
     from distlaunch.image.reference import Reference
-    from distlaunch.image.registry import RemoteImage
+    from distlaunch.image.registry.blobs import Source
+    from distlaunch.image.registry.client import RemoteImage
+    from distlaunch.image.registry.config import Settings
 
 _STEP = 5  # per cent between two lines of progress
 

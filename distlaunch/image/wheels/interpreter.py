@@ -16,8 +16,8 @@ from distlaunch.errors import ImageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from distlaunch.image.blobs import Source
-    from distlaunch.image.registry import Registry, RemoteImage
+    from distlaunch.image.registry.blobs import Source
+    from distlaunch.image.registry.client import Registry, RemoteImage
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _PYTHON = re.compile(r"(?P<prefix>.+)/bin/python3\.(?P<minor>[0-9]+)", re.ASCII)

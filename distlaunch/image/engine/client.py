@@ -22,10 +22,10 @@ from urllib3.exceptions import HTTPError
 
 from distlaunch.errors import ImageError
 from distlaunch.events import Notice
-from distlaunch.image import engine_problems as problems
-from distlaunch.image import refusals
-from distlaunch.image.engine_connection import connected, proxies
-from distlaunch.image.engine_progress import LAST_LINES, Layers, Steps
+from distlaunch.image.engine import problems
+from distlaunch.image.engine.connection import connected, proxies
+from distlaunch.image.engine.progress import LAST_LINES, Layers, Steps
+from distlaunch.image.registry import refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from distlaunch.events import Event
-    from distlaunch.image.credentials import Credentials
     from distlaunch.image.reference import Reference
+    from distlaunch.image.registry.credentials import Credentials
 
 PLATFORM = "linux/amd64"
 ARCHITECTURE = "amd64"

@@ -11,14 +11,14 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import requests
 
 from distlaunch.errors import ImageError
-from distlaunch.image.refusals import Refused, unreachable
-from distlaunch.image.transport import Broken
+from distlaunch.image.registry.refusals import Refused, unreachable
+from distlaunch.image.registry.transport import Broken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
-    from distlaunch.image.transport import Transport
+    from distlaunch.image.registry.transport import Transport
 
 Chunks: TypeAlias = (
     "Generator[bytes, None, None]"  # to be closed where they are not read to their end

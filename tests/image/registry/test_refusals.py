@@ -12,11 +12,11 @@ import requests
 from registries import QUICK, Fault
 
 from distlaunch.errors import ImageError
-from distlaunch.image import blobs, refusals
-from distlaunch.image.credentials import Credentials
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry import Registry
-from distlaunch.image.transport import Patience
+from distlaunch.image.registry import blobs, refusals
+from distlaunch.image.registry.client import Registry
+from distlaunch.image.registry.credentials import Credentials
+from distlaunch.image.registry.transport import Patience
 
 GOOGLE = "us-central1-docker.pkg.dev/my-project/training/digits"
 ROBOT = Credentials("oauth2accesstoken", "t", member="serviceAccount:r@p.iam.gserviceaccount.com")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from distlaunch.image.config import Settings
 from distlaunch.image.dockerfile import pairs_in
 from distlaunch.image.environment import is_pip
 from distlaunch.image.reference import Reference
+from distlaunch.image.registry.config import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError
-from distlaunch.image.refusals import causes_of
+from distlaunch.image.registry.refusals import causes_of
 
 if TYPE_CHECKING:
     from distlaunch.image.reference import Reference

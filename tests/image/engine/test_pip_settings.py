@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from distlaunch.image import pip_settings as settings
-from distlaunch.image.pip_settings import PipSettings, pip_files
+from distlaunch.image.engine import pip_settings as settings
+from distlaunch.image.engine.pip_settings import PipSettings, pip_files
 
 INDEX = "https://ann:s3cret@index.example.com/simple"
 

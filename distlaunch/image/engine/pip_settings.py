@@ -178,7 +178,7 @@ def _login(host: str) -> tuple[str, str] | None:
 
 
 def _of_google(host: str) -> tuple[str, str] | None:
-    from distlaunch.image.credentials import credentials
+    from distlaunch.image.registry.credentials import credentials
 
     who = credentials(host)
     return (who.username, who.password) if who and who.password else None

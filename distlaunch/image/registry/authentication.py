@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from distlaunch.errors import ImageError
-from distlaunch.image.credentials import Credentials, credentials
 from distlaunch.image.reference import is_loopback
+from distlaunch.image.registry.credentials import Credentials, credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable

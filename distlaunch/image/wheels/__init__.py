@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError
-from distlaunch.image.installed import add_installed
-from distlaunch.image.interpreter import find_interpreter
 from distlaunch.image.layers import Layer
-from distlaunch.image.registry import Registry
+from distlaunch.image.registry.client import Registry
 from distlaunch.image.tarball import Tarball
+from distlaunch.image.wheels.installed import add_installed
+from distlaunch.image.wheels.interpreter import find_interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from distlaunch.image.interpreter import Interpreter
     from distlaunch.image.reference import Reference
+    from distlaunch.image.wheels.interpreter import Interpreter
 
 _LEVEL = 1  # what is in wheels is large, and much of it hardly gets smaller
 _OLDEST_MANYLINUX = 5

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from distlaunch.errors import GoogleError, ImageError
-from distlaunch.image.credentials import Credentials, credentials
+from distlaunch.image.registry.credentials import Credentials, credentials
 
 ANN = base64.b64encode(b"ann:open sesame").decode()
 

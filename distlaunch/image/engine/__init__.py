@@ -1,0 +1,1 @@
+"""A container engine: what it is asked (`client`), how it is reached, and what it may say of it."""
