@@ -19,6 +19,8 @@ import engine as engines
 import pytest
 
 from distlaunch import scaffold
+from distlaunch.job.project_file import load
+from distlaunch.job.schema import schema
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -207,6 +209,8 @@ SETUP = {
         f"gcloud {line}": (gcloud_knows, *line.split())
         for line in (
             "auth application-default login",
+            "auth login",
+            "config set project my-project",
             "services enable aiplatform.googleapis.com artifactregistry.googleapis.com "
             "logging.googleapis.com",
             "storage buckets create gs://my-bucket --location=us-central1",
@@ -280,6 +284,19 @@ def test_every_block_says_what_it_is():
     for document in DOCUMENTS:
         kinds = {kind for kind, _ in blocks(document.read_text(encoding="utf-8"))}
         assert kinds <= {RUN, SET_UP, *NOT_COMMANDS}, document
+
+
+def test_the_job_file_s_document_tells_of_every_key_and_is_read(tmp_path):
+    text = (ROOT / "docs/job-file.md").read_text(encoding="utf-8")
+    made = schema()
+    keys = {
+        key for section in (made, *made["$defs"].values()) for key in section.get("properties", {})
+    }
+    assert not {key for key in keys if not re.search(rf"\b{key}:", text)}
+    for example in text.split("```yaml\n")[1:]:
+        path = tmp_path / "distlaunch.yaml"
+        path.write_text(example.partition("```")[0], encoding="utf-8")
+        assert load(path).name == "digits"
 
 
 def test_links_between_documents_lead_somewhere():

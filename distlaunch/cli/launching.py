@@ -45,8 +45,8 @@ def see_through(
 
     record, job = launched
     try:
-        url = console_url(job, record.project)
-        console.say(f"submitted {record.launch_id}: {url}")
+        url = None if record.endpoint else console_url(job, record.project)
+        console.say(f"submitted {record.launch_id}" + (f": {url}" if url else ""))
         if detach:
             told = {"job": record.launch_id, "name": record.resource, "console": url}
             console.result(json.dumps(told) if as_json else record.launch_id)

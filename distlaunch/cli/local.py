@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from distlaunch.cli import options
 from distlaunch.cli.dashes import WithWordsAfterDashes
 
 if TYPE_CHECKING:
@@ -61,9 +62,10 @@ NEWEST = ""  # what --resume means without a value
 @click.option(
     "--audit", is_flag=True, help="Prove that each example is seen exactly once in each epoch."
 )
+@options.assignments
 @click.option("--docker", is_flag=True, help="Run the job's image, a container a task.")
 @click.pass_obj
-def command(settings: Settings, /, **options: Any) -> int:
+def command(settings: Settings, /, **given: Any) -> int:
     """Run the cluster of distlaunch.yaml on this machine, one process a task.
 
     What stands after -- is given to the job's module behind its args; if it begins with a word
@@ -78,7 +80,7 @@ def command(settings: Settings, /, **options: Any) -> int:
     from distlaunch.console import Console
 
     console = Console(cast("Level", "error" if settings.quiet else settings.log_level))
-    order, folder = _order(console, debug=settings.debug, **options)
+    order, folder = _order(console, debug=settings.debug, **given)
     with folder.held():
         return _run(console, order, folder)
 
@@ -132,6 +134,7 @@ def _order(
     freeze: tuple[str, ...],
     audit: bool,
     docker: bool,
+    assignments: tuple[str, ...],
     words: tuple[str, ...],
 ) -> tuple[LocalOrder, JobFolder]:
     from distlaunch.local import arguments
@@ -144,7 +147,7 @@ def _order(
         [Fault.parse("kill", text) for text in kill]
         + [Fault.parse("freeze", text) for text in freeze]
     )
-    job = _job(project)
+    job = _job(project, assignments)
     said_after = arguments.job_dir_in(words)
     program = arguments.program(job, words, None if said_after else job_dir or resume or None)
     cluster = _cluster(job, workers)
@@ -184,12 +187,15 @@ def _contained(job: Job | None, program: Module | Command, console: Console) -> 
     return Container(built.uri, program.args)
 
 
-def _job(project: Path) -> Job | None:
+def _job(project: Path, assignments: tuple[str, ...]) -> Job | None:
     """Return the project's job, or None where there is no job file."""
+    from distlaunch.job.overrides import Override
     from distlaunch.job.project_file import FILE_NAME, load
 
     path = project / FILE_NAME
-    return load(path) if path.exists() or path.is_symlink() else None
+    if not (path.exists() or path.is_symlink() or assignments):
+        return None
+    return load(path, [Override.parse(text) for text in assignments])
 
 
 def _cluster(job: Job | None, workers: int | None) -> Cluster:

@@ -59,7 +59,9 @@ OURS = (
 @click.option("--image", metavar="URI", help="An image that is there already; nothing is built.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and the request; send nothing.")
 @click.option("--detach", is_flag=True, help="Leave when the job is submitted.")
-@click.option("--no-check", is_flag=True, help="Submit whatever the checks say.")
+@click.option(
+    "--no-check", is_flag=True, help="Submit whatever is known of the request as a whole."
+)
 @click.option(
     "--new", "is_new", is_flag=True, help="Start another, though one of the same was cut off."
 )
@@ -85,6 +87,10 @@ def command(settings: Settings, /, **given: Any) -> int:
     order, notes = _order(**given)
     for note in notes:
         console.say(note, "warning")
+    word = next(iter(given["words"]), "-")
+    if not word.startswith("-"):
+        text = f"{word!r} after '--' goes to the job's program, as an argument that is no option"
+        console.say(text, "warning")
     return _submit(console, order, **given)
 
 
