@@ -113,6 +113,8 @@ def main(arguments: list[str] | None = None) -> int:
     # a file, and keeps none of it.
     os.environ.setdefault("GCS_READ_CACHE_BLOCK_SIZE_MB", "4")
     os.environ.setdefault("GCS_READ_CACHE_MAX_SIZE_MB", "256")
+    if not settings.debug:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # or its own doings fill the log
     # TensorFlow is imported when the options are known to be right.
     from trainer.distributed.run import run
     from trainer.distributed.settings import Settings, UserCode
