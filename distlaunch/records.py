@@ -83,6 +83,11 @@ class Record:
     versions: Mapping[str, str] = field(default_factory=dict)
     time: str = ""
 
+    @property
+    def was_refused(self) -> bool:
+        """Whether no job came of it."""
+        return self.resource is None and not self.is_open
+
     def submitted(self, resource: str) -> Record:
         """Return it as it is once Google has the job."""
         return replace(self, resource=resource)
@@ -121,15 +126,29 @@ class Records:
         found = [_read(path) for path in self._folder.glob("*.json")]
         return sorted(found, key=lambda record: (record.time, record.launch_id), reverse=True)
 
-    def find(self, which: str | None) -> Record | None:
-        """Return the newest record of a job's id or name, or of all where none is asked for.
+    def find(
+        self, which: str | None, *, project: str | None = None, region: str | None = None
+    ) -> Record | None:
+        """Return the newest record of a job, None where there is none.
+
+        Parameters
+        ----------
+        which
+            Its id or name; None for the newest job of all, without launches that were refused.
+        project, region
+            Where it is, None for anywhere.
 
         Raises
         ------
         DistlaunchError
             If a record cannot be read.
         """
-        return next((each for each in self.all() if which is None or each.is_called(which)), None)
+        for record in self.all():
+            is_there = project in (None, record.project) and region in (None, record.region)
+            is_meant = not record.was_refused if which is None else record.is_called(which)
+            if is_there and is_meant:
+                return record
+        return None
 
     def hint(self, which: str) -> str:
         """Return ``; did you mean …?`` for an id or name that no record has."""
@@ -151,7 +170,7 @@ class Records:
         path = self._folder / f"{record.launch_id}.json"
         part = path.with_suffix(f".{os.getpid()}.part")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._make_folder()
             with part.open("w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
@@ -172,7 +191,7 @@ class Records:
             If nothing can be written there.
         """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._make_folder()
             lock = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as problem:
             raise _cannot_be_written(self._folder, problem) from None
@@ -181,6 +200,12 @@ class Records:
             yield
         finally:
             os.close(lock)
+
+    def _make_folder(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        ignored = self._folder.parent / ".gitignore"
+        if not ignored.exists():
+            ignored.write_text("*\n")  # what lies there is no change of the project
 
 
 def new_launch_id(name: str) -> str:

@@ -56,6 +56,27 @@ def test_a_job_is_found_by_what_google_calls_it(which, tmp_path):
     assert records.find("4712") is None
 
 
+def test_a_launch_that_was_refused_is_not_the_newest_job(tmp_path):
+    records = Records(tmp_path)
+    records.write(record("digits-1", resource=RESOURCE))
+    records.write(record("digits-2", time="2026-11-21T16:56:00Z").closed())
+    assert records.find(None) == record("digits-1", resource=RESOURCE)
+    assert records.find("digits-2") == record("digits-2", time="2026-11-21T16:56:00Z").closed()
+
+
+def test_a_job_is_found_where_it_is_looked_for(tmp_path):
+    records = Records(tmp_path)
+    records.write(record("digits-1", region="europe-west4"))
+    records.write(record("digits-2", time="2026-11-21T16:56:00Z"))
+    assert records.find(None, region="europe-west4") == record("digits-1", region="europe-west4")
+    assert records.find("digits", project="other") is None
+
+
+def test_records_are_no_change_of_the_project(tmp_path):
+    Records(tmp_path).write(record())
+    assert (tmp_path / ".distlaunch/.gitignore").read_text() == "*\n"
+
+
 def test_a_name_that_is_near_is_told(tmp_path):
     records = Records(tmp_path)
     records.write(record())

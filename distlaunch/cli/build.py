@@ -72,8 +72,8 @@ def _planned(console: Console, glance: Glance, assignments: tuple[str, ...]) -> 
 
 def _tell(console: Console, made: ImagePlan, *, no_push: bool) -> None:
     """Say what is to be done, and what of the project it is done with."""
-    would = "would be pushed" if no_push else "is to be"
-    console.say(f"{made.reference} {would} by way of {made.way!r}: {made.reason}")
+    would = " would be pushed" if no_push else ""
+    console.say(f"{made.reference}{would}: {made.reason}")
     report = made.context.report() if made.context else None
     if report:
         console.say(report, "warning")

@@ -16,6 +16,7 @@ class WithWordsAfterDashes(click.Command):
     """A command that gets what stands after ``--``, untouched, as the parameter `words`."""
 
     allow_extra_args = True
+    # So that a program's own options, should somebody forget the dashes, are not taken for ours.
     allow_interspersed_args = False
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -33,3 +34,9 @@ class WithWordsAfterDashes(click.Command):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Offer our options, but none to the program behind the dashes."""
         return [] if ctx.meta[_AFTER_DASHES] else super().shell_complete(ctx, incomplete)
+
+
+class WithNameAndWords(WithWordsAfterDashes):
+    """The same for a command with an argument of its own, which may stand anywhere before."""
+
+    allow_interspersed_args = True

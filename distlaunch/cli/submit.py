@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from distlaunch.cli import options
-from distlaunch.cli.dashes import WithWordsAfterDashes
+from distlaunch.cli.dashes import WithNameAndWords
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from distlaunch.cli import Settings
     from distlaunch.console import Console
     from distlaunch.events import Level
+    from distlaunch.image.context import ContextFile
     from distlaunch.job.model import Job
     from distlaunch.launch import Plan
     from distlaunch.order import Order
 
+MOST_FILES = 50  # that a dry run names
 # Options of `distlaunch submit` that no trainer of ours has.
 OURS = (
     "--cancel-on-interrupt",
@@ -38,11 +42,10 @@ OURS = (
 
 @click.command(
     "submit",
-    cls=WithWordsAfterDashes,
+    cls=WithNameAndWords,
     short_help="Build, push, submit to Vertex AI and follow the job.",
-    options_metavar="[OPTIONS] [-- ARGS...]",
 )
-@click.argument("name", metavar="[NAME]", required=False)
+@click.argument("name", metavar="[NAME] [-- ARGS...]", required=False)
 @options.of_google
 @options.assignments
 @click.option(
@@ -189,6 +192,9 @@ def _submit(
 def _show(console: Console, plan: Plan) -> None:
     """Show what a submit would do: the request on stdout, all else on stderr."""
     _tell(console, plan)
+    if plan.image and plan.image.context:
+        console.say("\n".join(["what goes into the image:", *_listed(plan.image.context.files)]))
+    console.say(f"job folder {plan.order.job_dir_of(plan.launch_id)}")
     console.say(f"dry run: nothing was sent; this would be posted to {plan.collection}:")
     console.result(json.dumps(plan.request, indent=2, ensure_ascii=False))
 
@@ -196,11 +202,17 @@ def _show(console: Console, plan: Plan) -> None:
 def _tell(console: Console, plan: Plan) -> None:
     job = plan.order.job
     console.say(f"{job.name}: {job.cluster.describe()} in {job.region}, project {job.project}")
-    if plan.image:
-        console.say(f"image {plan.image.uri or plan.image.reference}: {plan.image.reason}")
-        report = plan.image.context and plan.image.context.report()
-        if report:
-            console.say(report, "warning")
-    where = plan.order.job_dir_of(plan.launch_id)
-    if where:
-        console.say(f"job folder {where}")
+    if plan.image is None:
+        console.say(f"image {job.image.uri or 'of each pool'}: it is there already")
+        return
+    console.say(f"image {plan.image.uri or plan.image.reference}: {plan.image.reason}")
+    report = plan.image.context and plan.image.context.report()
+    if report:
+        console.say(report, "warning")
+
+
+def _listed(files: Sequence[ContextFile]) -> list[str]:
+    """Return a line a file with its bytes, the first of many."""
+    lines = [f"{file.size:>12,}  {file.path}" for file in files[:MOST_FILES]]
+    more = len(files) - MOST_FILES
+    return [*lines, f"and {more:,} more"] if more > 0 else lines

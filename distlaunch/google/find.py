@@ -85,7 +85,7 @@ class Place:
             If there is no such job, or a record cannot be read.
         """
         records = Records(self.folder)
-        record = records.find(which)
+        record = records.find(which, project=self.project, region=self.region)
         if record:
             return self._recorded(record)
         if which is None:
@@ -111,9 +111,13 @@ class Place:
         if record.resource:
             return Found(jobs, jobs.get(record.resource), record)
         found = jobs.find(record.collection, record.launch_id)
+        if found is None and record.was_refused:
+            raise DistlaunchError(
+                f"{record.launch_id}: Google refused to make this job; 'distlaunch submit' again"
+            )
         if found is None:
             raise DistlaunchError(
-                f"google has no job of the launch {record.launch_id}, which was cut off; "
+                f"Google has no job of the launch {record.launch_id}, which was cut off; "
                 "'distlaunch submit' finishes it"
             )
         return Found(jobs, found, record)

@@ -186,7 +186,7 @@ class Follow:
                 "warning",
             )
         if not _is_explained(self.job):
-            yield Notice("google does not say why the job ended so", "warning")
+            yield Notice("Google does not say why the job ended so", "warning")
 
 
 def _is_explained(job: Mapping[str, Any]) -> bool:

@@ -233,7 +233,7 @@ class Jobs:
                     return found
         except Unavailable as problem:
             raise Unavailable(
-                f"it is not known whether google has made the job, as it cannot be asked now "
+                f"it is not known whether Google has made the job, as it cannot be asked now "
                 f"({problem}); the same command finds out later and never makes a second one",
                 status=problem.status,
                 reason=problem.reason,

@@ -95,21 +95,21 @@ class Refusal:
                 text, status=self.status, reason=reason, wait=self._wait, heard=False
             )
         if self.status in _COME_BACK:
-            text = f"google answers {self.status} ({self.message})"
+            text = f"Google answers {self.status} ({self.message})"
             return Unavailable(text, status=self.status, reason=self.reason, wait=self._wait)
         return GoogleError(self._text(), status=self.status, reason=self.reason)
 
     def _text(self) -> str:
         if self.status == HTTPStatus.UNAUTHORIZED:
-            return f"google does not accept the credentials ({self.message}); run '{LOGIN}'"
+            return f"Google does not accept the credentials ({self.message}); run '{LOGIN}'"
         if self.status == HTTPStatus.FORBIDDEN:
             return self._forbidden()
         if self.status == HTTPStatus.NOT_FOUND:
-            return f"google does not know what was asked for ({self.message})"
+            return f"Google does not know what was asked for ({self.message})"
         violations = self._violations()
         if violations:
-            return f"google refuses the request: {_one_line('; '.join(violations))}"
-        return f"google refuses ({self.reason}): {self.message}"
+            return f"Google refuses the request: {_one_line('; '.join(violations))}"
+        return f"Google refuses ({self.reason}): {self.message}"
 
     def _forbidden(self) -> str:
         why = self._info.get("reason")
@@ -154,7 +154,7 @@ class Refusal:
         if permission is None:
             role = _SERVICE_ROLES.get(self._service)
             remedy = f"; {self._grant(role)}" if role else ""
-            return f"google refuses ({self.reason}): {self.message}{remedy}"
+            return f"Google refuses ({self.reason}): {self.message}{remedy}"
         role = next((r for start, r in _ROLES.items() if permission.startswith(start)), None)
         remedy = self._grant(role) if role else "ask who owns the project for a role with it"
         where = self._metadata().get("resource") or f"project {self._project or self._consumer()}"

@@ -103,4 +103,4 @@ class Trouble:
             return []
         lasted, was_told = self._clock() - self._since, self._is_told
         self._since, self._is_told = None, False
-        return [Notice(f"google answers again, after {duration(lasted)}")] if was_told else []
+        return [Notice(f"Google answers again, after {duration(lasted)}")] if was_told else []

@@ -275,7 +275,7 @@ def _no_token(problem: Exception) -> GoogleError:
     if getattr(problem, "retryable", False):
         return Unavailable(f"cannot get a token ({why})", reason="UNREACHABLE", heard=False)
     return GoogleError(
-        f"google does not accept the credentials ({why}); run '{LOGIN}'",
+        f"Google does not accept the credentials ({why}); run '{LOGIN}'",
         status=401,
         reason="UNAUTHENTICATED",
     )

@@ -57,7 +57,8 @@ class States:
 
     def _has_missed_running(self, state: str, job: Mapping[str, Any]) -> bool:
         """Whether the job ran between two looks."""
-        return self._state in _BEFORE_RUNNING and state in jobs.ENDED and "startTime" in job
+        is_later = state in jobs.ENDED or state == "CANCELLING"
+        return self._state in _BEFORE_RUNNING and is_later and "startTime" in job
 
     def _beginning(self, state: str, job: Mapping[str, Any]) -> object:
         """Return when a state that is new to us began."""

@@ -135,6 +135,6 @@ def test_a_launch_that_was_cut_off_before_google_had_it(cli, cloud):
     done = cli("status")
     assert done.returncode == 1
     assert done.stderr == (
-        "distlaunch: error: google has no job of the launch digits-1, which was cut off; "
+        "distlaunch: error: Google has no job of the launch digits-1, which was cut off; "
         "'distlaunch submit' finishes it\n"
     )

@@ -229,7 +229,7 @@ def test_an_end_without_success_waits_for_what_google_says_of_it(follow, clock, 
 def test_an_error_that_never_comes_is_not_waited_for_for_ever(follow, clock):
     cloud = Cloud(clock, RUN | ended("FAILED", 200))
     events = list(follow(cloud))
-    assert notices(events) == ["google does not say why the job ended so"]
+    assert notices(events) == ["Google does not say why the job ended so"]
     assert 300 < cloud.now < 340
 
 
@@ -269,7 +269,7 @@ def test_hours_of_trouble_are_survived_and_told_once(follow, clock, kind):
     assert [state for state, _, _ in states(events)] == ["PENDING", "RUNNING", "SUCCEEDED"]
     trouble, over = notices(events)
     assert trouble.endswith("; trying on, while the job goes on by itself")
-    assert re.fullmatch(r"google answers again, after 4 h [67] min", over)
+    assert re.fullmatch(r"Google answers again, after 4 h [67] min", over)
     meanwhile = [call for call, at in cloud.calls if 1_000 < at < 15_000]
     assert len(meanwhile) < 2 * 14_000 / 60 * 1.1
 

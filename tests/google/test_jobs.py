@@ -177,8 +177,8 @@ def test_an_answer_that_is_lost_while_nobody_can_be_asked(vertex):
     with pytest.raises(Unavailable) as problem:
         jobs.create("customJobs", BODY, may_exist=False)
     assert str(problem.value) == (
-        "it is not known whether google has made the job, as it cannot be asked now "
-        "(google answers 503 (No)); the same command finds out later and never makes a second one"
+        "it is not known whether Google has made the job, as it cannot be asked now "
+        "(Google answers 503 (No)); the same command finds out later and never makes a second one"
     )
     assert creations(service) == 1
 

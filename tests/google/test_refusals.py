@@ -60,7 +60,7 @@ GRANT = "who may grant it runs 'gcloud projects add-iam-policy-binding p --membe
         (
             "logging",
             body(403, "PERMISSION_DENIED", "The caller does not have permission"),
-            "google refuses (PERMISSION_DENIED): The caller does not have permission; "
+            "Google refuses (PERMISSION_DENIED): The caller does not have permission; "
             f"{GRANT}=roles/logging.viewer'",
         ),
         (
@@ -144,32 +144,32 @@ def test_a_service_account_is_named_in_the_command():
                     ],
                 },
             ),
-            "google refuses the request: job_spec.timeout: Too long; display_name: Empty",
+            "Google refuses the request: job_spec.timeout: Too long; display_name: Empty",
         ),
         (
             400,
             body(400, "FAILED_PRECONDITION", "The job has ended."),
-            "google refuses (FAILED_PRECONDITION): The job has ended",
+            "Google refuses (FAILED_PRECONDITION): The job has ended",
         ),
         (
             401,
             body(401, "UNAUTHENTICATED", "Invalid credentials"),
-            "google does not accept the credentials (Invalid credentials); "
+            "Google does not accept the credentials (Invalid credentials); "
             "run 'gcloud auth application-default login'",
         ),
         (
             404,
             body(404, "NOT_FOUND", "The CustomJob does not exist."),
-            "google does not know what was asked for (The CustomJob does not exist)",
+            "Google does not know what was asked for (The CustomJob does not exist)",
         ),
-        (409, b"[]", "google refuses (CONFLICT): []"),
+        (409, b"[]", "Google refuses (CONFLICT): []"),
         (
             418,
             b"<html><b>Some proxy</b>\nsays no</html>",
-            "google refuses (I'M_A_TEAPOT): Some proxy says no",
+            "Google refuses (I'M_A_TEAPOT): Some proxy says no",
         ),
-        (302, b"", "google refuses (FOUND): HTTP status 302"),
-        (499, b'[{"error": {"message": "wrapped"}}]', "google refuses (499): wrapped"),
+        (302, b"", "Google refuses (FOUND): HTTP status 302"),
+        (499, b'[{"error": {"message": "wrapped"}}]', "Google refuses (499): wrapped"),
     ],
 )
 def test_other_refusals(status, content, said):
@@ -224,7 +224,7 @@ def test_too_many_calls_are_no_quota_of_machines(content, headers, reason):
 def test_what_may_do_better_later(status):
     found = problem(status, body(status, "UNAVAILABLE", "Try again."))
     assert isinstance(found, Unavailable)
-    assert (str(found), found.heard) == (f"google answers {status} (Try again)", True)
+    assert (str(found), found.heard) == (f"Google answers {status} (Try again)", True)
 
 
 @pytest.mark.parametrize(

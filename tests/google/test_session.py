@@ -74,7 +74,7 @@ def test_google_says_how_long_to_wait(call, clock):
 
 
 def test_patience_ends(call, clock):
-    with pytest.raises(Unavailable, match=r"^google answers 503 \(No\)$") as problem:
+    with pytest.raises(Unavailable, match=r"^Google answers 503 \(No\)$") as problem:
         call(refused(503, "UNAVAILABLE"), patience=60)
     assert problem.value.status == 503
     assert 30 < sum(clock.slept) <= 60
@@ -114,7 +114,7 @@ def test_waiting_is_told_once_when_it_takes_long(serve, clock):
     told = []
     session = connect(server.url, clock=clock, sleep=clock.sleep, tell=told.append)
     session.call("GET", "logging", "x")
-    assert told == ["google answers 503 (No); trying again"]
+    assert told == ["Google answers 503 (No); trying again"]
 
 
 def test_nobody_listens_on_loopback(clock):
@@ -251,7 +251,7 @@ def test_a_token_that_is_refused_twice_is_told_with_the_login(serve, trusted, ro
     with pytest.raises(GoogleError) as problem:
         connect(server.url).call("GET", "logging", "x")
     assert str(problem.value) == (
-        "google does not accept the credentials (Expired); "
+        "Google does not accept the credentials (Expired); "
         "run 'gcloud auth application-default login'"
     )
     assert len(server.asked) == 2
@@ -266,7 +266,7 @@ def test_credentials_that_get_no_token_are_told_with_the_login(serve, trusted, r
         connect(server.url).call("GET", "logging", "x")
     assert not isinstance(problem.value, Unavailable)
     assert str(problem.value) == (
-        "google does not accept the credentials (invalid_grant: Account has been deleted); "
+        "Google does not accept the credentials (invalid_grant: Account has been deleted); "
         "run 'gcloud auth application-default login'"
     )
     assert server.asked == []

@@ -93,3 +93,12 @@ def test_no_error_is_told_of_a_job_that_goes_on():
     states = States(Clock())
     troubled = job("RUNNING", error={"message": "a replica was restarted"})
     assert states.see(troubled) == [JobChanged("RUNNING", None, "")]
+
+
+def test_a_job_that_ran_between_two_looks_was_running_before_it_was_cancelled():
+    cancelling = job("CANCELLING", startTime=at(1), updateTime=at(5))
+    assert seen(job("QUEUED"), cancelling) == [
+        ("QUEUED", None),
+        ("RUNNING", 1.0),
+        ("CANCELLING", 4.0),
+    ]

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING
 from distlaunch.errors import ImageError
 from distlaunch.events import Notice
 from distlaunch.image.engine import problems
+from distlaunch.image.engine.progress import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,7 +101,7 @@ def _follow(
             last.clear()
             see(Notice(step))
         elif line:
-            last.append(told[1] if told else line)
+            last.append(plain(told[1] if told else line))
             progress(last[-1])
     progress("")
     return step, last

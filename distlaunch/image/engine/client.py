@@ -24,7 +24,7 @@ from distlaunch.errors import ImageError
 from distlaunch.events import Notice
 from distlaunch.image.engine import problems
 from distlaunch.image.engine.connection import connected, proxies
-from distlaunch.image.engine.progress import LAST_LINES, Layers, Steps
+from distlaunch.image.engine.progress import LAST_LINES, Layers, Steps, plain
 from distlaunch.image.registry import refusals
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ class Engine:
             for data in _frames(response.raw):
                 *lines, rest = (rest + data.decode(errors="replace")).split("\n")
                 for line in lines:
-                    last.append(line.rstrip())
+                    last.append(plain(line).rstrip())
                     self._progress(line.strip())
         self._progress("")
         code = self._client.exec_inspect(started["Id"])["ExitCode"]

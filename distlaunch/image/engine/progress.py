@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LAST_LINES = 20  # of a step that failed
 
 _LONGEST_STEP = 100  # characters of an instruction
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _STEP = re.compile(r"Step (\d+)/(\d+) : (.*)", re.DOTALL)
 _BUILT = re.compile(r"Successfully built ([0-9a-f]+)")
 _MEGA = 1_000_000
@@ -111,7 +112,7 @@ class Steps:
             self.image = self.image or built[1]
             self._progress("")
         elif not text.startswith((" --->", "Removing intermediate", "Successfully tagged")):
-            lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+            lines = [line.rstrip() for line in plain(text).splitlines() if line.strip()]
             self._last.extend(lines)
             for line in lines:
                 self._progress(line.strip())
@@ -123,6 +124,11 @@ class Steps:
         if self._last:
             self._see(Notice("\n".join([f"{self._step} ended so:", *self._last]), "error"))
         raise problems.failed_build(text, self._step)
+
+
+def plain(text: str) -> str:
+    """Return what a program wrote without colours and movements of the cursor (ECMA-48, CSI)."""
+    return _ESCAPES.sub("", text)
 
 
 def _shortened(instruction: str) -> str:

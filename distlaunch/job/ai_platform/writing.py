@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic.alias_generators import to_camel
 
+from distlaunch.job import vertex
 from distlaunch.job.ai_platform.cluster import ROLES
 from distlaunch.job.ai_platform.machines import CLOUD_TPU, SMALLEST_TPU, TPU_MACHINE
 from distlaunch.job.ai_platform.sections import (
@@ -37,9 +38,8 @@ _WRITTEN_OF_POOL = {"diskSpec.bootDiskType", "diskSpec.bootDiskSizeGb"}
 def from_job(job: Job, image: str | None) -> tuple[TrainingInput, tuple[str, ...]]:
     """Write a job as AI Platform's format, with a note for each thing that it cannot say there.
 
-    Its labels stand beside ``trainingInput``, so that whoever writes the file writes them.
-
-    The job's labels stand beside ``trainingInput`` there, and not in it.
+    The job's labels stand beside ``trainingInput`` there, and not in it, so that whoever
+    writes the file writes them.
 
     Parameters
     ----------
@@ -207,17 +207,29 @@ def _left_out(job: Job, programs: Mapping[str, Program]) -> Iterator[str]:
 
 
 def _paths_left_out(job: Job) -> Iterator[str]:
-    """Return the fields of Google's job that are not written, as ``jobSpec.reservedIpRanges``."""
-    bag = dict(job.vertex)
-    name = "trialJobSpec" if job.tuning else "jobSpec"
-    spec = dict(bag.pop(name, {}))
-    pools = spec.pop("workerPoolSpecs", [])
-    yield from (path for path in _leaves(bag) if path not in _WRITTEN)
-    yield from (f"{name}.{path}" for path in _leaves(spec) if path not in _WRITTEN_OF_SPEC)
-    for index, pool in enumerate(pools):
-        for path in _leaves(pool):
-            if path not in _WRITTEN_OF_POOL:
-                yield f"{name}.workerPoolSpecs[{index}].{path}"
+    """Return the fields of Google's job that are not written, as ``jobSpec.reservedIpRanges``.
+
+    What a Job has a field for is written, or told of by itself.
+    """
+    known = _fields(vertex.request(replace(job, vertex={}), image="", labels={}, job_dir=""))
+    for path, plain in _fields(job.vertex).items():
+        is_written = plain in _WRITTEN | _WRITTEN_OF_SPEC | _WRITTEN_OF_POOL
+        if path not in known and not is_written:
+            yield path
+
+
+def _fields(job: Mapping[str, Any]) -> dict[str, str]:
+    """Return the paths of a job's fields, each with what it is called within its own section."""
+    bag = dict(job)
+    found: dict[str, str] = {}
+    for name in vertex.SPECS.values():
+        spec = dict(bag.pop(name, {}))
+        pools = spec.pop("workerPoolSpecs", [])
+        found |= {f"{name}.{path}": path for path in _leaves(spec)}
+        for index, pool in enumerate(pools):
+            within = f"{name}.workerPoolSpecs[{index}]"
+            found |= {f"{within}.{path}": path for path in _leaves(pool)}
+    return {path: path for path in _leaves(bag)} | found
 
 
 def _leaves(tree: Mapping[str, Any]) -> Iterator[str]:

@@ -291,7 +291,11 @@ def not_built(engine: Engine) -> str:
     return str(caught.value)
 
 
-STEP = [{"stream": "Step 2/3 : RUN make all"}, {"stream": "\n"}, {"stream": "making\nbroken\n"}]
+STEP = [
+    {"stream": "Step 2/3 : RUN make all"},
+    {"stream": "\n"},
+    {"stream": "making\n\x1b[91mbroken\x1b[0m\n"},
+]
 
 
 def test_a_failed_step_is_named_and_its_last_lines_are_shown(scripted, seen):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from distlaunch.job.ai_platform import from_job, read
 from distlaunch.job.ai_platform.translation import to_job
+from distlaunch.job.formats import load_job
 from distlaunch.job.model import (
     Choice,
     Cluster,
@@ -92,6 +93,34 @@ def test_what_cannot_be_said_is_told():
         "jobSpec.reservedIpRanges: left out, as AI Platform's jobs have no such field",
         "jobSpec.workerPoolSpecs[0].nfsMounts: left out, as AI Platform's jobs have no such field",
     )
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_of_a_vertex_file_only_what_is_not_written_is_told(tuned, tmp_path):
+    pool = {
+        "machineSpec": {
+            "machineType": "n1-standard-8",
+            "acceleratorType": "NVIDIA_TESLA_T4",
+            "acceleratorCount": 1,
+        },
+        "replicaCount": 1,
+        "containerSpec": {"imageUri": IMAGE, "args": ["--epochs=5"]},
+        "nfsMounts": [{"server": "a", "path": "/b", "mountPoint": "/mnt/c"}],
+    }
+    spec = {"workerPoolSpecs": [pool, pool]}
+    study = {
+        "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
+        "parameters": [
+            {"parameterId": "rate", "doubleValueSpec": {"minValue": 0.1, "maxValue": 1.0}}
+        ],
+    }
+    search = {"studySpec": study, "maxTrialCount": 4, "parallelTrialCount": 2}
+    (tmp_path / "config.json").write_text(
+        json.dumps({"displayName": "x", **search, "trialJobSpec": spec} if tuned else spec)
+    )
+    loaded = load_job(tmp_path, config=tmp_path / "config.json")
+    _, notes = from_job(loaded.job, None)
+    assert {note.partition(":")[0].rpartition(".")[2] for note in notes} == {"nfsMounts"}
 
 
 def test_packages_are_installed_into_a_runtime_that_is_named_by_hand():
