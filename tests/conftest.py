@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,10 @@ import emulators
 import engine as engines
 
 sys.path.pop(0)
+
+# A shell has what it runs in the background ignore Ctrl-C, and with it all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
