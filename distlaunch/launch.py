@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -360,10 +361,18 @@ def _moved(value: Any, before: str, after: str) -> Any:
 
 
 class _meanwhile:  # noqa: N801 - read as the word it is
-    """Have something done beside what is done while this is entered."""
+    """Have something done beside what is done while this is entered.
+
+    What fails there has to fail once more where it is needed.
+    """
 
     def __init__(self, work: Callable[[], object]) -> None:
-        self._thread = threading.Thread(target=work, daemon=True)
+        self._work = work
+        self._thread = threading.Thread(target=self._do, daemon=True)
+
+    def _do(self) -> None:
+        with suppress(Exception):
+            self._work()
 
     def __enter__(self) -> None:
         self._thread.start()

@@ -62,9 +62,7 @@ OURS = (
 @click.option("--image", metavar="URI", help="An image that is there already; nothing is built.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and the request; send nothing.")
 @click.option("--detach", is_flag=True, help="Leave when the job is submitted.")
-@click.option(
-    "--no-check", is_flag=True, help="Submit whatever is known of the request as a whole."
-)
+@click.option("--no-check", is_flag=True, help="Leave out the last look at the whole request.")
 @click.option(
     "--new", "is_new", is_flag=True, help="Start another, though one of the same was cut off."
 )
