@@ -60,11 +60,11 @@ def test_the_image_alone_is_printed(cli, project, engine):
     built = cli("build", env=env)
     assert built.returncode == 0, built.stderr
     assert re.fullmatch(rf"{repository}@sha256:[0-9a-f]{{64}}\n", built.stdout)
-    assert "by way of 'engine': the registry has no environment" in built.stderr
+    assert ": the registry has no environment" in built.stderr
 
     again = cli("build", env=os.environ | NOBODY)
     assert (again.returncode, again.stdout) == (0, built.stdout)
-    assert "by way of 'nothing': the registry has this image" in again.stderr
+    assert ": the registry has this image" in again.stderr
     assert again.stderr.endswith("distlaunch: 0 bytes sent\n")
 
     quiet = cli("--quiet", "build", env=os.environ | NOBODY)
@@ -77,7 +77,7 @@ def test_what_is_not_pushed_can_be_run(cli, project, engine):
     done = cli("build", "--no-push", env={**os.environ, **engine.environment})
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(rf"{repository}:[0-9a-f]+\n", done.stdout)
-    assert "would be pushed by way of 'engine'" in done.stderr
+    assert "would be pushed: " in done.stderr
     ran = engine.docker("run", "--rm", done.stdout.strip(), "--epochs", "5")
     assert ran.stdout == "ran --epochs 5\n"
     listed = requests.get(f"http://{repository.replace('/', '/v2/')}/tags/list", timeout=10)

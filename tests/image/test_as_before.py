@@ -182,6 +182,6 @@ def test_a_second_build_imports_no_more_than_it_needs(cli, folder):
         text=True,
         check=True,
     )
-    assert "by way of 'append'" in done.stderr
+    assert "the registry has the environment, and not this code" in done.stderr
     modules = set(done.stderr.splitlines()[-1].split())
     assert not modules & {"docker.api", "google.auth", "jinja2", "pydantic", "yaml"}
