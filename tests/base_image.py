@@ -20,7 +20,6 @@ from pathlib import Path
 import requests
 
 SUITE = "bookworm"
-MIRROR = "http://deb.debian.org/debian"
 PACKAGES = "python3,python3-pip,python3-venv,ca-certificates"
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
@@ -139,7 +138,7 @@ def _make(file: Path) -> dict[str, str]:
     half = file.with_suffix(".half")
     try:
         with half.open("wb") as stream:
-            notes = _compressed([*command, SUITE, "-", MIRROR], stream)
+            notes = _compressed([*command, SUITE, "-"], stream)
         half.rename(file)
     finally:
         for path in (half, *given):

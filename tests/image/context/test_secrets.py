@@ -86,7 +86,7 @@ SECRETS = {
         f"login('hf_{letters(34, string.ascii_letters)}')".encode(),
         "a token of Hugging Face",
     ),
-    ".npmrc": (b"//registry.npmjs.org/:_authToken=0123456789abcdef", "a password"),
+    ".npmrc": (b"//packages.example/:_authToken=0123456789abcdef", "a password"),
     "pip.conf": (
         b"[global]\nindex-url = https://me:secret@host.example/simple\n",
         "a password in a URL",
@@ -117,7 +117,7 @@ HARMLESS = {
     "requirements.txt": b"--index-url https://${USER}:${PASSWORD}@host/simple\nx @ https://host/x.whl\n",
     "filled.txt": b"--index-url https://me:${PASSWORD}@host/simple\n",
     "config.json": b'{"auth": "none", "layers": 3}',
-    ".npmrc": b"//registry.npmjs.org/:_authToken=${NPM_TOKEN}",
+    ".npmrc": b"//packages.example/:_authToken=${NPM_TOKEN}",
     "external.json": b'{"type": "external_account", "audience": "//iam.googleapis.com/x"}',
     "image.png": b"\x89PNG\0" + f"ghp_{letters(36)}".encode(),
     "empty": b"",

@@ -1,0 +1,504 @@
+"""AI Platform's jobs on Vertex AI: machines, counts, accelerators, args; and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from .translating import IMAGE, pool, refusals, request, translated
+
+
+@dataclass
+class Shape:
+    """A config.yaml, the pools that it becomes, and the fields that a note is told of."""
+
+    text: str
+    pools: list[dict[str, Any]]
+    noted: list[str]
+
+
+SHAPES = {
+    "BASIC": Shape(
+        "trainingInput: {scaleTier: BASIC}",
+        [pool("n1-standard-4")],
+        ["scaleTier"],
+    ),
+    "no tier": Shape(
+        "trainingInput: {region: us-central1, args: [--epochs, 5]}",
+        [pool("n1-standard-4", args=["--epochs", "5"])],
+        ["scaleTier", "scaleTier"],
+    ),
+    "STANDARD_1": Shape(
+        "trainingInput: {scaleTier: STANDARD_1, args: [--a=1]}",
+        [
+            pool("n1-standard-8", args=["--a=1"]),
+            pool("n1-standard-8", 4, args=["--a=1"]),
+            pool("n1-standard-4", 3, args=["--a=1"]),
+        ],
+        ["scaleTier", "useChiefInTfConfig"],
+    ),
+    "PREMIUM_1": Shape(
+        "trainingInput: {scaleTier: PREMIUM_1, useChiefInTfConfig: true}",
+        [pool("n1-highcpu-16"), pool("n1-highcpu-16", 19), pool("n1-highmem-8", 11)],
+        ["scaleTier"],
+    ),
+    "BASIC_TPU": Shape(
+        "trainingInput: {scaleTier: BASIC_TPU, runtimeVersion: 2.11, pythonVersion: 3.7}",
+        [pool("cloud-tpu", gpus=(8, "TPU_V2"))],
+        ["scaleTier", "scaleTier", "runtimeVersion", "pythonVersion"],
+    ),
+    "BASIC with a container": Shape(
+        f"""
+        trainingInput:
+          scaleTier: BASIC
+          masterConfig: {{imageUri: '{IMAGE}'}}
+          jobDir: gs://bucket/jobs/1
+        """,
+        [pool("n1-standard-4", image=IMAGE, args=["--job-dir", "gs://bucket/jobs/1"])],
+        ["jobDir", "scaleTier"],
+    ),
+    "GPUs of today, and chief": Shape(
+        f"""
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: n1-standard-8
+          masterConfig: &gpu
+            imageUri: '{IMAGE}'
+            acceleratorConfig: {{type: NVIDIA_TESLA_T4, count: 1}}
+          useChiefInTfConfig: true
+          workerType: n1-standard-8
+          workerConfig: *gpu
+          workerCount: 3
+          args: [--epochs=5]
+        """,
+        [
+            pool("n1-standard-8", 1, (1, "NVIDIA_TESLA_T4"), IMAGE, args=["--epochs=5"]),
+            pool("n1-standard-8", 3, (1, "NVIDIA_TESLA_T4"), IMAGE, args=["--epochs=5"]),
+        ],
+        [],
+    ),
+    "an image that is inherited": Shape(
+        f"""
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: n1-highmem-16
+          masterConfig: {{imageUri: '{IMAGE}'}}
+          workerType: n1-highcpu-16
+          workerCount: '2'
+          parameterServerType: n1-highmem-2
+          parameterServerCount: 2
+          parameterServerConfig: {{imageUri: 'us-docker.pkg.dev/p/r/ps:1'}}
+          evaluatorType: n1-standard-4
+          evaluatorCount: 1
+          evaluatorConfig: {{acceleratorConfig: {{type: NVIDIA_TESLA_P4, count: 2}}}}
+        """,
+        [
+            pool("n1-highmem-16", image=IMAGE),
+            pool("n1-highcpu-16", 2, image=IMAGE),
+            pool("n1-highmem-2", 2, image="us-docker.pkg.dev/p/r/ps:1"),
+            pool("n1-standard-4", 1, (2, "NVIDIA_TESLA_P4"), IMAGE),
+        ],
+        ["useChiefInTfConfig"],
+    ),
+    "a command and args of each": Shape(
+        f"""
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: n1-standard-4
+          masterConfig:
+            imageUri: '{IMAGE}'
+            containerCommand: [python, -m, trainer]
+            containerArgs: ['--role=chief']
+          workerType: n1-standard-4
+          workerCount: 1
+          workerConfig: {{containerArgs: ['--role=worker']}}
+          evaluatorType: n1-standard-4
+          evaluatorCount: 1
+          useChiefInTfConfig: yes
+        """,
+        [
+            pool(
+                "n1-standard-4",
+                image=IMAGE,
+                command=["python", "-m", "trainer"],
+                args=["--role=chief"],
+            ),
+            pool("n1-standard-4", 1, None, IMAGE, args=["--role=worker"]),
+            {},
+            pool("n1-standard-4", 1, None, IMAGE),
+        ],
+        ["evaluatorConfig"],
+    ),
+    "legacy machines": Shape(
+        """
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: complex_model_m
+          workerType: complex_model_s
+          parameterServerType: large_model
+          evaluatorType: complex_model_l
+          workerCount: 9
+          parameterServerCount: 3
+          evaluatorCount: 1
+        """,
+        [
+            pool("n1-highcpu-16"),
+            pool("n1-standard-8", 9),
+            pool("n1-highmem-8", 3),
+            pool("n1-highcpu-32"),
+        ],
+        ["masterType", "workerType", "parameterServerType", "evaluatorType", "useChiefInTfConfig"],
+    ),
+    "legacy machines with V100s": Shape(
+        """
+        training_input:
+          scale_tier: CUSTOM
+          master_type: complex_model_l_v100
+          worker_type: complex_model_m_v100
+          worker_count: 2
+          parameter_server_type: large_model_v100
+          parameter_server_count: 1
+          evaluator_type: standard_v100
+          evaluator_count: 1
+          use_chief_in_tf_config: true
+        """,
+        [
+            pool("n1-standard-32", 1, (8, "NVIDIA_TESLA_V100")),
+            pool("n1-standard-16", 2, (4, "NVIDIA_TESLA_V100")),
+            pool("n1-highmem-8", 1, (1, "NVIDIA_TESLA_V100")),
+            pool("n1-standard-8", 1, (1, "NVIDIA_TESLA_V100")),
+        ],
+        ["masterType", "workerType", "parameterServerType", "evaluatorType"],
+    ),
+    "a tier that was given on the command line": Shape(
+        "trainingInput: {masterType: standard, workerType: standard}",
+        [pool("n1-standard-4")],
+        ["scaleTier", "workerType", "masterType"],
+    ),
+    "a TPU behind a master": Shape(
+        """
+        jobId: tpu_test_3
+        labels: {type: prod, owner: me}
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: n1-highcpu-16
+          masterConfig:
+            imageUri: gcr.io/project/mnist:tpu
+          workerType: cloud_tpu
+          workerCount: 1
+          workerConfig:
+            acceleratorConfig:
+              type: TPU_V3
+              count: 8
+            tpuTfVersion: "1.15"
+        """,
+        [pool("cloud-tpu", 1, (8, "TPU_V3"), "gcr.io/project/mnist:tpu")],
+        ["workerType", "imageUri", "workerType", "tpuTfVersion"],
+    ),
+    "a pod of TPUs": Shape(
+        """
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: cloud_tpu
+          masterConfig: {acceleratorConfig: {type: TPU_V2_POD, count: 128}}
+        """,
+        [pool("cloud-tpu", 1, (128, "TPU_V2"))],
+        ["masterType", "masterType"],
+    ),
+    "disks": Shape(
+        """
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: n1-standard-4
+          evaluatorType: n1-standard-4
+          evaluatorCount: 1
+          evaluatorConfig: {diskConfig: {bootDiskType: pd-standard, bootDiskSizeGb: 200}}
+        """,
+        [
+            pool("n1-standard-4"),
+            {},
+            {},
+            pool("n1-standard-4")
+            | {"diskSpec": {"bootDiskType": "pd-standard", "bootDiskSizeGb": 200}},
+        ],
+        ["useChiefInTfConfig"],
+    ),
+    "JSON": Shape(
+        '{"trainingInput": {"scaleTier": "CUSTOM", "masterType": "a2-highgpu-1g",\n'
+        ' "masterConfig": {"acceleratorConfig": {"count": "1", "type": "NVIDIA_TESLA_A100"}},\n'
+        ' "args": ["--name", "\\u00e9t\\u00e9 \\"x\\""]}}',
+        [pool("a2-highgpu-1g", 1, (1, "NVIDIA_TESLA_A100"), args=["--name", 'été "x"'])],
+        [],
+    ),
+    "no accelerator": Shape(
+        """
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: n1-standard-4
+          masterConfig: {acceleratorConfig: {type: ACCELERATOR_TYPE_UNSPECIFIED, count: 2}}
+        """,
+        [pool("n1-standard-4")],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_job_has_the_machines_and_programs_it_had(tmp_path, name):
+    shape = SHAPES[name]
+    result = translated(tmp_path, shape.text, name="job")
+    body = request(result.job)
+    assert body["jobSpec"]["workerPoolSpecs"] == shape.pools
+    assert [note.split(": ")[0] for note in result.notes] == shape.noted
+
+
+REFUSED = {
+    "BASIC_GPU": (
+        "trainingInput:\n  scaleTier: BASIC_GPU\n",
+        [
+            "2:14: trainingInput.scaleTier: BASIC_GPU was n1-standard-8 with 1 NVIDIA_TESLA_K80, "
+            "which Google withdrew on 2024-05-01; choose scaleTier: CUSTOM and masterType: "
+            "n1-standard-8 with masterConfig.acceleratorConfig: {type: NVIDIA_TESLA_T4, count: 1} "
+            "or NVIDIA_TESLA_V100, or an L4 in distlaunch.yaml"
+        ],
+    ),
+    "machines with K80s and P100s": (
+        """\
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: complex_model_l_gpu
+          worker_type: complex_model_m_p100
+          worker_count: 2
+          parameterServerType: n1-standard-16
+          parameterServerCount: 1
+          parameterServerConfig:
+            acceleratorConfig: {type: NVIDIA_TESLA_K80, count: 8}
+        """,
+        [
+            "3:15: trainingInput.masterType: complex_model_l_gpu was n1-standard-32 with 8 "
+            "NVIDIA_TESLA_K80, which Google withdrew on 2024-05-01; choose masterType: "
+            "n1-standard-32 with masterConfig.acceleratorConfig: {type: NVIDIA_TESLA_V100, "
+            "count: 8}, or an L4 in distlaunch.yaml",
+            "4:16: trainingInput.workerType: complex_model_m_p100 was n1-standard-16 with 4 "
+            "NVIDIA_TESLA_P100, which Google withdrew on 2026-09-15; choose workerType: "
+            "n1-standard-16 with workerConfig.acceleratorConfig: {type: NVIDIA_TESLA_T4, "
+            "count: 4} or NVIDIA_TESLA_V100, or an L4 in distlaunch.yaml",
+            "9:31: trainingInput.parameterServerConfig.acceleratorConfig.type: Google withdrew "
+            "NVIDIA_TESLA_K80 on 2024-05-01; choose NVIDIA_TESLA_V100, or an L4 in distlaunch.yaml",
+        ],
+    ),
+    "machines of a tier": (
+        "trainingInput:\n  scaleTier: STANDARD_1\n  masterType: n1-standard-4\n  workerCount: 2\n",
+        [
+            "3:15: trainingInput.masterType: goes with scaleTier: CUSTOM, and not with STANDARD_1",
+            "4:16: trainingInput.workerCount: goes with scaleTier: CUSTOM, and not with STANDARD_1",
+        ],
+    ),
+    "machines that are not said": (
+        "trainingInput:\n  scaleTier: CUSTOM\n  workerCount: 2\n",
+        [
+            "1:1: trainingInput.masterType: is missing, and scaleTier: CUSTOM needs it; write one, "
+            "as n1-standard-8",
+            "1:1: trainingInput.workerType: is missing, and workerCount: 2 needs it; write one, "
+            "as n1-standard-8",
+        ],
+    ),
+    "a machine that never was": (
+        "trainingInput: {scaleTier: CUSTOM, masterType: complex_modell_m}",
+        [
+            "1:48: trainingInput.masterType: expected a machine type, as n1-standard-8, got "
+            "'complex_modell_m'; did you mean 'complex_model_m'?"
+        ],
+    ),
+    "an accelerator beside a legacy machine": (
+        """\
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: standard
+          masterConfig:
+            acceleratorConfig: {type: NVIDIA_TESLA_T4, count: 1}
+        """,
+        [
+            "5:24: trainingInput.masterConfig.acceleratorConfig: goes with a machine type of "
+            "Compute Engine; write masterType: n1-standard-4"
+        ],
+    ),
+    "an accelerator without its number": (
+        """\
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: n1-standard-4
+          masterConfig: {acceleratorConfig: {type: NVIDIA_TESLA_T4}}
+        """,
+        [
+            "4:18: trainingInput.masterConfig.acceleratorConfig.count: expected 1 or more of "
+            "NVIDIA_TESLA_T4"
+        ],
+    ),
+    "TPUs in the wrong place": (
+        """\
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: n1-standard-4
+          masterConfig: {acceleratorConfig: {type: TPU_V2, count: 8}}
+        """,
+        [
+            "4:44: trainingInput.masterConfig.acceleratorConfig.type: TPU_V2 goes with masterType: "
+            "cloud_tpu"
+        ],
+    ),
+    "a TPU that is gone": (
+        """\
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: cloud_tpu
+          masterConfig: {acceleratorConfig: {type: TPU_V4_POD, count: 32}}
+        """,
+        [
+            "4:44: trainingInput.masterConfig.acceleratorConfig.type: Vertex AI has no TPU_V4_POD "
+            "for training; choose TPU_V2 or TPU_V3, or a newer TPU in distlaunch.yaml"
+        ],
+    ),
+    "a TPU without its cores": (
+        """\
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: cloud_tpu
+          masterConfig: {acceleratorConfig: {type: TPU_V2}}
+        """,
+        [
+            "4:18: trainingInput.masterConfig.acceleratorConfig.count: expected the number of "
+            "TPU_V2's cores, as 8"
+        ],
+    ),
+    "more than one TPU": (
+        """\
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: standard
+          workerType: cloud_tpu
+          workerCount: 2
+        """,
+        [
+            "4:15: trainingInput.workerType: Vertex AI takes one TPU machine with nothing beside "
+            "it; leave a single cloud_tpu"
+        ],
+    ),
+    "a parameter server beside a TPU": (
+        """\
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: cloud_tpu
+          parameterServerType: standard
+          parameterServerCount: 1
+        """,
+        [
+            "3:15: trainingInput.masterType: Vertex AI takes one TPU machine with nothing beside "
+            "it; leave a single cloud_tpu"
+        ],
+    ),
+    "commands without an image, and with args": (
+        """\
+        trainingInput:
+          scaleTier: CUSTOM
+          args: [--a]
+          masterType: n1-standard-4
+          masterConfig: {containerCommand: [run]}
+          workerType: n1-standard-4
+          workerCount: 1
+          workerConfig:
+            imageUri: image
+            containerArgs: []
+        """,
+        [
+            "5:36: trainingInput.masterConfig.containerCommand: goes with an imageUri, and there "
+            "is none",
+            "10:20: trainingInput.workerConfig.containerArgs: goes without args, and there are "
+            "both",
+        ],
+    ),
+    "packages beside an image": (
+        """\
+        trainingInput:
+          masterConfig: {imageUri: image}
+          packageUris: ['gs://bucket/trainer.tar.gz']
+          pythonModule: trainer.task
+        """,
+        [
+            "3:16: trainingInput.packageUris: goes without masterConfig.imageUri; leave one out, "
+            "as the image runs its own",
+            "4:17: trainingInput.pythonModule: goes without masterConfig.imageUri; leave one out, "
+            "as the image runs its own",
+        ],
+    ),
+    "packages without an image to go into": (
+        """\
+        trainingInput:
+          packageUris: ['gs://bucket/trainer.tar.gz']
+          pythonModule: trainer.task
+          runtimeVersion: '2.11'
+        """,
+        [
+            "2:16: trainingInput.packageUris: trainer.task is not in the project's folder, and the "
+            "images that Google installed packages into are gone; name one with --image, or "
+            "submit from the module's folder"
+        ],
+    ),
+    "packages without a module": (
+        "trainingInput: {packageUris: ['gs://bucket/trainer.tar.gz']}",
+        [
+            "1:1: trainingInput.pythonModule: is missing, and packageUris needs it; write one, as "
+            "trainer.task"
+        ],
+    ),
+    "a job folder that is none": (
+        "trainingInput: {jobDir: /tmp/job}",
+        ["1:25: trainingInput.jobDir: expected gs://BUCKET/FOLDER, got '/tmp/job'"],
+    ),
+    "hyperparameters": (
+        """\
+        trainingInput:
+          hyperparameters:
+            goal: MAXIMIZE
+            params:
+            - {type: DOUBLE, minValue: 0, maxValue: 1}
+            - {parameterName: a, minValue: 0, maxValue: 1}
+            - {parameterName: b, type: INTEGER, minValue: 1.5}
+            - {parameterName: b, type: DOUBLE, minValue: 0, maxValue: 1}
+            - {parameterName: c, type: CATEGORICAL, categoricalValues: []}
+            - {parameterName: d, type: DISCRETE}
+            - {parameterName: e, type: DOUBLE, minValue: 2, maxValue: 1}
+            - {parameterName: f, type: PARAMETER_TYPE_UNSPECIFIED}
+        """,
+        [
+            "5:7: trainingInput.hyperparameters.params.0.parameterName: is missing",
+            "6:7: trainingInput.hyperparameters.params.1.type: is missing; expected DOUBLE, "
+            "INTEGER, CATEGORICAL or DISCRETE",
+            "7:7: trainingInput.hyperparameters.params.2.maxValue: is missing, and type INTEGER "
+            "needs it",
+            "7:51: trainingInput.hyperparameters.params.2.minValue: expected a whole number for "
+            "type INTEGER, got 1.5",
+            "8:23: trainingInput.hyperparameters.params.3.parameterName: b is there twice",
+            "9:64: trainingInput.hyperparameters.params.4.categoricalValues: expected one or more "
+            "values",
+            "10:7: trainingInput.hyperparameters.params.5.discreteValues: expected one or more "
+            "values",
+            "11:63: trainingInput.hyperparameters.params.6.maxValue: expected more than minValue, "
+            "2, got 1",
+            "12:32: trainingInput.hyperparameters.params.7.type: expected DOUBLE, INTEGER, "
+            "CATEGORICAL or DISCRETE",
+        ],
+    ),
+    "nothing to search": (
+        "trainingInput: {hyperparameters: {goal: MAXIMIZE}}",
+        ["1:17: trainingInput.hyperparameters.params: expected one or more"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_leaves_a_choice_is_refused_with_place_and_remedy(tmp_path, name):
+    text, lines = REFUSED[name]
+    assert refusals(tmp_path, text) == lines
