@@ -21,6 +21,9 @@ from distlaunch.errors import DistlaunchError, OutputError, cannot_write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from distlaunch.console import Console
+    from distlaunch.events import Level
+
 # The module of each command and its line in `distlaunch --help`, known without importing it.
 COMMANDS = {
     "init": ("distlaunch.cli.init", "Start a project: a trainer, a job file and data."),
@@ -48,6 +51,12 @@ class Settings:
     debug: bool = False
     quiet: bool = False
     log_level: str = "info"
+
+    def console(self) -> Console:
+        """Return the console that shows as much as they ask for."""
+        from distlaunch.console import Console
+
+        return Console(cast("Level", "error" if self.quiet else self.log_level))
 
 
 class LazyGroup(click.Group):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,7 +12,7 @@ from distlaunch.cli import options
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
     from distlaunch.console import Console
-    from distlaunch.events import Event, Level
+    from distlaunch.events import Event
     from distlaunch.image import Glance, ImagePlan
 
 
@@ -38,10 +38,9 @@ def command(settings: Settings, /, *, no_push: bool, assignments: tuple[str, ...
 
     gc.disable()  # a twelfth of the time goes into looking for rubbish that is not there
 
-    from distlaunch.console import Console
     from distlaunch.image import Glance, carry_out, plan_as_before
 
-    console = Console(cast("Level", "error" if settings.quiet else settings.log_level))
+    console = settings.console()
     glance = Glance(Path.cwd(), assignments)
     made = None if no_push else plan_as_before(glance)
     made = made or _planned(console, glance, assignments)

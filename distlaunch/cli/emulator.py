@@ -12,7 +12,6 @@ import click
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
     from distlaunch.emulator.emulator import Emulator, RunWith
-    from distlaunch.events import Level
 
 PORT = 8085
 
@@ -104,12 +103,11 @@ def command(
       distlaunch submit
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.cli import show
-    from distlaunch.console import Console
     from distlaunch.emulator.emulator import Emulator
     from distlaunch.emulator.faults import Faults
     from distlaunch.local.signals import StopSignals
 
-    console = Console(cast("Level", "error" if settings.quiet else settings.log_level))
+    console = settings.console()
     lock = threading.Lock()
 
     def tell(line: str) -> None:

@@ -44,7 +44,7 @@ def command(
     import json
 
     from distlaunch.cli import show
-    from distlaunch.cli.place import console, place
+    from distlaunch.cli.place import place
     from distlaunch.google import report
 
     jobs = place(settings, endpoint, project, region).jobs()
@@ -57,4 +57,4 @@ def command(
     else:
         where = f"project {jobs.project}, region {jobs.region}"
         more = "" if everybodys else " that distlaunch submitted (--all lists others)"
-        console(settings).say(f"no jobs in {where}{more}")
+        settings.console().say(f"no jobs in {where}{more}")

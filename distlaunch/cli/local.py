@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,6 @@ from distlaunch.cli.dashes import WithWordsAfterDashes
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
     from distlaunch.console import Console
-    from distlaunch.events import Level
     from distlaunch.job.model import Cluster, Job
     from distlaunch.local.job_folder import JobFolder
     from distlaunch.local.order import Command, Container, LocalOrder, Module
@@ -77,9 +76,8 @@ def command(settings: Settings, /, **given: Any) -> int:
       distlaunch local --kill worker:0@step=40 --restarts 1
     """  # noqa: D301 - click wants the character that this is an escape for
     _need_processes()
-    from distlaunch.console import Console
 
-    console = Console(cast("Level", "error" if settings.quiet else settings.log_level))
+    console = settings.console()
     order, folder = _order(console, debug=settings.debug, **given)
     with folder.held():
         return _run(console, order, folder)

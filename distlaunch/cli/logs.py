@@ -56,14 +56,14 @@ def command(
     JOB is an id or a name of ours, or Google's number or resource name; the job that was submitted
     from this folder last, if not said.
     """
-    from distlaunch.cli.place import console, place
+    from distlaunch.cli.place import place
     from distlaunch.google.lines import check_tasks, task_names
     from distlaunch.watch import JsonWatch, Watch
 
     found = place(settings, endpoint, project, region).find(job)
     check_tasks(tasks, found.job)
     kind = JsonWatch if as_json else Watch
-    with kind(console(settings), tasks or task_names(found.job)) as watch:
+    with kind(settings.console(), tasks or task_names(found.job)) as watch:
         if follows:
             return _follow(found, tasks, watch, one_by_one=as_json)
         return _show(found, tasks, watch, one_by_one=as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +11,6 @@ from distlaunch.cli import options, show
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
-    from distlaunch.events import Level
     from distlaunch.rendering import Format
 
 
@@ -56,14 +55,13 @@ def command(
       distlaunch render --format ai-platform --output legacy
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.by_hand import render
-    from distlaunch.console import Console
     from distlaunch.job.formats import load_job, placeholders
 
     folder = Path.cwd()
     loaded = load_job(folder, config=config, sets=assignments)
     rendered = render(loaded.job, folder, output, kind)
     rendered.write(output)
-    console = Console(cast("Level", "error" if settings.quiet else settings.log_level))
+    console = settings.console()
     for note in (*loaded.notes, *rendered.notes, *placeholders(loaded.job)):
         console.say(note, "warning")
     if not settings.quiet:

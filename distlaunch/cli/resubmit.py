@@ -45,11 +45,11 @@ def command(
     as it was, since variables are not recorded here.
     """
     from distlaunch.cli.launching import see_through
-    from distlaunch.cli.place import console, place
+    from distlaunch.cli.place import place
     from distlaunch.launch import Launcher
     from distlaunch.watch import Watch
 
-    shown = console(settings)
+    shown = settings.console()
     found = place(settings, endpoint, project, region).find(job)
     launcher = Launcher(Path.cwd(), found.jobs, Watch(shown, ["image"]).see)
     launched = launcher.again(found.job, is_new=is_new)

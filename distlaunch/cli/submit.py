@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from distlaunch.cli import Settings
     from distlaunch.console import Console
-    from distlaunch.events import Level
     from distlaunch.image.context import ContextFile
     from distlaunch.job.model import Job
     from distlaunch.launch import Plan
@@ -82,9 +81,7 @@ def command(settings: Settings, /, **given: Any) -> int:
       distlaunch submit -- --epochs 20
       distlaunch submit --config config.yaml --region europe-west4
     """  # noqa: D301 - click wants the character that this is an escape for
-    from distlaunch.console import Console
-
-    console = Console(cast("Level", "error" if settings.quiet else settings.log_level))
+    console = settings.console()
     order, notes = _order(**given)
     for note in notes:
         console.say(note, "warning")
