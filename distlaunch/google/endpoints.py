@@ -11,7 +11,7 @@ from distlaunch.errors import UsageProblem
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
-# The host of each service, and the path before that of a call.
+# The host of each service, and the path before that of a call, which ends with the version.
 _SERVICES = {
     "aiplatform": ("{region}-aiplatform.googleapis.com", "/v1/"),
     "artifactregistry": ("artifactregistry.googleapis.com", "/v1/"),
@@ -26,7 +26,14 @@ _REGION = re.compile(r"[a-z]+(-[a-z]+)*[0-9]*", re.ASCII)  # a part of the host 
 _LOOPBACK = re.compile(r"localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|::1", re.ASCII)
 
 
-def url(service: str, path: str, *, region: str | None = None, endpoint: str | None = None) -> str:
+def url(
+    service: str,
+    path: str,
+    *,
+    region: str | None = None,
+    endpoint: str | None = None,
+    version: str | None = None,
+) -> str:
     """Return the address of a call.
 
     Parameters
@@ -39,6 +46,8 @@ def url(service: str, path: str, *, region: str | None = None, endpoint: str | N
         Where the service is regional.
     endpoint
         Who answers for all services in Google's place, if anyone does.
+    version
+        Another version of the service than the usual one, as ``v1beta1``.
 
     Raises
     ------
@@ -46,6 +55,8 @@ def url(service: str, path: str, *, region: str | None = None, endpoint: str | N
         If the region cannot be one.
     """
     host, before = _SERVICES[service]
+    if version is not None:
+        before = f"{before[:-1].rpartition('/')[0]}/{version}/"
     if endpoint is not None:
         return f"{endpoint}{before}{path}"
     if "{region}" in host and _REGION.fullmatch(region or "") is None:

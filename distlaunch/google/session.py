@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections.abc import Mapping, Sequence
+from functools import partial
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from distlaunch import __version__
@@ -16,20 +18,35 @@ from distlaunch.google import endpoints
 from distlaunch.google.refusals import LOGIN, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from google.auth.credentials import Credentials
     from google.auth.transport.requests import AuthorizedSession
     from requests import Response
 
+Timeout = tuple[float, float]
+"""Seconds: to connect, and between two bytes of the answer."""
+Params = Mapping[str, str | int | Sequence[str]]
+
 PATIENCE = 60.0  # seconds for which a call that may do better later is tried again
 
-_TIMEOUT = (10.0, 60.0)  # seconds: to connect, and between two bytes of the answer
+_TIMEOUT: Timeout = (10.0, 60.0)
 _RANDOM = SystemRandom()  # which leaves the program's own random numbers alone
 _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 16.0
 _TELL_AFTER = 5.0  # seconds of waiting before somebody is told of it
 _CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
+
+
+class _Request(NamedTuple):
+    """What is sent, as often as it takes."""
+
+    method: str
+    service: str
+    url: str
+    params: Params | None
+    data: bytes | None
+    timeout: Timeout
 
 
 class Session:
@@ -72,27 +89,58 @@ class Session:
         found: Credentials = self.http.credentials
         return found
 
+    def sign_in(self, timeout: float = _TIMEOUT[1]) -> None:
+        """Get a token ahead of the calls, so that several threads do not each ask for one.
+
+        Parameters
+        ----------
+        timeout
+            Seconds that who gives it may be silent.
+
+        Raises
+        ------
+        Unavailable
+            If there is no answer.
+        GoogleError
+            If the credentials are not accepted.
+        """
+        from google.auth.exceptions import GoogleAuthError
+        from google.auth.transport.requests import Request
+
+        if self.credentials.valid:
+            return
+        try:
+            self.credentials.refresh(partial(Request(), timeout=timeout))  # type: ignore[no-untyped-call]
+        except GoogleAuthError as problem:
+            raise _no_token(problem) from problem
+
     def call(
         self,
         method: str,
         service: str,
         path: str,
         *,
-        params: Mapping[str, str | int] | None = None,
+        params: Params | None = None,
         body: Mapping[str, Any] | None = None,
         region: str | None = None,
+        version: str | None = None,
         patience: float = PATIENCE,
+        timeout: Timeout = _TIMEOUT,
     ) -> dict[str, Any]:
         """Return the answer to a call.
 
         Parameters
         ----------
-        service, path
+        service, path, version
             As in `endpoints.url`.
+        params
+            What stands behind the path; a list is a parameter that stands there several times.
         region
             Where the service is regional.
         patience
             Seconds for which what is transient is tried again; 0 for a single attempt.
+        timeout
+            Seconds to connect, and between two bytes of the answer.
 
         Raises
         ------
@@ -101,12 +149,13 @@ class Session:
         GoogleError
             If it is refused.
         """
-        url = endpoints.url(service, path, region=region, endpoint=self.endpoint)
+        url = endpoints.url(service, path, region=region, endpoint=self.endpoint, version=version)
         data = None if body is None else json.dumps(body).encode()
+        request = _Request(method, service, url, params, data, timeout)
         began = self.clock()
         has_told = False
         for delay in delays():
-            answer = self._attempt(method, service, url, params, data)
+            answer = self._attempt(request)
             if not isinstance(answer, Unavailable):
                 return answer
             wait = max(delay, answer.wait)
@@ -119,34 +168,20 @@ class Session:
             self.sleep(wait)
         raise AssertionError  # there is always another delay
 
-    def _attempt(
-        self,
-        method: str,
-        service: str,
-        url: str,
-        params: Mapping[str, str | int] | None,
-        data: bytes | None,
-    ) -> dict[str, Any] | Unavailable:
+    def _attempt(self, request: _Request) -> dict[str, Any] | Unavailable:
         try:
-            return self._once(method, service, url, params, data)
+            return self._once(request)
         except Unavailable as problem:
             return problem
 
-    def _once(
-        self,
-        method: str,
-        service: str,
-        url: str,
-        params: Mapping[str, str | int] | None,
-        data: bytes | None,
-    ) -> dict[str, Any]:
-        response = self._response(method, url, params, data)
+    def _once(self, request: _Request) -> dict[str, Any]:
+        response = self._response(request)
         if not 200 <= response.status_code < 300:
             raise Refusal(
                 response.status_code,
                 response.headers,
                 response.content,
-                service=service,
+                service=request.service,
                 project=self.project,
                 member=google_credentials.member(self.credentials),
             ).problem()
@@ -155,34 +190,29 @@ class Session:
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise Unavailable(f"{_host(url)} gives an answer that is no JSON object", status=200)
+            host = _host(request.url)
+            raise Unavailable(f"{host} gives an answer that is no JSON object", status=200)
         return answer
 
-    def _response(
-        self, method: str, url: str, params: Mapping[str, str | int] | None, data: bytes | None
-    ) -> Response:
-        from google.auth import exceptions
+    def _response(self, request: _Request) -> Response:
+        from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import RequestException
 
-        headers = {"Content-Type": "application/json"} if data is not None else {}
+        headers = {"Content-Type": "application/json"} if request.data is not None else {}
         try:
             found: Response = self.http.request(  # type: ignore[no-untyped-call]
-                method,
-                url,
-                params=params,
-                data=data,
+                request.method,
+                request.url,
+                params=request.params,
+                data=request.data,
                 headers=headers,
-                timeout=_TIMEOUT,
+                timeout=request.timeout,
                 allow_redirects=False,
             )
-        except exceptions.TransportError as problem:
-            raise Unavailable(
-                f"cannot get a token ({_why(problem)})", reason="UNREACHABLE", heard=False
-            ) from problem
-        except exceptions.GoogleAuthError as problem:
+        except GoogleAuthError as problem:
             raise _no_token(problem) from problem
         except RequestException as problem:
-            raise self._unreachable(url, problem) from problem
+            raise self._unreachable(request.url, problem) from problem
         return found
 
     def _unreachable(self, url: str, problem: Exception) -> GoogleError:
@@ -271,8 +301,10 @@ def _authorized(project: str | None) -> AuthorizedSession:
 
 
 def _no_token(problem: Exception) -> GoogleError:
+    from google.auth.exceptions import TransportError
+
     why = _why(problem)
-    if getattr(problem, "retryable", False):
+    if isinstance(problem, TransportError) or getattr(problem, "retryable", False):
         return Unavailable(f"cannot get a token ({why})", reason="UNREACHABLE", heard=False)
     return GoogleError(
         f"Google does not accept the credentials ({why}); run '{LOGIN}'",
