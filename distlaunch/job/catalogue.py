@@ -269,7 +269,8 @@ def _retired_accelerator(said: Mapping[str, Any]) -> RetiredAccelerator:
 
 
 def _retired_machine(said: Mapping[str, Any]) -> RetiredMachine:
-    was = Machine(said["machine"], said.get("accelerator"), said.get("count", 0))
+    accelerator = said.get("accelerator")
+    was = Machine(said["machine"], accelerator, said.get("count", 1) if accelerator else 0)
     return RetiredMachine(dt.date.fromisoformat(said["since"]), was, said.get("why"))
 
 

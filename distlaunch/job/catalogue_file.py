@@ -101,15 +101,21 @@ class _RetiredMachineSection(Section):
 class _RetiredSection(Section):
     """``retired``."""
 
-    accelerators: _Several[dict[AcceleratorType, _RetiredAcceleratorSection | None]] = {}  # noqa: RUF012
-    machines: _Several[dict[MachineType, _RetiredMachineSection | None]] = {}  # noqa: RUF012
+    accelerators: _Several[dict[AcceleratorType, _RetiredAcceleratorSection | None]] = Field(
+        default_factory=dict
+    )
+    machines: _Several[dict[MachineType, _RetiredMachineSection | None]] = Field(
+        default_factory=dict
+    )
 
 
 class _CatalogueSection(Section):
     """The whole file."""
 
-    machines: _Several[dict[MachineType, _MachineSection | None]] = {}
-    regions: _Several[dict[Region, dict[AcceleratorType, _Use | None] | None]] = {}
+    machines: _Several[dict[MachineType, _MachineSection | None]] = Field(default_factory=dict)
+    regions: _Several[dict[Region, dict[AcceleratorType, _Use | None] | None]] = Field(
+        default_factory=dict
+    )
     flex_start: tuple[AcceleratorType, ...] = ()
     retired: _Several[_RetiredSection] = _RetiredSection()
 

@@ -212,7 +212,7 @@ AccountEmail = Annotated[
 AcceleratorType = Annotated[
     str, _text("an accelerator, as NVIDIA_TESLA_T4", r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 ]
-MachineType = Annotated[str, _text("a machine type, as n1-standard-8", r"[a-z][a-z0-9-]+")]
+MachineType = Annotated[str, _text("a machine type, as n1-standard-8", r"[a-z][a-z0-9_-]+")]
 LabelName = Annotated[
     str, _text("at most 63 of a-z, 0-9, _ and -, a letter first", r"[a-z][a-z0-9_-]{0,62}")
 ]
