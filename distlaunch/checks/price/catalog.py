@@ -1,0 +1,178 @@
+"""Google's price list, the Cloud Billing Catalog, kept for a day.
+
+It is long: tens of thousands of SKUs, in pages of some megabytes. What is kept of it is what jobs
+are billed for, in all regions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.checks.price.skus import hourly, meaning
+from distlaunch.errors import Unavailable
+from distlaunch.google.endpoints import is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from distlaunch.google.session import Session
+
+Listed = dict[str, dict[str, list[str]]]
+"""What a SKU is for → region → what each of those SKUs costs an hour."""
+
+_VERSION = 1  # of the kept files, and of what is taken from the list
+_DAY = 24 * 3600  # seconds
+_PATIENCE = 30.0  # seconds for a whole list
+_TIMEOUT = (5.0, 15.0)  # seconds: to connect, and between two bytes of a page
+_FIELDS = (
+    "nextPageToken,"
+    "skus(description,serviceRegions,pricingInfo/pricingExpression(usageUnit,tieredRates))"
+)
+_EVERYWHERE = "global"
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What things cost in a region.
+
+    Parameters
+    ----------
+    hourly
+        What one of a thing costs an hour, where exactly one SKU says so.
+    date
+        The day the list is of.
+    is_made_up
+        Whether the emulator made the figures up.
+    """
+
+    hourly: Mapping[str, Decimal]
+    date: date
+    is_made_up: bool
+
+
+def rates(session: Session, services: Sequence[str], region: str, currency: str) -> Rates:
+    """Return what Google lists for a region.
+
+    Raises
+    ------
+    GoogleError
+        If the Catalog cannot be read.
+    """
+    days: list[date] = []
+    hourly: dict[str, Decimal] = {}
+    for service in services:
+        listed, day = _list(session, service, currency)
+        days.append(day)
+        hourly |= _single(listed, region)
+    return Rates(hourly, min(days), is_loopback(session.endpoint))
+
+
+def _list(session: Session, service: str, currency: str) -> tuple[Listed, date]:
+    """Return the list that was read in the last day, or else read it."""
+    kept = _file(service, currency) if session.endpoint is None else None
+    found = _kept(kept) if kept else None
+    if found is None:
+        found = _listed(_skus(session, service, currency), currency), date.today()  # noqa: DTZ011
+        if kept:
+            _keep(kept, found[0])
+    return found
+
+
+def _skus(session: Session, service: str, currency: str) -> Iterator[Any]:
+    until = session.clock() + _PATIENCE
+    params: dict[str, str | int] = {"currencyCode": currency, "pageSize": 5000, "fields": _FIELDS}
+    path = f"services/{service}/skus"
+    while True:
+        left = until - session.clock()
+        if left <= 0:
+            raise Unavailable(f"Google's price list was not there within {_PATIENCE:.0f} s")
+        page = session.call(
+            "GET", "cloudbilling", path, params=params, patience=min(left, 5.0), timeout=_TIMEOUT
+        )
+        yield from page.get("skus") or ()
+        if not page.get("nextPageToken"):
+            return
+        params["pageToken"] = page["nextPageToken"]
+
+
+def _listed(skus: Iterable[Any], currency: str) -> Listed:
+    """Take from a list what jobs are billed for."""
+    found: Listed = {}
+    for sku in skus:
+        thing = meaning(str(sku.get("description")))
+        price = hourly(sku, currency) if thing else None
+        if thing and price is not None:
+            for region in sku.get("serviceRegions") or ():
+                found.setdefault(thing, {}).setdefault(str(region), []).append(str(price))
+    return found
+
+
+def _single(listed: Listed, region: str) -> Iterator[tuple[str, Decimal]]:
+    """Pick what has exactly one price in a region; one for everywhere counts where none is."""
+    for thing, by_region in listed.items():
+        prices = by_region.get(region) or by_region.get(_EVERYWHERE) or []
+        if len(prices) == 1:
+            yield thing, Decimal(prices[0])
+
+
+def _file(service: str, currency: str) -> Path | None:
+    """Return where a list is kept, None where this account has no place for that."""
+    try:
+        folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return Path(folder, "distlaunch", f"prices-{service}-{currency}.json")
+
+
+def _kept(file: Path) -> tuple[Listed, date] | None:
+    """Return the list in a file and its day, None where there is none of the last day."""
+    try:
+        written = file.stat().st_mtime
+        data = json.loads(file.read_bytes())
+    except (OSError, RecursionError, ValueError):
+        return None
+    is_fresh = 0 <= time.time() - written < _DAY
+    is_ours = isinstance(data, dict) and data.get("version") == _VERSION
+    if not (is_fresh and is_ours and _is_listed(data.get("listed"))):
+        return None
+    return data["listed"], date.fromtimestamp(written)  # noqa: DTZ012 - the user's own day
+
+
+def _is_listed(data: Any) -> bool:
+    """Whether this is what was kept, whoever had the file in his hands since."""
+    try:
+        prices = [
+            Decimal(price)
+            for by_region in data.values()
+            for found in by_region.values()
+            for price in found
+        ]
+    except (ArithmeticError, AttributeError, TypeError, ValueError):
+        return False
+    return all(price.is_finite() and price > 0 for price in prices)
+
+
+def _keep(file: Path, listed: Listed) -> None:
+    """Write a list as a whole or not at all; one that cannot be kept is read again."""
+    text = json.dumps({"version": _VERSION, "listed": listed}, separators=(",", ":"))
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=file.parent, delete=False, encoding="utf-8"
+        ) as part:
+            try:
+                part.write(text)
+                part.close()
+                Path(part.name).replace(file)
+            except BaseException:
+                Path(part.name).unlink(missing_ok=True)
+                raise

@@ -1,0 +1,284 @@
+"""What a job costs, an hour and up to its timeout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.console import duration
+from distlaunch.job.catalogue import chips
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterator
+
+    from distlaunch.checks.asked import Asked, AskedPool
+    from distlaunch.checks.price.quotes import Prices, Quote
+    from distlaunch.job.catalogue import Catalogue, MachineKind
+    from distlaunch.job.model import Strategy
+
+BOOT_DISK = "boot disks"
+
+_HOUR = 3600
+_USUAL_DISK, _USUAL_DISK_GB = "pd-ssd", 100  # DiskSpec's own defaults
+_NEVER = ("storage", "network")  # what a job may cost beside its machines
+_CENT, _TENTH_OF_A_CENT = Decimal("0.01"), Decimal("0.001")
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCost:
+    """What a worker pool costs an hour.
+
+    Parameters
+    ----------
+    role, replicas
+        The pool.
+    at_least
+        What is known of it.
+    unknown
+        The machine types and accelerators without a price.
+    sources
+        Who says so.
+    has_disks
+        Whether the boot disks are in it.
+    """
+
+    role: str
+    replicas: int
+    at_least: Decimal
+    unknown: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    has_disks: bool = False
+
+    @property
+    def an_hour(self) -> Decimal | None:
+        """All of it, None where a part is unknown."""
+        return None if self.unknown else self.at_least
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a job costs.
+
+    Parameters
+    ----------
+    timeout
+        Seconds, of each trial.
+    trials, trials_at_once
+        Of a tuned job; 1 of any other.
+    date
+        The day of Google's price list, None where nothing is from there.
+    why
+        Why Google's price list is not known, if it isn't.
+    """
+
+    region: str
+    strategy: Strategy
+    currency: str
+    pools: tuple[PoolCost, ...]
+    timeout: int
+    trials: int = 1
+    trials_at_once: int = 1
+    date: dt.date | None = None
+    why: str = ""
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The machine types and accelerators without a price, each once."""
+        return tuple(dict.fromkeys(name for pool in self.pools for name in pool.unknown))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Who says what things cost, each once."""
+        return tuple(dict.fromkeys(name for pool in self.pools for name in pool.sources))
+
+    @property
+    def without(self) -> tuple[str, ...]:
+        """What is not in it."""
+        has_disks = all(pool.has_disks for pool in self.pools)
+        return _NEVER if has_disks else (BOOT_DISK, *_NEVER)
+
+    @property
+    def at_least(self) -> Decimal:
+        """What is known of an hour of all that runs at once."""
+        return self._of_one * self.trials_at_once
+
+    @property
+    def an_hour(self) -> Decimal | None:
+        """What an hour of all that runs at once costs, None where a part is unknown."""
+        return None if self.unknown else self.at_least
+
+    @property
+    def at_least_up_to_timeout(self) -> Decimal:
+        """What is known of the whole job, if all of it runs up to its timeout."""
+        return self._of_one * self.trials * self.timeout / _HOUR
+
+    @property
+    def up_to_timeout(self) -> Decimal | None:
+        """What the whole job costs if all of it runs up to its timeout, or None."""
+        return None if self.unknown else self.at_least_up_to_timeout
+
+    @property
+    def _of_one(self) -> Decimal:
+        return sum((pool.at_least for pool in self.pools), Decimal(0))
+
+    def lines(self) -> tuple[str, ...]:
+        """Return it for a person, in one to four lines."""
+        return tuple(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        if self.sources:
+            yield f"{self._amount()}{self._per_pool()}"
+            yield f"{self._whole()}, at most"
+            yield f"{self.strategy} by {' and '.join(self.sources)}; {_and(self.without)} not in it"
+        if self.unknown:
+            why = f": {self.why}" if self.why else f": no single price in {self.region}"
+            names = f" for {_and(self.unknown)}" if self.sources else ""
+            yield f"unknown{names}{why}; {self._remedy()}"
+
+    def _amount(self) -> str:
+        at_once = f" for {self.trials_at_once} trials at once" if self.trials > 1 else ""
+        return f"{self._bound()}{money(self.at_least, self.currency)} an hour{at_once}"
+
+    def _whole(self) -> str:
+        amount = f"{self._bound()}{money(self.at_least_up_to_timeout, self.currency)}"
+        timeout = f"the timeout of {duration(self.timeout)}"
+        if self.trials > 1:
+            return f"{amount} for {self.trials} trials up to {timeout} each"
+        return f"{amount} up to {timeout}"
+
+    def _bound(self) -> str:
+        return "at least " if self.unknown else ""
+
+    def _per_pool(self) -> str:
+        if len(self.pools) == 1 and not self.unknown:
+            return ""
+        shares = ", ".join(self._share(pool) for pool in self.pools)
+        each = "of each: " if self.trials > 1 else ""
+        return f" ({each}{shares})"
+
+    def _share(self, pool: PoolCost) -> str:
+        role = pool.role.replace("_", " ")
+        if pool.unknown and not pool.sources:
+            return f"{role} unknown"
+        bound = "at least " if pool.unknown else ""
+        if pool.replicas == 1:
+            return f"{role} {bound}{_rounded(pool.at_least)}"
+        each = _rounded(pool.at_least / pool.replicas)
+        return f"{role} {bound}{pool.replicas} x {each}"
+
+    def _remedy(self) -> str:
+        names = ", ".join(f"{name}: PRICE" for name in self.unknown)
+        region = self.region or "REGION"
+        return (
+            f"say what you pay an hour in distlaunch.prices.yaml, as "
+            f"'{region}: {{{self.strategy}: {{{names}}}}}'"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain data; amounts are None where a part of them is unknown."""
+        return {
+            "currency": self.currency,
+            "an_hour": _number(self.an_hour),
+            "up_to_timeout": _number(self.up_to_timeout),
+            "known_an_hour": _number(self.at_least) if self.sources else None,
+            "known_up_to_timeout": _number(self.at_least_up_to_timeout) if self.sources else None,
+            "unknown": list(self.unknown),
+            "why": self.why or None,
+            "strategy": self.strategy,
+            "timeout": self.timeout,
+            "trials": self.trials,
+            "trials_at_once": self.trials_at_once,
+            "pools": [
+                {
+                    "role": pool.role,
+                    "replicas": pool.replicas,
+                    "an_hour": _number(pool.an_hour),
+                    "unknown": list(pool.unknown),
+                }
+                for pool in self.pools
+            ],
+            "sources": list(self.sources),
+            "date": self.date.isoformat() if self.date else None,
+            "without": list(self.without),
+        }
+
+
+def cost(asked: Asked, catalogue: Catalogue, prices: Prices) -> Cost:
+    """Return what a job costs.
+
+    Parameters
+    ----------
+    catalogue
+        Knows how many CPUs and how much memory the machines have.
+    """
+    pools = tuple(_pool(pool, catalogue.machines.get(pool.machine), prices) for pool in asked.pools)
+    is_google = any(source != prices.own_name for pool in pools for source in pool.sources)
+    return Cost(
+        region=asked.region,
+        strategy=asked.strategy,
+        currency=prices.currency,
+        pools=pools,
+        timeout=asked.timeout,
+        trials=asked.trials,
+        trials_at_once=min(asked.trials_at_once, asked.trials),
+        date=prices.date if is_google else None,
+        why=prices.why,
+    )
+
+
+def money(amount: Decimal, currency: str) -> str:
+    """Return an amount as it is shown, to the cent, as ``1,234.50 USD``."""
+    return f"{_rounded(amount)} {currency}"
+
+
+def _pool(pool: AskedPool, kind: MachineKind | None, prices: Prices) -> PoolCost:
+    machines = pool.replicas * _machines(pool)
+    machine = prices.of_machine(pool.machine, kind)
+    parts: list[tuple[str, int, Quote | None]] = [(pool.machine, machines, machine)]
+    if pool.accelerator:
+        count = pool.replicas * pool.accelerator_count
+        parts.append((pool.accelerator, count, prices.of_accelerator(pool.accelerator)))
+    elif kind and kind.needs_accelerator:
+        parts.append((f"the accelerators of {pool.machine}", machines, None))
+    disk = _disk(pool, machine, prices)
+    if disk:
+        parts.append((BOOT_DISK, machines, disk))
+    known = [(count, quote) for _, count, quote in parts if quote]
+    return PoolCost(
+        role=pool.role,
+        replicas=pool.replicas,
+        at_least=sum((count * quote.amount for count, quote in known), Decimal(0)),
+        unknown=tuple(name for name, _, quote in parts if quote is None),
+        sources=tuple(dict.fromkeys(quote.source for _, quote in known)),
+        has_disks=disk is not None,
+    )
+
+
+def _machines(pool: AskedPool) -> int:
+    """Return how many machines a replica is: a TPU of several has its chips on all of them."""
+    on_one = pool.machine.rpartition("-")[2].removesuffix("t")
+    if pool.topology is None or not on_one.isdecimal():
+        return 1
+    return max(1, chips(pool.topology) // int(on_one))
+
+
+def _disk(pool: AskedPool, machine: Quote | None, prices: Prices) -> Quote | None:
+    """Return what a boot disk costs, beside a machine whose price is Google's and so without it."""
+    if machine is None or machine.source == prices.own_name:
+        return None
+    return prices.of_disk(pool.disk_type or _USUAL_DISK, pool.disk_gb or _USUAL_DISK_GB)
+
+
+def _rounded(amount: Decimal) -> str:
+    to = _CENT if amount == 0 or amount >= 1 else _TENTH_OF_A_CENT
+    return f"{amount.quantize(to, ROUND_HALF_UP):,}"
+
+
+def _number(amount: Decimal | None) -> float | None:
+    return None if amount is None else float(round(amount, 6))
+
+
+def _and(names: tuple[str, ...]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

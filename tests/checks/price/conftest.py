@@ -1,0 +1,67 @@
+"""What the tests of prices share."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from distlaunch.checks.asked import Asked, AskedPool
+from distlaunch.google.session import connect
+from distlaunch.job import catalogue
+
+from ...google.servers import Reply, Server  # noqa: TID252 - tests are no package
+from .lists import REGION
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    """Keep price lists in a folder of the test's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/distlaunch"
+
+
+@pytest.fixture
+def known():
+    return catalogue.load(None)
+
+
+@pytest.fixture
+def today():
+    return date(2026, 11, 21)
+
+
+@pytest.fixture
+def job():
+    """Make what a job asks for: a chief, or the pools given."""
+
+    def make(
+        machine="n1-standard-8", accelerator=None, count=0, *, pools=(), region=REGION, **others
+    ) -> Asked:
+        chief = AskedPool("chief", 1, machine, accelerator, count)
+        return Asked("digits", "my-project", region, tuple(pools) or (chief,), **others)
+
+    return make
+
+
+@pytest.fixture
+def listing():
+    """Serve price lists, in pages of some SKUs; returns the server and a session with it."""
+    servers: list[Server] = []
+
+    def serve(skus, page=3, refusal=None):
+        def answer(asked):
+            if refusal:
+                return refusal
+            service = asked.path.split("/")[3]
+            found = skus.get(service, [])
+            start = int(asked.params.get("pageToken") or 0)
+            rest = {"nextPageToken": str(start + page)} if start + page < len(found) else {}
+            return Reply(body={"skus": found[start : start + page], **rest})
+
+        servers.append(Server(answer))
+        return servers[-1], connect(servers[-1].url, project="my-project")
+
+    yield serve
+    for server in servers:
+        server.close()
