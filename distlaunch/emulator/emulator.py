@@ -16,6 +16,7 @@ from distlaunch.emulator.service.buckets import Buckets
 from distlaunch.emulator.service.job_service import JobService
 from distlaunch.emulator.service.log_service import LogService
 from distlaunch.emulator.service.parsing import preload
+from distlaunch.emulator.service.project_routes import ProjectRoutes
 from distlaunch.emulator.service.routes import Routes
 from distlaunch.emulator.service.server import Server
 from distlaunch.emulator.service.storage_service import StorageService
@@ -98,9 +99,10 @@ class Emulator:
         stack.callback(lives.close)
         server.start(
             Routes(
-                JobService(store, logs, lives),
+                JobService(store, logs, lives, faults.lacks.limits),
                 LogService(logs),
-                StorageService(Buckets(self.storage), self._region),
+                StorageService(Buckets(self.storage), self._region, faults.lacks),
+                ProjectRoutes(faults.lacks),
             )
         )
         threading.Thread(target=preload, daemon=True).start()

@@ -9,18 +9,30 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
-from distlaunch.emulator.service.answers import Refused, error_info, help_link
+from distlaunch.emulator.lacks import WAYS, Lacks
 from distlaunch.errors import UsageProblem, did_you_mean
 
-Call = Literal["create", "get", "list", "cancel", "delete", "logs", "storage"]
+Call = Literal[
+    "create",
+    "get",
+    "list",
+    "cancel",
+    "delete",
+    "logs",
+    "storage",
+    "services",
+    "quotas",
+    "billing",
+    "prices",
+    "permissions",
+    "accounts",
+    "repository",
+]
 CALLS: tuple[Call, ...] = get_args(Call)
-
-Break = Literal["reset", "lost"]
-"""The connection is closed before the call has had an effect, or after it and without an answer."""
 
 _CODES = ("404", "429", "500", "502", "503", "504")
 _ALWAYS = ("denied", "disabled", "quota")
-_CALL_FAULTS = (*_CODES, "reset", "lost", "expired", *_ALWAYS)
+_CALL_FAULTS = (*_CODES, "reset", "lost", "hang", "expired", *_ALWAYS)
 _SETTINGS = {
     "slow-states": 5.0,
     "late-logs": 3.0,
@@ -34,28 +46,6 @@ _PART = re.compile(
 )
 _WHICH = re.compile(r"(?P<first>[1-9]\d{0,8})(-(?P<last>[1-9]\d{0,8}))?|(?P<all>\*)", re.ASCII)
 _ENDLESS = 1 << 62
-_SAID = {
-    404: "The requested resource was not found.",
-    429: "Resource has been exhausted (e.g. check quota).",
-    500: "Internal error encountered.",
-    502: "Bad gateway.",
-    503: "The service is currently unavailable.",
-    504: "Deadline expired before operation could complete.",
-}
-_EXPIRED = (
-    "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie "
-    "or other valid authentication credential. See "
-    "https://developers.google.com/identity/sign-in/web/devconsole-project."
-)
-_PERMISSIONS: dict[Call, str] = {
-    "create": "aiplatform.customJobs.create",
-    "get": "aiplatform.customJobs.get",
-    "list": "aiplatform.customJobs.list",
-    "cancel": "aiplatform.customJobs.cancel",
-    "delete": "aiplatform.customJobs.delete",
-    "logs": "logging.logEntries.list",
-    "storage": "storage.objects.get",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +87,8 @@ class Faults:
         What is left to chance is drawn with.
     expires
         Whether jobs end EXPIRED in the queue.
+    lacks
+        What the project lacks.
     """
 
     faults: tuple[Fault, ...] = ()
@@ -105,6 +97,7 @@ class Faults:
     duplicate_logs: float = 0.0
     seed: int = 0
     expires: bool = False
+    lacks: Lacks = field(default_factory=Lacks)
 
     @classmethod
     def parse(cls, text: str) -> Faults:
@@ -117,6 +110,7 @@ class Faults:
         """
         faults: list[Fault] = []
         settings: dict[str, float] = {}
+        lacks = Lacks()
         for part in filter(None, (each.strip() for each in text.split(","))):
             found = _PART.fullmatch(_ALIASES.get(part, part))
             if found is None:
@@ -126,8 +120,10 @@ class Faults:
                 settings[name] = _setting(part, found)
             elif name in _CALL_FAULTS:
                 faults.append(_fault(part, found))
+            elif name in WAYS:
+                lacks = _more(lacks, part, found)
             else:
-                known = (*_CALL_FAULTS, *_SETTINGS, *_ALIASES)
+                known = (*_CALL_FAULTS, *_SETTINGS, *WAYS, *_ALIASES)
                 raise _problem(part, f"no such fault{did_you_mean(name, known)}")
         return cls(
             tuple(faults),
@@ -136,15 +132,28 @@ class Faults:
             settings.get("duplicate-logs", 0.0),
             int(settings.get("seed", 0)),
             bool(settings.get("expire-jobs")),
+            lacks,
         )
 
 
 def _setting(part: str, found: re.Match[str]) -> float:
-    if found["call"] is not None or found["which"] is not None:
-        raise _problem(part, f"{found['name']} is not about calls")
+    _check_is_not_about_calls(part, found)
     if found["amount"] is None:
         return _SETTINGS[found["name"]]
     return _amount(part, found["amount"], 1.0 if found["name"] == "duplicate-logs" else 1e9)
+
+
+def _more(lacks: Lacks, part: str, found: re.Match[str]) -> Lacks:
+    _check_is_not_about_calls(part, found)
+    try:
+        return lacks.also(found["name"], found["amount"] or "")
+    except ValueError as problem:
+        raise _problem(part, str(problem)) from None
+
+
+def _check_is_not_about_calls(part: str, found: re.Match[str]) -> None:
+    if found["call"] is not None or found["which"] is not None:
+        raise _problem(part, f"{found['name']} is not about calls")
 
 
 def _fault(part: str, found: re.Match[str]) -> Fault:
@@ -223,46 +232,3 @@ class FaultyCalls:
         if fault.share is not None:
             return self._draws[number].random() < fault.share
         return fault.first <= self._counts[number] <= fault.last
-
-
-def refusal(fault: Fault, call: Call, project: str) -> Refused:
-    """Return how Google words a fault that is an answer; ``quota`` and breaks are none of these."""
-    if fault.name == "expired":
-        info = error_info("ACCESS_TOKEN_EXPIRED", "googleapis.com", service=_service(call))
-        return Refused(401, _EXPIRED, details=[info])
-    if fault.name == "denied":
-        return _denied(call, project)
-    if fault.name == "disabled":
-        return _disabled(_service(call), project)
-    code = int(fault.name)
-    headers = {"Retry-After": "1"} if code == 503 else {}
-    return Refused(code, _SAID[code], headers=headers)
-
-
-def _service(call: Call) -> str:
-    name = {"logs": "logging", "storage": "storage"}.get(call, "aiplatform")
-    return f"{name}.googleapis.com"
-
-
-def _denied(call: Call, project: str) -> Refused:
-    permission = _PERMISSIONS[call]
-    resource = f"//{_service(call)}/projects/{project}"
-    info = error_info(
-        "IAM_PERMISSION_DENIED", _service(call), permission=permission, resource=resource[2:]
-    )
-    text = f"Permission '{permission}' denied on resource '{resource}' (or it may not exist)."
-    return Refused(403, text, details=[info])
-
-
-def _disabled(service: str, project: str) -> Refused:
-    url = f"https://console.developers.google.com/apis/api/{service}/overview?project={project}"
-    text = (
-        f"{service} has not been used in project {project} before or it is disabled. "
-        f"Enable it by visiting {url} then retry. If you enabled this API recently, wait a few "
-        "minutes for the action to propagate to our systems and retry."
-    )
-    info = error_info(
-        "SERVICE_DISABLED", "googleapis.com", service=service, consumer=f"projects/{project}"
-    )
-    link = help_link("Google developers console API activation", url)
-    return Refused(403, text, details=[link, info])

@@ -16,6 +16,7 @@ from distlaunch.emulator.logs import Logs
 from distlaunch.emulator.service.buckets import Buckets
 from distlaunch.emulator.service.job_service import JobService
 from distlaunch.emulator.service.log_service import LogService
+from distlaunch.emulator.service.project_routes import ProjectRoutes
 from distlaunch.emulator.service.routes import Routes
 from distlaunch.emulator.service.server import Server
 from distlaunch.emulator.service.storage_service import StorageService
@@ -101,9 +102,10 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Service]]:
             server = stack.enter_context(Server(0, FaultyCalls(read), told.append))
             folder = tmp_path / "storage"
             folder.mkdir(exist_ok=True)
-            storage = StorageService(Buckets(folder), "europe-west4")
-            jobs = JobService(store, logs, Resting(store))
-            server.start(Routes(jobs, LogService(logs), storage))
+            storage = StorageService(Buckets(folder), "europe-west4", read.lacks)
+            jobs = JobService(store, logs, Resting(store), read.lacks.limits)
+            project = ProjectRoutes(read.lacks)
+            server.start(Routes(jobs, LogService(logs), storage, project))
             return Service(server.url, folder.resolve(), store, logs, told)
 
         yield start

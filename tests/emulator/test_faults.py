@@ -71,7 +71,8 @@ def test_the_emulator_s_ways():
         (
             "503@creat",
             "'503@creat': no call is named 'creat'; expected create, get, list, cancel, delete, "
-            "logs, storage; did you mean 'create'?",
+            "logs, storage, services, quotas, billing, prices, permissions, accounts, repository; "
+            "did you mean 'create'?",
         ),
         ("503:2", "'503:2': expected a number from 0 to 1 behind ':', got '2'"),
         ("503:nan", "'503:nan': expected a number from 0 to 1 behind ':', got 'nan'"),

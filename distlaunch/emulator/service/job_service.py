@@ -10,15 +10,16 @@ import json
 import random
 import re
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from distlaunch.emulator.service import rules
 from distlaunch.emulator.service.answers import Answer, Refused, invalid_payload
 from distlaunch.emulator.service.job_filters import job_filter
 from distlaunch.emulator.service.parsing import as_json, parse, with_numbers
-from distlaunch.emulator.service.quotas import over_quota
+from distlaunch.emulator.service.quotas import exceeded, over_quota, taken
 from distlaunch.emulator.service.tuning_rules import tuning_job_problems
-from distlaunch.emulator.store import ENDED, UnknownJob, project_number
+from distlaunch.emulator.store import COLLECTIONS, ENDED, UnknownJob, project_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,14 +59,20 @@ class JobService:
         Where they will write.
     lives
         What runs them.
+    limits
+        Of quota metrics, where there are any.
     """
 
-    def __init__(self, store: Store, logs: Logs, lives: Runner) -> None:
+    def __init__(
+        self, store: Store, logs: Logs, lives: Runner, limits: Mapping[str, int] | None = None
+    ) -> None:
         self._store = store
         self._logs = logs
         self._lives = lives
         self._lock = threading.Lock()
         self._operations: dict[str, dict[str, Any]] = {}
+        self._limits = limits or {}
+        self._taken: dict[str, Counter[str]] = {}
 
     def create(
         self,
@@ -92,7 +99,7 @@ class JobService:
             refusal = over_quota(message)
         if refusal is not None:
             raise refusal
-        job = self._store.create(project, location, collection, as_json(message))
+        job = self._take_in(project, location, collection, message)
         self._logs.begin(_id(job), project)
         self._lives.begin(job["name"])
         return Answer(_told(job, collection, request))
@@ -181,6 +188,27 @@ class JobService:
         if found is None:
             raise Refused(404, f"Operation {name} is not found.")
         return Answer(found)
+
+    def _take_in(
+        self, project: str, location: str, collection: Collection, message: Any
+    ) -> dict[str, Any]:
+        """Keep a job, if there is quota for it beside the others that have not ended."""
+        wanted = taken(message)
+        with self._lock:
+            refused = exceeded(wanted, self._used(project, location), self._limits)
+            if refused is not None:
+                raise refused
+            job = self._store.create(project, location, collection, as_json(message))
+            self._taken[job["name"]] = wanted
+        return job
+
+    def _used(self, project: str, location: str) -> Counter[str]:
+        used = Counter[str]()
+        for collection in COLLECTIONS if self._limits else ():
+            for job in self._store.list(project, location, collection):
+                if job["state"] not in ENDED:
+                    used += self._taken[job["name"]]
+        return used
 
     def _deleted(self, job_name: str) -> dict[str, Any]:
         parent = "/".join(job_name.split("/")[:4])

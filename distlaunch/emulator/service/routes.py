@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
-from distlaunch.emulator.service.answers import Answer, Refused
+from distlaunch.emulator.service.route import Route, no_method
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from distlaunch.emulator.faults import Call
     from distlaunch.emulator.service.answers import Request
     from distlaunch.emulator.service.job_service import JobService
     from distlaunch.emulator.service.log_service import LogService
+    from distlaunch.emulator.service.project_routes import ProjectRoutes
     from distlaunch.emulator.service.storage_service import StorageService
     from distlaunch.emulator.store import Collection
 
@@ -26,26 +24,7 @@ _JOBS = re.compile(
 )
 _OPERATION = re.compile(_PARENT + r"(/\w+/[^/]+)?/operations/(?P<id>[^/:]+)(?P<verb>:\w+)?")
 _ENTRIES = "/v2/entries:list"
-_OF_APIS = re.compile(r"/v[12](beta1)?(/.*)?")
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Where a request leads.
-
-    Parameters
-    ----------
-    call
-        What kind of call it is.
-    project
-        The project that it is about, as far as it says.
-    answer
-        Gives the answer; `True` where a quota is to be exceeded.
-    """
-
-    call: Call
-    project: str
-    answer: Callable[[bool], Answer]
+_OF_APIS = re.compile(r"/v[123](beta1)?(/.*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +34,7 @@ class Routes:
     jobs: JobService
     logs: LogService
     storage: StorageService
+    project: ProjectRoutes
 
     def find(self, request: Request) -> Route:
         """Return where a request leads.
@@ -73,8 +53,11 @@ class Routes:
             return self._operation_route(request, found)
         if path == _ENTRIES and request.method == "POST":
             return Route("logs", "", lambda _: self.logs.list(request))
+        around = self.project.find(request, path)
+        if around is not None:
+            return around
         if _OF_APIS.fullmatch(path):
-            raise _no_method(request)
+            raise no_method(request)
         return Route("storage", "", lambda _: self.storage.answer(request))
 
     def _job_route(self, request: Request, found: re.Match[str]) -> Route:
@@ -102,14 +85,10 @@ class Routes:
                 return Route("delete", project, lambda _: jobs.delete(request, name, collection))
             case ("POST", "id", "verb") if found["verb"] == ":cancel":
                 return Route("cancel", project, lambda _: jobs.cancel(request, name, collection))
-        raise _no_method(request)
+        raise no_method(request)
 
     def _operation_route(self, request: Request, found: re.Match[str]) -> Route:
         name = f"{found['parent']}/operations/{found['id']}"
         if (request.method, found["verb"]) in (("GET", None), ("POST", ":wait")):
             return Route("get", found["project"], lambda _: self.jobs.operation(name))
-        raise _no_method(request)
-
-
-def _no_method(request: Request) -> Refused:
-    return Refused(404, f"Method not found: {request.method} {request.path}")
+        raise no_method(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 import threading
@@ -11,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import parse_qs, urlsplit
 
-from distlaunch.emulator.faults import FaultyCalls, refusal
 from distlaunch.emulator.service.answers import Answer, Refused, Request
+from distlaunch.emulator.service.refusals import lacking, refusal
 from distlaunch.emulator.service.wire import Content
 from distlaunch.errors import DistlaunchError
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from distlaunch.emulator.faults import FaultyCalls
+    from distlaunch.emulator.service.route import Route
     from distlaunch.emulator.service.routes import Routes
 
 HOST = "127.0.0.1"
@@ -134,18 +137,28 @@ class _Handler(BaseHTTPRequestHandler):
         route = self.server.routes.find(request)
         fault = self.server.calls.next(route.call)
         if fault is None:
-            return route.answer(False)
-        if fault.name == "reset":
-            self._hang_up()
-            return None
-        if fault.name == "lost":
-            with suppress(Refused):
-                route.answer(False).close()
-            self._hang_up()
-            return None
-        if fault.name == "quota":
-            return route.answer(True)
+            return self._obey(route)
+        match fault.name:
+            case "reset":
+                self._hang_up()
+                return None
+            case "lost":
+                with suppress(Refused):
+                    self._obey(route).close()
+                self._hang_up()
+                return None
+            case "hang":
+                self._say_nothing(content)
+                return None
+            case "quota":
+                return self._obey(route, is_over_quota=True)
         raise refusal(fault, route.call, route.project)
+
+    def _obey(self, route: Route, *, is_over_quota: bool = False) -> Answer:
+        refused = lacking(self.server.calls.faults.lacks, route.call, route.project)
+        if refused is not None:
+            raise refused
+        return route.answer(is_over_quota)
 
     def _check_host(self) -> None:
         """Refuse a page in a browser that has led a name of its own to this address."""
@@ -175,6 +188,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
+
+    def _say_nothing(self, content: Content) -> None:
+        """Wait until the client has had enough."""
+        content.skip_rest()
+        select.select([self.connection], [], [])
+        self.close_connection = True
 
     def _send(self, answer: Answer) -> None:
         content, headers = answer.content, dict(answer.headers)

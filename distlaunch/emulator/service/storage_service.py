@@ -14,8 +14,10 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from distlaunch.emulator.lacks import location_type
 from distlaunch.emulator.service.answers import Answer
 from distlaunch.emulator.service.buckets import StorageRefused, hashes_of
+from distlaunch.emulator.service.policies import held
 from distlaunch.emulator.service.storage_objects import (
     conditions,
     etag,
@@ -30,6 +32,7 @@ from distlaunch.emulator.times import stamp
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from distlaunch.emulator.lacks import Lacks
     from distlaunch.emulator.service.answers import Request
     from distlaunch.emulator.service.buckets import Buckets, Stored
 
@@ -55,12 +58,16 @@ class StorageService:
     buckets
         Where the objects are.
     region
-        Where all buckets are said to be.
+        Where all buckets are said to be, unless the project lacks such.
+    lacks
+        What the project lacks.
     """
 
-    def __init__(self, buckets: Buckets, region: str) -> None:
+    def __init__(self, buckets: Buckets, region: str, lacks: Lacks) -> None:
         self._buckets = buckets
-        self._region = region
+        self._location = lacks.bucket_location or region.upper()
+        self._lacks = lacks
+        self._made: set[str] = set()
         self._uploads = Uploads(buckets)
 
     def answer(self, request: Request) -> Answer:
@@ -82,8 +89,13 @@ class StorageService:
             found = pattern.fullmatch(request.path)
             if found is not None:
                 parts = {name: unquote(part) for name, part in found.groupdict("").items()}
+                self._check_is_there(parts["bucket"])
                 return way(request, **parts)
         raise _no_method(request)
+
+    def _check_is_there(self, bucket: str) -> None:
+        if bucket and "bucket" in self._lacks and bucket not in self._made:
+            raise StorageRefused(404, "notFound", "The specified bucket does not exist.")
 
     def _bucket(self, request: Request, *, bucket: str, rest: str) -> Answer:
         if not bucket:
@@ -91,7 +103,7 @@ class StorageService:
         self._buckets.path(bucket)
         if rest.endswith("testPermissions"):
             kind = "storage#testIamPermissionsResponse"
-            return Answer({"kind": kind, "permissions": request.repeated.get("permissions", [])})
+            return Answer({"kind": kind, **held(request.repeated.get("permissions"), self._lacks)})
         match request.method, rest:
             case "GET", "":
                 return Answer(self._bucket_json(bucket, request))
@@ -120,6 +132,7 @@ class StorageService:
                 "Your previous request to create the named bucket succeeded and you already own it."
             )
             raise StorageRefused(409, "conflict", text)
+        self._made.add(name)
         return Answer(self._bucket_json(name, request))
 
     def _list(self, request: Request, *, bucket: str) -> Answer:
@@ -315,8 +328,8 @@ class StorageService:
             "name": bucket,
             "selfLink": f"{request.origin}/storage/v1/b/{bucket}",
             "projectNumber": project_number(request.options.get("project", "my-project")),
-            "location": self._region.upper(),
-            "locationType": "region",
+            "location": self._location,
+            "locationType": location_type(self._location),
             "storageClass": "STANDARD",
             "metageneration": "1",
             "etag": "CAE=",

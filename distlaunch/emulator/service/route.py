@@ -1,0 +1,38 @@
+"""Where a request leads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from distlaunch.emulator.service.answers import Answer, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from distlaunch.emulator.faults import Call
+    from distlaunch.emulator.service.answers import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request leads.
+
+    Parameters
+    ----------
+    call
+        What kind of call it is.
+    project
+        The project that it is about, as far as it says.
+    answer
+        Gives the answer; `True` where a quota is to be exceeded.
+    """
+
+    call: Call
+    project: str
+    answer: Callable[[bool], Answer]
+
+
+def no_method(request: Request) -> Refused:
+    """Return the refusal of a request that leads nowhere."""
+    return Refused(404, f"Method not found: {request.method} {request.path}")
