@@ -108,12 +108,15 @@ class GoogleError(DistlaunchError):
         The HTTP status, 0 where there was no answer.
     reason
         Google's word for it, as ``PERMISSION_DENIED``.
+    why
+        Its narrower word, where it has one: the reason of an ErrorInfo, as ``SERVICE_DISABLED``.
     """
 
-    def __init__(self, text: str, *, status: int = 0, reason: str = "") -> None:
+    def __init__(self, text: str, *, status: int = 0, reason: str = "", why: str = "") -> None:
         super().__init__(text)
         self.status = status
         self.reason = reason
+        self.why = why
 
 
 class Unavailable(GoogleError):

@@ -122,7 +122,7 @@ def asked(order: Order) -> Asked:
         name=body.get("displayName", job.name),
         project=job.project or "",
         region=job.region or "",
-        pools=tuple(_pools(spec.get("workerPoolSpecs", []))),
+        pools=tuple(pools_of(spec.get("workerPoolSpecs", []))),
         strategy=reading.strategy(scheduling),
         timeout=reading.seconds(scheduling, "timeout") or WEEK,
         max_wait=reading.seconds(scheduling, "maxWaitDuration"),
@@ -135,12 +135,13 @@ def asked(order: Order) -> Asked:
     )
 
 
-def _pools(specs: list[dict[str, Any]]) -> list[AskedPool]:
+def pools_of(specs: list[dict[str, Any]]) -> list[AskedPool]:
+    """Return the worker pools of a job's body, whether it is ours or as Google gives it."""
     roles = [*ROLES, *(f"pool {index}" for index in range(len(ROLES), len(specs)))]
     return [
         _pool(role, spec)
         for role, spec in zip(roles, specs, strict=False)
-        if spec and spec.get("replicaCount", 1)
+        if spec and int(spec.get("replicaCount", 1))
     ]
 
 
@@ -149,7 +150,7 @@ def _pool(role: str, spec: Mapping[str, Any]) -> AskedPool:
     program = reading.program(spec)
     return AskedPool(
         role,
-        spec.get("replicaCount", 1),
+        int(spec.get("replicaCount", 1)),  # Google writes it as text
         machine.type,
         machine.accelerator,
         machine.accelerator_count,

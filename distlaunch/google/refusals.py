@@ -97,7 +97,8 @@ class Refusal:
         if self.status in _COME_BACK:
             text = f"Google answers {self.status} ({self.message})"
             return Unavailable(text, status=self.status, reason=self.reason, wait=self._wait)
-        return GoogleError(self._text(), status=self.status, reason=self.reason)
+        why = _one_line(self._info.get("reason"))
+        return GoogleError(self._text(), status=self.status, reason=self.reason, why=why)
 
     def _text(self) -> str:
         if self.status == HTTPStatus.UNAUTHORIZED:

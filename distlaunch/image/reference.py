@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from distlaunch.errors import ImageError
 
@@ -17,6 +18,17 @@ _HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::[0-9]{{1,
 _WORD = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*", re.ASCII)
 _LOOPBACK = ("localhost", "[::1]")
 _OF_GOOGLE = (".pkg.dev", ".gcr.io")
+
+
+class GooglePlace(NamedTuple):
+    """A repository of Google's Artifact Registry, as its API and gcloud name it."""
+
+    project: str
+    location: str
+    repository: str
+
+    def __str__(self) -> str:
+        return f"{self.location}-docker.pkg.dev/{self.project.replace(':', '/')}/{self.repository}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +87,17 @@ class Reference:
     def is_google(self) -> bool:
         """Whether it lies in Google's Artifact Registry."""
         return is_google(self.host)
+
+    @property
+    def google_place(self) -> GooglePlace | None:
+        """The repository of Artifact Registry that it lies in, None if it lies elsewhere."""
+        location, suffix, _ = self.host.partition("-docker.pkg.dev")
+        parts = self.path.split("/")
+        if not suffix or len(parts) < 2:
+            return None
+        if "." in parts[0] and len(parts) > 2:  # of an organisation: example.com/PROJECT
+            parts = [f"{parts[0]}:{parts[1]}", *parts[2:]]
+        return GooglePlace(parts[0], location, parts[1])
 
     @property
     def is_loopback(self) -> bool:

@@ -25,6 +25,10 @@ OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 ACCEPT = {"Accept": f"{DOCKER_MANIFEST}, {DOCKER_LIST}, {OCI_MANIFEST}, {OCI_INDEX}"}
 
 
+class OtherPlatform(ImageError):
+    """An image that is for other machines than Google's."""
+
+
 def read(data: bytes, reference: Reference, what: str) -> dict[str, Any]:
     """Read one of the documents.
 
@@ -52,7 +56,7 @@ def choose(index: Mapping[str, Any], reference: Reference) -> str:
 
     Raises
     ------
-    ImageError
+    OtherPlatform
         If it has none, with the platforms that it has.
     """
     known: dict[str, str] = {}
@@ -90,8 +94,10 @@ def check_config(
 
     Raises
     ------
+    OtherPlatform
+        If it is that of one for another.
     ImageError
-        If not.
+        If it is none.
     """
     platform = f"{config.get('os', 'linux')}/{config.get('architecture', 'amd64')}"
     if platform != PLATFORM:
@@ -107,9 +113,9 @@ def is_oci(manifest: Mapping[str, Any]) -> bool:
     return str(said).startswith("application/vnd.oci.")
 
 
-def _other_platform(reference: Reference, platforms: list[str]) -> ImageError:
+def _other_platform(reference: Reference, platforms: list[str]) -> OtherPlatform:
     has = ", ".join(platforms) or "no platform that it names"
-    return ImageError(
+    return OtherPlatform(
         f"{reference} is for {has}, and Google's machines are {PLATFORM}; build it again with "
         f"'docker build --platform {PLATFORM}', or choose another image"
     )

@@ -1,0 +1,67 @@
+"""The images that are there already, as their registries have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from distlaunch.checks.online.about import TIMEOUT, unanswered
+from distlaunch.checks.problem import error
+from distlaunch.errors import ImageError
+from distlaunch.image.reference import Reference
+from distlaunch.job import vertex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from distlaunch.checks.online.about import About
+    from distlaunch.checks.problem import Problem
+
+
+def named(about: About) -> list[Reference]:
+    """Return the images that the job's pools name; what is no image's name is told elsewhere."""
+    uris = dict.fromkeys(pool.image for pool in about.asked.pools if pool.image)
+    return list(filter(None, map(_read, uris)))
+
+
+def pushed(about: About) -> Reference | None:
+    """Return the repository that the job's own image is pushed to, None where there is none."""
+    job = about.order.job
+    if not vertex.needs_image(job) or job.image.repository is None:
+        return None
+    return _read(job.image.repository)
+
+
+def problems(image: Reference) -> Iterator[Problem]:
+    """Yield that there is no such image, or that it is for other machines than Google's."""
+    from distlaunch.image.registry.client import Registry
+    from distlaunch.image.registry.manifests import OtherPlatform
+    from distlaunch.image.registry.refusals import Refused
+    from distlaunch.image.registry.transport import Patience
+
+    connect, read = TIMEOUT
+    try:
+        with Registry(image, patience=Patience(connect, read, (0.5,))) as registry:
+            registry.image()
+    except OtherPlatform as problem:
+        yield _told("image-architecture", image, problem)
+    except Refused as problem:
+        is_missing = problem.status == 404
+        yield _told("image-missing", image, problem) if is_missing else _unknown(image, problem)
+    except ImageError as problem:
+        yield _unknown(image, problem)
+
+
+def _read(text: str) -> Reference | None:
+    try:
+        return Reference.parse(text)
+    except ImageError:
+        return None
+
+
+def _told(code: str, image: Reference, problem: ImageError) -> Problem:
+    what, _, remedy = str(problem).rpartition("; ")
+    return error(code, str(image), what, remedy)
+
+
+def _unknown(image: Reference, problem: ImageError) -> Problem:
+    return unanswered(str(image), str(problem))
