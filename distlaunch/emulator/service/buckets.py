@@ -25,6 +25,8 @@ from distlaunch.emulator.service.answers import Answer, Refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from distlaunch.emulator.service.answers import Request
+
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", re.ASCII)
 _LONGEST_NAME = 1_024  # bytes
 _MICRO = 1_000
@@ -397,6 +399,11 @@ def _clear(path: Path) -> None:
 
 def _not_found(bucket: str, name: str) -> StorageRefused:
     return StorageRefused(404, "notFound", f"No such object: {bucket}/{name}")
+
+
+def no_storage_method(request: Request) -> StorageRefused:
+    """Return the refusal of a request that leads nowhere."""
+    return StorageRefused(404, "notFound", f"Not Found: {request.method} {request.path}")
 
 
 def _cannot_be_a_file(bucket: str, name: str, problem: OSError) -> StorageRefused:

@@ -129,12 +129,23 @@ def _compute() -> Iterator[_Item]:
                         else f"DWS {mode} {part.replace('Instance ', '')}"
                     )
                     yield _Item(f"{words} {where}", regions, unit, price * share // 100, group)
-        local = f"DWS Defined Duration SSD backed Local Storage {where}"
-        yield _Item(local, regions, _GIB_MONTH, _LOCAL_SSD * percent // 100, "LocalSSD")
+        yield from _local_disks(where, regions, _LOCAL_SSD * percent // 100)
         ssd = f"SSD backed PD Capacity in {continent}"
         yield _Item(ssd, regions, _GIB_MONTH, _SSD * percent // 100, "SSD")
         disk = f"Storage PD Capacity in {continent}"
         yield _Item(disk, regions, _GIB_MONTH, _DISK * percent // 100, "PDStandard", free=30)
+
+
+def _local_disks(where: str, regions: tuple[str, ...], price: int) -> Iterator[_Item]:
+    name, spot = "SSD backed Local Storage", "attached to Spot Preemptible VMs"
+    for words, share, usage in (
+        (name, 100, "OnDemand"),
+        (f"{name} {spot}", _SPOT, "Preemptible"),
+        (f"DWS Defined Duration {name}", _FLEX_START, "OnDemand"),
+    ):
+        yield _Item(
+            f"{words} {where}", regions, _GIB_MONTH, price * share // 100, "LocalSSD", usage
+        )
 
 
 def _parts(percent: int) -> Iterator[tuple[str, str, int, str]]:

@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 
     Teller = Callable[..., dict[str, Any]]
 
-_PROJECT = "projects/{project}"
-_METRICS = f"/v1beta1/{_PROJECT}/services/{{service}}/consumerQuotaMetrics"
-_ACCOUNT = f"/v1/{_PROJECT}/serviceAccounts/{{account}}"
-_REPOSITORY = f"/v1/{_PROJECT}/locations/{{location}}/repositories/{{repository}}"
+_PROJECT = "/v1/projects/{project}"
+_RESOURCE = "/v3/projects/{project}"
+_METRICS = "/v1beta1/projects/{project}/services/{service}/consumerQuotaMetrics"
+_ACCOUNT = f"{_PROJECT}/serviceAccounts/{{account}}"
+_REPOSITORY = f"{_PROJECT}/locations/{{location}}/repositories/{{repository}}"
+_TEST, _POLICY = "testIamPermissions", "getIamPolicy"
+_SERVICES, _QUOTAS = "serviceusage.services.get", "serviceusage.quotas.get"
+_RESOURCES, _REPOSITORIES = "resourcemanager.projects", "artifactregistry.repositories"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class _Way:
     method: str
     path: re.Pattern[str]
     tell: Teller
+    needs: str
 
 
 class ProjectRoutes:
@@ -65,36 +70,49 @@ class ProjectRoutes:
 def _route(way: _Way, request: Request, parts: dict[str, str]) -> Route:
     project = parts.get("project", "")
     return Route(
-        way.call, "" if project == "-" else project, lambda _: Answer(way.tell(request, **parts))
+        way.call,
+        "" if project == "-" else project,
+        lambda _: Answer(way.tell(request, **parts)),
+        way.needs,
     )
 
 
 def _ways(projects: ProjectService, quotas: QuotaService, prices: PriceService) -> Iterator[_Way]:
-    yield _way("services", f"GET /v1/{_PROJECT}/services:batchGet", projects.services)
-    yield _way("services", f"GET /v1/{_PROJECT}/services/{{service}}", projects.service)
-    yield _way("quotas", f"GET {_METRICS}", quotas.metrics)
-    yield _way("quotas", f"GET {_METRICS}/{{metric}}", quotas.metric)
-    yield _way("billing", f"GET /v1/{_PROJECT}/billingInfo", projects.billing)
-    yield _way("prices", "GET /v1/services/{service}/skus", prices.skus)
-    yield _way("permissions", f"GET /v3/{_PROJECT}", projects.project)
-    yield _way(
-        "permissions", f"POST /v3/{_PROJECT}:testIamPermissions", projects.project_permissions
+    ways: tuple[tuple[Call, str, Teller, str], ...] = (
+        ("services", f"GET {_PROJECT}/services:batchGet", projects.services, _SERVICES),
+        ("services", f"GET {_PROJECT}/services/{{service}}", projects.service, _SERVICES),
+        ("quotas", f"GET {_METRICS}", quotas.metrics, _QUOTAS),
+        ("quotas", f"GET {_METRICS}/{{metric}}", quotas.metric, _QUOTAS),
+        ("billing", f"GET {_PROJECT}/billingInfo", projects.billing, f"{_RESOURCES}.get"),
+        ("prices", "GET /v1/services/{service}/skus", prices.skus, ""),
+        ("permissions", f"GET {_RESOURCE}", projects.project, f"{_RESOURCES}.get"),
+        ("permissions", f"POST {_RESOURCE}:{_TEST}", projects.project_permissions, ""),
+        (
+            "permissions",
+            f"POST {_RESOURCE}:{_POLICY}",
+            projects.project_policy,
+            f"{_RESOURCES}.{_POLICY}",
+        ),
+        ("accounts", f"GET {_ACCOUNT}", projects.account, "iam.serviceAccounts.get"),
+        ("accounts", f"POST {_ACCOUNT}:{_TEST}", projects.account_permissions, ""),
+        ("repository", f"GET {_REPOSITORY}", projects.repository, f"{_REPOSITORIES}.get"),
+        ("repository", f"POST {_REPOSITORY}:{_TEST}", projects.repository_permissions, ""),
+        (
+            "repository",
+            f"GET {_REPOSITORY}:{_POLICY}",
+            projects.repository_policy,
+            f"{_REPOSITORIES}.{_POLICY}",
+        ),
     )
-    yield _way("permissions", f"POST /v3/{_PROJECT}:getIamPolicy", projects.project_policy)
-    yield _way("accounts", f"GET {_ACCOUNT}", projects.account)
-    yield _way("accounts", f"POST {_ACCOUNT}:testIamPermissions", projects.account_permissions)
-    yield _way("repository", f"GET {_REPOSITORY}", projects.repository)
-    yield _way("repository", f"GET {_REPOSITORY}:getIamPolicy", projects.repository_policy)
-    yield _way(
-        "repository", f"POST {_REPOSITORY}:testIamPermissions", projects.repository_permissions
-    )
+    for call, address, tell, needs in ways:
+        method, path = address.split()
+        yield _Way(call, method, _pattern(path), tell, needs)
 
 
-def _way(call: Call, address: str, tell: Teller) -> _Way:
-    """Return a way whose address is written as ``METHOD /PATH/{part}``."""
-    method, path = address.split()
-    pattern = re.sub(r"\{(\w+)\}", _part, re.escape(path).replace(r"\{", "{").replace(r"\}", "}"))
-    return _Way(call, method, re.compile(pattern), tell)
+def _pattern(address: str) -> re.Pattern[str]:
+    """Return what finds the parts of a path that stand in braces in its address."""
+    plain = re.escape(address).replace(r"\{", "{").replace(r"\}", "}")
+    return re.compile(re.sub(r"\{(\w+)\}", _part, plain))
 
 
 def _part(found: re.Match[str]) -> str:

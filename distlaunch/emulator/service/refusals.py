@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from distlaunch.emulator.service.answers import Refused, error_info, help_link
 from distlaunch.emulator.service.apis import api_of
+from distlaunch.emulator.service.buckets import StorageRefused
 from distlaunch.emulator.store import project_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from distlaunch.emulator.faults import Call, Fault
+    from distlaunch.emulator.faults import Fault
     from distlaunch.emulator.lacks import Lacks
+    from distlaunch.emulator.service.route import Route
 
 _SAID = {
     404: "The requested resource was not found.",
@@ -27,62 +28,51 @@ _EXPIRED = (
     "or other valid authentication credential. See "
     "https://developers.google.com/identity/sign-in/web/devconsole-project."
 )
-_PERMISSIONS: Mapping[Call, str] = {
-    "create": "aiplatform.customJobs.create",
-    "get": "aiplatform.customJobs.get",
-    "list": "aiplatform.customJobs.list",
-    "cancel": "aiplatform.customJobs.cancel",
-    "delete": "aiplatform.customJobs.delete",
-    "logs": "logging.logEntries.list",
-    "storage": "storage.objects.get",
-    "services": "serviceusage.services.get",
-    "quotas": "serviceusage.quotas.get",
-    "billing": "resourcemanager.projects.get",
-    "prices": "billing.resourceCosts.get",
-    "permissions": "resourcemanager.projects.get",
-    "accounts": "iam.serviceAccounts.get",
-    "repository": "artifactregistry.repositories.get",
-}
-_JOB_CALLS = ("create", "get", "list", "cancel", "delete", "logs")
 
 
-def refusal(fault: Fault, call: Call, project: str) -> Refused:
+def refusal(fault: Fault, route: Route) -> Refused:
     """Return how Google words a fault that is an answer; ``quota`` and breaks are none of these."""
+    api = api_of(route.call)
     if fault.name == "expired":
-        info = error_info("ACCESS_TOKEN_EXPIRED", "googleapis.com", service=api_of(call))
+        info = error_info("ACCESS_TOKEN_EXPIRED", "googleapis.com", service=api)
         return Refused(401, _EXPIRED, details=[info])
     if fault.name == "denied":
-        return denied(_PERMISSIONS[call], api_of(call), f"projects/{project}")
+        return _denied(route)
     if fault.name == "disabled":
-        return _disabled(api_of(call), project)
+        return _disabled(api, route.project)
     code = int(fault.name)
     headers = {"Retry-After": "1"} if code == 503 else {}
     return Refused(code, _SAID[code], headers=headers)
 
 
-def lacking(lacks: Lacks, call: Call, project: str) -> Refused | None:
+def lacking(lacks: Lacks, route: Route) -> Refused | None:
     """Return how Google refuses a call for what its project lacks, None where it does not."""
-    api = api_of(call)
+    api = api_of(route.call)
     if api in lacks:
-        return _disabled(api, project)
-    if "project" in lacks and project:
-        return _no_project(api, project)
-    if call in _JOB_CALLS and _PERMISSIONS[call] in lacks:
-        return denied(_PERMISSIONS[call], api, f"projects/{project}")
-    if call == "create" and "billing" in lacks:
-        return _no_billing(api, project)
+        return _disabled(api, route.project)
+    if "project" in lacks and route.project:
+        return _no_project(route)
+    if route.needs in lacks:
+        return _denied(route)
+    if route.call == "create" and "billing" in lacks:
+        return _no_billing(api, route.project)
     return None
 
 
-def denied(permission: str, service: str, resource: str) -> Refused:
-    """Return the refusal of who lacks a permission on a resource of a service."""
-    info = error_info(
-        "IAM_PERMISSION_DENIED", service, permission=permission, resource=f"{service}/{resource}"
-    )
-    text = (
-        f"Permission '{permission}' denied on resource '//{service}/{resource}' "
-        "(or it may not exist)."
-    )
+def _denied(route: Route) -> Refused:
+    """Return the refusal of who lacks the permission that a call needs."""
+    permission, api = route.needs, api_of(route.call)
+    if not permission:
+        return Refused(403, "The caller does not have permission")
+    if route.call == "storage":
+        text = (
+            f"The caller does not have {permission} access to the Google Cloud Storage resource. "
+            f"Permission '{permission}' denied on resource (or it may not exist)."
+        )
+        return StorageRefused(403, "forbidden", text)
+    resource = f"{api}/projects/{route.project}"
+    info = error_info("IAM_PERMISSION_DENIED", api, permission=permission, resource=resource)
+    text = f"Permission '{permission}' denied on resource '//{resource}' (or it may not exist)."
     return Refused(403, text, details=[info])
 
 
@@ -100,16 +90,17 @@ def _disabled(service: str, project: str) -> Refused:
     return Refused(403, text, details=[link, info])
 
 
-def _no_project(service: str, project: str) -> Refused:
+def _no_project(route: Route) -> Refused:
     """Return what is said of a project that is not there, or that one may not see: the same."""
-    if service == "cloudresourcemanager.googleapis.com":
-        return denied("resourcemanager.projects.get", service, f"projects/{project}")
+    if route.call == "permissions":
+        return _denied(replace(route, needs="resourcemanager.projects.get"))
+    project = route.project
     info = error_info(
         "CONSUMER_INVALID",
         "googleapis.com",
         consumer=f"projects/{project}",
         containerInfo=project,
-        service=service,
+        service=api_of(route.call),
     )
     return Refused(403, f"Permission denied on resource project {project}.", details=[info])
 

@@ -26,11 +26,14 @@ class Route:
         The project that it is about, as far as it says.
     answer
         Gives the answer; `True` where a quota is to be exceeded.
+    needs
+        The permission that the caller has to have, nothing where none is asked for.
     """
 
     call: Call
     project: str
     answer: Callable[[bool], Answer]
+    needs: str = ""
 
 
 def no_method(request: Request) -> Refused:

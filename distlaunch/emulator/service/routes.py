@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
 from distlaunch.emulator.service.route import Route, no_method
+from distlaunch.emulator.service.storage_addresses import needed
 
 if TYPE_CHECKING:
-    from distlaunch.emulator.service.answers import Request
+    from collections.abc import Callable
+
+    from distlaunch.emulator.faults import Call
+    from distlaunch.emulator.service.answers import Answer, Request
     from distlaunch.emulator.service.job_service import JobService
     from distlaunch.emulator.service.log_service import LogService
     from distlaunch.emulator.service.project_routes import ProjectRoutes
@@ -52,43 +56,44 @@ class Routes:
         if found is not None:
             return self._operation_route(request, found)
         if path == _ENTRIES and request.method == "POST":
-            return Route("logs", "", lambda _: self.logs.list(request))
+            return Route("logs", "", lambda _: self.logs.list(request), "logging.logEntries.list")
         around = self.project.find(request, path)
         if around is not None:
             return around
         if _OF_APIS.fullmatch(path):
             raise no_method(request)
-        return Route("storage", "", lambda _: self.storage.answer(request))
+        return Route("storage", "", lambda _: self.storage.answer(request), needed(request))
 
     def _job_route(self, request: Request, found: re.Match[str]) -> Route:
         project, location = found["project"], found["location"]
         collection = cast("Collection", found["collection"])
         name = f"{found['parent']}/{collection}/{found['id']}"
-        way = (request.method, *(part for part in ("id", "verb") if found[part] is not None))
         jobs = self.jobs
-        match way:
+
+        def route(call: Call, answer: Callable[[bool], Answer]) -> Route:
+            return Route(call, project, answer, f"aiplatform.{collection}.{call}")
+
+        match (request.method, *(part for part in ("id", "verb") if found[part] is not None)):
             case ("POST",):
-                return Route(
+                return route(
                     "create",
-                    project,
                     lambda is_over_quota: jobs.create(
                         request, project, location, collection, is_over_quota=is_over_quota
                     ),
                 )
             case ("GET",):
-                return Route(
-                    "list", project, lambda _: jobs.list(request, project, location, collection)
-                )
+                return route("list", lambda _: jobs.list(request, project, location, collection))
             case ("GET", "id"):
-                return Route("get", project, lambda _: jobs.get(request, name, collection))
+                return route("get", lambda _: jobs.get(request, name, collection))
             case ("DELETE", "id"):
-                return Route("delete", project, lambda _: jobs.delete(request, name, collection))
+                return route("delete", lambda _: jobs.delete(request, name, collection))
             case ("POST", "id", "verb") if found["verb"] == ":cancel":
-                return Route("cancel", project, lambda _: jobs.cancel(request, name, collection))
+                return route("cancel", lambda _: jobs.cancel(request, name, collection))
         raise no_method(request)
 
     def _operation_route(self, request: Request, found: re.Match[str]) -> Route:
         name = f"{found['parent']}/operations/{found['id']}"
         if (request.method, found["verb"]) in (("GET", None), ("POST", ":wait")):
-            return Route("get", found["project"], lambda _: self.jobs.operation(name))
+            project, needs = found["project"], "aiplatform.customJobs.get"
+            return Route("get", project, lambda _: self.jobs.operation(name), needs)
         raise no_method(request)

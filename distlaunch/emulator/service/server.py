@@ -152,10 +152,10 @@ class _Handler(BaseHTTPRequestHandler):
                 return None
             case "quota":
                 return self._obey(route, is_over_quota=True)
-        raise refusal(fault, route.call, route.project)
+        raise refusal(fault, route)
 
     def _obey(self, route: Route, *, is_over_quota: bool = False) -> Answer:
-        refused = lacking(self.server.calls.faults.lacks, route.call, route.project)
+        refused = lacking(self.server.calls.faults.lacks, route)
         if refused is not None:
             raise refused
         return route.answer(is_over_quota)

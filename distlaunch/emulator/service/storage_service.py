@@ -1,4 +1,4 @@
-"""Cloud Storage's JSON API for buckets and objects, and the plain addresses of objects.
+"""Cloud Storage's JSON API for objects, and the plain addresses of objects.
 
 https://cloud.google.com/storage/docs/json_api/v1. TensorFlow reads objects by the XML API's
 addresses, ``/BUCKET/OBJECT``, and does the rest by the JSON API.
@@ -14,10 +14,10 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from distlaunch.emulator.lacks import location_type
 from distlaunch.emulator.service.answers import Answer
-from distlaunch.emulator.service.buckets import StorageRefused, hashes_of
-from distlaunch.emulator.service.policies import held
+from distlaunch.emulator.service.bucket_service import BucketService
+from distlaunch.emulator.service.buckets import StorageRefused, hashes_of, no_storage_method
+from distlaunch.emulator.service.storage_addresses import BUCKET, OBJECT, OBJECTS, PLAIN, UPLOAD
 from distlaunch.emulator.service.storage_objects import (
     conditions,
     etag,
@@ -26,8 +26,6 @@ from distlaunch.emulator.service.storage_objects import (
     settable,
 )
 from distlaunch.emulator.service.uploads import Uploads
-from distlaunch.emulator.store import project_number
-from distlaunch.emulator.times import stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,14 +37,6 @@ if TYPE_CHECKING:
 MOST_ON_A_PAGE = 1_000
 MOST_COMPOSED = 32
 
-_BUCKET = re.compile(r"/storage/v1/b(/(?P<bucket>[^/]+)(?P<rest>/iam(/testPermissions)?)?)?/?")
-_OBJECTS = re.compile(r"/storage/v1/b/(?P<bucket>[^/]+)/o/?")
-_OBJECT = re.compile(
-    r"/(?P<way>download/)?storage/v1/b/(?P<bucket>[^/]+)/o/(?P<name>[^/]+)"
-    r"(?P<verb>/compose|/(copyTo|rewriteTo)/b/(?P<to_bucket>[^/]+)/o/(?P<to_name>[^/]+))?"
-)
-_UPLOAD = re.compile(r"/(resumable/)?upload/storage/v1/b/(?P<bucket>[^/]+)/o/?")
-_PLAIN = re.compile(r"/(?P<bucket>[^/]+)/(?P<name>.+)", re.DOTALL)
 _RANGE = re.compile(r"bytes=(?P<first>\d{0,18})-(?P<last>\d{0,18})", re.ASCII)
 
 
@@ -65,9 +55,7 @@ class StorageService:
 
     def __init__(self, buckets: Buckets, region: str, lacks: Lacks) -> None:
         self._buckets = buckets
-        self._location = lacks.bucket_location or region.upper()
-        self._lacks = lacks
-        self._made: set[str] = set()
+        self._service = BucketService(buckets, region, lacks)
         self._uploads = Uploads(buckets)
 
     def answer(self, request: Request) -> Answer:
@@ -79,65 +67,24 @@ class StorageService:
             If it cannot be.
         """
         ways: tuple[tuple[re.Pattern[str], Callable[..., Answer]], ...] = (
-            (_UPLOAD, self._upload),
-            (_OBJECT, self._object),
-            (_OBJECTS, self._list),
-            (_BUCKET, self._bucket),
-            (_PLAIN, self._plain),
+            (UPLOAD, self._upload),
+            (OBJECT, self._object),
+            (OBJECTS, self._list),
+            (BUCKET, self._service.answer),
+            (PLAIN, self._plain),
         )
         for pattern, way in ways:
             found = pattern.fullmatch(request.path)
             if found is not None:
                 parts = {name: unquote(part) for name, part in found.groupdict("").items()}
-                self._check_is_there(parts["bucket"])
+                if parts["bucket"]:
+                    self._service.check(parts["bucket"])
                 return way(request, **parts)
-        raise _no_method(request)
-
-    def _check_is_there(self, bucket: str) -> None:
-        if bucket and "bucket" in self._lacks and bucket not in self._made:
-            raise StorageRefused(404, "notFound", "The specified bucket does not exist.")
-
-    def _bucket(self, request: Request, *, bucket: str, rest: str) -> Answer:
-        if not bucket:
-            return self._buckets_of_project(request)
-        self._buckets.path(bucket)
-        if rest.endswith("testPermissions"):
-            kind = "storage#testIamPermissionsResponse"
-            return Answer({"kind": kind, **held(request.repeated.get("permissions"), self._lacks)})
-        match request.method, rest:
-            case "GET", "":
-                return Answer(self._bucket_json(bucket, request))
-            case "PATCH" | "PUT", "":
-                return Answer(self._bucket_json(bucket, request))
-            case "DELETE", "":
-                self._buckets.remove(bucket)
-                return Answer(b"", 204)
-            case "GET", _:
-                return Answer(
-                    {"kind": "storage#policy", "version": 1, "etag": "CAE=", "bindings": []}
-                )
-        raise _no_method(request)
-
-    def _buckets_of_project(self, request: Request) -> Answer:
-        if request.method == "GET":
-            prefix = request.options.get("prefix", "")
-            names = [name for name in self._buckets.names() if name.startswith(prefix)]
-            items = [self._bucket_json(name, request) for name in names]
-            return Answer({"kind": "storage#buckets", "items": items})
-        if request.method != "POST":
-            raise _no_method(request)
-        name = str(request.json().get("name", ""))
-        if not self._buckets.make(name):
-            text = (
-                "Your previous request to create the named bucket succeeded and you already own it."
-            )
-            raise StorageRefused(409, "conflict", text)
-        self._made.add(name)
-        return Answer(self._bucket_json(name, request))
+        raise no_storage_method(request)
 
     def _list(self, request: Request, *, bucket: str) -> Answer:
         if request.method != "GET":
-            raise _no_method(request)
+            raise no_storage_method(request)
         options = request.options
         delimiter, size = options.get("delimiter", ""), _page_size(options)
         after = _page_token(options)
@@ -190,7 +137,7 @@ class StorageService:
                 said = _merged(stored, settable(request.json()))
                 changed = self._buckets.describe(stored, said, conditions(request.options))
                 return Answer(resource(self._buckets, changed, request.origin))
-        raise _no_method(request)
+        raise no_storage_method(request)
 
     def _made_of_others(
         self, request: Request, bucket: str, name: str, parts: Mapping[str, str]
@@ -259,7 +206,7 @@ class StorageService:
         if "upload_id" in request.options and request.method in ("PUT", "POST", "DELETE"):
             return self._uploads.go_on(request)
         if request.method != "POST":
-            raise _no_method(request)
+            raise no_storage_method(request)
         return self._uploads.begin(request, bucket)
 
     def _plain(self, request: Request, *, bucket: str, name: str) -> Answer:
@@ -274,7 +221,7 @@ class StorageService:
             case "DELETE":
                 self._buckets.delete(bucket, name, conditions(request.options))
                 return Answer(b"", 204)
-        raise _no_method(request)
+        raise no_storage_method(request)
 
     def _asked(self, request: Request, bucket: str, name: str) -> Stored:
         stored = of_generation(self._buckets.need(bucket, name), request.options)
@@ -317,26 +264,6 @@ class StorageService:
         if said.get("contentEncoding"):
             headers["Content-Encoding"] = str(said["contentEncoding"])
         return headers
-
-    def _bucket_json(self, bucket: str, request: Request) -> dict[str, Any]:
-        path = self._buckets.path(bucket)
-        place = path if path.exists() else self._buckets.folder
-        made = stamp(place.stat().st_mtime_ns, digits=3)
-        return {
-            "kind": "storage#bucket",
-            "id": bucket,
-            "name": bucket,
-            "selfLink": f"{request.origin}/storage/v1/b/{bucket}",
-            "projectNumber": project_number(request.options.get("project", "my-project")),
-            "location": self._location,
-            "locationType": location_type(self._location),
-            "storageClass": "STANDARD",
-            "metageneration": "1",
-            "etag": "CAE=",
-            "timeCreated": made,
-            "updated": made,
-            "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}},
-        }
 
 
 def _said(each: object) -> dict[str, Any]:
@@ -398,7 +325,3 @@ def _merged(stored: Stored, said: dict[str, Any]) -> dict[str, Any]:
         both = {**(old if isinstance(old, dict) else {}), **new}
         said["metadata"] = {key: value for key, value in both.items() if value is not None}
     return said
-
-
-def _no_method(request: Request) -> StorageRefused:
-    return StorageRefused(404, "notFound", f"Not Found: {request.method} {request.path}")
