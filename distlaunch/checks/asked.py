@@ -63,6 +63,10 @@ class AskedPool:
         """Its key in the job file."""
         return f"cluster.{self.role}" if self.role in ROLES else "vertex"
 
+    def key(self, field: str) -> str:
+        """Return the key in the job file of one of its fields, as ``accelerator.count``."""
+        return f"{self.where}.{field}" if self.role in ROLES else self.where
+
     @property
     def is_training(self) -> bool:
         """Whether its tasks train together."""
