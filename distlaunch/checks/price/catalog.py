@@ -98,7 +98,8 @@ def _skus(session: Session, service: str, currency: str) -> Iterator[Any]:
         page = session.call(
             "GET", "cloudbilling", path, params=params, patience=min(left, 5.0), timeout=_TIMEOUT
         )
-        yield from page.get("skus") or ()
+        skus = page.get("skus")
+        yield from skus if isinstance(skus, list) else ()
         if not page.get("nextPageToken"):
             return
         params["pageToken"] = page["nextPageToken"]
@@ -108,10 +109,12 @@ def _listed(skus: Iterable[Any], currency: str) -> Listed:
     """Take from a list what jobs are billed for."""
     found: Listed = {}
     for sku in skus:
-        thing = meaning(str(sku.get("description")))
+        if not isinstance(sku, dict):
+            continue
+        thing, regions = meaning(str(sku.get("description"))), sku.get("serviceRegions")
         price = hourly(sku, currency) if thing else None
-        if thing and price is not None:
-            for region in sku.get("serviceRegions") or ():
+        if thing and price is not None and isinstance(regions, list):
+            for region in regions:
                 found.setdefault(thing, {}).setdefault(str(region), []).append(str(price))
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.console import duration
@@ -11,7 +11,7 @@ from distlaunch.job.catalogue import chips
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from distlaunch.checks.asked import Asked, AskedPool
     from distlaunch.checks.price.quotes import Prices, Quote
@@ -23,7 +23,8 @@ BOOT_DISK = "boot disks"
 _HOUR = 3600
 _USUAL_DISK, _USUAL_DISK_GB = "pd-ssd", 100  # DiskSpec's own defaults
 _NEVER = ("storage", "network")  # what a job may cost beside its machines
-_CENT, _TENTH_OF_A_CENT = Decimal("0.01"), Decimal("0.001")
+_CENT, _TENTH_OF_A_CENT, _MILLIONTH = Decimal("0.01"), Decimal("0.001"), Decimal("0.000001")
+_ROUNDING = Context(prec=100, rounding=ROUND_HALF_UP)  # whatever somebody asks for
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,32 +125,34 @@ class Cost:
         return sum((pool.at_least for pool in self.pools), Decimal(0))
 
     def lines(self) -> tuple[str, ...]:
-        """Return it for a person, in one to four lines."""
+        """Return it for a person, in one to three lines."""
         return tuple(self._lines())
 
     def _lines(self) -> Iterator[str]:
         if self.sources:
-            yield f"{self._amount()}{self._per_pool()}"
-            yield f"{self._whole()}, at most"
-            yield f"{self.strategy} by {' and '.join(self.sources)}; {_and(self.without)} not in it"
+            yield f"{self._of_an_hour()}; {self._of_all()}"
+            without = f"without {_and(self.without)}"
+            yield f"by {_and(self.sources)} ({self.strategy}), {without}"
         if self.unknown:
-            why = f": {self.why}" if self.why else f": no single price in {self.region}"
             names = f" for {_and(self.unknown)}" if self.sources else ""
-            yield f"unknown{names}{why}; {self._remedy()}"
+            yield f"unknown{names}: {self._why()}; {self._remedy()}"
 
-    def _amount(self) -> str:
-        at_once = f" for {self.trials_at_once} trials at once" if self.trials > 1 else ""
-        return f"{self._bound()}{money(self.at_least, self.currency)} an hour{at_once}"
+    def _of_an_hour(self) -> str:
+        amount = f"{self._bound()}{money(self.at_least, self.currency)} an hour"
+        at_once = f" with {self.trials_at_once} trials at once" if self.trials > 1 else ""
+        return f"{amount}{at_once}{self._per_pool()}"
 
-    def _whole(self) -> str:
+    def _of_all(self) -> str:
         amount = f"{self._bound()}{money(self.at_least_up_to_timeout, self.currency)}"
-        timeout = f"the timeout of {duration(self.timeout)}"
         if self.trials > 1:
-            return f"{amount} for {self.trials} trials up to {timeout} each"
-        return f"{amount} up to {timeout}"
+            return f"{amount} for {self.trials} trials of up to {duration(self.timeout)}"
+        return f"{amount} up to its timeout of {duration(self.timeout)}"
 
     def _bound(self) -> str:
         return "at least " if self.unknown else ""
+
+    def _why(self) -> str:
+        return self.why or f"Google's price list has no single price for it in {self.region}"
 
     def _per_pool(self) -> str:
         if len(self.pools) == 1 and not self.unknown:
@@ -180,10 +183,10 @@ class Cost:
         """Return it as plain data; amounts are None where a part of them is unknown."""
         return {
             "currency": self.currency,
-            "an_hour": _number(self.an_hour),
-            "up_to_timeout": _number(self.up_to_timeout),
-            "known_an_hour": _number(self.at_least) if self.sources else None,
-            "known_up_to_timeout": _number(self.at_least_up_to_timeout) if self.sources else None,
+            "an_hour": number(self.an_hour),
+            "up_to_timeout": number(self.up_to_timeout),
+            "known_an_hour": number(self.at_least) if self.sources else None,
+            "known_up_to_timeout": number(self.at_least_up_to_timeout) if self.sources else None,
             "unknown": list(self.unknown),
             "why": self.why or None,
             "strategy": self.strategy,
@@ -194,7 +197,7 @@ class Cost:
                 {
                     "role": pool.role,
                     "replicas": pool.replicas,
-                    "an_hour": _number(pool.an_hour),
+                    "an_hour": number(pool.an_hour),
                     "unknown": list(pool.unknown),
                 }
                 for pool in self.pools
@@ -241,7 +244,7 @@ def _pool(pool: AskedPool, kind: MachineKind | None, prices: Prices) -> PoolCost
         count = pool.replicas * pool.accelerator_count
         parts.append((pool.accelerator, count, prices.of_accelerator(pool.accelerator)))
     elif kind and kind.needs_accelerator:
-        parts.append((f"the accelerators of {pool.machine}", machines, None))
+        parts.append((next(iter(kind.accelerators), "its accelerators"), machines, None))
     disk = _disk(pool, machine, prices)
     if disk:
         parts.append((BOOT_DISK, machines, disk))
@@ -273,12 +276,13 @@ def _disk(pool: AskedPool, machine: Quote | None, prices: Prices) -> Quote | Non
 
 def _rounded(amount: Decimal) -> str:
     to = _CENT if amount == 0 or amount >= 1 else _TENTH_OF_A_CENT
-    return f"{amount.quantize(to, ROUND_HALF_UP):,}"
+    return f"{amount.quantize(to, context=_ROUNDING):,}"
 
 
-def _number(amount: Decimal | None) -> float | None:
-    return None if amount is None else float(round(amount, 6))
+def number(amount: Decimal | None) -> float | None:
+    """Return an amount for JSON, to a millionth, None where it is not known."""
+    return None if amount is None else float(amount.quantize(_MILLIONTH, context=_ROUNDING))
 
 
-def _and(names: tuple[str, ...]) -> str:
+def _and(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -24,7 +24,7 @@ _STRATEGIES: tuple[str, ...] = get_args(Strategy)
 _CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
 _REGION = re.compile(r"[a-z]+(-[a-z]+)+[0-9]+", re.ASCII)
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+|(NVIDIA|TPU)_[A-Z0-9_]+", re.ASCII)
-_PRICE = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
+_PRICE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,12})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

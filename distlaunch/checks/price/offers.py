@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.checks.price.costs import cost, money
+from distlaunch.checks.price.costs import cost, money, number
 from distlaunch.console import table
 from distlaunch.job.catalogue import offered_as
 
@@ -59,7 +59,7 @@ class Offer:
             "accelerator_count": self.count,
             "cpus": self.cpus,
             "memory_gb": self.memory_gb,
-            "an_hour": None if self.an_hour is None else float(round(self.an_hour, 6)),
+            "an_hour": number(self.an_hour),
             "currency": self.currency,
             "is_own": self.is_own,
         }

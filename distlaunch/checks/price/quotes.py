@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 USUAL_FILE = "distlaunch.prices.yaml"
 
-_CATALOG = "Cloud Billing Catalog"
-
 
 @dataclass(frozen=True, slots=True)
 class Quote:
@@ -67,8 +65,8 @@ class Prices:
 
     @property
     def date(self) -> dt.date | None:
-        """The day that Google's list is of."""
-        return self.rates.date if self.rates else None
+        """The day that Google's list is of, None without one of Google's own."""
+        return self.rates.date if self.rates and not self.rates.is_made_up else None
 
     def of_machine(self, name: str, kind: MachineKind | None) -> Quote | None:
         """Return what a machine costs without its accelerators, None where that is not known.
@@ -152,4 +150,4 @@ def _google(asked: Asked, session: Session | None, currency: str) -> tuple[Rates
 def _source(rates: Rates) -> str:
     if rates.is_made_up:
         return "figures that the emulator made up"
-    return f"{_CATALOG} of {rates.date.isoformat()}"
+    return f"Google's Cloud Billing Catalog of {rates.date.isoformat()}"

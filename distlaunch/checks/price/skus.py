@@ -46,9 +46,8 @@ _LOCAL_SSD_GB = {
     "a3-highgpu-8g": 6_000,
     "a3-megagpu-8g": 6_000,
 }  # that comes with the machine; Compute Engine bills it, Vertex AI's own SKUs hold it
-_WITH_LOCAL_SSD = {"A2ULTRA", "A3", "A3MEGA", "A3ULTRA", "A4", "A4X", "G4"}
+_ALL_WITH_LOCAL_SSD = {"A3", "A3MEGA", "A3ULTRA", "A4", "A4X", "G4"}  # of these families
 _BILLED_AS = {
-    "A2ULTRA": "A2",
     "A3PLUS": "A3MEGA",
     "COMPUTEOPTIMIZED": "C2",
     "MEMORYOPTIMIZED": "M1",
@@ -122,11 +121,11 @@ def of_machine(name: str, kind: MachineKind, strategy: Strategy) -> dict[str, fl
     items: dict[str, float] = {}
     for way in ways:
         items |= {f"{way} core {billed}": kind.cpus, f"{way} ram {billed}": kind.memory_gb}
-    if strategy != "STANDARD" and family in _WITH_LOCAL_SSD:
-        if name not in _LOCAL_SSD_GB:
-            return None
-        items[f"{ways[0]} local-ssd"] = _LOCAL_SSD_GB[name]
-    return items
+    if strategy == "STANDARD":
+        return items
+    if name in _LOCAL_SSD_GB:
+        return items | {f"{ways[0]} local-ssd": _LOCAL_SSD_GB[name]}
+    return None if family in _ALL_WITH_LOCAL_SSD else items
 
 
 def of_accelerator(name: str, strategy: Strategy) -> dict[str, float]:
@@ -165,4 +164,4 @@ def _amount(money: Mapping[str, Any], currency: str) -> Decimal:
     """Return an amount of google.type.Money's: whole units as text, and billionths."""
     if money["currencyCode"] != currency:
         raise ValueError(money["currencyCode"])
-    return Decimal(money.get("units") or 0) + Decimal(money.get("nanos") or 0).scaleb(-9)
+    return int(money.get("units") or 0) + Decimal(int(money.get("nanos") or 0)).scaleb(-9)

@@ -10,7 +10,7 @@ from distlaunch.checks.asked import Asked, AskedPool
 from distlaunch.google.session import connect
 from distlaunch.job import catalogue
 
-from ...google.servers import Reply, Server  # noqa: TID252 - tests are no package
+from ...google.servers import Clock, Reply, Server  # noqa: TID252 - tests are no package
 from .lists import REGION
 
 
@@ -19,6 +19,11 @@ def cache(monkeypatch, tmp_path):
     """Keep price lists in a folder of the test's."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache/distlaunch"
+
+
+@pytest.fixture
+def clock():
+    return Clock()
 
 
 @pytest.fixture
