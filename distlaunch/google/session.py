@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 from distlaunch import __version__
 from distlaunch.errors import GoogleError, Unavailable
 from distlaunch.google import credentials as google_credentials
-from distlaunch.google import endpoints
-from distlaunch.google.refusals import LOGIN, Refusal
+from distlaunch.google import endpoints, failures
+from distlaunch.google.refusals import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +30,7 @@ PATIENCE = 60.0  # seconds for which a call that may do better later is tried ag
 
 _TIMEOUT: Timeout = (10.0, 60.0)
 _RANDOM = SystemRandom()  # which leaves the program's own random numbers alone
+_THREADS = 32  # that may use a session at once without new connections
 _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 16.0
 _TELL_AFTER = 5.0  # seconds of waiting before somebody is told of it
@@ -112,7 +111,7 @@ class Session:
         try:
             self.credentials.refresh(partial(Request(), timeout=timeout))  # type: ignore[no-untyped-call]
         except GoogleAuthError as problem:
-            raise _no_token(problem) from problem
+            raise failures.no_token(problem) from problem
 
     def call(
         self,
@@ -190,7 +189,7 @@ class Session:
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            host = _host(request.url)
+            host = failures.host(request.url)
             raise Unavailable(f"{host} gives an answer that is no JSON object", status=200)
         return answer
 
@@ -210,7 +209,7 @@ class Session:
                 allow_redirects=False,
             )
         except GoogleAuthError as problem:
-            raise _no_token(problem) from problem
+            raise failures.no_token(problem) from problem
         except RequestException as problem:
             raise self._unreachable(request.url, problem) from problem
         return found
@@ -218,13 +217,13 @@ class Session:
     def _unreachable(self, url: str, problem: Exception) -> GoogleError:
         from requests.exceptions import ConnectTimeout
 
-        why, host = _why(problem), _host(url)
+        why, host = failures.why(problem), failures.host(url)
         if _CERTIFICATE in str(problem):
             return GoogleError(
                 f"the certificate of {host} is not trusted ({why}); name the file with your "
                 "network's certificates in the variable REQUESTS_CA_BUNDLE"
             )
-        heard = not isinstance(problem, ConnectTimeout) and not _was_not_sent(problem)
+        heard = not isinstance(problem, ConnectTimeout) and not failures.was_not_sent(problem)
         hint = ""
         if not heard and endpoints.is_loopback(self.endpoint):
             hint = "; 'distlaunch emulator' has to run there"
@@ -267,6 +266,7 @@ def connect(
     """
     endpoint = endpoints.checked(endpoint) if endpoint else None
     http = _anonymous() if endpoints.is_loopback(endpoint) else _authorized(project)
+    _mount(http)
     http.headers["User-Agent"] = f"distlaunch/{__version__}"
     return Session(http, endpoint=endpoint, project=project, clock=clock, sleep=sleep, tell=tell)
 
@@ -277,6 +277,15 @@ def delays() -> Iterator[float]:
     while True:
         yield delay * _RANDOM.uniform(0.5, 1.0)
         delay = min(2 * delay, _LONGEST_DELAY)
+
+
+def _mount(http: AuthorizedSession) -> None:
+    """Let several threads have a connection each to one host."""
+    from requests.adapters import HTTPAdapter
+
+    adapter = HTTPAdapter(pool_maxsize=_THREADS)
+    for scheme in ("https://", "http://"):
+        http.mount(scheme, adapter)
 
 
 def _anonymous() -> AuthorizedSession:
@@ -298,51 +307,3 @@ def _authorized(project: str | None) -> AuthorizedSession:
     from google.auth.transport.requests import AuthorizedSession
 
     return AuthorizedSession(found, max_refresh_attempts=1)  # type: ignore[no-untyped-call]
-
-
-def _no_token(problem: Exception) -> GoogleError:
-    from google.auth.exceptions import TransportError
-
-    why = _why(problem)
-    if isinstance(problem, TransportError) or getattr(problem, "retryable", False):
-        return Unavailable(f"cannot get a token ({why})", reason="UNREACHABLE", heard=False)
-    return GoogleError(
-        f"Google does not accept the credentials ({why}); run '{LOGIN}'",
-        status=401,
-        reason="UNAUTHENTICATED",
-    )
-
-
-def _was_not_sent(problem: BaseException) -> bool:
-    """Whether there was no connection, so that nobody can have heard the call."""
-    causes = list(_causes(problem))
-    if any(isinstance(each, (ConnectionRefusedError, socket.gaierror)) for each in causes):
-        return True
-    return any(type(each).__name__ == "NewConnectionError" for each in causes)
-
-
-def _why(problem: BaseException) -> str:
-    """Return what the system, or else the library, says of a failure."""
-    for each in _causes(problem):
-        if isinstance(each, OSError) and each.strerror:
-            return each.strerror.lower()
-    innermost = list(_causes(problem))[-1]
-    text = innermost.args[0] if innermost.args else innermost
-    return " ".join(str(text).split()).rstrip(".")[:300] or type(innermost).__name__
-
-
-def _causes(problem: BaseException) -> Iterator[BaseException]:
-    """Go down to where an exception came from, through what the libraries wrap it in."""
-    seen: set[int] = set()
-    found: BaseException | None = problem
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        yield found
-        inner = getattr(found, "reason", None)  # urllib3's
-        arguments = [each for each in (inner, *found.args) if isinstance(each, BaseException)]
-        found = arguments[0] if arguments else found.__cause__ or found.__context__
-
-
-def _host(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}" if parts.scheme == "http" else parts.netloc
