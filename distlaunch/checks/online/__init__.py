@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.online import account, apis, bucket, images, project, quota, repository
 from distlaunch.checks.online.about import TIMEOUT, About, no_credentials, unanswered
-from distlaunch.errors import GoogleError, Unavailable
+from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
 from distlaunch.google import endpoints
 
 if TYPE_CHECKING:
@@ -59,15 +59,21 @@ def problems(order: Order, asked: Asked, session: Session, catalogue: Catalogue)
         What there is to train on.
     """
     until = session.clock() + PATIENCE
+    about = About(order, asked, session, catalogue)
+    first: list[Check] = [("google cloud", partial(_sign_in, session))]
+    return _at_once(first, session, until) or _merged(
+        _without_echoes(_at_once(list(_checks(about)), session, until))
+    )
+
+
+def _sign_in(session: Session) -> Iterator[Problem]:
+    """Yield that nothing can be asked at all, if so."""
     try:
         session.sign_in(TIMEOUT[1])
     except Unavailable as problem:
-        return [unanswered("google cloud", problem)]
+        yield unanswered("google cloud", problem)
     except GoogleError as problem:
-        return [no_credentials(problem)]
-    about = About(order, asked, session, catalogue)
-    found = _at_once(list(_checks(about)), session, until)
-    return _merged(_without_echoes(found))
+        yield no_credentials(problem)
 
 
 def _checks(about: About) -> Iterator[Check]:
@@ -131,7 +137,7 @@ def _do(
     try:
         for each in look():
             found.append(each)  # noqa: PERF402 - those before a refusal are kept
-    except GoogleError as problem:
+    except DistlaunchError as problem:
         found.append(unanswered(where, problem))
     except BaseException as problem:  # noqa: BLE001 - it is raised where the results are waited for
         done.put((number, problem))

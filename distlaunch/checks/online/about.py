@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.asked import Asked
     from distlaunch.checks.problem import Problem
+    from distlaunch.errors import DistlaunchError
     from distlaunch.google.session import Params, Session
     from distlaunch.job.catalogue import Catalogue
     from distlaunch.order import Order
@@ -149,7 +151,7 @@ def lacking(permissions: Collection[str], answer: Mapping[str, Any]) -> list[str
     return [each for each in permissions if each not in held]
 
 
-def unanswered(where: str, why: GoogleError | str) -> Problem:
+def unanswered(where: str, why: DistlaunchError | str) -> Problem:
     """Return what to tell of a question that was not answered.
 
     Parameters
@@ -159,6 +161,8 @@ def unanswered(where: str, why: GoogleError | str) -> Problem:
     why
         What was said instead, with the remedy behind the last semicolon, if there is one.
     """
+    if isinstance(why, GoogleError) and why.status == HTTPStatus.UNAUTHORIZED:
+        return no_credentials(why)
     text, _, remedy = str(why).rpartition("; ")
     if not text:
         text, remedy = remedy, _NEVER_SAID

@@ -43,7 +43,9 @@ _HOLDING = " OR ".join(f'state="JOB_STATE_{state}"' for state in ("QUEUED", "PEN
 
 def checks(about: About) -> Iterator[tuple[str, Callable[[], Iterator[Problem]]]]:
     """Yield what each quota of the job is called, and what looks at it."""
-    asked = about.asked
+    asked, job = about.asked, about.order.job
+    if _is_on_persistent(job.vertex.get(vertex.SPECS[vertex.collection(job)]) or {}):
+        return
     is_preemptible = asked.strategy in _PREEMPTIBLE
     wanted = demand(asked.pools, about.catalogue, is_preemptible=is_preemptible)
     if wanted:
@@ -237,7 +239,14 @@ def _at_once(job: Mapping[str, Any]) -> int:
     return max(1, int(job.get("parallelTrialCount") or 1))
 
 
+def _is_on_persistent(spec: Mapping[str, Any]) -> bool:
+    """Whether a job runs on machines that are there already, whose quota was taken with them."""
+    return bool(spec.get("persistentResourceId"))
+
+
 def _of_job(spec: Mapping[str, Any], catalogue: Catalogue, times: int) -> Counter[str]:
+    if _is_on_persistent(spec):
+        return Counter()
     is_preemptible = (spec.get("scheduling") or {}).get("strategy") in _PREEMPTIBLE
     pools = pools_of(spec.get("workerPoolSpecs") or [])
     taken = demand(pools, catalogue, is_preemptible=is_preemptible)

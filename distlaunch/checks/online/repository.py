@@ -23,8 +23,8 @@ _READER, _WRITER = "roles/artifactregistry.reader", "roles/artifactregistry.writ
 _AGENT = "service-{number}@gcp-sa-aiplatform.iam.gserviceaccount.com"
 # Roles with artifactregistry.repositories.downloadArtifacts.
 _PULLING = re.compile(
-    r"roles/(artifactregistry\..+|owner|editor|viewer|aiplatform\.serviceAgent|storage\.admin"
-    r"|storage\.objectViewer)|(projects|organizations)/.+",  # the last: of a user's own, unknown
+    r"roles/(artifactregistry\..+|owner|editor|viewer|aiplatform\.serviceAgent)"
+    r"|(projects|organizations)/.+",  # the last are users' own, and may have it
 )
 _EVERYBODY = ("allUsers", "allAuthenticatedUsers")
 _AMERICA = ("us", "northamerica")
