@@ -1,0 +1,147 @@
+"""The data of the bundled trainer against the cluster, as far as its source says where they are.
+
+Nothing of the project is run. What ``data.py`` gives is found by reading (`source`), where the
+files are by looking (`places`), how many records they hold by counting (`records`), and what comes
+of them on the cluster by the trainer's own arithmetic (`dealing`, `fitting`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from distlaunch.checks.data import dealing, fitting, records, source
+from distlaunch.checks.data.dealing import Dealing
+from distlaunch.checks.data.facts import DataFacts
+from distlaunch.checks.data.places import Places
+from distlaunch.checks.problem import Problem, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from distlaunch.checks.asked import Asked
+    from distlaunch.checks.data.dealing import Told
+    from distlaunch.checks.data.fitting import Machines
+    from distlaunch.checks.data.records import Counted
+    from distlaunch.checks.data.source import Source
+    from distlaunch.checks.data.values import Given
+    from distlaunch.checks.trainer import Trainer
+    from distlaunch.job.model import Job
+    from distlaunch.order import Order
+
+__all__ = ["DataFacts", "look"]
+
+_TUNABLE = ("batch-size", "global-batch-size", "shards", "steps-per-epoch")
+
+
+def look(
+    order: Order, asked: Asked, trainer: Trainer | None, files: Collection[str]
+) -> tuple[DataFacts | None, list[Problem]]:
+    """Return what is known of a job's data, and what speaks against them.
+
+    Parameters
+    ----------
+    trainer
+        The bundled trainer, None where the program is another: nothing is known of its data then.
+    files
+        The project's files that go into the image: posix paths, relative to its folder.
+    """
+    from distlaunch.checks.project import surroundings
+
+    if trainer is None:
+        return None, []
+    around = surroundings.of(order)
+    found = source.read(order.folder, order.job, trainer, is_all=around.own_dockerfile is None)
+    if found is None:
+        return None, []
+    places = Places(order, frozenset(files), around)
+    machines = fitting.machines(asked)
+    looked = _Looked(found, places, machines.replicas if machines else 1)
+    told = None if _is_tuned(order.job) else dealing.told(trainer.options)
+    if machines is None or told is None:
+        return None, looked.problems
+    deal = _dealing(found, told, machines, looked.training)
+    problems = [*looked.problems, *_misfits(found, deal, told, machines, looked)]
+    return _facts(deal, told, looked.training), problems
+
+
+class _Looked:
+    """What is found of the files that the data are in."""
+
+    def __init__(self, found: Source, places: Places, replicas: int) -> None:
+        self.problems = [] if found.acts else list(places.handed(found.handed))
+        self._places = places
+        self._is_sure = not found.acts
+        self.training = self._count(found.given.get("training"), records.MOST)
+        self.validation = self._count(found.given.get("validation"), replicas)
+
+    def _count(self, given: Given | None, most: int) -> Counted | None:
+        if given is None or given.pattern is None:
+            return None
+        found = self._places.look(given.pattern, given.where)
+        if found.problem and self._is_sure:
+            self.problems.append(found.problem)
+        if found.files is None:
+            return None
+        counted = records.count(found.files, most)
+        self.problems += self._unreadable(counted)
+        return counted
+
+    def _unreadable(self, counted: Counted) -> Iterator[Problem]:
+        if not counted.damaged:
+            return
+        path, what = counted.damaged[0]
+        others = len(counted.damaged) - 1
+        more = f", nor can {others:,} more files of the pattern be read" if others else ""
+        folder = self._places.order.folder
+        where = path.relative_to(folder) if path.is_relative_to(folder) else path
+        yield warning(
+            "data-unreadable",
+            where.as_posix(),
+            f"{what}{more}",
+            "write the file anew, or take it out of the pattern",
+        )
+
+
+def _is_tuned(job: Job) -> bool:
+    """Whether trials differ in what the arithmetic takes."""
+    return job.tuning is not None and not job.tuning.parameters.keys().isdisjoint(_TUNABLE)
+
+
+def _dealing(found: Source, told: Told, machines: Machines, counted: Counted | None) -> Dealing:
+    replicas, given = machines.replicas, found.given.get("training")
+    if found.is_own:
+        return Dealing(replicas, given.batch if given else None, shards=None)
+    batch = told.global_batch or (told.batch or dealing.BATCH) * replicas
+    examples = counted.records if counted else None
+    return Dealing(replicas, batch, told.shards or dealing.SHARDS, examples)
+
+
+def _misfits(
+    found: Source, deal: Dealing, told: Told, machines: Machines, looked: _Looked
+) -> Iterator[Problem]:
+    """Yield what the trainer refuses, or warns of."""
+    yield from fitting.of_cluster(deal, told, machines)
+    training, validation = found.given.get("training"), found.given.get("validation")
+    if training and found.is_own:
+        yield from fitting.of_own_batch(deal, told, training.where)
+    if training and looked.training:
+        yield from fitting.of_examples(deal, training.where, machines, "training")
+        yield from fitting.of_steps(deal, told, is_all=looked.training.is_all)
+    if validation and looked.validation:
+        held_out = Dealing(machines.replicas, None, examples=looked.validation.records)
+        yield from fitting.of_examples(held_out, validation.where, machines, "validation")
+
+
+def _facts(deal: Dealing, told: Told, counted: Counted | None) -> DataFacts:
+    is_all = counted is None or counted.is_all
+    return DataFacts(
+        files=counted.files if counted else None,
+        examples=deal.examples,
+        is_all=is_all,
+        replicas=deal.replicas,
+        global_batch=deal.global_batch,
+        steps_per_epoch=told.steps or (deal.steps if is_all else None),
+        rows=deal.rows,
+        last_rows=None if told.steps or not is_all else deal.last_rows,
+        shards=deal.shards,
+    )
