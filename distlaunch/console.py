@@ -169,6 +169,10 @@ class Console:
         """Return text as `say` shows it in a colour."""
         return paint(text, colour, self._err)
 
+    def painted(self, text: str, colour: int) -> str:
+        """Return text as `result` shows it in a colour."""
+        return paint(text, colour, self._out)
+
     def lines(self, prefix: str, text: str) -> None:
         """Write whole lines to stdout, each behind a prefix.
 

@@ -1,4 +1,4 @@
-"""The story of a submit: a job and its image → a record → a job of Google's → its end.
+"""The story of a submit: a checked job and its image → a record → a job of Google's → its end.
 
 A launch is never made twice by mistake. Its record is written before Google is asked, with an id
 that the job carries as a label; what was cut off at any moment is found again and finished.
@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import platform
-import threading
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch import __version__, records
+from distlaunch.checks.essentials import refuse_what_cannot_be
 from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
 from distlaunch.events import Notice
 from distlaunch.job import vertex
-from distlaunch.order import fingerprint, refuse_what_cannot_be
+from distlaunch.order import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,36 +70,29 @@ class Plan:
         return self.image.uri or f"{self.image.repository}@{DIGEST_COMES_LATER}"
 
 
-def plan(order: Order, *, check: bool = True) -> Plan:
-    """Find out what a submit would do, and see that Google would understand its request.
+def plan(order: Order, image: ImagePlan | None = None) -> Plan:
+    """Find out what a submit would do.
 
     Parameters
     ----------
     order
         What is to be launched.
-    check
-        Whether to hold the request against Google's messages.
+    image
+        How the job's image comes to be, where that is known by now.
 
     Raises
     ------
     JobFileError
-        If the job cannot be launched, or its request is not one of Google's.
+        If the job cannot be launched at all.
     DistlaunchError
         If the project's files or the image's registry cannot be read.
     """
-    from distlaunch.google import messages
-
     refuse_what_cannot_be(order)
-    with _meanwhile(messages.preload):  # it takes as long as hashing the project's files
-        image = None
-        if vertex.needs_image(order.job):
-            from distlaunch.image import plan as plan_image
+    if image is None and vertex.needs_image(order.job):
+        from distlaunch.image import plan as plan_image
 
-            image = plan_image(order.job, order.folder)
-    made = Plan(order, records.new_launch_id(order.job.name), image)
-    if check:
-        messages.check(made.collection, made.request)
-    return made
+        image = plan_image(order.job, order.folder)
+    return Plan(order, records.new_launch_id(order.job.name), image)
 
 
 class Launched(NamedTuple):
@@ -358,24 +350,3 @@ def _moved(value: Any, before: str, after: str) -> Any:
     if isinstance(value, dict):
         return {key: _moved(each, before, after) for key, each in value.items()}
     return value
-
-
-class _meanwhile:  # noqa: N801 - read as the word it is
-    """Have something done beside what is done while this is entered.
-
-    What fails there has to fail once more where it is needed.
-    """
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        self._work = work
-        self._thread = threading.Thread(target=self._do, daemon=True)
-
-    def _do(self) -> None:
-        with suppress(Exception):
-            self._work()
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.join()

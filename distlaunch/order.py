@@ -1,4 +1,4 @@
-"""What `submit` is asked to launch, as plain frozen data, and what keeps it from being launched."""
+"""What `submit` is asked to launch, as plain frozen data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import records
-from distlaunch.errors import JobFileError
 from distlaunch.job import vertex
 
 if TYPE_CHECKING:
@@ -31,12 +30,23 @@ class Order:
         The ``gs://…`` folder that was asked for, None for a new one in the job's bucket.
     endpoint
         Who answers in Google's place, if anyone does.
+    config
+        The file in one of Google's formats that the job was read from, if it was.
+    sets
+        ``a.b=c`` for what the command line put into the job.
     """
 
     folder: Path
     job: Job
     job_dir: str | None = None
     endpoint: str | None = None
+    config: Path | None = None
+    sets: tuple[str, ...] = ()
+
+    @property
+    def is_for_emulator(self) -> bool:
+        """Whether somebody answers in Google's place who knows of no accounts."""
+        return self.endpoint is not None and self.endpoint.startswith("http://")
 
     @property
     def own_dir(self) -> str | None:
@@ -66,52 +76,6 @@ class Order:
         job = self.job
         said = vertex.request(job, image=image, labels={}, job_dir=self.own_dir or job.bucket)
         return fingerprint([said, job.project, job.region, self.endpoint])
-
-
-def problems(order: Order) -> list[str]:
-    """Return what keeps a job from being launched at all, a line each with the remedy."""
-    from distlaunch.job.formats import placeholders
-
-    job = order.job
-    found = list(placeholders(job, of_account=not _is_emulator(order.endpoint)))
-    if job.project is None:
-        found.append(
-            "no project: say project: in distlaunch.yaml, --project ID, "
-            "or 'gcloud config set project ID'"
-        )
-    if job.region is None:
-        found.append("no region: say region: in distlaunch.yaml, as us-central1, or --region R")
-    if vertex.needs_image(job):
-        if job.image.repository is None:
-            found.append(
-                "no image: say image.repository in distlaunch.yaml, as "
-                "us-central1-docker.pkg.dev/PROJECT/training/NAME, or --image URI for one that is "
-                "there"
-            )
-        if order.job_dir_of("ID") is None:
-            found.append(
-                "no place for the job's output: say bucket: in distlaunch.yaml, as "
-                "gs://my-bucket, or --job-dir gs://BUCKET/FOLDER"
-            )
-    return found
-
-
-def _is_emulator(endpoint: str | None) -> bool:
-    """Whether somebody answers in Google's place who knows of no accounts."""
-    return endpoint is not None and endpoint.startswith("http://")
-
-
-def refuse_what_cannot_be(order: Order) -> None:
-    """See that a job can be launched at all.
-
-    Raises
-    ------
-    JobFileError
-        With all that speaks against it.
-    """
-    found = problems(order)
-    if found:
-        raise JobFileError(found)
 
 
 def fingerprint(value: Any) -> str:

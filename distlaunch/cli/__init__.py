@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "init": ("distlaunch.cli.init", "Start a project: a trainer, a job file and data."),
     "local": ("distlaunch.cli.local", "Run the job's cluster on this machine."),
+    "check": ("distlaunch.cli.check", "Tell every problem of the job, and its price."),
     "submit": ("distlaunch.cli.submit", "Build, push, submit to Vertex AI and follow the job."),
     "status": ("distlaunch.cli.status", "Say how a job stands."),
     "logs": ("distlaunch.cli.logs", "Show what a job's tasks wrote."),

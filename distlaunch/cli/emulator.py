@@ -22,14 +22,25 @@ _FAULTS = """\
   404 429 500 502 503 504  refuse calls with this status
   reset     close the connection before a call has had an effect
   lost      close it after that, without an answer
+  hang      never answer
   expired   401: the access token has expired
   denied    403: a permission is missing
   disabled  403: the API is not enabled
   quota     429: the job exceeds its quota
 
-CALL is create, get, list, cancel, delete, logs or storage; without one it is any. SHARE is how many
-of them it strikes, from 0 to 1. Without one it strikes the first, or with #N the Nth, #N-M several,
-#* all; denied, disabled and quota strike all.
+CALL is create, get, list, cancel, delete, logs or storage, or one of those by which a check asks
+about the project: services, quotas, billing, prices, permissions, accounts, repository; without one
+it is any. SHARE is how many of them it strikes, from 0 to 1. Without one it strikes the first, or
+with #N the Nth, #N-M several, #* all; denied, disabled and quota strike all.
+
+\b
+What a project lacks; all is well with it otherwise.
+  without:WHAT         project, billing, bucket, repository, account, agent,
+                       an API (aiplatform.googleapis.com) or a permission
+                       (storage.objects.create)
+  bucket-in:PLACE      the buckets are there, as EU, NAM4 or europe-west1
+  repository-format:F  the repositories hold something else, as PYTHON
+  limit:METRIC=N       a quota of training, as limit:nvidia_t4_gpus=2
 
 \b
   slow-states:SECONDS   jobs stay so long QUEUED, and PENDING (5)
@@ -93,6 +104,7 @@ def command(
 ) -> int:
     """Answer in the place of Vertex AI's job service, Cloud Logging and Cloud Storage.
 
+    What 'distlaunch check' asks about the project is answered too, with prices that are made up.
     The first line on stdout is the address. Commands go there with --endpoint or
     DISTLAUNCH_ENDPOINT; jobs are checked as Vertex AI checks them, and run for real. The emulator
     and its jobs end with Ctrl-C, and it forgets them; only this machine reaches it.

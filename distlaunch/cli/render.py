@@ -55,14 +55,16 @@ def command(
       distlaunch render --format ai-platform --output legacy
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.by_hand import render
-    from distlaunch.job.formats import load_job, placeholders
+    from distlaunch.checks.essentials import placeholders
+    from distlaunch.job.formats import load_job
 
     folder = Path.cwd()
     loaded = load_job(folder, config=config, sets=assignments)
     rendered = render(loaded.job, folder, output, kind)
     rendered.write(output)
     console = settings.console()
-    for note in (*loaded.notes, *rendered.notes, *placeholders(loaded.job)):
+    left = (problem.line for problem in placeholders(loaded.job))
+    for note in (*loaded.notes, *rendered.notes, *left):
         console.say(note, "warning")
     if not settings.quiet:
         for name in rendered.files:

@@ -13,7 +13,7 @@ from distlaunch.job.names import project_name
 from distlaunch.job.overrides import Override
 from distlaunch.job.problems import refusal, shown
 from distlaunch.job.text_file import read_text
-from distlaunch.job.vertex import SPECS, collection, needs_image
+from distlaunch.job.vertex import SPECS, collection
 from distlaunch.job.yaml_marks import Document, YamlProblem
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.job.ai_platform import AiPlatformFile
-
-PLACEHOLDER_PROJECT = "my-project"
-PLACEHOLDER_BUCKET = "gs://my-bucket"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,43 +85,6 @@ def load_job(
     else:
         loaded = _load_with_config(path, config, image, overrides)
     return replace(loaded, job=_with_args(loaded.job, tuple(args)))
-
-
-def placeholders(job: Job, *, of_account: bool = True) -> tuple[str, ...]:
-    """Return what ``init`` left to be filled in, a line each with the remedy.
-
-    These are problems only where the cloud is meant.
-
-    Parameters
-    ----------
-    job
-        The job.
-    of_account
-        Whether project and bucket have to be those of an account: an emulator takes any.
-    """
-    file = project_file.FILE_NAME
-    lines = []
-    if of_account and job.project == PLACEHOLDER_PROJECT:
-        lines.append(
-            f"{file}: project: {PLACEHOLDER_PROJECT!r} is a placeholder; write your project's id, "
-            "as 'gcloud config get project' tells it, or add --set project=ID"
-        )
-    if (
-        of_account
-        and job.bucket is not None
-        and f"{job.bucket}/".startswith(f"{PLACEHOLDER_BUCKET}/")
-    ):
-        lines.append(
-            f"{file}: bucket: {PLACEHOLDER_BUCKET!r} is a placeholder; write your own, "
-            "as 'gcloud storage buckets list' tells it, or add --set bucket=gs://NAME"
-        )
-    repository = job.image.repository or ""
-    if f"/{PLACEHOLDER_PROJECT}/" in repository and needs_image(job):
-        lines.append(
-            f"{file}: image.repository: {PLACEHOLDER_PROJECT!r} in it is a placeholder; write your "
-            "own, as 'gcloud artifacts repositories list' tells it, or add --set image.repository=…"
-        )
-    return tuple(lines)
 
 
 def _options(name: str | None, region: str | None, image: str | None) -> list[Override]:

@@ -9,7 +9,7 @@ import pytest
 
 from distlaunch.errors import DistlaunchError, JobFileError, UsageProblem
 from distlaunch.job import vertex
-from distlaunch.job.formats import load_job, placeholders
+from distlaunch.job.formats import load_job
 from distlaunch.job.model import Image, Job, Machine, Pool, Program, Scheduling
 
 PROJECT = """\
@@ -490,26 +490,3 @@ def test_what_is_set_for_google_against_the_file_is_refused(project):
         "--set vertex.jobSpec.workerPoolSpecs.0.machineSpec.machineType: 'n1-standard-8' here, "
         "but cluster says otherwise; write it there"
     ]
-
-
-# Placeholders
-
-
-def test_what_init_left_to_fill_in(project):
-    text = (
-        PROJECT.replace("/p/r", "/my-project/r") + "project: my-project\nbucket: gs://my-bucket\n"
-    )
-    (project / "distlaunch.yaml").write_text(text)
-    fields = [line.split(": ")[1] for line in placeholders(load(project))]
-    assert fields == ["project", "bucket", "image.repository"]
-    sets = ["project=mine-1234", "bucket=gs://mine"]
-    (line,) = placeholders(load(project, sets=sets))
-    assert line == (
-        "distlaunch.yaml: image.repository: 'my-project' in it is a placeholder; write your own, "
-        "as 'gcloud artifacts repositories list' tells it, or add --set image.repository=…"
-    )
-    assert placeholders(load(project, sets=sets, image="x/y:1")) == ()
-
-
-def test_nothing_left_to_fill_in(project):
-    assert placeholders(load(project)) == ()

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from distlaunch.errors import ContextError, DistlaunchError
 from distlaunch.image.context import secrets
@@ -124,6 +124,43 @@ def read_context(folder: Path, ignore: str, *, cache: Path | None = None) -> Con
         raise ContextError(line for _, line in sorted(reading.problems))
     files = tuple(sorted(reading.files, key=attrgetter("path")))
     return Context(folder, files, _digest_of(files), sum(map(attrgetter("size"), files)))
+
+
+def paths(folder: Path, ignore: str) -> list[str]:
+    """Return the paths of the files that an ignore file leaves in, whether or not they can be read.
+
+    Raises
+    ------
+    ImageError
+        If the ignore file holds a pattern that cannot be read.
+    """
+    listing = _Listing(folder)
+    _walk(listing, IgnoreRules(ignore))
+    return listing.paths
+
+
+class _Taker(Protocol):
+    """What a walk hands files to."""
+
+    folder: Path
+
+    def take(self, path: str, entry: os.DirEntry[str]) -> None: ...
+
+    def refuse(self, path: str, what: str) -> None: ...
+
+
+class _Listing:
+    """The paths alone of what is found."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.paths: list[str] = []
+
+    def take(self, path: str, entry: os.DirEntry[str]) -> None:  # noqa: ARG002
+        self.paths.append(path)
+
+    def refuse(self, path: str, what: str) -> None:
+        """Leave out what cannot be entered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +278,7 @@ class _Reading:
         return real == self._root or real.startswith(f"{self._root}{os.sep}")
 
 
-def _walk(reading: _Reading, rules: IgnoreRules) -> None:
+def _walk(reading: _Taker, rules: IgnoreRules) -> None:
     """Take what is no folder and not left out; folders that are left out are not entered."""
     folders = [("", NOTHING)]
     while folders:

@@ -36,6 +36,10 @@ class Refused(ImageError):
         self.status = status
 
 
+class Unreachable(ImageError):
+    """A registry gives no answer."""
+
+
 def refused(
     response: requests.Response,
     reference: Reference,
@@ -69,7 +73,7 @@ def refused(
     return Refused(text, status)
 
 
-def unreachable(problem: Exception, reference: Reference, *, tries: int = 1) -> ImageError:
+def unreachable(problem: Exception, reference: Reference, *, tries: int = 1) -> Unreachable:
     """Return what to tell of a registry that gives no answer.
 
     Parameters
@@ -105,7 +109,7 @@ def unreachable(problem: Exception, reference: Reference, *, tries: int = 1) -> 
     else:
         times = f" {tries} times" if tries > 1 else ""
         text = f"the connection to {host} broke{times} ({_reason(causes)}); try again"
-    return ImageError(text)
+    return Unreachable(text)
 
 
 def is_final(problem: Exception, *, answered: bool) -> bool:
@@ -186,7 +190,7 @@ def denied(reference: Reference, who: Credentials | None, quoted: str, *, pushin
 
 def _grant(reference: Reference, who: Credentials | None, role: str) -> str:
     member = (who and who.member) or "user:$(gcloud config get account)"
-    place = _google_place(reference)
+    place = reference.google_place
     if place is None:
         project = reference.path.split("/")[0]
         return f"gcloud projects add-iam-policy-binding {project} --member={member} --role={role}"
@@ -200,7 +204,7 @@ def _grant(reference: Reference, who: Credentials | None, role: str) -> str:
 def no_repository(reference: Reference, quoted: str) -> str:
     """Return what to tell where there is no such repository; `quoted` is what its registry says."""
     head = f"there is no repository {reference.name}{quoted}"
-    place = _google_place(reference)
+    place = reference.google_place
     if place is None:
         return f"{head}; make it in {reference.host}, or check the name"
     project, location, repository = place
@@ -208,17 +212,6 @@ def no_repository(reference: Reference, quoted: str) -> str:
         f"{head}; run 'gcloud artifacts repositories create {repository} "
         f"--repository-format=docker --project={project} --location={location}'"
     )
-
-
-def _google_place(reference: Reference) -> tuple[str, str, str] | None:
-    """Return project, location and repository, as they stand in the name of an image."""
-    location, suffix, _ = reference.host.partition("-docker.pkg.dev")
-    parts = reference.path.split("/")
-    if not suffix or len(parts) < 2:
-        return None
-    if "." in parts[0] and len(parts) > 2:  # of an organisation: example.com/PROJECT
-        parts = [f"{parts[0]}:{parts[1]}", *parts[2:]]
-    return parts[0], location, parts[1]
 
 
 def causes_of(problem: BaseException) -> Iterator[BaseException]:

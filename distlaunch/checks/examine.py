@@ -1,0 +1,177 @@
+"""An order → a report: everything that can be known before a submit, all at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+from distlaunch.checks import essentials, limits, machines, places, price, run, trainer
+from distlaunch.checks.asked import asked
+from distlaunch.checks.making import making_of
+from distlaunch.checks.problem import error, warning
+from distlaunch.checks.report import Report
+from distlaunch.errors import GoogleError, JobFileError
+from distlaunch.job import catalogue, vertex
+from distlaunch.meanwhile import Meanwhile
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+    from pathlib import Path
+
+    from distlaunch.checks.asked import Asked
+    from distlaunch.checks.data import DataFacts
+    from distlaunch.checks.price import Prices
+    from distlaunch.checks.problem import Problem
+    from distlaunch.google.session import Session
+    from distlaunch.job.catalogue import Catalogue
+    from distlaunch.order import Order
+
+CATALOGUE = "distlaunch.catalogue.yaml"  # the user's own, in the project's folder
+PRICES = "distlaunch.prices.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How far to look.
+
+    Parameters
+    ----------
+    offline
+        Whether nobody is to be asked, neither Google nor a registry.
+    run
+        Whether a step is to be run on this machine.
+    compare
+        Whether other machines are to be looked at.
+    catalogue, prices
+        Files of the user's own, None for those in the project's folder, if any.
+    """
+
+    offline: bool = False
+    run: bool = False
+    compare: bool = False
+    catalogue: Path | None = None
+    prices: Path | None = None
+
+
+def examine(order: Order, scope: Scope, *, session: Session | None = None) -> Report:
+    """Find out what there is to know of a job; nothing is built, pushed or made.
+
+    Parameters
+    ----------
+    order
+        What is to be launched.
+    scope
+        How far to look.
+    session
+        What Google is asked through; one with the credentials that are there, if not given.
+
+    Raises
+    ------
+    DistlaunchError
+        If a catalogue or a price file of the user's own cannot be read.
+    """
+    wanted, today = asked(order), date.today()  # noqa: DTZ011 - the day that the user has
+    known = catalogue.load(scope.catalogue or _there(order.folder / CATALOGUE))
+    file = scope.prices or _there(order.folder / PRICES)
+    unknown: list[Problem] = []
+    if session is None and not scope.offline:
+        session, unknown = _session(order)
+    prices = Meanwhile(lambda: _prices(wanted, session, file))
+    online = Meanwhile(lambda: _online(order, wanted, session, known))
+    of_request = Meanwhile(lambda: list(_of_request(order)))
+    making = making_of(order, offline=scope.offline)
+    data, of_project = _project(order, wanted, making.files)
+    found = [
+        *essentials.problems(order),
+        *of_request.result(),
+        *machines.problems(wanted, known, today),
+        *limits.problems(wanted),
+        *making.problems,
+        *of_project,
+        *(run.problems(order, trainer.find(order)) if scope.run else ()),
+        *unknown,
+        *online.result(),
+    ]
+    return Report(
+        asked=wanted,
+        cluster=order.job.cluster.describe(),
+        problems=_in_order(places.placed(found, order)),
+        image=making.plan,
+        asks_registry=not scope.offline,
+        data=data,
+        cost=price.cost(wanted, known, prices.result()),
+        offers=price.compare(wanted, known, prices.result(), today) if scope.compare else (),
+    )
+
+
+def unexamined(order: Order) -> Report:
+    """Return the plan of a job alone, for who insists."""
+    making = making_of(order)
+    cluster = order.job.cluster.describe()
+    return Report(asked(order), cluster, image=making.plan, is_checked=False)
+
+
+def _session(order: Order) -> tuple[Session | None, list[Problem]]:
+    """Return what Google is asked through, or why it is not asked."""
+    from distlaunch.google.session import connect
+
+    try:
+        return connect(order.endpoint, project=order.job.project), []
+    except GoogleError as problem:
+        what, _, remedy = str(problem).rpartition("; ")
+        told = warning("no-credentials", "google cloud", what, f"{remedy} to have it asked, too")
+        return None, [told]
+
+
+def _prices(wanted: Asked, session: Session | None, file: Path | None) -> Prices:
+    return price.prices(wanted, session=session, file=file)
+
+
+def _online(
+    order: Order, wanted: Asked, session: Session | None, known: Catalogue
+) -> list[Problem]:
+    if session is None:
+        return []
+    from distlaunch.checks import online
+
+    return online.problems(order, wanted, session, known)
+
+
+def _of_request(order: Order) -> Iterator[Problem]:
+    """Hold the request against Google's own messages."""
+    from distlaunch.google import messages
+
+    try:
+        messages.check(vertex.collection(order.job), order.request("check", image="image"))
+    except JobFileError as refusal:
+        for line in refusal.lines:
+            where, _, what = line.partition(": ")
+            yield error(
+                "request-invalid",
+                where,
+                what,
+                "mend it under vertex: in distlaunch.yaml, or in the file of --config",
+            )
+
+
+def _project(
+    order: Order, wanted: Asked, files: Collection[str] | None
+) -> tuple[DataFacts | None, list[Problem]]:
+    """Look at the project's folder, where the image is made from it."""
+    if files is None:
+        return None, []
+    from distlaunch.checks import data, project
+
+    found = trainer.find(order)
+    facts, of_data = data.look(order, wanted, found, files)
+    return facts, [*project.problems(order, wanted, files, found), *of_data]
+
+
+def _there(path: Path) -> Path | None:
+    return path if path.exists() else None
+
+
+def _in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return each problem once, the errors first."""
+    return tuple(sorted(dict.fromkeys(problems), key=lambda each: each.severity != "error"))

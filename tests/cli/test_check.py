@@ -1,0 +1,171 @@
+"""`distlaunch check` and the plan that `submit` shows: what a person and a script see."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+JOB_FILE = """\
+name: digits
+project: demo-project
+region: us-central1
+bucket: gs://demo-bucket
+module: trainer
+image: {uri: "localhost:5000/nobody/asks:1"}
+cluster:
+  chief: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}
+  workers: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 1}, count: 3}
+scheduling: {timeout: 10h}
+"""
+TOO_MANY = "cluster.workers.accelerator.count=3"
+NOBODY = {"GOOGLE_APPLICATION_CREDENTIALS": "/nowhere/at/all.json"}
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "digits"
+    folder.mkdir()
+    (folder / "distlaunch.yaml").write_text(JOB_FILE)
+    (folder / "trainer.py").write_text("print('trained')\n")
+    return folder
+
+
+@pytest.fixture
+def check(cli, project):
+    def run(*words, emulator=None, command="check", **variables):
+        env = (emulator.environment if emulator else os.environ) | variables
+        return cli(command, *words, cwd=project, env=env)
+
+    return run
+
+
+def problems(done):
+    return {each["code"]: each for each in json.loads(done.stdout)["problems"]}
+
+
+def test_the_plan_is_one_screen_that_ends_with_the_verdict(check):
+    done = check("--offline")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[:3] == [
+        "digits: chief + 3 workers in us-central1, project demo-project",
+        "cluster    chief    1 x n1-standard-8 with 1 NVIDIA_TESLA_T4",
+        "           workers  3 x n1-standard-8 with 1 NVIDIA_TESLA_T4",
+    ]
+    assert "image      localhost:5000/nobody/asks:1" in lines
+    assert lines[-1] == "ready"
+    assert len(lines) < 24
+
+
+def test_json_says_the_same_to_a_script(check):
+    done = check("--offline", "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, told["ready"], told["problems"]) == (0, "", True, [])
+    assert told["cluster"] == "chief + 3 workers"
+    assert told["pools"][1] == {
+        "role": "workers",
+        "replicas": 3,
+        "machine": "n1-standard-8",
+        "accelerator": "NVIDIA_TESLA_T4",
+        "accelerator_count": 1,
+        "tpu_topology": None,
+    }
+    assert told["timeout"] == 36_000
+    assert told["image"]["way"] is None
+    assert told["price"]["an_hour"] is None
+
+
+def test_an_error_is_told_with_place_remedy_and_code_and_is_exit_code_1(check):
+    done = check("--offline", "--set", TOO_MANY)
+    assert done.returncode == 1
+    first, second = done.stdout.splitlines()[-4:-2]
+    assert first.startswith("error      --set cluster.workers.accelerator.count: ")
+    assert first.endswith("n1-standard-8 takes 1, 2 or 4 NVIDIA_TESLA_T4, not 3")
+    assert second.endswith("[accelerator-count]")
+    assert done.stdout.endswith("\n\nnot ready: 1 error\n")
+    found = problems(check("--offline", "--json", "--set", TOO_MANY))
+    assert found["accelerator-count"]["severity"] == "error"
+    assert found["accelerator-count"]["remedy"]
+
+
+def test_all_is_asked_of_google_where_somebody_answers(check, emulator):
+    done = check("--json", emulator=emulator())
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert [each["code"] for each in told["problems"]] in ([], ["unanswered"])  # of the registry
+    assert told["price"]["an_hour"] is not None
+
+
+def test_without_credentials_the_rest_is_checked_all_the_same(check):
+    done = check("--json", **NOBODY)
+    found = problems(done)
+    assert found["no-credentials"]["severity"] == "warning"
+    assert "/nowhere/at/all.json" in found["no-credentials"]["what"]
+    assert done.returncode == 0
+
+
+def test_submit_refuses_what_check_refuses_and_makes_nothing(check, emulator):
+    here = emulator()
+    done = check("--detach", "--set", TOO_MANY, emulator=here, command="submit")
+    assert done.returncode == 1
+    assert "distlaunch: error: --set cluster.workers.accelerator.count: " in done.stderr
+    assert "[accelerator-count]" in done.stderr
+    assert "nothing was built, pushed or submitted; --no-check insists" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert here.jobs() == []
+
+
+def test_submit_shows_the_plan_before_it_begins(check, emulator, project):
+    done = check("--detach", emulator=emulator(project=project), command="submit")
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert lines[0] == (
+        "distlaunch: digits: chief + 3 workers in us-central1, project demo-project"
+    )
+    assert any(line.startswith("    price      ") for line in lines)
+    assert "distlaunch: ready" in [line.partition(":  ")[0][:17] for line in lines]
+
+
+def test_who_insists_is_not_asked_again(check, emulator):
+    here = emulator("--faults=bucket-in:EU")
+    assert check("--detach", emulator=here, command="submit").returncode == 1
+    done = check("--detach", "--no-check", emulator=here, command="submit")
+    assert done.returncode == 0, done.stderr
+    assert "distlaunch: not checked" in done.stderr.splitlines()
+    assert len(here.jobs()) == 1
+
+
+def test_insisting_launches_nothing_that_no_job_can_do_without(check, emulator):
+    words = ("--detach", "--no-check", "--set", "image.uri=", "--set", "image={}")
+    done = check(*words, emulator=emulator(), command="submit")
+    assert done.returncode == 1
+    assert "no image is said" in done.stderr
+
+
+def test_machines_are_compared_by_price(check, emulator):
+    done = check("--compare-machines", emulator=emulator())
+    assert done.returncode == 0, done.stderr
+    offers = json.loads(check("--compare-machines", "--json", emulator=emulator()).stdout)
+    machines = offers["machines"]
+    assert [each["machine"] for each in machines if each["is_own"]] == ["n1-standard-8"]
+    prices = [each["an_hour"] for each in machines]
+    known = [float(price) for price in prices if price is not None]
+    assert known == sorted(known)
+    assert prices[len(known) :] == [None] * (len(prices) - len(known))
+
+
+def test_a_broken_file_of_prices_is_told_with_its_place(check, project):
+    (project / "distlaunch.prices.yaml").write_text("us-central1: {STANDARD: {n1-standard-8: x}}\n")
+    done = check("--offline")
+    assert done.returncode == 1
+    assert done.stderr.startswith("distlaunch: error: distlaunch.prices.yaml:1:")
+
+
+def test_what_a_project_knows_better_than_the_catalogue_counts(check, project):
+    assert check("--offline", "--set", TOO_MANY).returncode == 1
+    (project / "distlaunch.catalogue.yaml").write_text(
+        "machines: {n1-standard-8: {accelerators: {NVIDIA_TESLA_T4: [1, 3]}}}\n"
+    )
+    assert check("--offline", "--set", TOO_MANY).returncode == 0
