@@ -59,20 +59,20 @@ class Trainer:
 
 def find(order: Order) -> Trainer | None:
     """Return the bundled trainer, None where the job's program is another."""
-    words = _words(order.job)
+    said = words(order.job)
     package = order.job.module.rpartition(".")[0]
-    if words is None or not package:
+    if said is None or not package:
         return None
     folder = order.folder.joinpath(*package.split("."))
     version = _version(folder / ENGINE_ROOM / "__init__.py")
-    return Trainer(folder, package, version, options(words)) if version else None
+    return Trainer(folder, package, version, options(said)) if version else None
 
 
-def options(words: Iterable[str]) -> dict[str, str | bool]:
+def options(said: Iterable[str]) -> dict[str, str | bool]:
     """Return the options among a program's arguments, by name; the last of a name wins."""
     found: dict[str, str | bool] = {}
     name = ""
-    for word in words:
+    for word in said:
         if name and _is_value(word):
             found[name] = word
             name = ""
@@ -98,7 +98,7 @@ def _is_value(word: str) -> bool:
     return not word.startswith("-") or _NUMBER.fullmatch(word) is not None
 
 
-def _words(job: Job) -> tuple[str, ...] | None:
+def words(job: Job) -> tuple[str, ...] | None:
     """Return the arguments of the job's module, None where the chief runs something else."""
     program = job.cluster.chief.program
     if program is None:

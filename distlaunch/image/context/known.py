@@ -1,4 +1,4 @@
-"""Digests of files that were hashed before, so that an unchanged file is not read again."""
+"""What was found out of files before, so that an unchanged file is not read again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def stamp(seen: os.stat_result) -> str:
 
 
 class Known:
-    """Digests by the paths of files and their `stamp`.
+    """Digests by the paths of files and their `stamp`, or what else is known of a file.
 
     A file may change twice within one tick of the file system's clock, and look the same after the
     second time. So only what was last changed before the reading began is known later, as git does
@@ -36,11 +36,25 @@ class Known:
     ----------
     folder
         Where they are kept; None for nowhere. What cannot be read or kept there is hashed again.
+    name
+        The file there.
+    version
+        Changes with what is kept, and with what it is made by.
+    length
+        How long what is kept of a file is, None for as long as it may be.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        *,
+        name: str = _NAME,
+        version: int | str = _VERSION,
+        length: int | None = _DIGITS,
+    ) -> None:
         self._folder = folder
-        self._before = _read(folder / _NAME) if folder else {}
+        self._name, self._version = name, version
+        self._before = _read(folder / name, version, length) if folder else {}
         self._began = _clock(folder) if folder else 0
         self._now: dict[str, str] = {}
         self._learned = False
@@ -63,7 +77,7 @@ class Known:
         """Write what is known now, if that is more or less than what was known before."""
         if self._folder and (self._learned or len(self._now) != len(self._before)):
             with suppress(OSError):  # then it is hashed again
-                _write(self._folder / _NAME, {"version": _VERSION, "files": self._now})
+                _write(self._folder / self._name, {"version": self._version, "files": self._now})
 
 
 def _clock(folder: Path) -> int:
@@ -76,19 +90,20 @@ def _clock(folder: Path) -> int:
         return 0
 
 
-def _read(file: Path) -> dict[str, str]:
+def _read(file: Path, version: int | str, length: int | None) -> dict[str, str]:
     try:
         data: Any = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    if not isinstance(data, dict) or data.get("version") != _VERSION:
+    if not isinstance(data, dict) or data.get("version") != version:
         return {}
     files = data.get("files")
-    return files if isinstance(files, dict) and _are_digests(files.values()) else {}
+    return files if isinstance(files, dict) and _are_right(files.values(), length) else {}
 
 
-def _are_digests(values: Collection[Any]) -> bool:
-    return set(map(type, values)) <= {str} and set(map(len, values)) <= {_DIGITS}
+def _are_right(values: Collection[Any], length: int | None) -> bool:
+    are_text = set(map(type, values)) <= {str}
+    return are_text and (length is None or set(map(len, values)) <= {length})
 
 
 def _write(file: Path, data: dict[str, Any]) -> None:

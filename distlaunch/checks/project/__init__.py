@@ -1,0 +1,101 @@
+"""What can be known of a project's folder by reading it; nothing of it is run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from distlaunch.checks.project import (
+    arguments,
+    imports,
+    requirements,
+    scaffolded,
+    surroundings,
+    tensorflow,
+)
+from distlaunch.checks.project.modules import Modules
+from distlaunch.checks.project.program import broken, entry
+from distlaunch.checks.project.reach import reach
+from distlaunch.checks.project.sources import Sources
+from distlaunch.checks.trainer import ENGINE_ROOM, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from distlaunch.checks.asked import Asked
+    from distlaunch.checks.problem import Problem
+    from distlaunch.checks.project.requirements import Requirements
+    from distlaunch.checks.project.surroundings import Surroundings
+    from distlaunch.checks.trainer import Trainer
+    from distlaunch.order import Order
+
+
+def problems(
+    order: Order, asked: Asked, files: Collection[str], trainer: Trainer | None
+) -> Iterator[Problem]:
+    """Yield what speaks against a project's code and requirements.
+
+    Parameters
+    ----------
+    order
+        What is to be launched, with an image that is made from the folder.
+    asked
+        What it asks of Google.
+    files
+        The paths of the project's files in the image, posix and relative to the folder.
+    trainer
+        The bundled trainer, None for a program of the user's own.
+    """
+    around = surroundings.of(order)
+    listed = requirements.read(order.job, order.folder, around.python)
+    yield from _of_code(order, files, trainer, around, listed)
+    yield from _of_requirements(listed, asked, around)
+    if trainer:
+        yield from scaffolded.problems(trainer, asked, order.folder)
+        task = order.folder.joinpath(*order.job.module.split(".")).with_suffix(".py")
+        yield from arguments.problems(words(order.job) or (), order.job, task)
+
+
+def _of_requirements(listed: Requirements, asked: Asked, around: Surroundings) -> Iterator[Problem]:
+    """Yield what speaks against what pip installs; a Dockerfile of one's own may not ask pip."""
+    if around.own_dockerfile is None:
+        yield from listed.problems
+        yield from requirements.clashes(listed)
+        yield from tensorflow.clashes(listed, around)
+        yield from requirements.unpinned(listed)
+    yield from tensorflow.builds(listed, asked, around)
+
+
+def _of_code(
+    order: Order,
+    files: Collection[str],
+    trainer: Trainer | None,
+    around: Surroundings,
+    listed: Requirements,
+) -> Iterator[Problem]:
+    modules, sources = Modules(files, around.roots), Sources(order.folder, around.python)
+    found = reach(modules, sources.of, _starts(order, trainer), is_known=_is_engine_room(trainer))
+    yield from broken(order.job.module, modules, sources, found.files, around)
+    if around.own_dockerfile is None:
+        yield from entry(order, modules, around)
+        if any(sources.of(file).searches_elsewhere for file in found.files):
+            around = replace(around, looks_elsewhere=True)
+        yield from imports.problems(
+            found.wanted, imports.Found(order.folder, modules, listed, around)
+        )
+    sources.keep()
+
+
+def _starts(order: Order, trainer: Trainer | None) -> list[str]:
+    """Return the modules that a program imports first, or is sure to import."""
+    module = order.job.module
+    own = [f"{trainer.package}.{name}" for name in ("model", "data")] if trainer else []
+    return [module, f"{module}.__main__", *own]
+
+
+def _is_engine_room(trainer: Trainer | None) -> Callable[[str], bool]:
+    """Return what tells a file of the engine room, which is ours."""
+    if trainer is None:
+        return lambda _: False
+    folder = f"{trainer.package.replace('.', '/')}/{ENGINE_ROOM}/"
+    return lambda file: file.startswith(folder)

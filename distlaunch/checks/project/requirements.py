@@ -1,0 +1,317 @@
+"""What pip is to install into an image, line by line, and what speaks against it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from distlaunch.checks.problem import error, warning
+from distlaunch.checks.project.distributions import canonical
+from distlaunch.errors import ImageError, did_you_mean
+from distlaunch.image.requirements import has_gpus, read_requirements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
+
+    from distlaunch.checks.problem import Problem
+    from distlaunch.job.model import Job
+
+NAME = "requirements.txt"  # where the job file names none
+
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_OPTIONS_BEHIND = re.compile(r"\s--?[a-z].*")
+_URL = re.compile(r"(?:[a-z+]+)://\S+", re.IGNORECASE)
+_EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)")
+_WHEEL = re.compile(r"/([A-Za-z0-9._]+)-[^/]+\.whl")
+_COMMIT = re.compile(r"\.git@[0-9a-f]{7,40}(?:#|$)|@[^/@]*v?\d[^/@]*(?:#|$)")
+_ONE_EQUALS = re.compile(r"[\w.-]+(\[[\w,.-]*\])?\s*=\s*[\w.*]+(=\w+)?")
+_OPTION = re.compile(r"(--?[A-Za-z][a-z-]*)")
+# Those that may stand on a line of their own (pip's reference of the file's format).
+_OPTIONS = (
+    *("-i", "--index-url", "--extra-index-url", "--no-index", "-f", "--find-links"),
+    *("-c", "--constraint", "-r", "--requirement", "-e", "--editable", "--no-binary"),
+    *("--only-binary", "--prefer-binary", "--require-hashes", "--pre", "--trusted-host"),
+    *("--use-feature", "--all-releases", "--only-final"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One requirement.
+
+    Parameters
+    ----------
+    file, line
+        Where it stands.
+    name
+        The distribution, as PyPI knows it; empty where only pip will know.
+    specifier
+        Which versions will do.
+    is_pinned
+        Whether it will be the same next year, or nearly.
+    is_constraint
+        Whether it only says which versions will do, should another requirement ask for it.
+    extras
+        Asked for with it.
+    """
+
+    file: str
+    line: int
+    name: str
+    specifier: SpecifierSet
+    is_pinned: bool
+    is_constraint: bool = False
+    extras: frozenset[str] = frozenset()
+
+    @property
+    def where(self) -> str:
+        """Its place."""
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """What pip is to install.
+
+    Parameters
+    ----------
+    name
+        The file, None where pip installs nothing.
+    listed
+        What the lines say that could be read, those for another Python or system left out.
+    problems
+        What is wrong with the others.
+    """
+
+    name: str | None
+    listed: tuple[Listed, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def installed(self) -> list[Listed]:
+        """Those that are installed, and not only constrained."""
+        return [each for each in self.listed if not each.is_constraint]
+
+    @property
+    def names(self) -> list[str]:
+        """The distributions that are installed, empty words for those that are not known."""
+        return [each.name for each in self.installed]
+
+    def of(self, *names: str) -> list[Listed]:
+        """Return what stands there of some distributions, constraints among them."""
+        return [each for each in self.listed if each.name in names]
+
+
+def read(job: Job, folder: Path, python: tuple[int, int] | None) -> Requirements:
+    """Read what pip is to install for a job.
+
+    Parameters
+    ----------
+    python
+        The version of Python in the image, None where that is not known.
+    """
+    name = job.image.requirements
+    if name is None and not (folder / NAME).is_file():
+        return Requirements(None)
+    try:
+        found = read_requirements(folder, name or NAME, gpu=has_gpus(job.cluster))
+    except ImageError as refusal:
+        return Requirements(name or NAME, problems=(_unreadable(str(refusal)),))
+    constraints = _constraints(found.files)
+    listed: list[Listed] = []
+    problems: list[Problem] = []
+    for file, text in found.files.items():
+        for each in _lines(file, text, python, is_constraint=file in constraints):
+            (listed if isinstance(each, Listed) else problems).append(each)  # type: ignore[arg-type]
+    return Requirements(name or NAME, tuple(listed), tuple(problems))
+
+
+def unpinned(found: Requirements) -> Iterator[Problem]:
+    """Yield what may be another version with the next build."""
+    pinned = {each.name for each in found.listed if each.is_pinned}
+    for each in found.installed:
+        if each.name not in pinned and each.name:
+            yield warning(
+                "requirement-unpinned",
+                each.where,
+                f"{each.name} has no upper bound, so the next build may get another version",
+                _pin(each.name),
+            )
+
+
+def clashes(found: Requirements) -> Iterator[Problem]:
+    """Yield requirements of which no version can do as all of them say."""
+    by_name: dict[str, list[Listed]] = {}
+    for each in found.listed:
+        by_name.setdefault(each.name, []).append(each)
+    installed = set(found.names)
+    for name, said in by_name.items():
+        if name in installed and not any_version([each.specifier for each in said]):
+            asked = " and ".join(dict.fromkeys(f"{name}{each.specifier}" for each in said))
+            places = ", ".join(each.where for each in said[:-1])
+            yield error(
+                "requirement-clash",
+                said[-1].where,
+                f"no version is {asked}",
+                f"say it once ({places} says it, too)" if places else "say versions that there are",
+            )
+
+
+def any_version(specifiers: Iterable[SpecifierSet]) -> bool:
+    """Whether a version could be in all of some sets.
+
+    A set of versions between bounds that is not empty holds one of the bounds or what comes right
+    behind one, or is without a lower bound.
+    """
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        both = SpecifierSet(",".join(map(str, specifiers)))
+        bounds = [Version(each.version.removesuffix(".*")) for each in both]
+    except (InvalidSpecifier, InvalidVersion):  # as ===1.0-anything, which only pip can tell
+        return True
+    behind = [Version(f"{bound.base_version}.0.0.0.1") for bound in bounds]
+    return any(both.contains(each, prereleases=True) for each in [Version("0"), *bounds, *behind])
+
+
+def pin(name: str) -> str:
+    """Return a requirement of a distribution, with the version that this machine has, if it has."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"{name}=={version(name)}"
+    except PackageNotFoundError:
+        return name
+
+
+def _pin(name: str) -> str:
+    asked = pin(name)
+    if "==" in asked:
+        return f"pin it, as {asked}"
+    return f"pin it, as {name}==VERSION ('pip index versions {name}' lists them)"
+
+
+def _lines(
+    file: str, text: str, python: tuple[int, int] | None, *, is_constraint: bool
+) -> Iterator[Listed | Problem]:
+    number = 0
+    for piece in re.split(r"(?<!\\)\n", text):
+        first, number = number + 1, number + 1 + piece.count("\n")
+        line = _COMMENT.sub("", re.sub(r"\\\r?\n", " ", piece)).strip()
+        if not line or "${" in line:
+            continue
+        if line.startswith("-"):
+            yield from _option(file, first, line)
+        else:
+            found = _requirement(file, first, line, python)
+            if isinstance(found, Listed) and is_constraint:
+                found = _constraining(found)
+            if found:
+                yield found
+
+
+def _option(file: str, line: int, text: str) -> Iterator[Problem]:
+    found = _OPTION.match(text)
+    name = found[1] if found else text.split(maxsplit=1)[0]
+    known = name if name.startswith("--") else name[:2]
+    if known not in _OPTIONS:
+        yield error(
+            "requirement-unreadable",
+            f"{file}:{line}",
+            f"pip takes no option {name} there{did_you_mean(name, _OPTIONS).removesuffix('?')}",
+            "take it out",
+        )
+
+
+def _requirement(
+    file: str, line: int, text: str, python: tuple[int, int] | None
+) -> Listed | Problem | None:
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.specifiers import SpecifierSet
+
+    said = _OPTIONS_BEHIND.sub("", text).strip()
+    if _URL.match(said):
+        named = _EGG.search(said) or _WHEEL.search(said)
+        name = canonical(named[1]) if named else ""
+        return Listed(file, line, name, SpecifierSet(), is_pinned=_is_fixed(said))
+    try:
+        asked = Requirement(said)
+    except InvalidRequirement:
+        remedy = "expected a requirement of pip's, as numpy==2.3.1"
+        if _ONE_EQUALS.fullmatch(said):
+            name, _, version = said.partition("=")
+            remedy = f"write {name.strip()}=={version.strip().partition('=')[0]}"
+        what = f"pip cannot read {said[:80]!r}"
+        return error("requirement-unreadable", f"{file}:{line}", what, remedy)
+    if asked.marker and not asked.marker.evaluate(_environment(python)):
+        return None
+    return Listed(
+        file,
+        line,
+        canonical(asked.name),
+        asked.specifier,
+        is_pinned=_is_bounded(asked),
+        extras=frozenset(asked.extras),
+    )
+
+
+def _is_bounded(asked: Requirement) -> bool:
+    if asked.url:
+        return _is_fixed(asked.url)
+    return any(each.operator in ("==", "===", "~=", "<", "<=") for each in asked.specifier)
+
+
+def _is_fixed(url: str) -> bool:
+    return not url.startswith("git+") or _COMMIT.search(url) is not None
+
+
+def _constraining(each: Listed) -> Listed:
+    from dataclasses import replace
+
+    return replace(each, is_constraint=True)
+
+
+def _constraints(files: Mapping[str, str]) -> set[str]:
+    """Return the files that are taken in as constraints."""
+    import posixpath
+
+    taken = re.compile(r"^\s*(?:-c|--constraint)(?:\s*=\s*|\s*)(\S+)", re.MULTILINE)
+    return {
+        posixpath.normpath(posixpath.join(posixpath.dirname(file), path))
+        for file, text in files.items()
+        for path in taken.findall(text)
+    }
+
+
+def _environment(python: tuple[int, int] | None) -> dict[str, str]:
+    """Return what markers are answered with: a Linux on x86-64, as all images are."""
+    there = {
+        "os_name": "posix",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "platform_machine": "x86_64",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "extra": "",
+    }
+    if python:
+        version = f"{python[0]}.{python[1]}"
+        there |= {"python_version": version, "python_full_version": f"{version}.0"}
+    return there
+
+
+def _unreadable(refusal: str) -> Problem:
+    """Return the problem that a line of ours tells, which ends with the remedy."""
+    told, _, remedy = refusal.partition("; ")
+    where, _, what = told.partition(": ")
+    if where == "image.requirements":
+        return error("requirement-unreadable", where, what, remedy or "name a file of the project")
+    return error(
+        "requirement-unreadable", where, what, remedy or "write requirements as pip takes them"
+    )

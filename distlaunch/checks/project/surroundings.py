@@ -1,0 +1,111 @@
+"""What a project's code finds around it in its image, as far as that can be told from here."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from distlaunch import rendering
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from distlaunch.job.model import Job
+    from distlaunch.order import Order
+
+_PYTHON = re.compile(
+    r"(?:docker\.io/)?(?:library/)?python(?::3\.(?P<minor>\d+)(?![0-9]).*|[:@].*)?"
+)
+_TENSORFLOW = re.compile(r"(?:docker\.io/)?tensorflow/tensorflow(?::(?P<tag>[^@]*)|@.*)?")
+_FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What there is around a project's code.
+
+    Parameters
+    ----------
+    base
+        The image that its own begins with, None where that cannot be told.
+    python
+        The version of Python there, None where that cannot be told.
+    is_plain
+        Whether there is nothing but Python and what pip installs.
+    own_dockerfile
+        The user's own Dockerfile, by its path in the project, None for a rendered one.
+    own_ignore
+        Whether the user's own .dockerignore says what goes into the image.
+    roots
+        Where Python looks for the project's modules, as paths in the project.
+    looks_elsewhere
+        Whether it looks for modules where nothing is known of.
+    """
+
+    base: str | None
+    python: tuple[int, int] | None
+    is_plain: bool
+    own_dockerfile: str | None = None
+    own_ignore: bool = False
+    roots: tuple[str, ...] = ("",)
+    looks_elsewhere: bool = False
+
+    @property
+    def tensorflow_tag(self) -> str | None:
+        """The tag of TensorFlow's own image, None where the base is another one."""
+        found = _TENSORFLOW.fullmatch(self.base or "")
+        return (found["tag"] or "latest") if found else None
+
+
+def of(order: Order) -> Surroundings:
+    """Return what there is around an order's code."""
+    job, folder = order.job, order.folder
+    own = own_file(folder, job.image.dockerfile, "Dockerfile")
+    base = _last_base(_text(folder, own)) if own else job.image.base or rendering.BASE
+    found = _PYTHON.fullmatch(base or "")
+    has_template = (folder / rendering.OWN_TEMPLATES / "Dockerfile.j2").exists()
+    roots, looks_elsewhere = _roots(job)
+    return Surroundings(
+        base,
+        (3, int(found["minor"])) if found and found["minor"] else None,
+        is_plain=found is not None and own is None and not has_template,
+        own_dockerfile=own,
+        own_ignore=own_file(folder, None, ".dockerignore") is not None,
+        roots=roots,
+        looks_elsewhere=looks_elsewhere,
+    )
+
+
+def own_file(folder: Path, said: str | None, name: str) -> str | None:
+    """Return the path of a file that is the user's own and not rendered, None without one."""
+    if said:
+        return posixpath.normpath(said)
+    is_own = (folder / name).is_file() and not rendering.is_ours(_text(folder, name))
+    return name if is_own else None
+
+
+def _text(folder: Path, path: str) -> str:
+    try:
+        return (folder / path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _last_base(dockerfile: str) -> str | None:
+    """Return the image that a Dockerfile's last stage begins with, where it says one itself."""
+    bases = _FROM.findall(dockerfile)
+    return bases[-1] if bases and "$" not in bases[-1] else None
+
+
+def _roots(job: Job) -> tuple[tuple[str, ...], bool]:
+    """Return where modules are looked for, and whether that is not all."""
+    said = [path for path in job.env.get("PYTHONPATH", "").split(":") if path]
+    inside = [posixpath.normpath(posixpath.join(rendering.CODE, path)) for path in said]
+    roots = [
+        posixpath.relpath(path, rendering.CODE).removeprefix(".")
+        for path in inside
+        if f"{path}/".startswith(f"{rendering.CODE}/")
+    ]
+    return tuple(dict.fromkeys(["", *roots])), len(roots) < len(said)

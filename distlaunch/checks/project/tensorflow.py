@@ -1,0 +1,216 @@
+"""Which TensorFlow a job gets: whether it can be installed, and whether it uses accelerators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from distlaunch.checks.problem import error, warning
+from distlaunch.checks.project.requirements import any_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from packaging.specifiers import SpecifierSet
+
+    from distlaunch.checks.asked import Asked
+    from distlaunch.checks.problem import Problem
+    from distlaunch.checks.project.requirements import Listed, Requirements
+    from distlaunch.checks.project.surroundings import Surroundings
+
+NAMES = ("tensorflow", "tensorflow-cpu")
+
+_FIRST_WITH_CUDA = (2, 14)  # of which pip can install CUDA: tensorflow[and-cuda]
+_MOST_PATCHES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a minor version of TensorFlow needs, by the metadata of its last patch on PyPI.
+
+    Parameters
+    ----------
+    python
+        The first and the last version that there are wheels for.
+    needs
+        What it requires of others, as specifiers by name.
+    """
+
+    python: tuple[tuple[int, int], tuple[int, int]]
+    needs: Mapping[str, str]
+
+
+_OLD_PROTOBUF = ">=3.20.3,<5"
+RELEASES = {
+    (2, 13): Release(
+        ((3, 8), (3, 11)),
+        {"keras": ">=2.13.1,<2.14", "numpy": ">=1.22,<=1.24.3", "protobuf": _OLD_PROTOBUF}
+        | {"tensorboard": ">=2.13,<2.14", "typing-extensions": "<4.6"},
+    ),
+    (2, 14): Release(
+        ((3, 9), (3, 11)),
+        {"keras": ">=2.14,<2.15", "numpy": ">=1.23.5,<2", "protobuf": _OLD_PROTOBUF}
+        | {"tensorboard": ">=2.14,<2.15", "wrapt": ">=1.11,<1.15", "ml-dtypes": "==0.2.0"},
+    ),
+    (2, 15): Release(
+        ((3, 9), (3, 11)),
+        {"keras": ">=2.15,<2.16", "numpy": ">=1.23.5,<2", "protobuf": _OLD_PROTOBUF}
+        | {"tensorboard": ">=2.15,<2.16", "wrapt": ">=1.11,<1.15", "ml-dtypes": ">=0.2,<0.4"},
+    ),
+    (2, 16): Release(
+        ((3, 9), (3, 12)),
+        {"keras": ">=3", "numpy": ">=1.23.5,<2", "protobuf": _OLD_PROTOBUF, "h5py": ">=3.10"}
+        | {"tensorboard": ">=2.16,<2.17", "ml-dtypes": "~=0.3.1"},
+    ),
+    (2, 17): Release(
+        ((3, 9), (3, 12)),
+        {"keras": ">=3", "numpy": ">=1.23.5,<2", "protobuf": _OLD_PROTOBUF, "h5py": ">=3.10"}
+        | {"tensorboard": ">=2.17,<2.18", "ml-dtypes": ">=0.3.1,<0.5"},
+    ),
+    (2, 18): Release(
+        ((3, 9), (3, 12)),
+        {"keras": ">=3.5", "numpy": ">=1.26,<2.1", "protobuf": ">=3.20.3,<6", "h5py": ">=3.11"}
+        | {"tensorboard": ">=2.18,<2.19", "ml-dtypes": ">=0.4,<1"},
+    ),
+    (2, 19): Release(
+        ((3, 9), (3, 12)),
+        {"keras": ">=3.5", "numpy": ">=1.26,<2.2", "protobuf": ">=3.20.3,<6", "h5py": ">=3.11"}
+        | {"tensorboard": ">=2.19,<2.20", "ml-dtypes": ">=0.5.1,<1"},
+    ),
+    (2, 20): Release(
+        ((3, 9), (3, 13)),
+        {"keras": ">=3.10", "numpy": ">=1.26", "protobuf": ">=5.28", "h5py": ">=3.11"}
+        | {"tensorboard": ">=2.20,<2.21", "ml-dtypes": ">=0.5.1,<1"},
+    ),
+    (2, 21): Release(
+        ((3, 10), (3, 13)),
+        {"keras": ">=3.12", "numpy": ">=1.26", "protobuf": ">=6.31.1,<8", "h5py": ">=3.11,<3.15"}
+        | {"ml-dtypes": ">=0.5.1,<1"},
+    ),
+}
+"""By minor version."""
+
+_OF_THE_SAME_VERSION = ("tf-keras", "tensorflow-text")  # 2.21 of these wants TensorFlow 2.21
+
+
+def clashes(found: Requirements, around: Surroundings) -> Iterator[Problem]:
+    """Yield requirements that no release of the TensorFlow that is asked for goes with."""
+    for each in found.installed:
+        minors = _minors(each) if each.name in NAMES else ()
+        told = [list(_against(minor, each, found, around)) for minor in minors]
+        if told and all(told):
+            yield from told[-1][:1]
+
+
+def builds(found: Requirements, asked: Asked, around: Surroundings) -> Iterator[Problem]:
+    """Yield a build of TensorFlow that does not use the accelerators, or brings them in vain."""
+    kinds = {pool.accelerator or "" for pool in asked.pools if pool.image is None}
+    gpu = next((kind for kind in sorted(kinds) if kind.startswith("NVIDIA")), None)
+    for each in found.installed:
+        if each.name in NAMES:
+            yield from _build(each, gpu, around)
+            if any(kind.startswith("TPU") for kind in kinds):
+                yield warning(
+                    "tensorflow-build",
+                    each.where,
+                    f"{each.name} does not compute on TPUs",
+                    "write tensorflow-tpu instead",
+                )
+    tag = around.tensorflow_tag
+    if gpu and tag and "gpu" not in tag and not _has_cuda(found):
+        yield error(
+            "tensorflow-build",
+            around.own_dockerfile or "image.base",
+            f"{around.base} computes on CPUs alone, and the machines have {gpu}",
+            f"name tensorflow/tensorflow:{tag}-gpu",
+        )
+
+
+def _build(each: Listed, gpu: str | None, around: Surroundings) -> Iterator[Problem]:
+    if not around.is_plain:
+        return
+    if gpu and each.name == "tensorflow-cpu":
+        yield error(
+            "tensorflow-build",
+            each.where,
+            f"tensorflow-cpu does not compute on {gpu}, and stays for its hashes",
+            "write tensorflow[and-cuda] with hashes of its own, or leave the hashes out",
+        )
+    elif gpu and "and-cuda" not in each.extras:
+        yield error(
+            "tensorflow-build",
+            each.where,
+            f"tensorflow alone has no CUDA, without which it does not compute on {gpu}",
+            "write tensorflow[and-cuda]",
+        )
+    elif gpu and _minors(each) and max(_minors(each)) < _FIRST_WITH_CUDA:
+        yield error(
+            "tensorflow-build",
+            each.where,
+            f"pip installs CUDA with TensorFlow 2.14 and later, without which none computes on "
+            f"{gpu}",
+            "ask for a later one, or for image.base: tensorflow/tensorflow:VERSION-gpu",
+        )
+    elif not gpu and "and-cuda" in each.extras:
+        yield warning(
+            "tensorflow-build",
+            each.where,
+            "it brings CUDA, some gigabytes that a cluster without GPUs has no use for",
+            "write tensorflow-cpu",
+        )
+
+
+def _has_cuda(found: Requirements) -> bool:
+    return any("and-cuda" in each.extras for each in found.installed if each.name in NAMES)
+
+
+def _against(
+    minor: tuple[int, int], asked: Listed, found: Requirements, around: Surroundings
+) -> Iterator[Problem]:
+    """Yield what speaks against a minor version."""
+    name, release = f"TensorFlow {minor[0]}.{minor[1]}", RELEASES[minor]
+    (first, last), here = release.python, around.python
+    if here and around.own_dockerfile is None and not first <= here <= last:
+        yield error(
+            "requirement-clash",
+            asked.where,
+            f"{name} is there for Python {_dotted(first)} to {_dotted(last)}, and {around.base} "
+            f"has {_dotted(here)}",
+            f"say image.base: python:{_dotted(min(last, max(first, here)))}-slim",
+        )
+    needs = dict(release.needs) | {
+        other: f">={_dotted(minor)},<{minor[0]}.{minor[1] + 1}" for other in _OF_THE_SAME_VERSION
+    }
+    for other in found.listed:
+        need = needs.get(other.name)
+        if need and not any_version([other.specifier, _specifier(need)]):
+            yield error(
+                "requirement-clash",
+                other.where,
+                f"{name} ({asked.where}) goes with {other.name}{need}, not with "
+                f"{other.name}{other.specifier}",
+                f"write {other.name}{need}",
+            )
+
+
+def _minors(each: Listed) -> list[tuple[int, int]]:
+    """Return the known minor versions that a requirement takes; none where it takes others."""
+    from packaging.version import Version
+
+    def takes(minor: tuple[int, int]) -> bool:
+        patches = [Version(f"{_dotted(minor)}.{patch}") for patch in range(_MOST_PATCHES)]
+        return any(each.specifier.contains(patch, prereleases=True) for patch in patches)
+
+    newest, oldest = max(RELEASES), min(RELEASES)
+    beyond = [(newest[0], newest[1] + 1), (newest[0] + 1, 0), (oldest[0], oldest[1] - 1)]
+    return [] if any(map(takes, beyond)) else [minor for minor in RELEASES if takes(minor)]
+
+
+def _specifier(text: str) -> SpecifierSet:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(text)
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
