@@ -125,7 +125,7 @@ class Cost:
         return sum((pool.at_least for pool in self.pools), Decimal(0))
 
     def lines(self) -> tuple[str, ...]:
-        """Return it for a person, in one to three lines."""
+        """Return it for a person, in two to four lines."""
         return tuple(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -135,7 +135,8 @@ class Cost:
             yield f"by {_and(self.sources)} ({self.strategy}), {without}"
         if self.unknown:
             names = f" for {_and(self.unknown)}" if self.sources else ""
-            yield f"unknown{names}: {self._why()}; {self._remedy()}"
+            yield f"unknown{names}: {self._why()}"
+            yield self._remedy()
 
     def _of_an_hour(self) -> str:
         amount = f"{self._bound()}{money(self.at_least, self.currency)} an hour"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.checks.price.costs import cost, money, number
@@ -88,9 +89,11 @@ def compare(
 
 
 def comparison(offers: Sequence[Offer]) -> str:
-    """Return offers as a table, a line each."""
+    """Return offers as a table, a line each; no column is empty."""
     heads = ("machine", "accelerators", "vCPUs", "GB", "an hour", "")
-    return table([heads, *(_row(offer) for offer in offers)])
+    rows = [_row(offer) for offer in offers]
+    filled = [any(column) for column in zip(*rows, strict=True)]
+    return table(tuple(compress(row, filled)) for row in (heads, *rows))
 
 
 def _kinds(asked: Asked, catalogue: Catalogue, today: dt.date) -> Iterator[_Kind]:

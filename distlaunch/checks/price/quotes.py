@@ -135,7 +135,7 @@ def prices(asked: Asked, *, session: Session | None, file: Path | None) -> Price
 
 def _google(asked: Asked, session: Session | None, currency: str) -> tuple[Rates | None, str]:
     if session is None:
-        return None, "Google's price list is not read offline"
+        return None, "Google is not asked for its price list"
     if not asked.region:
         return None, "it is not known in which region"
     from distlaunch.checks.price.catalog import rates

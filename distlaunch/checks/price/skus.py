@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -64,27 +65,32 @@ _DISK = r"(?P<disk>SSD backed|Balanced|Storage) PD Capacity(?: in .+)?"
 _LOCAL = r"(?P<local>SSD backed Local Storage)"
 _TRAINING = "Vertex AI: Training/Pipelines "
 _SPOT, _FLEX = "attached to Spot Preemptible VMs", "attached to DWS Defined Duration VMs"
-_MEANINGS = [
-    (re.compile(pattern, re.ASCII | re.IGNORECASE), way)
-    for pattern, way in (
-        (rf"{_TRAINING}on (?:(?:{_CORE}|{_GPU}){_IN}|{_DISK})", "standard"),
-        (rf"{_TRAINING}management fee on (?:{_CORE}|{_GPU}){_IN}", "fee"),
-        (rf"Spot Preemptible {_CORE}{_IN}", "spot"),
-        (rf"(?:{_GPU}|{_LOCAL}) {_SPOT}{_IN}", "spot"),
-        (rf"DWS Defined Duration (?:{_CORE}|{_LOCAL}){_IN}", "flex"),
-        (rf"{_GPU} {_FLEX}{_IN}", "flex"),
-    )
-]
 _UNITS = {"h": 1, "GiBy.h": 1, "GiBy.mo": HOURS_A_MONTH}
 
 
 def meaning(description: str) -> str | None:
     """Return what a SKU is for, as ``standard core N1``; None where it is nothing of a job's."""
-    for pattern, way in _MEANINGS:
+    for pattern, way in _meanings():
         found = pattern.fullmatch(description)
         if found:
             return f"{way} {_thing(found.groupdict())}"
     return None
+
+
+@cache
+def _meanings() -> list[tuple[re.Pattern[str], str]]:
+    """Return what descriptions look like; only who reads a list takes the time to make it."""
+    return [
+        (re.compile(pattern, re.ASCII | re.IGNORECASE), way)
+        for pattern, way in (
+            (rf"{_TRAINING}on (?:(?:{_CORE}|{_GPU}){_IN}|{_DISK})", "standard"),
+            (rf"{_TRAINING}management fee on (?:{_CORE}|{_GPU}){_IN}", "fee"),
+            (rf"Spot Preemptible {_CORE}{_IN}", "spot"),
+            (rf"(?:{_GPU}|{_LOCAL}) {_SPOT}{_IN}", "spot"),
+            (rf"DWS Defined Duration (?:{_CORE}|{_LOCAL}){_IN}", "flex"),
+            (rf"{_GPU} {_FLEX}{_IN}", "flex"),
+        )
+    ]
 
 
 def hourly(sku: Mapping[str, Any], currency: str) -> Decimal | None:

@@ -128,7 +128,13 @@ def test_the_table(job, offers):
         "n1-standard-4  1 NVIDIA_TESLA_T4      4  15  0.650 USD\n"
         "n1-standard-8  1 NVIDIA_TESLA_T4      8  30  0.900 USD  this job's"
     )
-    assert "unknown" in price.comparison(offers(job("e2-standard-4")))
+    without = price.comparison(offers(job("n1-standard-8"))[:2])
+    assert without == (
+        "      machine  vCPUs  GB    an hour\n"
+        "n1-standard-4      4  15  0.250 USD\n"
+        "n1-standard-8      8  30  0.500 USD  this job's"
+    )
+    assert " unknown\n" in price.comparison(offers(job("n1-standard-8")))
 
 
 def test_an_offer_is_plain_data_too(job, offers):
