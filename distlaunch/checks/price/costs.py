@@ -189,7 +189,7 @@ class Cost:
             "known_an_hour": number(self.at_least) if self.sources else None,
             "known_up_to_timeout": number(self.at_least_up_to_timeout) if self.sources else None,
             "unknown": list(self.unknown),
-            "why": self.why or None,
+            "why": self._why() if self.unknown else None,
             "strategy": self.strategy,
             "timeout": self.timeout,
             "trials": self.trials,

@@ -170,7 +170,10 @@ def test_it_is_plain_data_too(job, listing, cost):
     assert (plain["an_hour"], plain["known_an_hour"]) == (None, 101.034133)
     assert plain["unknown"] == ["n1-standard-8", T4]
     assert [pool["an_hour"] for pool in plain["pools"]] == [101.034133, None]
+    assert plain["why"] == "Google's price list has no single price for it in us-central1"
     assert plain["date"] is None  # the figures are nobody's
+    alone = cost(job(pools=pools[:1]), session).as_json()
+    assert (alone["an_hour"], alone["unknown"], alone["why"]) == (101.034133, [], None)
 
 
 AMOUNTS = some.integers(1, 2**63)
