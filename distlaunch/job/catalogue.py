@@ -151,11 +151,15 @@ class Catalogue:
         return frozenset(on_machines | tpus | there | self.retired_accelerators.keys())
 
     def offers(self, region: str, accelerator: str) -> bool | None:
-        """Return whether a region offers an accelerator for training, None where it's not known."""
+        """Return whether a region offers an accelerator for training, None where it's not known.
+
+        Of an accelerator that no region is said to have it is not known of any.
+        """
         kind = self.regions.get(region)
         if kind is None or kind.training is None:
             return None
-        return accelerator in kind.training
+        is_there = any(accelerator in _there(each) for each in self.regions.values())
+        return accelerator in kind.training if is_there else None
 
     def regions_with(self, accelerator: str) -> tuple[str, ...]:
         """Return the regions that are known to offer an accelerator for training."""
@@ -164,12 +168,16 @@ class Catalogue:
     def machines_with(self, accelerator: str, count: int) -> tuple[str, ...]:
         """Return the machines that take so many of an accelerator, the smallest first."""
         fitting = [name for name, kind in self.machines.items() if kind.takes(accelerator, count)]
-        return tuple(sorted(fitting, key=lambda name: self.machines[name].cpus or math.inf))
+        return tuple(sorted(fitting, key=self._size))
 
     def is_retired(self, name: str, today: dt.date) -> bool:
         """Return whether a machine or an accelerator is withdrawn by a day."""
         gone = self.retired_accelerators.get(name) or self.retired_machines.get(name)
         return gone is not None and gone.since <= today
+
+    def _size(self, machine: str) -> tuple[float, float]:
+        kind = self.machines[machine]
+        return kind.cpus or math.inf, kind.memory_gb or math.inf
 
 
 def offered_as(kind: MachineKind | None, accelerator: str | None, count: int) -> str | None:

@@ -148,7 +148,8 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
     made = dict(below)
     for key, said in above.items():
         if isinstance(said, dict):
-            made[key] = laid_over(made.get(key) or {}, said)
+            there = made.get(key)
+            made[key] = laid_over(there if isinstance(there, dict) else {}, said)
         elif said is None:
             made.pop(key, None)
         else:
