@@ -25,6 +25,12 @@ def test_url_of_a_call(service, region, endpoint, url):
     assert endpoints.url(service, "projects/p", region=region, endpoint=endpoint) == url
 
 
+def test_another_version_of_a_service():
+    for service, path in (("serviceusage", "/v1beta1/x"), ("storage", "/storage/v1beta1/x")):
+        found = endpoints.url(service, "x", version="v1beta1")
+        assert found == f"https://{service}.googleapis.com{path}"
+
+
 @pytest.mark.parametrize(
     "region", ["", None, "evil.com/", "us-central1.evil.com#", "US-1", "a\nb1"]
 )

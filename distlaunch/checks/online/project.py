@@ -23,7 +23,7 @@ def problems(about: About) -> Iterator[Problem]:
     """Yield that the project is not there, or which permissions are missing in it.
 
     Google gives the same answer for a project that is not there and for one that the caller may not
-    see. Who holds none of the permissions that a job takes can do nothing in either.
+    see. It is only told as missing where no service knows more of it.
     """
     where = f"project {about.asked.project}"
     refusal = _refusal(about)
@@ -34,12 +34,10 @@ def problems(about: About) -> Iterator[Problem]:
     try:
         lacks = about.missing("cloudresourcemanager", f"projects/{about.project}", wanted)
     except GoogleError as second:
-        if _hides(refusal) and _hides(second):
-            yield _missing(about)
-        else:
-            yield unanswered(where, second)
+        is_hidden = _hides(refusal) and _hides(second) and _is_unknown(about)
+        yield _missing(about) if is_hidden else unanswered(where, second)
         return
-    if _hides(refusal) and lacks == wanted:
+    if _hides(refusal) and lacks == wanted and _is_unknown(about):
         yield _missing(about)
         return
     if refusal is not None:
@@ -74,6 +72,15 @@ def _refusal(about: About) -> GoogleError | None:
 def _hides(refusal: GoogleError | None) -> bool:
     """Whether an answer is that for a project that one may not see."""
     return refusal is not None and refusal.status == 403 and refusal.why not in _NOT_ITS_FAULT
+
+
+def _is_unknown(about: About) -> bool:
+    """Whether nothing is told of the project's services either."""
+    try:
+        about.get("serviceusage", f"projects/{about.project}/services/aiplatform.googleapis.com")
+    except GoogleError as refusal:
+        return refusal.status == 404 or _hides(refusal)
+    return False
 
 
 def _missing(about: About) -> Problem:

@@ -1,0 +1,153 @@
+"""The project, the bucket, the repository and the account, where the answers are told apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from distlaunch.job.model import Image
+
+from ...google.servers import Reply  # noqa: TID252 - tests are no package
+
+AGENT = "serviceAccount:service-123@gcp-sa-aiplatform.iam.gserviceaccount.com"
+PROJECT, BUCKET = "/v3/projects/demo-project", "/b/demo-bucket"
+REPOSITORY = "/locations/us-central1/repositories/training"
+ACCOUNT = "/serviceAccounts/trainer@demo-project.iam.gserviceaccount.com"
+TEST = ":testIamPermissions"
+SEEN = "/services/aiplatform.googleapis.com"
+OTHERS = Image("us-central1-docker.pkg.dev/other/training/digits")
+
+
+@pytest.fixture
+def codes(job, look, google):
+    """Return the codes of what is found where some answers are others."""
+
+    def run(answers, **fields):
+        return [each.code for each in look(job(**fields), google(answers).url)]
+
+    return run
+
+
+def test_a_project_that_is_not_there(codes, denied, missing):
+    assert codes({PROJECT: missing}) == ["project-missing"]
+    leaving = {"name": "projects/123", "state": "DELETE_REQUESTED"}
+    assert codes({PROJECT: leaving}) == ["project-missing"]
+    hidden = {PROJECT: denied(), f"{PROJECT}{TEST}": {}}
+    assert codes({**hidden, SEEN: denied()}) == ["project-missing"]
+    assert codes({**hidden, f"{PROJECT}{TEST}": denied(), SEEN: denied()}) == ["project-missing"]
+
+
+def test_a_project_that_may_be_there_is_not_told_as_missing(codes, denied):
+    hidden = {PROJECT: denied(), f"{PROJECT}{TEST}": denied()}
+    assert codes({**hidden, SEEN: {"state": "ENABLED"}}) == ["unanswered"]
+    off = denied(why="SERVICE_DISABLED")
+    assert codes({PROJECT: off, f"{PROJECT}{TEST}": off, SEEN: denied()}) == ["unanswered"]
+    assert codes({PROJECT: denied()}) == ["unanswered"]
+
+
+def test_what_is_missing_for_want_of_an_api_is_told_once(codes, denied):
+    off = denied(why="SERVICE_DISABLED")
+    off.body["error"]["details"][0]["metadata"] = {"service": "aiplatform.googleapis.com"}
+    names = [
+        {"name": "projects/123/services/aiplatform.googleapis.com", "state": "DISABLED"},
+        {"name": "projects/123/services/logging.googleapis.com", "state": "ENABLED"},
+    ]
+    quota = {"consumerQuotaLimits": [{"quotaBuckets": [{"effectiveLimit": "99"}]}]}
+    answers = {"services:batchGet": {"services": names}, "/customJobs": off, "_cpus": quota}
+    assert codes(answers) == ["api-disabled"]
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        (["create", "delete", "get", "list"], ["unanswered"]),
+        (["get", "list"], ["bucket-denied"]),
+        ([], ["bucket-denied"]),
+    ],
+)
+def test_a_bucket_that_one_may_not_look_at(held, expected, codes, denied):
+    """An object admin of a bucket has no storage.buckets.get."""
+    may = {"permissions": [f"storage.objects.{verb}" for verb in held]}
+    answers = {BUCKET: denied("storage.buckets.get"), "/iam/testPermissions": may}
+    assert codes(answers) == expected
+
+
+def test_a_bucket_in_two_regions_is_none_of_the_job(codes):
+    nam4 = {"location": "NAM4", "locationType": "dual-region"}
+    assert codes({BUCKET: nam4}) == ["bucket-not-regional"]
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [
+        ("us-central1", []),
+        ("us", []),
+        ("us-east4", []),
+        ("northamerica-northeast1", []),
+        ("europe", ["repository-far"]),
+        ("europe-west4", ["repository-far"]),
+        ("asia", ["repository-far"]),
+    ],
+)
+def test_how_far_a_repository_is(location, expected, codes):
+    image = Image(f"{location}-docker.pkg.dev/demo-project/training/digits")
+    assert codes({}, image=image) == expected
+
+
+def test_a_repository_of_another_kind(codes, denied):
+    assert codes({REPOSITORY: {"format": "NPM"}}) == ["repository-format"]
+    remote = {"format": "DOCKER", "mode": "REMOTE_REPOSITORY"}
+    assert codes({REPOSITORY: remote}) == ["repository-format"]
+    assert codes({REPOSITORY: denied(), f"{REPOSITORY}{TEST}": {}}) == ["repository-denied"]
+    assert codes({REPOSITORY: denied()}) == ["unanswered"]
+
+
+def policy(role, *members):
+    return {"bindings": [{"role": role, "members": list(members)}]}
+
+
+@pytest.mark.parametrize(
+    ("of_project", "of_repository", "expected"),
+    [
+        ({}, policy("roles/artifactregistry.reader", AGENT), []),
+        (policy("roles/viewer", AGENT), {}, []),
+        (policy("projects/demo-project/roles/own", AGENT), {}, []),
+        ({}, policy("roles/artifactregistry.reader", "allUsers"), []),
+        (policy("roles/aiplatform.user", AGENT), {}, ["agent-cannot-pull"]),
+        (policy("roles/owner", "user:me@example.com"), {}, ["agent-cannot-pull"]),
+        ({}, {}, ["agent-cannot-pull"]),
+        (Reply(403, {}), {}, []),
+        ({}, Reply(403, {}), []),
+    ],
+)
+def test_who_pulls_from_the_projects_own_repository(of_project, of_repository, expected, codes):
+    answers = {
+        f"{PROJECT}:getIamPolicy": of_project,
+        f"{REPOSITORY}:getIamPolicy": of_repository,
+    }
+    assert codes(answers) == expected
+
+
+@pytest.mark.parametrize(
+    ("of_project", "of_repository", "expected"),
+    [
+        (Reply(403, {}), policy("roles/artifactregistry.reader", AGENT), []),
+        (policy("roles/artifactregistry.admin", AGENT), {}, []),
+        ({}, {}, ["agent-cannot-pull"]),
+        (Reply(403, {}), {}, ["unanswered"]),
+        ({}, Reply(403, {}), ["unanswered"]),
+    ],
+)
+def test_who_pulls_from_another_projects(of_project, of_repository, expected, codes):
+    answers = {
+        "/v3/projects/other:getIamPolicy": of_project,
+        f"{REPOSITORY}:getIamPolicy": of_repository,
+    }
+    assert codes(answers, image=OTHERS) == expected
+
+
+def test_an_account_that_may_be_used_need_not_be_seen(codes, denied, missing):
+    assert codes({ACCOUNT: denied("iam.serviceAccounts.get")}) == []
+    hidden = {ACCOUNT: denied(), f"{ACCOUNT}{TEST}": {}}
+    assert codes(hidden) == ["account-denied"]
+    assert codes({ACCOUNT: {"disabled": True}}) == ["account-denied"]
+    assert codes({ACCOUNT: missing, f"{ACCOUNT}{TEST}": missing}) == ["account-missing"]
