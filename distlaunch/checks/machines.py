@@ -40,6 +40,7 @@ def problems(asked: Asked, catalogue: Catalogue, today: date) -> Iterator[Proble
     for pool in asked.pools:
         yield from _machine_problems(pool, market)
         yield from _accelerator_problems(pool, market)
+        yield from _architecture_problems(pool, catalogue)
     yield from _region_problems(asked, market)
     yield from tpu_problems(asked, catalogue)
     yield from flex_start_problems(asked, market)
@@ -164,7 +165,9 @@ def _no_accelerator_problems(
     if not count and not kind.needs_accelerator:
         return
     instead = market.accelerator_on(pool.machine, count or 1) or Machine(pool.machine)
-    said = f"{count} accelerators of no type" if count else "no accelerator"
+    said = (
+        f"{count} accelerator{'s' if count > 1 else ''} of no type" if count else "no accelerator"
+    )
     comes = ", and it does not come without one" if kind.needs_accelerator else ""
     yield error(
         "accelerator-missing",
@@ -172,6 +175,19 @@ def _no_accelerator_problems(
         f"{pool.machine} is asked for with {said}{comes}",
         either(_machine(pool), [instead]),
     )
+
+
+def _architecture_problems(pool: AskedPool, catalogue: Catalogue) -> Iterator[Problem]:
+    kind = catalogue.machines.get(pool.machine)
+    if kind is not None and kind.architecture != "amd64" and pool.image is None:
+        yield error(
+            "image-architecture",
+            pool.key("machine"),
+            f"{pool.machine} runs images for linux/{kind.architecture}, and the one that is built "
+            "from the project is for linux/amd64",
+            f"say image.uri: HOST/PATH:TAG, of one for linux/{kind.architecture}, or choose "
+            "another machine",
+        )
 
 
 def _region_problems(asked: Asked, market: Market) -> Iterator[Problem]:

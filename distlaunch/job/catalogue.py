@@ -47,6 +47,8 @@ class MachineKind:
         The shapes that its TPUs come in, where a job says them by their shape, as ``2x4``.
     tpu
         The kind of these TPUs.
+    architecture
+        What its images are for, as images call it: ``amd64`` or ``arm64``.
     """
 
     family: str
@@ -56,11 +58,13 @@ class MachineKind:
     needs_accelerator: bool = False
     topologies: tuple[str, ...] = ()
     tpu: str | None = None
+    architecture: str = "amd64"
 
     @property
     def has_tpu(self) -> bool:
         """Whether it is a machine with TPUs."""
-        return self.tpu is not None or any(name.startswith("TPU_") for name in self.accelerators)
+        by_shape = self.tpu is not None or bool(self.topologies)
+        return by_shape or any(name.startswith("TPU_") for name in self.accelerators)
 
     def takes(self, accelerator: str, count: int) -> bool:
         """Return whether it takes so many of an accelerator."""
@@ -257,9 +261,10 @@ def _machine(name: str, said: Mapping[str, Any]) -> MachineKind:
         cpus=said.get("cpus"),
         memory_gb=said.get("memory_gb"),
         accelerators={kind: tuple(counts) for kind, counts in accelerators.items()},
-        needs_accelerator=said.get("needs_accelerator", False),
+        needs_accelerator=bool(accelerators) and said.get("needs_accelerator", False),
         topologies=tuple(said.get("topologies", ())),
         tpu=said.get("tpu"),
+        architecture=said.get("architecture", "amd64"),
     )
 
 

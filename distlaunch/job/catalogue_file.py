@@ -62,6 +62,7 @@ def _topology(text: Any) -> str:
 _T = TypeVar("_T")
 _Several = Annotated[_T, BeforeValidator(lambda said: {} if said is None else said)]
 _YesOrNo = Annotated[bool, BeforeValidator(_one_of(true=True, false=False))]
+_Architecture = Annotated[str, BeforeValidator(_one_of(amd64="amd64", arm64="arm64"))]
 _Use = Annotated[str, BeforeValidator(_one_of(training="training", elsewhere="elsewhere"))]
 _Day = Annotated[str, BeforeValidator(_day)]
 _Topology = Annotated[str, BeforeValidator(_topology)]
@@ -79,6 +80,7 @@ class _MachineSection(Section):
     needs_accelerator: _YesOrNo | None = None
     topologies: list[_Topology] | None = None
     tpu: AcceleratorType | None = None
+    architecture: _Architecture | None = None
 
 
 class _RetiredAcceleratorSection(Section):
@@ -116,7 +118,7 @@ class _CatalogueSection(Section):
     regions: _Several[dict[Region, dict[AcceleratorType, _Use | None] | None]] = Field(
         default_factory=dict
     )
-    flex_start: tuple[AcceleratorType, ...] = ()
+    flex_start: Annotated[tuple[AcceleratorType, ...], Field(min_length=1)] = ("NVIDIA_L4",)
     retired: _Several[_RetiredSection] = _RetiredSection()
 
 

@@ -34,7 +34,7 @@ WRITTEN = re.compile(
 
 
 def pool(machine, accelerator=None, count=0, *, role="chief", replicas=1, topology=None):
-    return AskedPool(role, replicas, machine, accelerator, count, topology)
+    return AskedPool(role, replicas, machine, accelerator, count, topology, image="host/path:1")
 
 
 def found(*pools, region="", today=TODAY, strategy="STANDARD", catalogue=KNOWN):
@@ -109,6 +109,15 @@ def test_a_machine_that_does_not_come_without_is_refused_without():
         if kind.needs_accelerator:
             problem = refused("accelerator-missing", pool(machine))
             assert problem.where == "cluster.chief.accelerator"
+
+
+def test_an_image_that_is_built_does_not_run_on_arm_processors():
+    asked = pool("a4x-highgpu-4g", "NVIDIA_GB200", 4)
+    (told,) = found(replace(asked, image=None))
+    assert (told.severity, told.code) == ("error", "image-architecture")
+    assert told.where == "cluster.chief.machine"
+    assert "image.uri" in told.remedy
+    assert found(replace(pool("a4-highgpu-8g", "NVIDIA_B200", 8), image=None)) == []
 
 
 def test_a_count_of_nothing_is_refused():
@@ -256,6 +265,7 @@ POOLS = st.builds(
     st.none() | KINDS | st.sampled_from(sorted(KNOWN.accelerators)),
     st.integers(-1, 40),
     st.none() | st.sampled_from(["2x2", "2x2x4", "", "x", "9x9"]),
+    image=st.none() | st.just("host/path:1"),
 )
 REGIONS = WORDS | st.sampled_from([*KNOWN.regions, ""])
 STRATEGIES = st.sampled_from(["STANDARD", "SPOT", "FLEX_START"])

@@ -1,0 +1,92 @@
+"""Whatever a user's own catalogue says, jobs are checked with it and what is told makes sense."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from datetime import date
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlaunch.checks.asked import Asked, AskedPool
+from distlaunch.checks.machines import problems
+from distlaunch.job.catalogue import load
+
+MACHINES = st.sampled_from(["n1-standard-8", "a2-highgpu-1g", "cloud-tpu", "x9-new-4", "x9-old-2"])
+KINDS = st.sampled_from(["NVIDIA_TESLA_T4", "NVIDIA_TESLA_A100", "NVIDIA_NEW", "TPU_V2", "TPU_NEW"])
+REGIONS = st.sampled_from(["us-central1", "europe-west8", "mars-north1"])
+DAYS = st.dates(date(2024, 1, 1), date(2028, 1, 1))
+
+
+def some(values):
+    return st.none() | values
+
+
+def several(keys, values):
+    return st.dictionaries(keys, some(values), max_size=3)
+
+
+COUNTS = st.lists(st.integers(1, 16), min_size=1, max_size=3)
+MACHINE = st.fixed_dictionaries(
+    {},
+    optional={
+        "cpus": st.integers(1, 200),
+        "memory_gb": st.floats(1, 4000),
+        "accelerators": some(several(KINDS, COUNTS)),
+        "needs_accelerator": st.booleans(),
+        "topologies": st.lists(st.sampled_from(["1x1", "2x4", "2x2x4"])),
+        "tpu": some(KINDS),
+        "architecture": st.sampled_from(["amd64", "arm64"]),
+    },
+)
+GONE_KIND = st.fixed_dictionaries(
+    {"since": DAYS.map(str)}, optional={"instead": st.lists(KINDS, max_size=3)}
+)
+GONE_MACHINE = st.fixed_dictionaries(
+    {"since": DAYS.map(str), "machine": MACHINES},
+    optional={"accelerator": KINDS, "count": st.integers(1, 8), "why": st.just("it is old")},
+)
+FILES = st.fixed_dictionaries(
+    {},
+    optional={
+        "machines": several(MACHINES, MACHINE),
+        "regions": several(REGIONS, several(KINDS, st.sampled_from(["training", "elsewhere"]))),
+        "flex_start": st.lists(KINDS, min_size=1, max_size=2),
+        "retired": st.fixed_dictionaries(
+            {},
+            optional={
+                "machines": several(MACHINES, GONE_MACHINE),
+                "accelerators": several(KINDS, GONE_KIND),
+            },
+        ),
+    },
+)
+POOLS = st.builds(
+    AskedPool,
+    st.sampled_from(["chief", "workers"]),
+    st.integers(1, 3),
+    MACHINES,
+    some(KINDS),
+    st.integers(0, 17),
+    some(st.sampled_from(["1x1", "2x4"])),
+)
+STRATEGIES = st.sampled_from(["STANDARD", "FLEX_START"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(FILES, st.lists(POOLS, min_size=1, max_size=2), REGIONS, STRATEGIES, DAYS)
+def test_every_catalogue_answers_every_job(said, pools, region, strategy, today):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "mine.yaml"
+        path.write_text(json.dumps(said))
+        known = load(path)
+    asked = Asked("digits", "my-project", region, tuple(pools), strategy)
+    for each in problems(asked, known, today):
+        assert "None" not in each.line
+        assert "  " not in each.line
+        assert each.what
+        assert each.remedy not in ("", "write ")
+        if each.what.endswith("it does not come without one"):
+            assert "write accelerator: " in each.remedy
