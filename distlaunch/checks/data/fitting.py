@@ -138,8 +138,7 @@ def of_examples(dealing: Dealing, where: str, machines: Machines, data: str) -> 
     yield error(
         "data-too-few",
         where,
-        f"the {data} data hold {examples} of the {replicas} examples that it takes for each "
-        "replica to have one",
+        f"{replicas} replicas are more than the {examples} examples of the {data} data",
         f"take {examples} replicas or fewer ({size}), or more data",
     )
 

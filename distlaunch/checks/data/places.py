@@ -85,9 +85,9 @@ class Places:
             yield from (self._on_this_machine(path, where) for path, where in paths)
 
     def _outside(self, path: str, where: str) -> Found:
-        if path.startswith(_MADE_THERE):
-            return Found(None)
         files = tuple(_matching(Path("/"), path[1:]))
+        if not files and path.startswith(_MADE_THERE):
+            return Found(None)
         if not files and not path.startswith(_HOMES) and not self._is_plain:
             return Found(None)  # the base image may bring it
         if self.around.own_dockerfile:

@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+
+import pytest
+
+from distlaunch.job.model import Program, Span, Tuning
+
+from .conftest import tfrecords
+
+
+def test_what_init_makes_is_told_and_nothing_speaks_against_it(project):
+    facts, problems = project.look()
+    assert problems == []
+    assert facts.lines() == (
+        "1,437 examples in 5 files",
+        "64 rows a step, 32 on each of 2 replicas; 23 steps an epoch, the last of 29",
+    )
+    assert facts.as_json() == {
+        "files": 5,
+        "examples": 1437,
+        "is_all": True,
+        "replicas": 2,
+        "global_batch": 64,
+        "steps_per_epoch": 23,
+        "rows": (32, 32),
+        "last_rows": 29,
+        "shards": 12,
+    }
+
+
+def test_another_program_s_data_are_not_looked_at(project):
+    project.has(module="program.main")
+    project.write("program/main.py", "")
+    assert project.look() == (None, [])
+
+
+def test_a_chief_with_an_image_of_its_own_has_another_program(project):
+    chief = replace(project.job.cluster.chief, program=Program(image="gcr.io/x/y"))
+    project.has(cluster=replace(project.job.cluster, chief=chief))
+    assert project.look() == (None, [])
+
+
+def test_data_py_that_is_no_python_is_not_looked_at(project):
+    project.write("trainer/data.py", "def training(:\n")
+    assert project.look() == (None, [])
+
+
+@pytest.mark.parametrize(
+    "place", ["gs://my-bucket/digits", "/gcs/my-bucket/digits", "s3://b/d", "/tmp/made"]
+)
+def test_data_elsewhere_are_not_read_and_the_cluster_is_told_all_the_same(project, place):
+    project.reads(f'"{place}/train-*.tfrecord"')
+    facts, problems = project.look()
+    assert problems == []
+    assert facts.examples is None
+    assert facts.lines() == ("64 rows a step, 32 on each of 2 replicas",)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/home/me/digits/train-*", "/Users/me/train-*", "~/train-*", "C:\\data\\x", "D:/x", "/data/x"],
+)
+def test_a_path_of_this_machine(project, path):
+    project.reads(repr(path))
+    [problem] = project.problems
+    assert problem.code == "data-on-this-machine"
+    assert problem.where == "trainer/data.py:7"
+    assert path in problem.what
+    assert "gcloud storage cp" in problem.remedy
+    assert "gs://my-bucket/digits/data/" in problem.remedy
+
+
+def test_data_of_this_machine_are_counted(project, tmp_path):
+    (tmp_path / "laptop").mkdir()
+    (tmp_path / "laptop" / "a.tfrecord").write_bytes(tfrecords([b"x"] * 70))
+    project.reads(repr(f"{tmp_path}/laptop/*.tfrecord"))
+    facts, problems = project.look()
+    assert facts.examples == 70
+    assert [each.code for each in problems] == ["data-on-this-machine"]
+
+
+def test_the_project_s_own_path_on_this_machine_is_none_of_the_container(project):
+    project.reads(repr(f"/home{project.folder}/data/train-*.tfrecord"))
+    assert project.codes == ["data-on-this-machine"]
+
+
+def test_a_folder_above_the_project_is_not_in_the_container(project):
+    project.reads('"../data/train-*.tfrecord"')
+    [problem] = project.problems
+    assert problem.code == "data-on-this-machine"
+    assert "/data/train-*.tfrecord" in problem.what
+
+
+def test_a_base_of_the_user_s_own_may_bring_the_data(project):
+    project.reads('"/data/train-*.tfrecord"')
+    project.has(image=replace(project.job.image, base="eu.gcr.io/me/with-data:1"))
+    assert project.problems == []
+    project.reads('"/home/me/train-*.tfrecord"')
+    assert project.codes == ["data-on-this-machine"]
+
+
+def test_a_pattern_that_fits_nothing_and_what_is_there(project):
+    project.reads('"data/training-*.tfrecord"')
+    [problem] = project.problems
+    assert problem.code == "data-missing"
+    assert problem.what == "no file matches data/training-*.tfrecord"
+    assert "in data there is ATTRIBUTION.md and 7 more" in problem.remedy
+
+
+def test_a_folder_is_no_pattern(project):
+    project.reads('"data"')
+    [problem] = project.problems
+    assert problem.code == "data-missing"
+    assert "data/*.tfrecord" in problem.remedy
+
+
+def test_a_url_that_pathlib_has_mangled(project):
+    project.reads('str(Path("gs://my-bucket/digits") / "train-*")')
+    [problem] = project.problems
+    assert problem.code == "data-missing"
+    assert "gs://my-bucket/digits/train-*" in problem.remedy
+
+
+def test_data_that_stay_here(project):
+    project.includes("README.md")
+    training, validation = project.problems
+    assert training.code == validation.code == "data-not-in-image"
+    assert "5 files match data/train-*.tfrecord" in training.what
+    assert "2 files match" in validation.what
+    assert "image.include: [README.md, data]" in training.remedy
+    assert project.facts.examples == 1437
+
+
+def test_data_that_an_ignore_file_of_one_s_own_leaves_out(project):
+    project.write(".dockerignore", "data\n")
+    assert set(project.codes) == {"data-not-in-image"}
+    assert all("!data at the end of .dockerignore" in each.remedy for each in project.problems)
+
+
+def test_of_several_files_those_in_the_image_are_counted(project):
+    project.includes(
+        "data/train-00000-of-00005.tfrecord", "data/validation-00000-of-00002.tfrecord"
+    )
+    facts, problems = project.look()
+    assert problems == []
+    assert facts.files == 1
+    assert facts.examples < 1437
+
+
+def test_a_folder_that_is_a_link_is_followed_as_far_as_it_is_let_in(project):
+    (project.folder / "linked").symlink_to("data")
+    project.reads('"linked/train-*.tfrecord"')
+    project.includes("linked", "data")
+    assert project.look()[1] == []
+    assert project.facts.examples == 1437
+    project.includes("linked")
+    assert project.codes == ["data-not-in-image"]
+
+
+def test_a_dockerfile_of_one_s_own_may_bring_the_data(project):
+    project.write("Dockerfile", "FROM python:3.12\nCOPY . /srv\n")
+    project.reads('"/srv/data/train-*.tfrecord"')
+    assert project.problems == []
+    project.reads('"data/nothing-*.tfrecord"')
+    assert project.problems == []
+    project.reads('os.environ.get("DATA", "/home/me/data")')
+    assert project.problems == []
+
+
+def test_packed_files_are_not_counted(project):
+    project.write("data/packed.tfrecord", gzip.compress(tfrecords([b"x"])))
+    project.reads('"data/packed.tfrecord"')
+    facts, problems = project.look()
+    assert problems == []
+    assert facts.lines()[0] == "examples in 1 file that are not counted from here"
+
+
+def test_files_that_cannot_be_read_are_named_once(project):
+    project.write("data/train-00005-of-00005.tfrecord", "no records at all, but text\n")
+    project.write("data/train-00006-of-00005.tfrecord", "nor here")
+    [problem] = project.problems
+    assert problem.code == "data-unreadable"
+    assert problem.severity == "warning"
+    assert problem.where == "data/train-00005-of-00005.tfrecord"
+    assert "nor can 1 more file" in problem.what
+    assert project.facts.examples is None
+
+
+def test_too_few_examples_to_train_on(project):
+    project.runs_on(4)
+    project.records("data/few.tfrecord", 3)
+    project.reads('"data/few.tfrecord"')
+    [problem] = project.problems
+    assert problem.code == "data-too-few"
+    assert "cluster.workers.count: 2" in problem.remedy
+
+
+def test_too_few_examples_to_validate_on(project):
+    for file in project.folder.glob("data/validation-*"):
+        file.unlink()
+    project.records("data/validation-1.tfrecord", 1)
+    [problem] = project.problems
+    assert problem.code == "data-too-few"
+    assert "validation" in problem.what
+
+
+def test_no_records_at_all(project):
+    project.write("data/none.tfrecord", b"")
+    project.reads('"data/none.tfrecord"')
+    [problem] = project.problems
+    assert problem.code == "data-too-few"
+    assert "no record" in problem.what
+
+
+def test_very_many_records_are_not_all_counted(project):
+    project.write("data/many.tfrecord", tfrecords([b""]) * 1_000_001)
+    project.reads('"data/many.tfrecord"')
+    facts = project.facts
+    assert facts.steps_per_epoch is None
+    assert facts.lines() == (
+        "more than 1,000,000 examples in 1 file",
+        "64 rows a step, 32 on each of 2 replicas",
+    )
+    project.has(args=("--steps-per-epoch=10",))
+    [problem] = project.problems
+    assert problem.code == "steps-partial"
+    assert "covers 640 of more than 1,000,000 examples" in problem.what
+    project.has(args=("--steps-per-epoch=100000",))
+    assert project.problems == []
+
+
+@pytest.mark.parametrize("option", ["batch-size", "shards"])
+def test_what_trials_differ_in_is_not_foretold(project, option):
+    project.has(
+        args=("--shards=7",),
+        tuning=Tuning("loss", "minimize", {option: Span(1, 9, whole=True)}, trials=2),
+    )
+    facts, problems = project.look()
+    assert facts is None
+    assert problems == []
+
+
+@pytest.mark.parametrize("words", [["--batch-size=many"], ["--shards=0"], ["--batch-size"]])
+def test_options_that_the_trainer_does_not_take_are_left_to_others(project, words):
+    project.has(args=tuple(words))
+    assert project.look() == (None, [])
+
+
+def test_tpus_are_left_to_others(project):
+    project.runs_on(2, 8, "TPU_V3")
+    assert project.look() == (None, [])
+
+
+def test_machines_with_other_numbers_of_gpus_are_left_to_others(project):
+    project.runs_on(2, 1)
+    chief = replace(
+        project.job.cluster.chief,
+        machine=replace(project.job.cluster.chief.machine, accelerator_count=2),
+    )
+    project.has(cluster=replace(project.job.cluster, chief=chief))
+    assert project.look() == (None, [])
