@@ -21,7 +21,7 @@ module: trainer
 cluster:
   chief: {machine: n1-standard-4}
 """
-# The checks before it ask Google too, and would take a fault or a moment that is meant for a launch.
+# Without the checks, which would take a fault or a moment that is meant for a launch.
 SUBMIT = ("submit", "--image=localhost:5000/nobody/asks:1", "--no-check")
 MOMENTS = 24  # eighteen until Google has the job, and some after that
 KILLED = Path(__file__).with_name("killed.py")
