@@ -84,17 +84,20 @@ class Jobs:
             If Google cannot be reached, or the answer was lost and it cannot be asked for the job.
         """
         launch_id = body["labels"][LAUNCH_LABEL]
-        session, may_be_there = self.session, may_exist
+        session, lost = self.session, 0  # creations that may have been heard without an answer
         began = session.clock()
         if may_exist and (found := self._look(collection, launch_id)):
             return Created(found, is_new=False)
         for delay in delays():
             answer = self._try(collection, body)
             if not isinstance(answer, Unavailable):
-                return self._only(collection, launch_id, answer, may_be_there=may_be_there)
-            may_be_there |= answer.heard
+                if lost or may_exist:
+                    return self._only(collection, launch_id, answer, most=lost + 1)
+                return Created(answer, is_new=True)
+            lost += answer.heard
             if answer.heard and (found := self._look(collection, launch_id)):
-                return Created(found, is_new=False)
+                only = self._only(collection, launch_id, found, most=lost) if lost > 1 else None
+                return Created(only.job if only else found, is_new=False)
             wait = max(answer.wait, delay)
             if session.clock() + wait > began + PATIENCE or session.is_in_vain(answer):
                 raise answer
@@ -241,18 +244,30 @@ class Jobs:
         return None
 
     def _only(
-        self, collection: str, launch_id: str, made: dict[str, Any], *, may_be_there: bool
+        self, collection: str, launch_id: str, known: dict[str, Any], *, most: int
     ) -> Created:
-        """Return the one job of a launch; one that came to light too late is not left running."""
-        if not may_be_there:
-            return Created(made, is_new=True)
+        """Return the one job of a launch; one that comes to light too late is not left running.
+
+        Parameters
+        ----------
+        known
+            The job that Google told of.
+        most
+            How many jobs there can be, as far as is known; lists may be behind.
+        """
+        there = {known["name"]: known}
         with suppress(Unavailable):  # it is made, whatever else can be learned
-            listed = {job["name"]: job for job in self._labelled(collection, launch_id)}
-            oldest, *others = sorted((listed | {made["name"]: made}).values(), key=_age)
+            for delay in _LOOKS:
+                if delay:
+                    self.session.sleep(delay)
+                there |= {job["name"]: job for job in self._labelled(collection, launch_id)}
+                if len(there) >= most:
+                    break
+            oldest, *others = sorted(there.values(), key=_age)
             for each in others:
                 self.cancel(each["name"])
-            return Created(oldest, is_new=oldest["name"] == made["name"])
-        return Created(made, is_new=True)
+            return Created(oldest, is_new=oldest["name"] == known["name"])
+        return Created(known, is_new=True)
 
     def _labelled(self, collection: str, launch_id: str) -> Iterator[dict[str, Any]]:
         return self.list(collection, f"labels.{LAUNCH_LABEL}={launch_id}")

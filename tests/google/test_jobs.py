@@ -172,6 +172,15 @@ def test_one_that_comes_to_light_too_late_is_not_left_running(vertex):
     assert (made.job["name"], made.is_new) == (service.jobs[0]["name"], False)
 
 
+def test_of_two_whose_answers_are_lost_one_is_left_running(vertex):
+    failures = [("after", RESET), None, None, ("before", Reply(200, {})), ("after", RESET)]
+    service, jobs = vertex(failures, lag=2)
+    made = jobs.create("customJobs", BODY, may_exist=False)
+    assert len(service.jobs) == 2
+    assert [job["name"] for job in service.alive] == [made.job["name"]]
+    assert not made.is_new
+
+
 def test_an_answer_that_is_lost_while_nobody_can_be_asked(vertex):
     service, jobs = vertex([("after", RESET), *[("before", refused(503))] * 99])
     with pytest.raises(Unavailable) as problem:
