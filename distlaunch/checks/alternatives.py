@@ -82,7 +82,7 @@ class Market:
         return tuple(exact or found)[:_MOST]
 
     def regions_with(self, accelerator: str, others: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return the regions that offer an accelerator, those of the same continent first.
+        """Return the regions that offer an accelerator, those of the same part of the world first.
 
         Parameters
         ----------
@@ -91,10 +91,13 @@ class Market:
         others
             What the job has, too: where some regions offer all of it, only these.
         """
-        here = continent(self.region)
         regions = self.catalogue.regions_with(accelerator)
         of_all = [name for name in regions if all(self.catalogue.offers(name, o) for o in others)]
-        return tuple(sorted(of_all or regions, key=lambda name: continent(name) != here))
+        return tuple(sorted(of_all or regions, key=self._distance))
+
+    def _distance(self, region: str) -> tuple[bool, bool]:
+        is_far = continent(region) != continent(self.region)
+        return is_far, region.partition("-")[0] != self.region.partition("-")[0]
 
     def _with_another(self, wanted: Machine, accelerator: str) -> Machine | None:
         kind = self.catalogue.machines.get(wanted.type)

@@ -164,7 +164,7 @@ def _no_accelerator_problems(
     count = pool.accelerator_count
     if not count and not kind.needs_accelerator:
         return
-    instead = market.accelerator_on(pool.machine, count or 1) or Machine(pool.machine)
+    instead = market.accelerator_on(pool.machine, count or 1) or _bare(pool, kind)
     said = (
         f"{count} accelerator{'s' if count > 1 else ''} of no type" if count else "no accelerator"
     )

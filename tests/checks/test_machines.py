@@ -161,6 +161,8 @@ def test_an_accelerator_passes_where_it_is_offered_and_only_there(name):
 def test_regions_of_the_same_continent_are_told_first():
     (told,) = found(pool("g2-standard-8", "NVIDIA_L4", 1), region="europe-west3")
     assert told.remedy.startswith("write region: europe-west2, europe-west4, me-central2, asia-")
+    (told,) = found(pool("n1-standard-8", "NVIDIA_TESLA_P4", 1), region="us-south1")
+    assert told.remedy.startswith("write region: us-central1, us-east4, us-west2, northamerica-")
 
 
 def test_regions_that_offer_all_of_a_job_are_told_where_there_are_some():
