@@ -195,6 +195,7 @@ SETUP = {
     **{
         f"distlaunch {' '.join(words)}": (at_the_emulator, *words)
         for words in (
+            ("check",),
             ("submit",),
             ("submit", "--dry-run"),
             ("submit", "--config", "config.yaml", "--", "--epochs", "5"),
@@ -220,7 +221,16 @@ SETUP = {
     },
     **{
         f"python benchmarks/{name}.py": (benchmark, f"{name}.py", "--rounds=0")
-        for name in ("checkpoints", "help", "relay", "resume", "scaling", "start", "throughput")
+        for name in (
+            "check",
+            "checkpoints",
+            "help",
+            "relay",
+            "resume",
+            "scaling",
+            "start",
+            "throughput",
+        )
     },
     "python benchmarks/cloud_storage.py": (benchmark, "cloud_storage.py"),
     "python benchmarks/context.py": (

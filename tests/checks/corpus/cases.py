@@ -1,0 +1,194 @@
+"""Jobs of a corpus: a project that is ready but for what a case changes, and what is said of it.
+
+The project is the one that `init` makes, on a cluster and with names of its own. A case is run by
+the command line, in this process: a process each would take minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from distlaunch import scaffold
+
+from . import running
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from distlaunch.checks.problem import Severity
+
+REGISTRY = "REGISTRY"  # stands for the one of the tests
+JOB = f"""
+name: digits
+project: demo-project
+region: us-central1
+bucket: gs://demo-bucket
+module: trainer.task
+args: [--epochs=8]
+image:
+  repository: {REGISTRY}/training/digits
+  base: python:3.12.12-slim-bookworm
+  requirements: requirements.txt
+  include: [data]
+cluster:
+  chief: {{machine: n1-standard-8}}
+  workers: {{machine: n1-standard-8, count: 2}}
+scheduling: {{strategy: STANDARD, timeout: 2h}}
+"""
+WITH_GPUS = """
+cluster:
+  chief: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}
+  workers: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}
+"""
+SPOT = f"{WITH_GPUS}scheduling: {{strategy: SPOT}}"
+# Nothing of the user's own account or configuration is to be found.
+VARIABLES = (
+    "CLOUDSDK_ACTIVE_CONFIG_NAME",
+    "CLOUDSDK_AI_REGION",
+    "CLOUDSDK_COMPUTE_REGION",
+    "CLOUDSDK_CORE_PROJECT",
+    "DISTLAUNCH_ENDPOINT",
+    "GCLOUD_PROJECT",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_CLOUD_QUOTA_PROJECT",
+    "GOOGLE_CLOUD_REGION",
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """A job that differs from the one that is ready.
+
+    Parameters
+    ----------
+    job
+        YAML that is laid over distlaunch.yaml, key by key; null takes a key away.
+    edits
+        What is replaced in a file, by what.
+    files
+        Files that are written, or removed where the text is None.
+    words
+        What stands behind the command.
+    faults
+        The emulator's, as `--faults` takes them; a case with some is one for Google to answer.
+    """
+
+    job: str = "{}"
+    edits: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    files: Mapping[str, str | bytes | None] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    faults: str | None = None
+
+    @property
+    def is_online(self) -> bool:
+        """Whether Google is asked."""
+        return self.faults is not None
+
+    def write(self, folder: Path, registry: str, pristine: Path) -> Path:
+        """Write the project into a new folder."""
+        shutil.copytree(pristine, folder)
+        job = _laid_over(yaml.safe_load(JOB), yaml.safe_load(self.job))
+        (folder / "distlaunch.yaml").write_text(_text(yaml.safe_dump(job), registry))
+        for name, (old, new) in self.edits.items():
+            before = (folder / name).read_text()
+            assert old in before, f"{name} has no {old!r}"
+            (folder / name).write_text(before.replace(old, new))
+        for name, content in self.files.items():
+            _put(folder / name, content, registry)
+        return folder
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Broken(Case):
+    """A job with something wrong.
+
+    Parameters
+    ----------
+    code, severity
+        Of the problem.
+    remedy
+        What stands in the problem's remedy.
+    where
+        What stands in its place.
+    also
+        Codes that come with it.
+    of_account
+        Whether an emulator, which knows of no accounts, takes it.
+    """
+
+    code: str
+    severity: Severity = "error"
+    remedy: str
+    where: str = ""
+    also: frozenset[str] = frozenset()
+    of_account: bool = False
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command has said."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What `check --json` says."""
+        assert self.stdout, self.stderr
+        return json.loads(self.stdout)
+
+    @property
+    def problems(self) -> list[dict[str, str]]:
+        return self.report["problems"]
+
+    @property
+    def codes(self) -> set[str]:
+        return {each["code"] for each in self.problems}
+
+
+def of_config(text: str, name: str = "config.yaml") -> dict[str, Any]:
+    """Return what makes a case one of `--config`."""
+    return {"files": {name: text}, "words": ("--config", name)}
+
+
+def pristine(folder: Path) -> Path:
+    """Write what `init` writes."""
+    scaffold.plan(folder, "digits").write(folder)
+    return folder
+
+
+def run(*words: str, folder: Path) -> Said:
+    """Run a command of distlaunch's in a folder."""
+    return Said(*running.run(words, str(folder)))
+
+
+def _laid_over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    made = dict(below)
+    for key, value in above.items():
+        if value is None:
+            del made[key]
+        elif isinstance(value, dict) and isinstance(made.get(key), dict):
+            made[key] = _laid_over(made[key], value)
+        else:
+            made[key] = value
+    return made
+
+
+def _text(text: str, registry: str) -> str:
+    return text.replace(REGISTRY, registry)
+
+
+def _put(file: Path, content: str | bytes | None, registry: str) -> None:
+    if content is None:
+        file.unlink()
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content if isinstance(content, bytes) else _text(content, registry).encode())

@@ -1,0 +1,213 @@
+"""Jobs whose program, requirements or data are wrong."""
+
+from __future__ import annotations
+
+from .cases import SPOT, WITH_GPUS, Broken
+
+PROJECT = {
+    "a module that is not there": Broken(
+        code="module-missing",
+        remedy="trainer.task",
+        where="module",
+        job="module: trainer.tusk",
+    ),
+    "a module that is left out": Broken(
+        code="module-not-in-image",
+        remedy=".dockerignore",
+        files={".dockerignore": "trainer\n"},
+    ),
+    "a bracket that is open": Broken(
+        code="source-syntax",
+        remedy="",
+        where="trainer/model.py:",
+        files={"trainer/model.py": "import keras\n\n\ndef create_model(:\n    return None\n"},
+    ),
+    "a print of Python 2": Broken(
+        code="source-syntax",
+        remedy="",
+        where="trainer/old.py:1",
+        edits={"trainer/model.py": ("import keras\n", "import keras\n\nfrom trainer import old\n")},
+        files={"trainer/old.py": "print 'loss', 3\n"},
+    ),
+    "pandas, which nobody installs": Broken(
+        code="import-missing",
+        remedy="pandas",
+        where="trainer/data.py:",
+        edits={
+            "trainer/data.py": ("import tensorflow as tf", "import pandas\nimport tensorflow as tf")
+        },
+    ),
+    "an import by another name than the package": Broken(
+        code="import-missing",
+        remedy="opencv-python",
+        where="trainer/data.py:",
+        edits={
+            "trainer/data.py": (
+                "import tensorflow as tf",
+                "import tensorflow as tf\nimport cv2",
+            )
+        },
+    ),
+    "a requirement of any version": Broken(
+        code="requirement-unpinned",
+        severity="warning",
+        remedy="==",
+        where="requirements.txt:",
+        files={"requirements.txt": "tensorflow-cpu==2.21.0\nkeras>=3.12,<3.16\npandas\n"},
+    ),
+    "two versions of one": Broken(
+        code="requirement-clash",
+        remedy="",
+        where="requirements.txt:",
+        files={
+            "requirements.txt": "tensorflow-cpu==2.21.0\nkeras>=3.12,<3.16\n"
+            "pillow==11.0.0\nPillow==10.0.0\n"
+        },
+    ),
+    "a requirement that pip cannot read": Broken(
+        code="requirement-unreadable",
+        remedy="",
+        where="requirements.txt:3",
+        files={"requirements.txt": "tensorflow-cpu==2.21.0\nkeras>=3.12,<3.16\nsix===,>\n"},
+    ),
+    "TensorFlow for CPUs on a GPU, held by its hash": Broken(
+        code="tensorflow-build",
+        remedy="and-cuda",
+        job=WITH_GPUS,
+        files={
+            "requirements.txt": "tensorflow-cpu==2.21.0 --hash=sha256:"
+            f"{'0' * 64}\nkeras==3.12.0 --hash=sha256:{'0' * 64}\n"
+        },
+    ),
+    "SPOT, and a day to lose": Broken(
+        code="spot-without-checkpoints",
+        severity="warning",
+        remedy="--checkpoint-every",
+        where="args",
+        job=SPOT,
+    ),
+    "SPOT that begins anew each time": Broken(
+        code="spot-without-resume",
+        severity="warning",
+        remedy="--no-resume",
+        where="args",
+        job=f"{SPOT}\nargs: [--epochs=8, --checkpoint-every=100, --no-resume]",
+    ),
+    "batch normalisation by the worker": Broken(
+        code="batch-norm-unsynchronised",
+        severity="warning",
+        remedy="--sync-batch-norm",
+        where="trainer/model.py:",
+        edits={
+            "trainer/model.py": (
+                "keras.layers.Flatten(),",
+                "keras.layers.BatchNormalization(),\n            keras.layers.Flatten(),",
+            )
+        },
+    ),
+    "an engine room of another age": Broken(
+        code="trainer-older",
+        severity="warning",
+        remedy="init",
+        where="trainer/distributed/__init__.py",
+        edits={"trainer/distributed/__init__.py": ('__version__ = "', '__version__ = "0.0.')},
+    ),
+    "parameter servers": Broken(
+        code="trainer-role",
+        remedy="",
+        where="cluster.parameter_servers",
+        job="cluster: {parameter_servers: {machine: n1-standard-8}}",
+    ),
+    "evaluators": Broken(
+        code="trainer-role",
+        remedy="",
+        where="cluster.evaluators",
+        job="cluster: {evaluators: {machine: n1-standard-8}}",
+    ),
+    "a trainer of workers on a TPU": Broken(
+        code="trainer-tpu",
+        remedy="",
+        where="cluster.chief",
+        job="{cluster: {chief: {machine: cloud-tpu, accelerator: {type: TPU_V2, count: 8}}, "
+        "workers: null}}",
+        also=frozenset({"tensorflow-build"}),
+    ),
+    "an option with a letter left out": Broken(
+        code="argument-unknown", remedy="--epochs", where="args", job="args: [--epoch=8]"
+    ),
+    "an option of this command line's, with --": Broken(
+        code="argument-unknown",
+        remedy="--batch-size",
+        where="args",
+        words=("--", "--batchsize", "64"),
+    ),
+}
+
+DATA = {
+    "data on a laptop": Broken(
+        code="data-on-this-machine",
+        remedy="gs://",
+        where="trainer/data.py:",
+        edits={
+            "trainer/data.py": (
+                'f"{Path(__file__).resolve().parents[1]}/data"',
+                '"/home/me/digits/data"',
+            )
+        },
+    ),
+    "a pattern that fits nothing": Broken(
+        code="data-missing",
+        remedy="",
+        where="trainer/data.py:",
+        edits={"trainer/data.py": ("train-*.tfrecord", "training-*.tfrecord")},
+    ),
+    "data that stays here": Broken(
+        code="data-not-in-image",
+        remedy="include",
+        job="image: {include: []}",
+    ),
+    "fewer examples than workers": Broken(
+        code="data-too-few",
+        remedy="3 with this cluster",
+        where="trainer/data.py:",
+        edits={"trainer/data.py": ("train-*.tfrecord", "few.tfrecord")},
+        files={"data/few.tfrecord": b""},
+    ),
+    "workers that do not divide the shards": Broken(
+        code="shards-not-divided",
+        remedy="count: 0, 1, 2, 3, 5 or 11",
+        job="cluster: {workers: {count: 4}}",
+    ),
+    "a batch for some": Broken(
+        code="batch-idle",
+        remedy="--global-batch-size",
+        where="args",
+        job="args: [--epochs=8, --global-batch-size=2]",
+    ),
+    "a batch by the worker and one for all": Broken(
+        code="batch-clash",
+        remedy="leave one out",
+        where="args",
+        job="args: [--epochs=8, --batch-size=32, --global-batch-size=64]",
+    ),
+    "steps that leave out a half": Broken(
+        code="steps-partial",
+        severity="warning",
+        remedy="--steps-per-epoch",
+        where="args",
+        job="args: [--epochs=8, --steps-per-epoch=7]",
+    ),
+    "steps that begin again": Broken(
+        code="steps-repeat",
+        severity="warning",
+        remedy="--steps-per-epoch",
+        where="args",
+        job="args: [--epochs=8, --steps-per-epoch=100]",
+    ),
+    "records that are none": Broken(
+        code="data-unreadable",
+        severity="warning",
+        remedy="",
+        files={"data/train-00005-of-00005.tfrecord": b"no records at all, but text\n"},
+    ),
+}
