@@ -11,6 +11,8 @@ from distlaunch.emulator.service.answers import Refused, invalid_payload
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+
 
 def page(
     name: str, items: Sequence[Any], options: Mapping[str, str], *, usual: int, most: int
@@ -38,13 +40,16 @@ def page(
 
 
 def _size(text: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+    if not _NUMBER.fullmatch(text):
         raise invalid_payload(f"Invalid value at 'page_size' (TYPE_INT32), \"{text}\"")
     return int(text)
 
 
 def _first(token: str) -> int:
     try:
-        return int(base64.urlsafe_b64decode(token).decode("ascii") or 0)
+        number = base64.urlsafe_b64decode(token).decode("ascii") or "0"
     except ValueError:
-        raise Refused(400, "The page token is invalid.") from None
+        number = ""
+    if not _NUMBER.fullmatch(number):
+        raise Refused(400, "The page token is invalid.")
+    return int(number)

@@ -23,7 +23,7 @@ JOBS = f"/v1/{PARENT}/customJobs"
 FIELDS = """
 displayName jobSpec labels workerPoolSpecs replicaCount machineSpec studySpec parameters
 resourceNames filter orderBy pageSize pageToken name contentType metadata sourceObjects generation
-objectPreconditions destination ifGenerationMatch
+objectPreconditions destination ifGenerationMatch permissions
 """
 NAMES = st.sampled_from(FIELDS.split())
 WAYS = [
@@ -41,6 +41,13 @@ WAYS = [
     ("PUT", "/upload/storage/v1/b/my-bucket/o"),
     ("PUT", "/my-bucket/a"),
     ("DELETE", "/my-bucket/a"),
+    ("GET", "/storage/v1/b/my-bucket/iam/testPermissions"),
+    ("GET", "/v1/projects/my-project/services:batchGet"),
+    ("GET", "/v1beta1/projects/p/services/aiplatform.googleapis.com/consumerQuotaMetrics"),
+    ("GET", "/v1/services/C7E2-9256-1C43/skus"),
+    ("POST", "/v3/projects/my-project:testIamPermissions"),
+    ("POST", "/v3/projects/my-project:getIamPolicy"),
+    ("POST", "/v1/projects/-/serviceAccounts/a@p.iam.gserviceaccount.com:testIamPermissions"),
 ]
 QUERIES = [
     "",
@@ -54,6 +61,7 @@ QUERIES = [
     "maxResults=1&delimiter=%2F&prefix=..%2F",
     "generation=1&ifMetagenerationMatch=x",
     "name=%00",
+    "names=projects/my-project/services/iam.googleapis.com&permissions=*",
 ]
 
 
@@ -215,6 +223,17 @@ def test_a_permission_and_an_api_are_named(serve):
     disabled = serve("disabled@logs").call("POST", "/v2/entries:list", {}).error
     assert "logging.googleapis.com has not been used in project" in disabled["message"]
     assert disabled["details"][0]["links"][0]["url"].startswith("https://console.developers.")
+
+
+def test_a_call_that_hangs_ends_when_its_client_has_had_enough_and_keeps_no_other(serve):
+    service = serve("hang@list#*")
+    url = urlsplit(service.url)
+    connection = http.client.HTTPConnection(url.netloc, timeout=0.2)
+    connection.request("GET", JOBS)
+    with pytest.raises(TimeoutError):
+        connection.getresponse()
+    assert service.call("POST", "/v2/entries:list", {"projectIds": ["p"]}).status == 200
+    connection.close()
 
 
 def test_clients_that_say_nothing_keep_nobody_waiting(service):
