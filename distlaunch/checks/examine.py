@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from distlaunch.job.catalogue import Catalogue
     from distlaunch.order import Order
 
-CATALOGUE = "distlaunch.catalogue.yaml"  # the user's own, in the project's folder
-PRICES = "distlaunch.prices.yaml"
-
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -72,8 +69,8 @@ def examine(order: Order, scope: Scope, *, session: Session | None = None) -> Re
         If a catalogue or a price file of the user's own cannot be read.
     """
     wanted, today = asked(order), date.today()  # noqa: DTZ011 - the day that the user has
-    known = catalogue.load(scope.catalogue or _there(order.folder / CATALOGUE))
-    file = scope.prices or _there(order.folder / PRICES)
+    known = catalogue.load(scope.catalogue or _there(order.folder / catalogue.FILE_NAME))
+    file = scope.prices or _there(order.folder / price.FILE_NAME)
     unknown: list[Problem] = []
     if session is None and not scope.offline:
         session, unknown = _session(order)

@@ -5,7 +5,18 @@ has what both say, `costs` what that makes for a job, `offers` what it would on 
 """
 
 from distlaunch.checks.price.costs import Cost, PoolCost, cost
+from distlaunch.checks.price.file import FILE_NAME
 from distlaunch.checks.price.offers import Offer, compare, comparison
 from distlaunch.checks.price.quotes import Prices, prices
 
-__all__ = ["Cost", "Offer", "PoolCost", "Prices", "compare", "comparison", "cost", "prices"]
+__all__ = [
+    "FILE_NAME",
+    "Cost",
+    "Offer",
+    "PoolCost",
+    "Prices",
+    "compare",
+    "comparison",
+    "cost",
+    "prices",
+]

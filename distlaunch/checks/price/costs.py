@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.checks.price.file import FILE_NAME
 from distlaunch.console import duration
 from distlaunch.job.catalogue import chips
 
@@ -176,7 +177,7 @@ class Cost:
         names = ", ".join(f"{name}: PRICE" for name in self.unknown)
         region = self.region or "REGION"
         return (
-            f"say what you pay an hour in distlaunch.prices.yaml, as "
+            f"say what you pay an hour in {FILE_NAME}, as "
             f"'{region}: {{{self.strategy}: {{{names}}}}}'"
         )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CURRENCY = "USD"
+FILE_NAME = "distlaunch.prices.yaml"  # in the project's folder
 
 _STRATEGIES: tuple[str, ...] = get_args(Strategy)
 _CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.price import skus
+from distlaunch.checks.price.file import FILE_NAME
 from distlaunch.errors import GoogleError
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from distlaunch.google.session import Session
     from distlaunch.job.catalogue import MachineKind
     from distlaunch.job.model import Strategy
-
-USUAL_FILE = "distlaunch.prices.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class Prices:
     strategy: Strategy
     currency: str = "USD"
     own: Mapping[str, Decimal] = field(default_factory=dict)
-    own_name: str = USUAL_FILE
+    own_name: str = FILE_NAME
     rates: Rates | None = None
     why: str = ""
 
@@ -120,7 +119,7 @@ def prices(asked: Asked, *, session: Session | None, file: Path | None) -> Price
     """
     from distlaunch.checks.price.file import PriceFile, read
 
-    own = read(file) if file else PriceFile(USUAL_FILE)
+    own = read(file) if file else PriceFile(FILE_NAME)
     rates, why = _google(asked, session, own.currency)
     return Prices(
         region=asked.region,
