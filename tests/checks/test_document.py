@@ -1,4 +1,4 @@
-"""The codes of problems: docs/check.md tells of each, and no other."""
+"""docs/check.md tells of every code of a problem and no other, and what it shows is so."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import re
 
 import pytest
 
+from distlaunch.checks.price.file import read as read_prices
+from distlaunch.job import catalogue
+
 from .corpus.broken import BROKEN
+from .corpus.cases import Case, run
 
 SEVERITIES = {"error": "E", "warning": "W"}
 ROW = re.compile(r"\| `([a-z-]+)` \| (E|W|E, W) \|")
@@ -35,7 +39,7 @@ def made_in(source):
                     yield code, SEVERITIES.get(name)
             case ast.Assign(targets=[ast.Name(id="code")], value=value):
                 words = [each.value for each in ast.walk(value) if isinstance(each, ast.Constant)]
-                yield from ((code, None) for code in words if CODE.fullmatch(str(code)))
+                yield from ((word, None) for word in words if "-" in str(word))
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +52,13 @@ def made(checkout):
 
 
 @pytest.fixture(scope="module")
-def told(checkout):
-    rows = ROW.findall((checkout / "docs/check.md").read_text())
+def document(checkout):
+    return (checkout / "docs/check.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def told(document):
+    rows = ROW.findall(document)
     assert len(rows) == len(dict(rows))
     return {code: set(severities.split(", ")) for code, severities in rows}
 
@@ -62,3 +71,28 @@ def test_the_document_tells_of_every_code_as_it_is(made, told):
 
 def test_every_code_has_a_broken_job(told):
     assert {case.code for case in BROKEN.values()} | ELSEWHERE == told.keys()
+
+
+def test_the_files_that_it_shows_are_read(document, tmp_path):
+    prices, machines = (block.partition("```")[0] for block in document.split("```yaml\n")[1:])
+    (tmp_path / "prices.yaml").write_text(prices)
+    (tmp_path / "catalogue.yaml").write_text(machines)
+    paid = read_prices(tmp_path / "prices.yaml").of("us-central1", "SPOT")
+    assert {str(amount) for amount in paid.values()} == {"0.09", "0.14"}
+    known = catalogue.load(tmp_path / "catalogue.yaml")
+    assert known.machines["n9-standard-8"].takes("NVIDIA_L4", 2)
+    assert known.offers("africa-south1", "NVIDIA_L4")
+    assert known.offers("us-west4", "NVIDIA_TESLA_T4") is False
+
+
+def test_it_tells_of_every_key(document, written):
+    _, _, table = document.partition("## `--json`")
+    rows = re.findall(r"^\| (`.*?`) \| (.*) \|$", table.partition("## ")[0], re.MULTILINE)
+    keys = {key for names, _ in rows for key in re.findall(r"`(\w+)`", names)}
+    report = run("check", "--offline", "--json", folder=written(Case())).report
+    assert report.keys() == keys
+    told = dict(rows)
+    for name in ("data", "image"):
+        assert report[name].keys() <= set(re.findall(r"`(\w+)`", told[f"`{name}`"]))
+    assert report["pools"][0].keys() == set(re.findall(r"`(\w+)`", told["`pools`"]))
+    assert set(re.findall(r"`(\w+)`", told["`price`"])) <= report["price"].keys()
