@@ -7,6 +7,7 @@ of them on the cluster by the trainer's own arithmetic (`dealing`, `fitting`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.data import dealing, fitting, records, source
@@ -16,7 +17,7 @@ from distlaunch.checks.data.places import Places
 from distlaunch.checks.problem import Problem, warning
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from distlaunch.checks.asked import Asked
     from distlaunch.checks.data.dealing import Told
@@ -58,10 +59,10 @@ def look(
     looked = _Looked(found, places, machines.replicas if machines else 1)
     told = None if _is_tuned(order.job) else dealing.told(trainer.options)
     if machines is None or told is None:
-        return None, looked.problems
+        return None, _shown(looked.problems)
     deal = _dealing(found, told, machines, looked.training)
     problems = [*looked.problems, *_misfits(found, deal, told, machines, looked)]
-    return _facts(deal, told, looked.training), problems
+    return _facts(deal, told, looked.training), _shown(problems)
 
 
 class _Looked:
@@ -100,6 +101,23 @@ class _Looked:
             f"{what}{more}",
             "write the file anew, or take it out of the pattern",
         )
+
+
+def _shown(problems: Iterable[Problem]) -> list[Problem]:
+    """Return problems in one line each, whatever characters the names of files have."""
+    return [
+        replace(
+            each,
+            where=_printable(each.where),
+            what=_printable(each.what),
+            remedy=_printable(each.remedy),
+        )
+        for each in problems
+    ]
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def _is_tuned(job: Job) -> bool:

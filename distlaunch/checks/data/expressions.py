@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.checks.data import values
@@ -119,13 +120,14 @@ class Scope:
         raise Unknown
 
     def _named(self, name: str) -> Any:
-        if name in self.names:
-            return self.names[name]
-        return self.module.names.get(name, Named(name))
+        return self._resolved(self.names.get(name, self.module.names.get(name, Named(name))))
 
     def _attribute(self, node: ast.Attribute) -> Any:
-        found = values.attribute(self.value(node.value), node.attr)
-        return self.modules.named(found.name) if isinstance(found, Named) else found
+        return self._resolved(values.attribute(self.value(node.value), node.attr))
+
+    def _resolved(self, value: Any) -> Any:
+        """Return what a name of one of the project's modules stands for, and any other value."""
+        return self.modules.named(value.name) if isinstance(value, Named) else value
 
     def _entry(self, value: Any, index: Any) -> Any:
         if value == _ENVIRON:
@@ -207,8 +209,8 @@ class Scope:
     def _given(self, kind: str, node: ast.Call) -> Given:
         """Return the records or arrays that a call makes."""
         pattern = self._first(node, "pattern") if kind == "Records" else UNKNOWN
-        known = None if pattern is UNKNOWN else values.text(pattern)
-        return Given(kind, self.module.file, node.lineno, known)
+        is_known = isinstance(pattern, (str, PurePosixPath))
+        return Given(kind, self.module.file, node.lineno, str(pattern) if is_known else None)
 
     def _first(self, node: ast.Call, name: str) -> Any:
         """Return the first argument, which may also be given by its name."""

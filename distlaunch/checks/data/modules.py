@@ -87,6 +87,14 @@ class Modules:
 
     def named(self, name: str) -> Any:
         """Return what a full name stands for: of a module of the project, or of itself."""
+        seen: set[str] = set()
+        found: Any = Named(name)
+        while isinstance(found, Named) and found.name not in seen:
+            seen.add(found.name)
+            found = self._entry(found.name)
+        return found
+
+    def _entry(self, name: str) -> Any:
         origin, _, last = name.rpartition(".")
         if not origin or name.startswith(self._engine_room):
             return Named(name)
@@ -275,7 +283,7 @@ def _import(node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
     for alias in node.names:
         if isinstance(node, ast.ImportFrom):
             full = f"{_origin(node, scope.module)}.{alias.name}"
-            scope.names[alias.asname or alias.name] = scope.modules.named(full)
+            scope.names[alias.asname or alias.name] = Named(full)
         else:
             full, first = alias.name, alias.name.partition(".")[0]
             scope.names[alias.asname or first] = Named(full if alias.asname else first)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 _HOMES = ("/home/", "/Users/", "/root/", "~")
 _MADE_THERE = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108 - nothing is written
+_STARS = re.compile(r"\*+")  # two of them are nothing else to TensorFlow
 _SOME = re.compile(r"[*?\[]")
 
 
@@ -74,9 +75,9 @@ class Places:
             return Found(None)
         if _WINDOWS.match(pattern) or pattern.startswith("~"):
             return Found(None, self._on_this_machine(pattern, where))
-        path = posixpath.normpath(posixpath.join(CODE, pattern))
-        if path.startswith(f"{CODE}/"):
-            return self._in_project(path[len(CODE) + 1 :], pattern, where)
+        path = "/" + posixpath.normpath(posixpath.join(CODE, pattern)).lstrip("/")
+        if f"{path}/".startswith(f"{CODE}/"):
+            return self._in_project(path[len(CODE) + 1 :] or ".", pattern, where)
         return self._outside(path, where)
 
     def handed(self, paths: Collection[tuple[str, str]]) -> Iterator[Problem]:
@@ -85,7 +86,7 @@ class Places:
             yield from (self._on_this_machine(path, where) for path, where in paths)
 
     def _outside(self, path: str, where: str) -> Found:
-        files = tuple(_matching(Path("/"), path[1:]))
+        files = _matching(Path("/"), path[1:])
         if not files and path.startswith(_MADE_THERE):
             return Found(None)
         if not files and not path.startswith(_HOMES) and not self._is_plain:
@@ -100,7 +101,7 @@ class Places:
 
     def _in_project(self, path: str, pattern: str, where: str) -> Found:
         folder = self.order.folder
-        there = tuple(_matching(folder, path))
+        there = _matching(folder, path)
         files = tuple(file for file in there if self._is_let_in(file))
         if files or self.around.own_dockerfile:
             return Found(files or there or None)
@@ -154,7 +155,7 @@ class Places:
             scheme, rest = pattern.split(":/", 1)
             what = f"{pattern} is no URL: a path of pathlib's has no double slash"
             remedy = f"write it as a text: {scheme}://{rest}"
-        elif (self.order.folder / path).is_dir():
+        elif _is_folder(self.order.folder / path):
             what = f"{path} is a folder, and Records takes a pattern of files"
             remedy = f"write {path}/*.tfrecord, or whatever its files are called"
         else:
@@ -174,11 +175,22 @@ class Places:
         return f"mend the pattern, as in {place} there is {names[0]}{more}"
 
 
-def _matching(folder: Path, pattern: str) -> Iterator[Path]:
+def _matching(folder: Path, pattern: str) -> tuple[Path, ...]:
     """Return the files of a pattern, in order; hidden ones are not data."""
-    for path in sorted(folder.glob(pattern)):
-        if path.is_file() and not path.name.startswith("."):
-            yield path
+    if pattern in {"", "."}:
+        return ()
+    try:
+        paths = [path for path in folder.glob(_STARS.sub("*", pattern)) if path.is_file()]
+    except (OSError, ValueError):  # no name of a file's, or none that may be seen
+        return ()
+    return tuple(path for path in sorted(paths) if not path.name.startswith("."))
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # no name of a file's, or none that may be seen
+        return False
 
 
 def _folder_of(pattern: str) -> str:

@@ -4,6 +4,8 @@ import gzip
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from distlaunch.job.model import Program, Span, Tuning
 
@@ -261,3 +263,119 @@ def test_machines_with_other_numbers_of_gpus_are_left_to_others(project):
     )
     project.has(cluster=replace(project.job.cluster, chief=chief))
     assert project.look() == (None, [])
+
+
+OWN = """
+import numpy as np
+import tensorflow as tf
+
+{before}
+def training():
+    {read}
+    return tf.data.Dataset.from_tensor_slices(x).batch({batch})
+"""
+
+
+def own(batch="60", read="pass", before=""):
+    return OWN.format(batch=batch, read=read, before=before)
+
+
+def test_a_data_set_of_the_user_s_own_says_its_batch(project):
+    project.write("trainer/data.py", own())
+    facts, problems = project.look()
+    assert problems == []
+    assert facts.lines() == ("60 rows a step, 30 on each of 2 replicas",)
+    assert facts.shards is None
+    project.write("trainer/data.py", own("rows()"))
+    assert project.facts.lines() == ()
+
+
+def test_shards_are_no_matter_to_a_data_set_of_the_user_s_own(project):
+    project.write("trainer/data.py", own())
+    project.runs_on(5)
+    assert project.look()[1] == []
+    project.write("trainer/data.py", "def training():\n    return load()\n")
+    assert project.look()[1] == []
+
+
+@pytest.mark.parametrize(
+    ("tasks", "args", "words"),
+    [
+        (7, (), "batch(56) or batch(63)"),
+        (61, (), "write batch(61)"),
+        (2, ("--global-batch-size=64",), "batch(64)"),
+        (2, ("--batch-size=32",), "batch(64)"),
+    ],
+)
+def test_a_batch_of_the_user_s_own_that_does_not_fit(project, tasks, args, words):
+    project.write("trainer/data.py", own())
+    project.runs_on(tasks)
+    project.has(args=args)
+    [problem] = project.problems
+    assert problem.code == "batch-clash"
+    assert problem.where == "trainer/data.py:8"
+    assert words in problem.remedy
+
+
+def test_two_batches_are_one_too_many(project):
+    project.has(args=("--batch-size=16", "--global-batch-size=64"))
+    [problem] = project.problems
+    assert problem.code == "batch-clash"
+    assert "--global-batch-size=32" in problem.remedy
+
+
+def test_a_home_folder_is_seen_wherever_it_is_read(project):
+    project.write("trainer/data.py", own(read="x = np.load('/home/me/x.npz')"))
+    [problem] = project.problems
+    assert problem.code == "data-on-this-machine"
+    assert problem.where == "trainer/data.py:7"
+    project.write("trainer/data.py", own(before="x = np.load('/Users/me/x.npz')"))
+    assert project.codes == ["data-on-this-machine"]
+    with_block = "with np.load('/Users/me/x.npz') as x:\n        pass"
+    project.write("trainer/data.py", own(read=with_block))
+    assert project.codes == ["data-on-this-machine"]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "x = np.load('/home/me/x.npz') if here() else 3",
+        "if here():\n        x = np.load('/home/me/x.npz')",
+        "print('/home/me')",
+        "import os; there = os.path.exists('/home/me')",
+    ],
+)
+def test_a_home_folder_that_is_not_sure_to_be_read(project, read):
+    project.write("trainer/data.py", own(read=read))
+    assert project.problems == []
+
+
+def test_data_that_the_program_may_fetch_are_not_missed(project):
+    project.write(
+        "trainer/data.py",
+        "from trainer.distributed.input import Records\n\n\ndef training():\n"
+        "    download('data/new')\n    return Records('data/new/*', parse=parse)\n",
+    )
+    assert project.look()[1] == []
+
+
+ODD = ["", ".", "..", "/", "**", "a**b", "data/**/x", "[", "data/[", "\0", "x" * 300, "/app", "//x"]
+
+
+@pytest.mark.parametrize(
+    "pattern", [*ODD, "data/", "/app/data/train-*", "file:///app/data/train-*"]
+)
+def test_odd_patterns(project, pattern):
+    project.reads(repr(pattern))
+    _, problems = project.look()
+    is_there = pattern.endswith("data/train-*")
+    assert bool(problems) == (not is_there)
+    assert all("\n" not in each.line for each in problems)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pattern=st.text(alphabet="adt/.*?[]-:~\\ \n\0é", max_size=12))
+def test_any_text_may_be_a_pattern(project, pattern):
+    project.reads(ascii(pattern))
+    _, problems = project.look()
+    assert all(each.line.isprintable() for each in problems)
