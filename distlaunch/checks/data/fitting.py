@@ -42,9 +42,7 @@ class Machines:
     @property
     def where(self) -> str:
         """The key of the job file that says how many replicas there are."""
-        if self.count == 1 and self.gpus > 1:
-            return "cluster.chief.accelerator.count"
-        return "cluster.workers.count" if self.count > 1 else "cluster"
+        return "cluster.workers.count" if self.count > 1 else "cluster.chief.accelerator.count"
 
     def workers(self, replicas: Iterable[int]) -> list[int]:
         """Return the numbers of workers, beside the chief, that make such numbers of replicas."""
