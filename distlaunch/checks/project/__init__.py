@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def problems(
-    order: Order, asked: Asked, files: Collection[str], trainer: Trainer | None
+    order: Order, asked: Asked, files: Collection[str] | None, trainer: Trainer | None
 ) -> Iterator[Problem]:
     """Yield what speaks against a project's code and requirements.
 
@@ -42,16 +42,18 @@ def problems(
     asked
         What it asks of Google.
     files
-        The paths of the project's files in the image, posix and relative to the folder.
+        The paths of the project's files in the image, posix and relative to the folder; None where
+        the image cannot be made, so that nobody can tell.
     trainer
         The bundled trainer, None for a program of the user's own.
     """
     around = surroundings.of(order)
     listed = requirements.read(order.job, order.folder, around.python)
-    yield from _of_code(order, files, trainer, around, listed)
+    if files is not None:
+        yield from _of_code(order, files, trainer, around, listed)
     yield from _of_requirements(listed, asked, around)
     if trainer:
-        yield from scaffolded.problems(trainer, asked, order.folder)
+        yield from scaffolded.problems(trainer, asked, listed, order.folder)
         task = order.folder.joinpath(*order.job.module.split(".")).with_suffix(".py")
         yield from arguments.problems(words(order.job) or (), order.job, task)
 

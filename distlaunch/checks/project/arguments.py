@@ -158,8 +158,8 @@ def _of_value(name: str, value: str, option: Option) -> Iterator[Problem]:
 
 
 def _unknown(name: str, where: str, known: Mapping[str, Option]) -> Problem:
-    near = did_you_mean(name, known).removeprefix("; ")
-    remedy = near or f"it has {', '.join(sorted(each for each in known if each[:2] == '--'))}"
+    those = sorted(each for each in known if each[:2] == "--" and each != "--help")
+    remedy = did_you_mean(name, those).removeprefix("; ") or f"it has {', '.join(those)}"
     return error("argument-unknown", where, f"the trainer has no option {name}", remedy)
 
 

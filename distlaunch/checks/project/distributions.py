@@ -38,6 +38,7 @@ PROVIDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "google.rpc": ("googleapis-common-protos",),
     "googleapiclient": ("google-api-python-client",),
     "grpc": ("grpcio",),
+    "grpc_status": ("grpcio-status",),
     "hypertune": ("cloudml-hypertune",),
     "jose": ("python-jose",),
     "jwt": ("pyjwt",),
@@ -45,6 +46,7 @@ PROVIDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "markdown_it": ("markdown-it-py",),
     "mpl_toolkits": ("matplotlib",),
     "OpenSSL": ("pyopenssl",),
+    "opentelemetry": ("opentelemetry-api",),
     "pasta": ("google-pasta",),
     "PIL": ("pillow",),
     "pkg_resources": ("setuptools",),
@@ -217,7 +219,8 @@ _REMOVED = {
     },
 }
 _SEPARATORS = re.compile(r"[-_.]+")
-_OF_GOOGLE_CLOUD = re.compile(r"google\.cloud\.([a-z0-9_]+?)(?:_v[0-9][a-z0-9]*)?")
+_OF_GOOGLE_CLOUD = re.compile(r"google\.cloud\.[a-z0-9_]+")
+_API_VERSION = re.compile(r"_v[0-9][a-z0-9]*$")
 
 
 def canonical(name: str) -> str:
@@ -227,14 +230,13 @@ def canonical(name: str) -> str:
 
 def providers(module: str) -> tuple[str, ...]:
     """Return the distributions that may bring a module, the likeliest first."""
-    parts = module.split(".")
+    parts = [_API_VERSION.sub("", part) for part in module.split(".")]
     for length in range(len(parts), 0, -1):
-        known = PROVIDERS.get(".".join(parts[:length]))
-        if known:
-            return known
-        cloud = _OF_GOOGLE_CLOUD.fullmatch(".".join(parts[:length]))
-        if cloud:
-            return (canonical(f"google-cloud-{cloud[1]}"),)
+        name = ".".join(parts[:length])
+        if name in PROVIDERS:
+            return PROVIDERS[name]
+        if _OF_GOOGLE_CLOUD.fullmatch(name):
+            return (canonical(name),)
     return (canonical(parts[0]),)
 
 

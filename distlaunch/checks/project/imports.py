@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from distlaunch.checks.project.requirements import Requirements
     from distlaunch.checks.project.surroundings import Surroundings
 
-_IN_TENSORFLOWS_IMAGE = ("tensorflow", "tensorboard", "setuptools", "wheel")
+_WITHOUT_SETUPTOOLS = (3, 12)  # Python's own images from this version on
+_IN_TENSORFLOWS_IMAGE = ("pip", "tensorflow", "tensorboard", "setuptools", "wheel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,8 @@ def problems(wanted: Iterable[Wanted], found: Found) -> Iterator[Problem]:
     told: set[str] = set()
     for each in sorted(wanted, key=lambda each: not each.is_sure):
         problem = _problem(each, found)
-        key = f"{each.kind} {each.name}" if each.kind == "foreign" else str(each)
-        if problem and key not in told and problem.what not in told:
-            told |= {key, problem.what}
+        if problem and problem.what not in told:
+            told.add(problem.what)
             yield problem
 
 
@@ -135,8 +135,7 @@ def _uncovered(each: Wanted, likely: str, found: Found) -> Problem | None:
 def _is_covered(module: str, found: Found) -> bool:
     """Whether a requirement brings a module, or may well do."""
     installed = filter(None, found.requirements.names)
-    inherited = _IN_TENSORFLOWS_IMAGE if found.around.tensorflow_tag else ()
-    brought, _ = closure([*installed, *inherited, "pip"])
+    brought, _ = closure([*installed, *_in_base(found.around)])
     if brought.intersection(providers(module)) or _own_name(module) in brought:
         return True
     top = canonical(module.partition(".")[0])
@@ -144,6 +143,14 @@ def _is_covered(module: str, found: Found) -> bool:
     return any(
         top.replace("-", "") in name.replace("-", "") or _share(top, name) for name in unknown
     )
+
+
+def _in_base(around: Surroundings) -> tuple[str, ...]:
+    """Return what images have that begin with Python's or TensorFlow's."""
+    if around.tensorflow_tag:
+        return _IN_TENSORFLOWS_IMAGE
+    has_setuptools = around.python is None or around.python < _WITHOUT_SETUPTOOLS
+    return ("pip", "setuptools", "wheel") if has_setuptools else ("pip",)
 
 
 def _own_name(module: str) -> str:

@@ -57,7 +57,7 @@ def broken(
         line, said = problem
         remedy = f"'python -m py_compile {path}' shows the place"
         is_the_programs = path in reached or path.startswith(package)
-        if around.python and around.python > here:
+        if around.python and around.python > here and sources.may_be_newer(path, line):
             remedy = f"run distlaunch with Python {_dotted(around.python)}, which the image has"
             make = warning
         elif is_the_programs:
@@ -85,7 +85,8 @@ def _left_out(path: str, around: Surroundings) -> Problem:
 
 def _missing(name: str, modules: Modules) -> Problem:
     plain = name.removesuffix(".py").replace("/", ".")
-    known = sorted(modules.name_of(path) for path in modules.python)
+    files = sorted(path for path in modules.python if not path.endswith("__init__.py"))
+    known = [modules.name_of(path) for path in files]
     if plain != name and plain in known:
         remedy = f"name it as Python does: {plain}"
     else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch import __version__
 from distlaunch.checks.problem import error, warning
+from distlaunch.checks.project.requirements import any_version
 from distlaunch.checks.trainer import ENGINE_ROOM
 
 if TYPE_CHECKING:
@@ -15,14 +16,18 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.asked import Asked
     from distlaunch.checks.problem import Problem
+    from distlaunch.checks.project.requirements import Requirements
     from distlaunch.checks.trainer import Trainer
 
+_KERAS = ">=3.12,<3.16"  # what the engine room leans on, see docs/dependencies.md
 _LAYER = "BatchNormalization"
 # Those of keras.applications that have layers of that kind.
 _FAMILIES = ("ResNet", "MobileNet", "EfficientNet", "DenseNet", "Inception", "Xception", "NASNet")
 
 
-def problems(trainer: Trainer, asked: Asked, folder: Path) -> Iterator[Problem]:
+def problems(
+    trainer: Trainer, asked: Asked, listed: Requirements, folder: Path
+) -> Iterator[Problem]:
     """Yield what the bundled trainer does not do, or not as one might think."""
     yield from _roles(asked)
     if asked.strategy == "SPOT":
@@ -30,6 +35,7 @@ def problems(trainer: Trainer, asked: Asked, folder: Path) -> Iterator[Problem]:
     if _replicas(asked) > 1 and not trainer.options.get("--sync-batch-norm"):
         yield from _unsynchronised(trainer.model, folder)
     yield from _older(trainer, folder)
+    yield from _keras(listed)
 
 
 def _roles(asked: Asked) -> Iterator[Problem]:
@@ -134,6 +140,19 @@ def _older(trainer: Trainer, folder: Path) -> Iterator[Problem]:
             f"replace {_shown(trainer.folder / ENGINE_ROOM, folder)} by that of a new project: "
             "'distlaunch init NEW'",
         )
+
+
+def _keras(listed: Requirements) -> Iterator[Problem]:
+    from packaging.specifiers import SpecifierSet
+
+    for each in listed.of("keras"):
+        if not any_version([each.specifier, SpecifierSet(_KERAS)]):
+            yield warning(
+                "requirement-clash",
+                each.where,
+                f"the bundled trainer was made for keras{_KERAS}, not for keras{each.specifier}",
+                f"write keras{_KERAS}",
+            )
 
 
 def _numbers(version: str) -> list[int]:

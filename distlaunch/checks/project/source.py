@@ -17,9 +17,15 @@ Need = Literal["always", "sometimes", "optional"]
 
 # What binds names in ways that cannot be told without running them.
 _UNTELLABLE = re.compile(
-    rb":=|\b(?:globals|locals|vars|exec|setattr)\(|__getattr__|sys\.modules|import \*|__path__"
+    rb":=|\b(?:globals|locals|vars|exec|setattr)\(|__getattr__|sys\.modules|import \*|__path__|"
+    rb"global_enum|_convert_\("
 )
 _SEARCHES_ELSEWHERE = re.compile(rb"\bsys\.path\b|\baddsitedir\b|\bpath_hooks\b|\bmeta_path\b")
+# What Pythons after 3.10 took in: groups of exceptions, `type`, parameters of types, quotes in the
+# braces of f-strings, stars in brackets.
+_NEWER = re.compile(
+    r"except\s*\*|^\s*type\s+\w+|^\s*(async\s+)?(def|class)\s+\w+\s*\[|\b[rR]?[fF][rR]?[\"']|\[\s*\*"
+)
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
 
 
@@ -92,8 +98,9 @@ def read(text: bytes, python: tuple[int, int] | None = None) -> Source:
     def parse() -> None:
         nonlocal tree
         tree = ast.parse(text, feature_version=python)
+        compile(tree, "file", "exec", dont_inherit=True)  # refuses a return outside of functions
 
-    problem = verdict(text) or _refusal(parse)
+    problem = _refusal(parse)
     if problem:
         return Source(problem, names=None)
     return Source(
@@ -102,6 +109,12 @@ def read(text: bytes, python: tuple[int, int] | None = None) -> Source:
         None if _UNTELLABLE.search(text) else frozenset(_bound(tree.body)),
         _SEARCHES_ELSEWHERE.search(text) is not None,
     )
+
+
+def may_be_newer(text: bytes, line: int) -> bool:
+    """Whether a line that does not parse may be what only a newer Python takes."""
+    lines = text.decode(errors="replace").split("\n")[line - 1 : line]
+    return any(_NEWER.search(each) for each in lines)
 
 
 def _refusal(parse: Callable[[], object]) -> tuple[int, str] | None:

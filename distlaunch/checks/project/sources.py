@@ -66,6 +66,10 @@ class Sources:
             self._read[path] = _recall(self._kept(path)) or self._parsed(path)
         return self._read[path]
 
+    def may_be_newer(self, path: str, line: int) -> bool:
+        """Whether a line that does not parse may be what only a newer Python takes."""
+        return source.may_be_newer(self._content(path)[1], line)
+
     def keep(self) -> None:
         """Keep what was found out for the next time."""
         self._known.keep()

@@ -104,7 +104,7 @@ def _roots(job: Job) -> tuple[tuple[str, ...], bool]:
     said = [path for path in job.env.get("PYTHONPATH", "").split(":") if path]
     inside = [posixpath.normpath(posixpath.join(rendering.CODE, path)) for path in said]
     roots = [
-        posixpath.relpath(path, rendering.CODE).removeprefix(".")
+        path.removeprefix(rendering.CODE).removeprefix("/")
         for path in inside
         if f"{path}/".startswith(f"{rendering.CODE}/")
     ]

@@ -11,8 +11,6 @@ from distlaunch.checks.project.requirements import any_version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from packaging.specifiers import SpecifierSet
-
     from distlaunch.checks.asked import Asked
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.requirements import Listed, Requirements
@@ -109,7 +107,7 @@ def builds(found: Requirements, asked: Asked, around: Surroundings) -> Iterator[
     for each in found.installed:
         if each.name in NAMES:
             yield from _build(each, gpu, around)
-            if any(kind.startswith("TPU") for kind in kinds):
+            if around.own_dockerfile is None and any(kind.startswith("TPU") for kind in kinds):
                 yield warning(
                     "tensorflow-build",
                     each.where,
@@ -183,7 +181,7 @@ def _against(
     }
     for other in found.listed:
         need = needs.get(other.name)
-        if need and not any_version([other.specifier, _specifier(need)]):
+        if need and any_version([other.specifier]) and not _go_together(other, need):
             yield error(
                 "requirement-clash",
                 other.where,
@@ -206,10 +204,10 @@ def _minors(each: Listed) -> list[tuple[int, int]]:
     return [] if any(map(takes, beyond)) else [minor for minor in RELEASES if takes(minor)]
 
 
-def _specifier(text: str) -> SpecifierSet:
+def _go_together(other: Listed, need: str) -> bool:
     from packaging.specifiers import SpecifierSet
 
-    return SpecifierSet(text)
+    return any_version([other.specifier, SpecifierSet(need)])
 
 
 def _dotted(version: tuple[int, int]) -> str:

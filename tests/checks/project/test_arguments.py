@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import pytest
+
+from distlaunch.checks.project.arguments import options
+
+TASK = "trainer_skeleton/base/trainer/task.py"
+
+
+def told(made, args, *sets):
+    return [
+        (each.where, each.what, each.remedy)
+        for each in made.problems(f"args={args}", *sets)
+        if each.code == "argument-unknown"
+    ]
+
+
+def test_the_trainers_options_are_those_of_its_parser(checkout):
+    spec = importlib.util.spec_from_file_location("task", checkout / TASK)
+    task = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(task)
+    found = options(checkout / TASK)
+    real = {name: action for action in task.parser()._actions for name in action.option_strings}
+    assert found.keys() == real.keys()
+    for name, action in real.items():
+        assert found[name].takes_value is (action.nargs != 0), name
+        assert set(found[name].choices) == set(action.choices or ()), name
+    assert "tensorflow" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "[]", "[--epochs=3, --batch-size, '32']", "[--resume, --no-resume, --sync-batch-norm]",
+        "[--learning-rate, '1e-3']", "[--precision=mixed_bfloat16]", "[--job-dir=gs://a/b]",
+        "[--learning-rate, '-1']",
+    ],
+)  # fmt: skip
+def test_what_the_trainer_takes_is_no_problem(args, made):
+    assert told(made, args) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "what", "remedy"),
+    [
+        ("[--epoch=3]", "the trainer has no option --epoch", "did you mean '--epochs'?"),
+        ("[--batch_size, '32']", "no option --batch_size", "did you mean '--batch-size'?"),
+        ("[--momentum=3]", "no option --momentum", "it has --batch-size, "),
+        ("[--no-debug]", "no option --no-debug", "--debug"),
+        ("[-e, '3']", "no option -e", "--epochs"),
+        ("[--epochs]", "--epochs has no value", "write --epochs=VALUE"),
+        ("[--epochs, --resume]", "--epochs has no value", "write --epochs=VALUE"),
+        ("[--resume=yes]", "--resume takes no value", "write --resume"),
+        ("[train]", "'train' is no option", "write --NAME=train"),
+        ("[--precision=half]", "--precision takes no 'half'", "expected float32, float64"),
+    ],
+)
+def test_what_the_trainers_parser_refuses_is_refused_here(args, what, remedy, made):
+    [(where, told_what, told_remedy)] = told(made, args)
+    assert where == "args"
+    assert what in told_what
+    assert remedy in told_remedy
+
+
+def test_options_that_the_user_added_are_known(made):
+    task = made.folder / "trainer/task.py"
+    text = task.read_text()
+    assert told(made, "[--dropout=0.1, --verbose]") != []
+    more = 'add("--dropout", type=float)\n    add("--verbose", "-v", action="store_true")\n    '
+    made.write("trainer/task.py", text.replace("return options", f"{more}return options"))
+    assert told(made, "[--dropout=0.1, --verbose, -v]") == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("parse_args(arguments)", "parse_known_args(arguments)[0]"),
+        ('add("--epochs"', "add(NAME"),
+        ('add("--epochs"', 'add("files"'),
+        (', help="epochs in all (%(default)s)"', ", **MORE"),
+        (", allow_abbrev=False", ""),
+    ],
+)
+def test_where_the_options_cannot_be_read_off_nothing_is_refused(change, made):
+    text = (made.folder / "trainer/task.py").read_text()
+    assert change[0] in text
+    made.write("trainer/task.py", text.replace(*change))
+    assert told(made, "[--odd=1]") == []
+
+
+def test_a_tuned_parameter_is_an_option_too(made):
+    tuning = (
+        "tuning={metric: val_loss, goal: minimize, trials: 4, parameters: "
+        "{learning-rate: {type: double, min: 0.001, max: 0.1}, "
+        "momentum: {type: double, min: 0, max: 1}}}"
+    )
+    found = told(made, "[]", tuning)
+    assert [(where, what) for where, what, _ in found] == [
+        ("tuning.parameters.momentum", "the trainer has no option --momentum")
+    ]

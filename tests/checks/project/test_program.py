@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+from functools import cache
+
+import pytest
+
+from distlaunch.checks.project.modules import Modules
+from distlaunch.checks.project.reach import reach
+from distlaunch.checks.project.source import read
+
+BROKEN = "def create_model(:\n    pass\n"
+FOR_NEWER = "type Row = list[int]\n"
+
+
+def told(made, code, *sets):
+    return [each for each in made.problems(*sets) if each.code == code]
+
+
+def test_a_new_project_has_no_problems(whole):
+    assert whole.problems() == []
+
+
+def test_what_most_tests_leave_out_of_it_changes_nothing(whole, made):
+    for project in (whole, made):
+        project.begin("trainer/model.py", "import wandb\nfrom trainer.distributed import odd\n")
+    assert made.problems() == whole.problems() != []
+
+
+def test_a_project_of_one_file_has_none_either(plain):
+    assert plain.problems() == []
+
+
+@pytest.mark.parametrize("path", ["trainer/model.py", "trainer/never_imported.py"])
+def test_a_file_of_the_program_that_does_not_parse_is_refused(path, made):
+    made.write(path, "\n" + BROKEN)
+    [problem] = made.problems()
+    assert (problem.code, problem.severity, problem.where) == (
+        "source-syntax",
+        "error",
+        f"{path}:2",
+    )
+    assert f"python -m py_compile {path}" in problem.remedy
+
+
+def test_a_file_beside_the_program_that_does_not_parse_is_pointed_out(made):
+    made.write("data/convert.py", "print 'old'\n")
+    [problem] = made.problems()
+    assert (problem.code, problem.severity) == ("source-syntax", "warning")
+    made.write("trainer/data.py", "import data.convert\n")
+    assert ("source-syntax", "error") in made.codes()
+
+
+def test_a_file_that_only_the_images_python_may_read_is_no_error(made):
+    newer = f"image.base=python:3.{sys.version_info.minor + 1}-slim"
+    made.write("trainer/model.py", "def (:\n")
+    assert [each.severity for each in told(made, "source-syntax", newer)] == ["error"]
+    made.write("trainer/model.py", "def f[T](:\n")
+    [problem] = told(made, "source-syntax", newer)
+    assert problem.severity == "warning"
+    assert f"Python 3.{sys.version_info.minor + 1}" in problem.remedy
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="this Python is too old for it itself")
+def test_a_file_that_the_images_python_cannot_read_is_refused(made):
+    made.begin("trainer/model.py", FOR_NEWER)
+    assert told(made, "source-syntax") == []
+    [problem] = told(made, "source-syntax", "image.base=python:3.11-slim")
+    assert problem.severity == "error"
+
+
+def test_what_was_found_out_is_known_again_until_a_file_changes(made):
+    made.write("trainer/other.py", "import absent\n")
+    made.write("trainer/data.py", "import trainer.other\nfrom trainer.model import x\n")
+    made.write("trainer/broken.py", BROKEN)
+    files = ["trainer/other.py", "trainer/data.py", "trainer/broken.py", "trainer/model.py"]
+    for file in files:
+        os.utime(made.folder / file, ns=(0, 0))
+    first = made.problems()
+    kept_in = made.folder / ".distlaunch/cache/sources.json"
+    known = json.loads(kept_in.read_bytes())["files"]
+    assert {key.split(" ", 3)[3] for key in known} >= set(files)
+    assert made.problems() == first
+    assert len(first) == 3
+    made.write("trainer/broken.py", "repaired = True\n")
+    made.write("trainer/other.py", "import json\n")
+    made.write("trainer/data.py", "import trainer.other\n")
+    assert made.problems() == []
+
+
+@pytest.mark.parametrize("kept", ['"oops"', "[1, 2]", "{}", "null", '[null, [["a"]], [], 0, 1]'])
+def test_what_somebody_else_wrote_there_is_not_relied_on(kept, made):
+    before = made.problems()
+    kept_in = made.folder / ".distlaunch/cache/sources.json"
+    known = json.loads(kept_in.read_bytes())
+    known["files"] = dict.fromkeys(known["files"], kept)
+    kept_in.write_text(json.dumps(known))
+    assert made.problems() == before
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "remedy"),
+    [
+        ("trainer.tsk", "module-missing", "trainer.task"),
+        ("trainer.qqqqqqqqqqqqqqqq", "module-missing", "python -m"),
+        ("trainer", "module-missing", "name a module of it, as trainer.task"),
+        ("trainer.tasks.py", "module-missing", "'trainer.task'"),
+    ],
+)
+def test_a_module_that_is_not_there_is_told_with_one_that_is(module, code, remedy, made):
+    [problem] = told(made, code, f"module={module}")
+    assert problem.severity == "error"
+    assert problem.where == "module"
+    assert remedy in problem.remedy
+
+
+def test_a_package_is_run_by_its_main(whole):
+    whole.write("trainer/__main__.py", "import trainer.task\n")
+    assert whole.problems("module=trainer") == []
+
+
+def test_a_module_that_the_users_own_ignore_file_leaves_out_is_told(made):
+    made.write(".dockerignore", "trainer/task.py\n")
+    [problem] = told(made, "module-not-in-image")
+    assert problem.where == "module"
+    assert problem.remedy == "let trainer/task.py in in .dockerignore"
+
+
+def test_a_program_in_a_folder_of_pythonpath_is_found(plain):
+    plain.write("src/deep/program.py", "from deep.other import a\n")
+    plain.write("src/deep/other.py", "a = 1\n")
+    words = ("module=deep.program", "image.include=[src]", "env.PYTHONPATH=/app/src")
+    (plain.folder / "deep").mkdir()  # of no use but that the image can be made
+    assert plain.problems(*words) == []
+    plain.write("src/deep/other.py", "b = 1\n")
+    assert plain.codes(*words) == [("import-missing", "error")]
+
+
+def test_with_a_dockerfile_of_ones_own_only_what_surely_matters_is_told(made):
+    made.write("Dockerfile", "FROM company/base\nCOPY . /srv\nENTRYPOINT train\n")
+    made.begin("trainer/model.py", "import company_library\n")
+    made.write("requirements.txt", "company-things\n")
+    assert made.problems("module=other.program") == []
+    made.write("trainer/model.py", BROKEN)
+    assert made.codes() == [("source-syntax", "error")]
+
+
+def test_what_can_be_told_without_knowing_the_images_files_is_told(made):
+    from distlaunch.checks import project, trainer
+    from distlaunch.checks.asked import asked
+
+    order = made.order("image.requirements=absent.txt", "args=[--epoch=1]")
+    found = project.problems(order, asked(order), None, trainer.find(order))
+    assert {each.code for each in found} == {"requirement-unreadable", "argument-unknown"}
+
+
+def test_all_that_distlaunch_itself_imports_of_its_own_is_found(checkout):
+    files = [str(path.relative_to(checkout)) for path in checkout.glob("distlaunch/**/*.py")]
+    modules = Modules(files)
+    read_once = cache(lambda file: read((checkout / file).read_bytes()))
+    found = reach(modules, read_once, map(modules.name_of, sorted(files)))
+    assert found.files.keys() == set(files)
+    assert {each.kind for each in found.wanted} == {"foreign"}
