@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from distlaunch.checks import essentials, limits, machines, places, price, run, trainer
@@ -74,6 +75,7 @@ def examine(order: Order, scope: Scope, *, session: Session | None = None) -> Re
     unknown: list[Problem] = []
     if session is None and not scope.offline:
         session, unknown = _session(order)
+    import_module("distlaunch.image")  # by one alone: two threads at a package wait for ever
     prices = Meanwhile(lambda: _prices(wanted, session, file))
     online = Meanwhile(lambda: _online(order, wanted, session, known))
     of_request = Meanwhile(lambda: list(_of_request(order)))
