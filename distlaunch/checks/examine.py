@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from distlaunch.checks import essentials, limits, machines, places, price, run, trainer
@@ -75,7 +74,6 @@ def examine(order: Order, scope: Scope, *, session: Session | None = None) -> Re
     unknown: list[Problem] = []
     if session is None and not scope.offline:
         session, unknown = _session(order)
-    import_module("distlaunch.image")  # by one alone: two threads at a package wait for ever
     prices = Meanwhile(lambda: _prices(wanted, session, file))
     online = Meanwhile(lambda: _online(order, wanted, session, known))
     of_request = Meanwhile(lambda: list(_of_request(order)))
@@ -157,14 +155,20 @@ def _of_request(order: Order) -> Iterator[Problem]:
 def _project(
     order: Order, wanted: Asked, files: Collection[str] | None
 ) -> tuple[DataFacts | None, list[Problem]]:
-    """Look at the project's folder, where the image is made from it."""
-    if files is None:
+    """Look at the project's folder, where the image is made from it.
+
+    Which files go into the image is not known where something keeps it from being made.
+    """
+    if not vertex.needs_image(order.job):
         return None, []
     from distlaunch.checks import data, project
 
     found = trainer.find(order)
+    of_folder = list(project.problems(order, wanted, files, found))
+    if files is None:
+        return None, of_folder
     facts, of_data = data.look(order, wanted, found, files)
-    return facts, [*project.problems(order, wanted, files, found), *of_data]
+    return facts, [*of_folder, *of_data]
 
 
 def _there(path: Path) -> Path | None:
@@ -172,5 +176,6 @@ def _there(path: Path) -> Path | None:
 
 
 def _in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return each problem once, the errors first."""
-    return tuple(sorted(dict.fromkeys(problems), key=lambda each: each.severity != "error"))
+    """Return each problem once, by the code of who looked closest, the errors first."""
+    once = {(each.where, each.what): each for each in problems}
+    return tuple(sorted(once.values(), key=lambda each: each.severity != "error"))

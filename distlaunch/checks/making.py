@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import ContextError, ImageError
+
+# Here and not where they are used: two threads that import a package at once may wait for ever.
+from distlaunch.image import plan
+from distlaunch.image.context import paths
+from distlaunch.image.registry.refusals import Unreachable
 from distlaunch.job import vertex
+from distlaunch.rendering import recipe
 
 if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
@@ -48,8 +54,6 @@ def making_of(order: Order, *, offline: bool = False) -> Making:
         return Making(_named(order))
     if offline or order.job.image.repository is None:
         return _planned(order, push=False)
-    from distlaunch.image.registry.refusals import Unreachable
-
     try:
         return _planned(order, push=True)
     except Unreachable as problem:
@@ -65,15 +69,10 @@ def making_of(order: Order, *, offline: bool = False) -> Making:
 
 def _named(order: Order) -> ImagePlan | None:
     """Return the plan for an image that is there already, None where each pool has its own."""
-    from distlaunch.image import plan
-
     return plan(order.job, order.folder) if order.job.image.uri else None
 
 
 def _planned(order: Order, *, push: bool) -> Making:
-    from distlaunch.image import plan
-    from distlaunch.image.registry.refusals import Unreachable
-
     try:
         made = plan(order.job, order.folder, push=push)
     except Unreachable:
@@ -110,9 +109,6 @@ def _unread(order: Order) -> frozenset[str] | None:
 
     None where not even that is known.
     """
-    from distlaunch.image.context import paths
-    from distlaunch.rendering import recipe
-
     try:
         return frozenset(paths(order.folder, recipe(order.job, order.folder).ignore))
     except ImageError:
