@@ -76,7 +76,7 @@ def examine(order: Order, scope: Scope, *, session: Session | None = None) -> Re
         session, unknown = _session(order)
     prices = Meanwhile(lambda: _prices(wanted, session, file))
     online = Meanwhile(lambda: _online(order, wanted, session, known))
-    of_request = Meanwhile(lambda: list(_of_request(order)))
+    of_request = Meanwhile(lambda: list(_of_request(order, wanted)))
     making = making_of(order, offline=scope.offline)
     data, of_project = _project(order, wanted, making.files)
     found = [
@@ -135,8 +135,15 @@ def _online(
     return online.problems(order, wanted, session, known)
 
 
-def _of_request(order: Order) -> Iterator[Problem]:
-    """Hold the request against Google's own messages."""
+def _of_request(order: Order, wanted: Asked) -> Iterator[Problem]:
+    """Hold the request against Google's own messages.
+
+    They take 0.06 s to import, and are left alone where all words of Google's are known ones.
+    """
+    accelerators = {pool.accelerator for pool in wanted.pools} - {None}
+    is_plain = not order.job.vertex and order.job.tuning is None
+    if is_plain and accelerators <= catalogue.bundled().accelerators:
+        return
     from distlaunch.google import messages
 
     try:

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from distlaunch.checks.examine import Scope, examine
+from distlaunch.job.formats import load_job
+from distlaunch.order import Order
+
+FILE = """\
+name: digits
+project: mine-1234
+region: us-central1
+bucket: gs://mine
+image: {uri: "us-docker.pkg.dev/mine-1234/training/digits:1"}
+cluster:
+  chief: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}
+"""
+OFFLINE = Scope(offline=True)
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "distlaunch.yaml").write_text(FILE)
+    return tmp_path
+
+
+def report(project, *sets, scope=OFFLINE):
+    return examine(Order(project, load_job(project, sets=sets).job, sets=sets), scope)
+
+
+def codes(project, *sets):
+    return [problem.code for problem in report(project, *sets).problems]
+
+
+def test_a_word_that_google_does_not_have_is_told_with_its_path(project):
+    found = report(project, "cluster.chief.accelerator.type=NVIDIA_Z9").problems
+    assert {each.code for each in found} == {"request-invalid", "accelerator-unknown"}
+    assert found[0].where == "jobSpec.workerPoolSpecs[0].machineSpec.acceleratorType"
+    assert "NVIDIA_Z9" in found[0].what
+
+
+def test_googles_messages_are_left_alone_where_there_is_nothing_to_find(project):
+    program = """
+import sys
+from distlaunch.__main__ import main
+main()
+sys.exit("google.protobuf" in sys.modules)
+"""
+    words = ["check", "--offline", "--quiet"]
+    for sets, is_imported in (("labels.team=vision", False), ("vertex.labels.team=vision", True)):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words[:2], "--set", sets],
+            cwd=project,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (int(is_imported), "")
+
+
+def test_errors_come_first_and_nothing_is_told_twice(project):
+    sets = ("cluster.chief.machine=n1-standard-9", "region=us-central9", "labels.a=b")
+    found = report(project, *sets, "image.uri=", "bucket=").problems
+    severities = [each.severity for each in found]
+    assert severities == sorted(severities)
+    assert len({(each.where, each.what) for each in found}) == len(found)
+    assert {"machine-unknown", "region-unknown"} <= {each.code for each in found}
+
+
+def test_a_file_of_the_users_own_is_found_in_the_folder_or_named(project, tmp_path):
+    sets = ("cluster.chief.accelerator.count=3",)
+    assert codes(project, *sets) == ["accelerator-count"]
+    own = tmp_path / "mine.yaml"
+    own.write_text("machines: {n1-standard-8: {accelerators: {NVIDIA_TESLA_T4: [3]}}}\n")
+    scope = Scope(offline=True, catalogue=own)
+    assert report(project, *sets, scope=scope).problems == ()
+    own.rename(tmp_path / "distlaunch.catalogue.yaml")
+    assert codes(project, *sets) == []
