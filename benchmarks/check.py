@@ -21,7 +21,49 @@ from help import BARE, cpu_seconds
 
 import distlaunch
 
-FILES, LINES = 1_000, 40
+FILES = 1_000
+SOURCE = '''\
+"""Readings of station NUMBER, and what is made of them."""
+
+import math
+
+from trainer.more import part_BEFORE as before
+
+STATION = "station-NUMBER"
+LIMITS = {"temperature": (-60.0, 60.0), "pressure": (800.0, 1100.0)}
+
+
+class Readings:
+    """What a station has measured.
+
+    Args:
+        values: The readings, one a minute.
+        name: What was measured.
+    """
+
+    def __init__(self, values, name="temperature"):
+        self.values = list(values)
+        self.name = name
+
+    def mean(self):
+        """Return the mean, or none where nothing was measured."""
+        if not self.values:
+            return math.nan
+        return sum(self.values) / len(self.values)
+
+    def is_sound(self):
+        least, most = LIMITS[self.name]
+        return all(least <= value <= most for value in self.values)
+
+
+def smoothed(readings, factor=0.5):
+    # An exponential average: what comes later counts more.
+    last, found = readings.mean(), []
+    for value in readings.values:
+        last = factor * value + (1 - factor) * last
+        found.append(last)
+    return Readings(found, readings.name)
+'''
 OWN = "my-own-project"
 WORDS = (
     f"--set=project={OWN}",
@@ -64,13 +106,8 @@ def grown(project: Path) -> Path:
 
 
 def source(number: int) -> str:
-    """Return a module as people write them."""
-    lines = ["import math", f"from trainer.more import part_{max(number - 1, 0)} as before", ""]
-    while len(lines) < LINES:
-        name = f"scaled_{len(lines)}"
-        lines += ["", "", f"def {name}(values, factor={number}):"]
-        lines += ["    return [math.sqrt(abs(each)) * factor for each in values if each]"]
-    return "\n".join(lines) + "\n"
+    """Return a module as people write them, of forty lines."""
+    return SOURCE.replace("NUMBER", str(number)).replace("BEFORE", str(max(number - 1, 0)))
 
 
 def first(project: Path, number: int) -> float:

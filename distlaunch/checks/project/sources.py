@@ -37,7 +37,7 @@ class Sources:
     """
 
     def __init__(self, folder: Path, python: tuple[int, int] | None = None) -> None:
-        self._folder = folder
+        self._folder = str(folder)  # there may be a thousand files, and Path takes its time
         here = sys.version_info[:2]
         self._python = python if python and python < here else None
         version = f"{_VERSION} {here} {self._python}"
@@ -51,7 +51,7 @@ class Sources:
         kept = self._kept(path)
         if kept == _FINE:
             return None
-        before = _recall(kept)
+        before = _recall(kept) if kept else None
         if before:
             return before.problem
         seen, text = self._content(path)
@@ -84,14 +84,14 @@ class Sources:
     def _kept(self, path: str) -> str | None:
         """Return what was kept of a file that is still as it was."""
         try:
-            return self._known.digest(path, (self._folder / path).stat())
+            return self._known.digest(path, os.stat(f"{self._folder}/{path}"))  # noqa: PTH116
         except OSError:
             return None
 
     def _content(self, path: str) -> tuple[os.stat_result | None, bytes]:
         """Return a file as it is, with how it looked before; what cannot be read is empty."""
         try:
-            with (self._folder / path).open("rb") as file:
+            with open(f"{self._folder}/{path}", "rb", 0) as file:  # noqa: PTH123
                 return os.fstat(file.fileno()), file.read()
         except OSError:
             return None, b""
