@@ -7,28 +7,11 @@ import re
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
+from typing import cast
 
 from distlaunch.emulator.lacks import WAYS, Lacks
+from distlaunch.emulator.service.apis import CALLS, Call
 from distlaunch.errors import UsageProblem, did_you_mean
-
-Call = Literal[
-    "create",
-    "get",
-    "list",
-    "cancel",
-    "delete",
-    "logs",
-    "storage",
-    "services",
-    "quotas",
-    "billing",
-    "prices",
-    "permissions",
-    "accounts",
-    "repository",
-]
-CALLS: tuple[Call, ...] = get_args(Call)
 
 _CODES = ("404", "429", "500", "502", "503", "504")
 _ALWAYS = ("denied", "disabled", "quota")

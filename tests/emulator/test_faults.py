@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.emulator.faults import CALLS, Fault, Faults, FaultyCalls
+from distlaunch.emulator.faults import Fault, Faults, FaultyCalls
+from distlaunch.emulator.service.apis import CALLS
 from distlaunch.errors import UsageProblem
 
 

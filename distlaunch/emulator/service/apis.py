@@ -1,13 +1,29 @@
-"""The APIs that a project can have, and the one that each kind of call is of."""
+"""The APIs that a project can have, the kinds of calls, and the API that each kind is of."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from distlaunch.emulator.faults import Call
+Call = Literal[
+    "create",
+    "get",
+    "list",
+    "cancel",
+    "delete",
+    "logs",
+    "storage",
+    "services",
+    "quotas",
+    "billing",
+    "prices",
+    "permissions",
+    "accounts",
+    "repository",
+]
+CALLS: tuple[Call, ...] = get_args(Call)
 
 APIS: Mapping[str, str] = {
     "aiplatform.googleapis.com": "Vertex AI API",

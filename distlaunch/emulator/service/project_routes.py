@@ -15,9 +15,9 @@ from distlaunch.emulator.service.route import Route
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from distlaunch.emulator.faults import Call
     from distlaunch.emulator.lacks import Lacks
     from distlaunch.emulator.service.answers import Request
+    from distlaunch.emulator.service.apis import Call
 
     Teller = Callable[..., dict[str, Any]]
 

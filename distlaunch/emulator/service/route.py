@@ -10,8 +10,8 @@ from distlaunch.emulator.service.answers import Answer, Refused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from distlaunch.emulator.faults import Call
     from distlaunch.emulator.service.answers import Request
+    from distlaunch.emulator.service.apis import Call
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from distlaunch.emulator.service.storage_addresses import needed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from distlaunch.emulator.faults import Call
     from distlaunch.emulator.service.answers import Answer, Request
+    from distlaunch.emulator.service.apis import Call
     from distlaunch.emulator.service.job_service import JobService
     from distlaunch.emulator.service.log_service import LogService
     from distlaunch.emulator.service.project_routes import ProjectRoutes

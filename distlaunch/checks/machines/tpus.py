@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.alternatives import nearest, short
+from distlaunch.checks.machines.alternatives import nearest, short
 from distlaunch.checks.problem import error
 from distlaunch.job.catalogue import chips
 

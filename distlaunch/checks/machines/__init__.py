@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.alternatives import Market, continent, either, like, short
-from distlaunch.checks.flex_start import flex_start_problems
+from distlaunch.checks.machines.alternatives import Market, continent, either, like, short
+from distlaunch.checks.machines.flex_start import flex_start_problems
+from distlaunch.checks.machines.tpus import tpu_problems
 from distlaunch.checks.problem import error, warning
-from distlaunch.checks.tpus import tpu_problems
 from distlaunch.errors import did_you_mean
 from distlaunch.job.catalogue import FILE_NAME, Catalogue, offered_as
 from distlaunch.job.model import Machine

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.alternatives import either, short
+from distlaunch.checks.machines.alternatives import either, short
 from distlaunch.checks.problem import error
 from distlaunch.job.model import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from distlaunch.checks.alternatives import Market
     from distlaunch.checks.asked import Asked, AskedPool
+    from distlaunch.checks.machines.alternatives import Market
     from distlaunch.checks.problem import Problem
 
 
