@@ -30,6 +30,7 @@ def problems(
 ) -> Iterator[Problem]:
     """Yield what the bundled trainer does not do, or not as one might think."""
     yield from _roles(asked)
+    yield from _unequal(asked)
     if asked.strategy == "SPOT":
         yield from _spot(trainer)
     if _replicas(asked) > 1 and not trainer.options.get("--sync-batch-norm"):
@@ -50,13 +51,29 @@ def _roles(asked: Asked) -> Iterator[Problem]:
                 "hold the weights, and validate them",
                 f"take {pool.where} out, and count its machines as workers",
             )
-        elif (pool.accelerator or "").startswith("TPU"):
+        elif (pool.accelerator or "").startswith("TPU") or pool.topology:
             yield error(
                 "trainer-tpu",
                 f"{pool.where}.accelerator",
-                f"the bundled trainer does not train on {pool.accelerator}",
+                f"the bundled trainer does not train on {pool.accelerator or 'TPUs'}",
                 "take NVIDIA accelerators, as {type: NVIDIA_TESLA_T4, count: 1}, or bring a "
                 "program of your own",
+            )
+
+
+def _unequal(asked: Asked) -> Iterator[Problem]:
+    """Tell of workers that do not have as many GPUs as the chief."""
+    training = [pool for pool in asked.pools if pool.is_training]
+    if any((pool.accelerator or "").startswith("TPU") for pool in training):
+        return
+    for chief, pool in zip(training, training[1:], strict=False):
+        if pool.accelerator_count != chief.accelerator_count:
+            yield error(
+                "accelerators-unequal",
+                f"{pool.where}.accelerator.count",
+                f"{pool.accelerator_count} on each of the workers and {chief.accelerator_count} on "
+                "the chief: MultiWorkerMirroredStrategy adds up gradients of as many on each",
+                "take the same number for both",
             )
 
 

@@ -124,6 +124,13 @@ PROJECT = {
         where="cluster.evaluators",
         job="cluster: {evaluators: {machine: n1-standard-8}}",
     ),
+    "more GPUs in the workers than in the chief": Broken(
+        code="accelerators-unequal",
+        remedy="same number",
+        where="cluster.workers.accelerator.count",
+        job="cluster: {chief: {accelerator: {type: NVIDIA_TESLA_T4, count: 1}}, "
+        "workers: {accelerator: {type: NVIDIA_TESLA_T4, count: 2}}}",
+    ),
     "a trainer of workers on a TPU": Broken(
         code="trainer-tpu",
         remedy="",

@@ -45,7 +45,7 @@ ESSENTIALS = {
         code="request-invalid",
         remedy="",
         job="cluster: {chief: {accelerator: {type: T4}}}",
-        also=frozenset({"accelerator-unknown"}),
+        also=frozenset({"accelerators-unequal", "accelerator-unknown"}),
     ),
     "a key among the data": Broken(
         code="image-refused",
@@ -84,19 +84,21 @@ MACHINES = {
         remedy="NVIDIA_TESLA_T4",
         where="cluster.workers.accelerator",
         job="cluster: {workers: {accelerator: {type: NVIDIA_TESLA_T5, count: 1}}}",
-        also=frozenset({"request-invalid"}),
+        also=frozenset({"accelerators-unequal", "request-invalid"}),
     ),
     "a K80, withdrawn": Broken(
         code="accelerator-retired",
         remedy="NVIDIA_TESLA_T4",
         where="cluster.chief.accelerator",
         job="cluster: {chief: {accelerator: {type: NVIDIA_TESLA_K80, count: 1}}}",
+        also=frozenset({"accelerators-unequal"}),
     ),
     "a P100, withdrawn": Broken(
         code="accelerator-retired",
         remedy="NVIDIA_TESLA_T4",
         where="cluster.chief.accelerator",
         job="cluster: {chief: {accelerator: {type: NVIDIA_TESLA_P100, count: 1}}}",
+        also=frozenset({"accelerators-unequal"}),
     ),
     "a GPU that ends soon": Broken(
         code="accelerator-ending",
@@ -114,6 +116,7 @@ MACHINES = {
         remedy="g2-standard",
         where="cluster.chief.accelerator",
         job="cluster: {chief: {accelerator: {type: NVIDIA_L4, count: 1}}}",
+        also=frozenset({"accelerators-unequal"}),
     ),
     "a GPU on a machine that takes none": Broken(
         code="accelerator-not-on-machine",
@@ -121,12 +124,14 @@ MACHINES = {
         where="cluster.workers.accelerator",
         job="cluster: {workers: {machine: e2-standard-4, "
         "accelerator: {type: NVIDIA_TESLA_T4, count: 1}}}",
+        also=frozenset({"accelerators-unequal"}),
     ),
     "three GPUs": Broken(
         code="accelerator-count",
         remedy="4",
         where="cluster.chief.accelerator.count",
         job="cluster: {chief: {accelerator: {type: NVIDIA_TESLA_T4, count: 3}}}",
+        also=frozenset({"accelerators-unequal"}),
     ),
     "too few GPUs for so large a machine": Broken(
         code="accelerator-count",
@@ -134,6 +139,7 @@ MACHINES = {
         where="cluster.chief.accelerator.count",
         job="cluster: {chief: {machine: n1-standard-32, "
         "accelerator: {type: NVIDIA_TESLA_T4, count: 1}}}",
+        also=frozenset({"accelerators-unequal"}),
     ),
     "a machine whose GPU is not asked for": Broken(
         code="accelerator-missing",
@@ -152,18 +158,21 @@ MACHINES = {
         code="accelerator-not-in-region",
         remedy="us-central1",
         job="{region: europe-west2, cluster: {chief: {accelerator: {type: NVIDIA_TESLA_V100}}}}",
+        also=frozenset({"accelerators-unequal"}),
     ),
     "a GPU that the region has for predictions only": Broken(
         code="accelerator-not-in-region",
         remedy="us-central1",
         job="{region: europe-west1, cluster: {chief: {machine: g2-standard-8, "
         "accelerator: {type: NVIDIA_L4}}}}",
+        also=frozenset({"accelerators-unequal"}),
     ),
     "a GPU in a region of which nothing is known": Broken(
         code="accelerator-in-region-unknown",
         severity="warning",
         remedy="",
         job="{region: africa-south1, cluster: {chief: {accelerator: {type: NVIDIA_TESLA_T4}}}}",
+        also=frozenset({"accelerators-unequal"}),
     ),
     "FLEX_START without a GPU": Broken(
         code="flex-start-accelerator",
@@ -184,6 +193,7 @@ cluster:
   workers: {machine: a2-highgpu-2g, accelerator: {type: NVIDIA_TESLA_A100, count: 2}, count: 1}
 scheduling: {strategy: FLEX_START}
 """,
+        also=frozenset({"accelerators-unequal"}),
     ),
     "a wait that nobody keeps": Broken(
         code="max-wait-ignored",

@@ -86,6 +86,22 @@ def test_accelerators_that_the_trainer_does_not_use_are_refused(made):
     assert (problem.code, problem.where) == ("trainer-tpu", "cluster.chief.accelerator")
 
 
+def test_tpus_by_their_topology_are_refused_too(made):
+    words = ["cluster={chief: {machine: ct5lp-hightpu-4t}}"]
+    topology = "vertex.jobSpec.workerPoolSpecs=[{machineSpec: {tpuTopology: 2x2}}]"
+    found = {each.code for each in made.problems(*words, topology)}
+    assert "trainer-tpu" in found
+
+
+@pytest.mark.parametrize(("count", "codes"), [(1, []), (2, ["accelerators-unequal"])])
+def test_gpus_that_are_not_as_many_on_all_machines_are_refused(count, codes, made):
+    machine = "machine: n1-standard-8, accelerator: {{type: NVIDIA_TESLA_T4, count: {}}}"
+    chief, workers = machine.format(1), machine.format(count)
+    words = f"cluster={{chief: {{{chief}}}, workers: {{{workers}, count: 1}}}}"
+    found = [each for each in made.problems(words) if each.severity == "error"]
+    assert [each.code for each in found] == codes
+
+
 @pytest.mark.parametrize(
     ("version", "is_told"), [("0.0.9", True), (__version__, False), ("0.10.0", False)]
 )
