@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from distlaunch import __version__
@@ -66,7 +67,7 @@ def _unequal(asked: Asked) -> Iterator[Problem]:
     training = [pool for pool in asked.pools if pool.is_training]
     if any((pool.accelerator or "").startswith("TPU") for pool in training):
         return
-    for chief, pool in zip(training, training[1:], strict=False):
+    for chief, pool in pairwise(training):
         if pool.accelerator_count != chief.accelerator_count:
             yield error(
                 "accelerators-unequal",
