@@ -5,12 +5,32 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.checks.problem import error
+
 if TYPE_CHECKING:
     from distlaunch.checks.asked import Asked, AskedPool
     from distlaunch.checks.data import DataFacts
     from distlaunch.checks.price import Cost, Offer
     from distlaunch.checks.problem import Problem, Severity
+    from distlaunch.errors import DistlaunchError
     from distlaunch.image import ImagePlan
+
+
+_NOTHING_KNOWN: dict[str, Any] = {
+    "job": None,
+    "project": None,
+    "region": None,
+    "strategy": None,
+    "timeout": None,
+    "cluster": None,
+    "pools": [],
+    "image": None,
+    "data": None,
+    "price": None,
+    "machines": [],
+    "problems": [],
+    "ready": False,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +81,7 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """Return it as plain data; docs/check.md tells of the keys."""
         asked = self.asked
-        return {
+        return _NOTHING_KNOWN | {
             "job": asked.name,
             "project": asked.project or None,
             "region": asked.region or None,
@@ -87,6 +107,17 @@ class Report:
             "files": len(context.files) if context else None,
             "bytes": context.size if context else None,
         }
+
+
+def unread(refusal: DistlaunchError) -> dict[str, Any]:
+    """Return what `Report.as_json` would of a job whose files cannot be read, as plain data."""
+    return _NOTHING_KNOWN | {"problems": [asdict(_of_file(line)) for line in refusal.lines]}
+
+
+def _of_file(line: str) -> Problem:
+    """Return the problem that a line tells, as ``distlaunch.yaml:12:7: name: expected …``."""
+    where, _, what = line.partition(": ")
+    return error("job-file-invalid", where, what, "write there what is expected")
 
 
 def _pool(pool: AskedPool) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import click
 from distlaunch.cli import options
 from distlaunch.cli.dashes import WithNameAndWords
 from distlaunch.cli.ordering import of_an_order, order_of
+from distlaunch.errors import DistlaunchError, UsageProblem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,13 +58,20 @@ def command(
 
     from distlaunch.checks import screen
     from distlaunch.checks.examine import Scope, examine
+    from distlaunch.checks.report import unread
 
     console = settings.console()
-    order, notes = order_of(**given)
-    for note in notes:
-        console.say(note, "warning")
     scope = Scope(offline, run, compare_machines, catalogue, prices)
-    report = examine(order, scope)
+    try:
+        order, notes = order_of(**given)
+        for note in notes:
+            console.say(note, "warning")
+        report = examine(order, scope)
+    except DistlaunchError as refusal:
+        if not as_json or isinstance(refusal, UsageProblem):
+            raise
+        console.result(json.dumps(unread(refusal), ensure_ascii=False))
+        return refusal.exit_code
     if as_json:
         console.result(json.dumps(report.as_json(), ensure_ascii=False))
     else:

@@ -22,6 +22,7 @@ LEAST = 3  # arguments of what makes a problem
 ELSEWHERE = {
     "chief-count",
     "context-large",
+    "job-file-invalid",
     "no-credentials",
     "quota-in-use",
     "registry-unreachable",

@@ -161,6 +161,7 @@ def test_a_broken_file_of_prices_is_told_with_its_place(check, project):
     done = check("--offline")
     assert done.returncode == 1
     assert done.stderr.startswith("distlaunch: error: distlaunch.prices.yaml:1:")
+    assert set(problems(check("--offline", "--json"))) == {"job-file-invalid"}
 
 
 def test_what_a_project_knows_better_than_the_catalogue_counts(check, project):
@@ -169,3 +170,17 @@ def test_what_a_project_knows_better_than_the_catalogue_counts(check, project):
         "machines: {n1-standard-8: {accelerators: {NVIDIA_TESLA_T4: [1, 3]}}}\n"
     )
     assert check("--offline", "--set", TOO_MANY).returncode == 0
+
+
+def test_a_file_that_cannot_be_read_is_a_problem_to_a_script_too(check, project):
+    (project / "distlaunch.yaml").write_text(JOB_FILE.replace("count: 3", "count: three"))
+    said = check("--offline")
+    assert said.returncode == 1
+    assert said.stderr.startswith("distlaunch: error: distlaunch.yaml:9:92: cluster.workers.count")
+    done = check("--offline", "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, told["ready"]) == (1, "", False)
+    [problem] = told["problems"]
+    assert (problem["code"], problem["where"]) == ("job-file-invalid", "distlaunch.yaml:9:92")
+    assert problem["what"].startswith("cluster.workers.count: expected a whole number")
+    assert told.keys() == json.loads(check("--json", "--image=x/y:1", "--config=no").stdout).keys()
