@@ -44,8 +44,8 @@ ESSENTIALS = {
     "a GPU by its short name": Broken(
         code="request-invalid",
         remedy="",
-        job="cluster: {chief: {accelerator: {type: T4}}}",
-        also=frozenset({"accelerators-unequal", "accelerator-unknown"}),
+        job="cluster: {chief: {accelerator: {type: T4}}, workers: null}",
+        also=frozenset({"accelerator-unknown"}),
     ),
     "a key among the data": Broken(
         code="image-refused",
@@ -82,23 +82,21 @@ MACHINES = {
         code="accelerator-unknown",
         severity="warning",
         remedy="NVIDIA_TESLA_T4",
-        where="cluster.workers.accelerator",
-        job="cluster: {workers: {accelerator: {type: NVIDIA_TESLA_T5, count: 1}}}",
-        also=frozenset({"accelerators-unequal", "request-invalid"}),
+        where="cluster.chief.accelerator",
+        job="cluster: {chief: {accelerator: {type: NVIDIA_TESLA_T5, count: 1}}, workers: null}",
+        also=frozenset({"request-invalid"}),
     ),
     "a K80, withdrawn": Broken(
         code="accelerator-retired",
         remedy="NVIDIA_TESLA_T4",
         where="cluster.chief.accelerator",
-        job="cluster: {chief: {accelerator: {type: NVIDIA_TESLA_K80, count: 1}}}",
-        also=frozenset({"accelerators-unequal"}),
+        job="cluster: {chief: {accelerator: {type: NVIDIA_TESLA_K80, count: 1}}, workers: null}",
     ),
     "a P100, withdrawn": Broken(
         code="accelerator-retired",
         remedy="NVIDIA_TESLA_T4",
         where="cluster.chief.accelerator",
-        job="cluster: {chief: {accelerator: {type: NVIDIA_TESLA_P100, count: 1}}}",
-        also=frozenset({"accelerators-unequal"}),
+        job="cluster: {chief: {accelerator: {type: NVIDIA_TESLA_P100, count: 1}}, workers: null}",
     ),
     "a GPU that ends soon": Broken(
         code="accelerator-ending",
@@ -115,31 +113,27 @@ MACHINES = {
         code="accelerator-not-on-machine",
         remedy="g2-standard",
         where="cluster.chief.accelerator",
-        job="cluster: {chief: {accelerator: {type: NVIDIA_L4, count: 1}}}",
-        also=frozenset({"accelerators-unequal"}),
+        job="cluster: {chief: {accelerator: {type: NVIDIA_L4, count: 1}}, workers: null}",
     ),
     "a GPU on a machine that takes none": Broken(
         code="accelerator-not-on-machine",
         remedy="n1-",
-        where="cluster.workers.accelerator",
-        job="cluster: {workers: {machine: e2-standard-4, "
-        "accelerator: {type: NVIDIA_TESLA_T4, count: 1}}}",
-        also=frozenset({"accelerators-unequal"}),
+        where="cluster.chief.accelerator",
+        job="cluster: {workers: null, "
+        "chief: {machine: e2-standard-4, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}}",
     ),
     "three GPUs": Broken(
         code="accelerator-count",
         remedy="4",
         where="cluster.chief.accelerator.count",
-        job="cluster: {chief: {accelerator: {type: NVIDIA_TESLA_T4, count: 3}}}",
-        also=frozenset({"accelerators-unequal"}),
+        job="cluster: {chief: {accelerator: {type: NVIDIA_TESLA_T4, count: 3}}, workers: null}",
     ),
     "too few GPUs for so large a machine": Broken(
         code="accelerator-count",
         remedy="2",
         where="cluster.chief.accelerator.count",
-        job="cluster: {chief: {machine: n1-standard-32, "
+        job="cluster: {workers: null, chief: {machine: n1-standard-32, "
         "accelerator: {type: NVIDIA_TESLA_T4, count: 1}}}",
-        also=frozenset({"accelerators-unequal"}),
     ),
     "a machine whose GPU is not asked for": Broken(
         code="accelerator-missing",
@@ -157,22 +151,21 @@ MACHINES = {
     "a GPU that the region has not": Broken(
         code="accelerator-not-in-region",
         remedy="us-central1",
-        job="{region: europe-west2, cluster: {chief: {accelerator: {type: NVIDIA_TESLA_V100}}}}",
-        also=frozenset({"accelerators-unequal"}),
+        job="{region: europe-west2, "
+        "cluster: {chief: {accelerator: {type: NVIDIA_TESLA_V100}}, workers: null}}",
     ),
     "a GPU that the region has for predictions only": Broken(
         code="accelerator-not-in-region",
         remedy="us-central1",
-        job="{region: europe-west1, cluster: {chief: {machine: g2-standard-8, "
-        "accelerator: {type: NVIDIA_L4}}}}",
-        also=frozenset({"accelerators-unequal"}),
+        job="{region: europe-west1, cluster: {workers: null, "
+        "chief: {machine: g2-standard-8, accelerator: {type: NVIDIA_L4}}}}",
     ),
     "a GPU in a region of which nothing is known": Broken(
         code="accelerator-in-region-unknown",
         severity="warning",
         remedy="",
-        job="{region: africa-south1, cluster: {chief: {accelerator: {type: NVIDIA_TESLA_T4}}}}",
-        also=frozenset({"accelerators-unequal"}),
+        job="{region: africa-south1, "
+        "cluster: {chief: {accelerator: {type: NVIDIA_TESLA_T4}}, workers: null}}",
     ),
     "FLEX_START without a GPU": Broken(
         code="flex-start-accelerator",
