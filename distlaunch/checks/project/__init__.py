@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.asked import Asked
     from distlaunch.checks.problem import Problem
+    from distlaunch.checks.project.reach import Wanted
     from distlaunch.checks.project.requirements import Requirements
     from distlaunch.checks.project.surroundings import Surroundings
     from distlaunch.checks.trainer import Trainer
     from distlaunch.order import Order
+
+_OWN = ("model", "data")  # modules beside the engine room that the trainer imports
 
 
 def problems(
@@ -82,17 +85,22 @@ def _of_code(
         yield from entry(order, modules, around)
         if any(sources.of(file).searches_elsewhere for file in found.files):
             around = replace(around, looks_elsewhere=True)
-        yield from imports.problems(
-            found.wanted, imports.Found(order.folder, modules, listed, around)
-        )
+        wanted = [_as_sure(each, trainer) for each in found.wanted]
+        yield from imports.problems(wanted, imports.Found(order.folder, modules, listed, around))
     sources.keep()
 
 
 def _starts(order: Order, trainer: Trainer | None) -> list[str]:
     """Return the modules that a program imports first, or is sure to import."""
     module = order.job.module
-    own = [f"{trainer.package}.{name}" for name in ("model", "data")] if trainer else []
+    own = [f"{trainer.package}.{name}" for name in _OWN] if trainer else []
     return [module, f"{module}.__main__", *own]
+
+
+def _as_sure(wanted: Wanted, trainer: Trainer | None) -> Wanted:
+    """Return what is asked for, as sure where it is what the trainer imports of the user's own."""
+    is_own = trainer is not None and wanted.name == trainer.package
+    return replace(wanted, is_sure=True) if is_own and wanted.taken in _OWN else wanted
 
 
 def _is_engine_room(trainer: Trainer | None) -> Callable[[str], bool]:

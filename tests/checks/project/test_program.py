@@ -45,6 +45,13 @@ def test_a_file_of_the_program_that_does_not_parse_is_refused(path, made):
     assert f"python -m py_compile {path}" in problem.remedy
 
 
+@pytest.mark.parametrize("name", ["model", "data"])
+def test_what_the_trainer_needs_of_the_users_own_is_missed(name, made):
+    (made.folder / f"trainer/{name}.py").unlink()
+    [problem] = told(made, "import-missing")
+    assert (problem.severity, problem.what) == ("error", f"trainer has no {name!r}")
+
+
 def test_a_file_beside_the_program_that_does_not_parse_is_pointed_out(made):
     made.write("data/convert.py", "print 'old'\n")
     [problem] = made.problems()
