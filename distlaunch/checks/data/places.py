@@ -6,7 +6,6 @@ import glob
 import os.path
 import posixpath
 import re
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -126,11 +125,12 @@ class Places:
         job = self.order.job
         bucket = f"{job.bucket or 'gs://BUCKET'}/{job.name}/data"
         name = re.split(r"[/\\]", path)[-1]
+        copied = f'"{path}"' if " " in path else path  # for a shell to find what ~ and * stand for
         return error(
             "data-on-this-machine",
             where,
             f"{path} is a path of this machine, which the container does not have",
-            f"copy the files with 'gcloud storage cp {shlex.quote(path)} {bucket}/', and read "
+            f"copy the files with 'gcloud storage cp {copied} {bucket}/', and read "
             f"{bucket}/{name}",
         )
 
