@@ -201,7 +201,8 @@ class Scope:
         words = self._words(node)
         self.modules.hand(name, words, f"{self.module.file}:{node.lineno}")
         if name in {"os.environ.get", "os.getenv"}:
-            return self.modules.environment.get(*words)
+            named = {key: self.value(word) for key, word in _keywords(node)}
+            return self.modules.environment.get(*words, **named)
         if node.keywords or UNKNOWN in words:
             raise Unknown
         return values.function(name)(*words)

@@ -161,7 +161,7 @@ class Modules:
                 continue
             module = self._modules[name] = Module(name, file)
             module.names |= {"__file__": f"{CODE}/{file}", "__name__": name}
-            with contextlib.suppress(Unknown):
+            with contextlib.suppress(Unknown, RecursionError):
                 _run(tree.body, Scope(self, module, module.names))
             return
 
@@ -258,6 +258,20 @@ def _forget(changed: ast.AST, scope: Scope) -> None:
                 scope.names[name] = UNKNOWN
             case ast.alias():
                 scope.names[node.asname or node.name.partition(".")[0]] = UNKNOWN
+            case ast.Subscript(value=held, ctx=ast.Store() | ast.Del()):
+                _forget_held(held, scope)
+            case ast.Call(func=ast.Attribute(value=held)):
+                _forget_held(held, scope)
+
+
+def _forget_held(node: ast.expr, scope: Scope) -> None:
+    """Forget a list or a dictionary that may be another after this."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    if isinstance(node, ast.Name):
+        there = scope.names.get(node.id, scope.module.names.get(node.id))
+        if isinstance(there, (dict, tuple)):
+            scope.names[node.id] = UNKNOWN
 
 
 def _does_something(node: ast.Expr, scope: Scope) -> bool:

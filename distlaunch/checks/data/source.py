@@ -67,7 +67,7 @@ def _given(modules: Modules, module: Module) -> Iterator[tuple[Name, Given]]:
     for name in names:
         try:
             found = modules.call(module, name)
-        except Unknown:
+        except (Unknown, RecursionError):  # the latter of an endless elif
             continue
         if isinstance(found, Given):
             yield name, found

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.rendering import CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 LONGEST = 4096
 """Characters of a text from which it is not looked at."""
 
 _SET_BY_GOOGLE = re.compile(r"AIP_|CLOUD_ML_|TF_CONFIG$|CLUSTER_SPEC$")
-_WIDE = re.compile(r"[0-9]{3}|\*")  # in a format: what could make a text of any length
+# What could make a text of any length: in the form of a value, in a template for format, and for %.
+_WIDE = re.compile(r"[0-9]{3}|\*")
+_WIDE_FIELD = re.compile(r"\{[^{}]*([0-9]{3}|\{)")
+_WIDE_PLACE = re.compile(r"%(\([^)]*\))?[^a-zA-Z%]*([0-9]{3}|\*)")
 
 
 class Unknown(Exception):
@@ -118,16 +121,25 @@ def divide(left: Any, right: Any) -> PurePosixPath:
 
 def fill(template: Any, values: Any) -> str:
     """Return ``template % values``."""
-    if not isinstance(template, str) or _WIDE.search(template):
+    if not isinstance(template, str) or _WIDE_PLACE.search(template):
         raise Unknown
+    words = values if isinstance(values, tuple) else (values,)
+    _see_written(values.values() if isinstance(values, dict) else words)
     return text(template % values)
 
 
 def text(value: Any, form: str = "") -> str:
     """Return a value as an f-string writes it."""
-    if not isinstance(value, (str, int, float, PurePosixPath)) or _WIDE.search(form):
+    _see_written([value])
+    if _WIDE.search(form):
         raise Unknown
     return str(checked(format(str(value) if isinstance(value, PurePosixPath) else value, form)))
+
+
+def _see_written(words: Iterable[Any]) -> None:
+    """See that it is certain how values are written."""
+    if not all(isinstance(word, (str, int, float, PurePosixPath)) for word in words):
+        raise Unknown
 
 
 def checked(value: Any) -> Any:
@@ -165,7 +177,8 @@ def attribute(value: Any, name: str) -> Any:
 def method(value: Any, name: str, words: list[Any]) -> Any:
     """Return what a method of a text or a path gives."""
     if isinstance(value, str) and name in _OF_TEXTS:
-        if name == "format" and _WIDE.search(value):
+        _see_written(words)
+        if name == "format" and _WIDE_FIELD.search(value):
             raise Unknown
         return checked(getattr(value, name)(*words))
     if isinstance(value, PurePosixPath) and name in _OF_PATHS:
