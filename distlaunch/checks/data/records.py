@@ -26,7 +26,7 @@ SECONDS = 2.0
 _HEADER = struct.Struct("<QI")
 _AROUND = 16  # bytes of a record that are not its data
 _GZIP = b"\x1f\x8b"
-_AT_ONCE = 10_000  # records between two looks at the clock
+_AT_ONCE = 250  # records between two looks at the clock, for each may be a page of a slow disk
 
 
 @dataclass(frozen=True, slots=True)
