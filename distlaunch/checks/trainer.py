@@ -112,7 +112,7 @@ def _version(file: Path) -> str | None:
     """Return the version that a module says, without running it."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return None
     for line in tree.body:
         match line:

@@ -79,8 +79,9 @@ class Modules:
 
     def name_of(self, file: str) -> str:
         """Return the name by which a Python file is imported."""
-        root = max((root for root in self._roots if file.startswith(root)), key=len)
-        path = file.removeprefix(root).lstrip("/").removesuffix(".py").removesuffix("/__init__")
+        prefixes = [posixpath.join(root, "") for root in self._roots]
+        prefix = max((each for each in prefixes if file.startswith(each)), key=len)
+        path = file.removeprefix(prefix).removesuffix(".py").removesuffix("/__init__")
         return path.replace("/", ".")
 
 

@@ -103,12 +103,13 @@ def read(text: bytes, python: tuple[int, int] | None = None) -> Source:
     problem = _refusal(parse)
     if problem:
         return Source(problem, names=None)
-    return Source(
-        None,
-        tuple(_imports(tree.body, "always")),
-        None if _UNTELLABLE.search(text) else frozenset(_bound(tree.body)),
-        _SEARCHES_ELSEWHERE.search(text) is not None,
-    )
+    searches_elsewhere = _SEARCHES_ELSEWHERE.search(text) is not None
+    try:
+        imports = tuple(_imports(tree.body, "always"))
+        names = None if _UNTELLABLE.search(text) else frozenset(_bound(tree.body))
+    except RecursionError:  # a very long elif, which Python itself can read
+        return Source(names=None, searches_elsewhere=searches_elsewhere)
+    return Source(None, imports, names, searches_elsewhere)
 
 
 def may_be_newer(text: bytes, line: int) -> bool:
