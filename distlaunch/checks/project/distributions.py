@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping  # noqa: TC003 - of the constants
+from functools import cache
 from typing import Final
 
 PROVIDERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -242,6 +243,11 @@ def providers(module: str) -> tuple[str, ...]:
 
 def closure(names: Iterable[str]) -> tuple[frozenset[str], bool]:
     """Return what distributions bring with all that they require, and whether that is sure."""
+    return _closure(frozenset(names))
+
+
+@cache
+def _closure(names: frozenset[str]) -> tuple[frozenset[str], bool]:
     found: set[str] = set()
     pending, all_known = list(names), True
     while pending:

@@ -136,13 +136,11 @@ def _is_covered(module: str, found: Found) -> bool:
     """Whether a requirement brings a module, or may well do."""
     installed = filter(None, found.requirements.names)
     brought, _ = closure([*installed, *_in_base(found.around)])
-    if brought.intersection(providers(module)) or _own_name(module) in brought:
-        return True
     top = canonical(module.partition(".")[0])
+    if brought.intersection(providers(module)) or top in brought:
+        return True
     unknown = [name for name in found.requirements.names if name and not closure([name])[1]]
-    return any(
-        top.replace("-", "") in name.replace("-", "") or _share(top, name) for name in unknown
-    )
+    return any(_share(top, name) for name in unknown)
 
 
 def _in_base(around: Surroundings) -> tuple[str, ...]:
@@ -151,10 +149,6 @@ def _in_base(around: Surroundings) -> tuple[str, ...]:
         return _IN_TENSORFLOWS_IMAGE
     has_setuptools = around.python is None or around.python < _WITHOUT_SETUPTOOLS
     return ("pip", "setuptools", "wheel") if has_setuptools else ("pip",)
-
-
-def _own_name(module: str) -> str:
-    return canonical(module.partition(".")[0])
 
 
 def _share(top: str, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
@@ -180,6 +181,7 @@ def any_version(specifiers: Iterable[SpecifierSet]) -> bool:
     return any(both.contains(each, prereleases=True) for each in [Version("0"), *bounds, *behind])
 
 
+@cache
 def pin(name: str) -> str:
     """Return a requirement of a distribution, with the version that this machine has, if it has."""
     from importlib.metadata import PackageNotFoundError, version
@@ -249,7 +251,7 @@ def _requirement(
             remedy = f"write {name.strip()}=={version.strip().partition('=')[0]}"
         what = f"pip cannot read {said[:80]!r}"
         return error("requirement-unreadable", f"{file}:{line}", what, remedy)
-    if asked.marker and not asked.marker.evaluate(_environment(python)):
+    if not _is_asked(asked, python):
         return None
     return Listed(
         file,
@@ -259,6 +261,14 @@ def _requirement(
         is_pinned=_is_bounded(asked),
         extras=frozenset(asked.extras),
     )
+
+
+def _is_asked(asked: Requirement, python: tuple[int, int] | None) -> bool:
+    """Whether a requirement is one in the image, too; one whose marker makes no sense may be."""
+    try:
+        return asked.marker is None or asked.marker.evaluate(_environment(python))
+    except ValueError:
+        return True
 
 
 def _is_bounded(asked: Requirement) -> bool:
