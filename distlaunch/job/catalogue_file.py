@@ -37,7 +37,7 @@ def _refusal(expected: str) -> PydanticCustomError:
 
 def _one_of(**values: Any) -> Callable[[Any], Any]:
     def read(text: Any) -> Any:
-        if text not in values:
+        if not isinstance(text, str) or text not in values:
             raise _refusal(" or ".join(values))
         return values[text]
 
