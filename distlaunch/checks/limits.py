@@ -85,9 +85,9 @@ def _disk_problems(pool: AskedPool) -> Iterator[Problem]:
             "disk-type",
             pool.where,
             f"a boot disk is one of {', '.join(_DISKS)}, and this is to be {pool.disk_type}",
-            f"write bootDiskType: {_boot_disk(pool.machine)}, or leave it out",
+            f"write bootDiskType: {boot_disk(pool.machine)}, or leave it out",
         )
-    elif pool.disk_type != _boot_disk(pool.machine) == "hyperdisk-balanced":
+    elif pool.disk_type != boot_disk(pool.machine) == "hyperdisk-balanced":
         yield error(
             "disk-type",
             pool.where,
@@ -96,7 +96,7 @@ def _disk_problems(pool: AskedPool) -> Iterator[Problem]:
         )
 
 
-def _boot_disk(machine: str) -> str:
+def boot_disk(machine: str) -> str:
     """Return the boot disk that a machine has where a job does not say one."""
     return "hyperdisk-balanced" if machine.startswith(_ONLY_HYPERDISK) else "pd-ssd"
 

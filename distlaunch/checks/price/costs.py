@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.checks.limits import boot_disk
 from distlaunch.checks.price.file import FILE_NAME
 from distlaunch.console import duration
 from distlaunch.job.catalogue import chips
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 BOOT_DISK = "boot disks"
 
 _HOUR = 3600
-_USUAL_DISK, _USUAL_DISK_GB = "pd-ssd", 100  # DiskSpec's own defaults
+_USUAL_DISK_GB = 100  # DiskSpec's own default
 _NEVER = ("storage", "network")  # what a job may cost beside its machines
 _CENT, _TENTH_OF_A_CENT, _MILLIONTH = Decimal("0.01"), Decimal("0.001"), Decimal("0.000001")
 _ROUNDING = Context(prec=100, rounding=ROUND_HALF_UP)  # whatever somebody asks for
@@ -234,7 +235,7 @@ def cost(asked: Asked, catalogue: Catalogue, prices: Prices) -> Cost:
 
 
 def money(amount: Decimal, currency: str) -> str:
-    """Return an amount as it is shown, to the cent, as ``1,234.50 USD``."""
+    """Return an amount as it is shown, as ``1,234.50 USD``; below 1 to a tenth of a cent."""
     return f"{_rounded(amount)} {currency}"
 
 
@@ -246,7 +247,7 @@ def _pool(pool: AskedPool, kind: MachineKind | None, prices: Prices) -> PoolCost
         count = pool.replicas * pool.accelerator_count
         parts.append((pool.accelerator, count, prices.of_accelerator(pool.accelerator)))
     elif kind and kind.needs_accelerator:
-        parts.append((next(iter(kind.accelerators), "its accelerators"), machines, None))
+        parts.append((next(iter(kind.accelerators)), machines, None))
     disk = _disk(pool, machine, prices)
     if disk:
         parts.append((BOOT_DISK, machines, disk))
@@ -273,7 +274,7 @@ def _disk(pool: AskedPool, machine: Quote | None, prices: Prices) -> Quote | Non
     """Return what a boot disk costs, beside a machine whose price is Google's and so without it."""
     if machine is None or machine.source == prices.own_name:
         return None
-    return prices.of_disk(pool.disk_type or _USUAL_DISK, pool.disk_gb or _USUAL_DISK_GB)
+    return prices.of_disk(pool.disk_type or boot_disk(pool.machine), pool.disk_gb or _USUAL_DISK_GB)
 
 
 def _rounded(amount: Decimal) -> str:
