@@ -18,7 +18,7 @@ from distlaunch.checks.online.about import CONSOLE, unanswered
 from distlaunch.checks.problem import error
 from distlaunch.errors import GoogleError
 from distlaunch.job import vertex
-from distlaunch.job.catalogue import chips
+from distlaunch.job.catalogue import chips, offered_as
 from distlaunch.meanwhile import Meanwhile
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ _PREEMPTIBLE = ("SPOT", "FLEX_START", "LOW_COST")  # the last is Google's older 
 _SHARING = ("n1", "e2")  # families with one quota of CPUs
 _SHORT = {"h100_80gb": "h100", "h100_mega_80gb": "h100_mega", "h200_141gb": "h200"}
 _TPUS = {"TPU_V5_LITEPOD": "tpu_v5e", "TPU_7X": "tpu7x"}
-_POD_CORES = 8  # of a TPU_V2 or TPU_V3, beyond which it takes of the quota of pods
 _HOLDING = " OR ".join(f'state="JOB_STATE_{state}"' for state in ("QUEUED", "PENDING", "RUNNING"))
 
 
@@ -189,8 +188,8 @@ def _of_machine(
     if tpu and pool.topology:
         yield _tpu(tpu), chips(pool.topology)
     elif pool.accelerator and pool.accelerator.startswith("TPU_"):
-        is_pod = pool.accelerator_count > _POD_CORES
-        yield _tpu(pool.accelerator) + ("_pod" if is_pod else ""), pool.accelerator_count
+        name = offered_as(kind, pool.accelerator, pool.accelerator_count) or pool.accelerator
+        yield _tpu(name), pool.accelerator_count
     else:
         if pool.accelerator:
             yield _gpus(pool.accelerator), pool.accelerator_count
