@@ -101,7 +101,7 @@ def _checks(about: About) -> Iterator[Check]:
     is_local = endpoints.is_loopback(about.session.endpoint)
     for image in named:
         if image.is_loopback or not is_local:
-            yield str(image), partial(images.problems, image)
+            yield str(image), partial(images.problems, about, image)
 
 
 def _pulled_from(references: Iterable[Reference]) -> list[GooglePlace]:

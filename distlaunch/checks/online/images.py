@@ -31,8 +31,8 @@ def pushed(about: About) -> Reference | None:
     return _read(job.image.repository)
 
 
-def problems(image: Reference) -> Iterator[Problem]:
-    """Yield that there is no such image, or that it is for other machines than Google's."""
+def problems(about: About, image: Reference) -> Iterator[Problem]:
+    """Yield that there is no such image, or that it is for other machines than the job's."""
     from distlaunch.image.registry.client import Registry
     from distlaunch.image.registry.manifests import OtherPlatform
     from distlaunch.image.registry.refusals import Refused
@@ -43,12 +43,23 @@ def problems(image: Reference) -> Iterator[Problem]:
         with Registry(image, patience=Patience(connect, read, (0.5,))) as registry:
             registry.image()
     except OtherPlatform as problem:
-        yield _told("image-architecture", image, problem)
+        if _is_for_amd64(about, image):
+            yield _told("image-architecture", image, problem)
     except Refused as problem:
         is_missing = problem.status == 404
         yield _told("image-missing", image, problem) if is_missing else _unknown(image, problem)
     except ImageError as problem:
         yield _unknown(image, problem)
+
+
+def _is_for_amd64(about: About, image: Reference) -> bool:
+    """Whether a machine that runs an image is of the kind that most are."""
+    kinds = [
+        about.catalogue.machines.get(pool.machine)
+        for pool in about.asked.pools
+        if pool.image and _read(pool.image) == image
+    ]
+    return any(kind is None or kind.architecture == "amd64" for kind in kinds)
 
 
 def _read(text: str) -> Reference | None:
