@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
+from distlaunch.job.project_file import FILE_NAME
 
 if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
@@ -35,17 +36,22 @@ def problems(order: Order, trainer: Trainer | None) -> list[Problem]:
     if trainer is None:
         what = f"the program is not the trainer that 'distlaunch init' writes, so {_IN_VAIN}"
         return [warning("run-skipped", "module", what, "try it with 'distlaunch local'")]
+    if not (order.folder / FILE_NAME).exists():
+        what = f"'distlaunch local' reads {FILE_NAME}, which is not there, so {_IN_VAIN}"
+        return [warning("run-skipped", "module", what, "write one, as 'distlaunch init' does")]
     if find_spec("tensorflow") is None:
         what = f"TensorFlow is not installed beside distlaunch, so {_IN_VAIN}"
         return [warning("run-skipped", "module", what, "run \"pip install 'distlaunch[local]'\"")]
     with tempfile.TemporaryDirectory(prefix="distlaunch-check-") as folder:
         words = [*order.job.args, *ONE_STEP, f"--job-dir={folder}"]
-        sets = [word for each in order.sets for word in ("--set", each)]
+        module = f"module={order.job.module}"  # which a file of --config may have said
+        sets = [word for each in (*order.sets, module) for word in ("--set", each)]
         done = subprocess.run(
             [sys.executable, "-m", "distlaunch", "local", "--workers=1", *sets, "--", *words],
             cwd=order.folder,
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
         )
     if done.returncode == 0:
