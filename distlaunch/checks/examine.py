@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from distlaunch.checks import essentials, limits, machines, places, price, run, trainer
 from distlaunch.checks.asked import asked
 from distlaunch.checks.making import making_of
-from distlaunch.checks.problem import error, warning
+from distlaunch.checks.problem import error
 from distlaunch.checks.report import Report
 from distlaunch.errors import GoogleError, JobFileError
 from distlaunch.job import catalogue, vertex
@@ -116,9 +116,9 @@ def _session(order: Order) -> tuple[Session | None, list[Problem]]:
     try:
         return connect(order.endpoint, project=order.job.project), []
     except GoogleError as problem:
-        what, _, remedy = str(problem).rpartition("; ")
-        told = warning("no-credentials", "google cloud", what, f"{remedy} to have it asked, too")
-        return None, [told]
+        from distlaunch.checks.online import no_credentials
+
+        return None, [no_credentials(problem)]
 
 
 def _prices(wanted: Asked, session: Session | None, file: Path | None) -> Prices:
@@ -151,6 +151,8 @@ def _of_request(order: Order, wanted: Asked) -> Iterator[Problem]:
     except JobFileError as refusal:
         for line in refusal.lines:
             where, _, what = line.partition(": ")
+            if where.endswith(".acceleratorType"):
+                continue  # Google may have new ones, of which `machines` tells
             yield error(
                 "request-invalid",
                 where,

@@ -24,8 +24,8 @@ _KEY = re.compile(r"[a-z_]+(\.[\w-]+)*")
 def placed(problems: Iterable[Problem], order: Order) -> tuple[Problem, ...]:
     """Return problems with the file, line and column of the keys that they are about.
 
-    A key that no file says stays with the name of the file that could say it; one that the command
-    line says stays as it is.
+    A key that no file says stays with the name of the file that could say it; in place of one that
+    ``--set`` says stands that option.
     """
     files = {path: _document(path) for path in _files(order)}
     return tuple(

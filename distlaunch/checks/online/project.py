@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.online.about import lacking, unanswered
+from distlaunch.checks.online.about import unanswered
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import GoogleError
 from distlaunch.job import vertex
@@ -100,7 +100,7 @@ def _of_jobs(about: About) -> list[str]:
 
 def _permissions(about: About, lacks: list[str]) -> Iterator[Problem]:
     where = f"project {about.asked.project}"
-    of_jobs = lacking(lacks, {"permissions": [_LOGS]})
+    of_jobs = [each for each in lacks if each != _LOGS]
     if of_jobs:
         told = f"{about.who} lacks {_listed(of_jobs)}"
         yield error("permission-missing", where, told, _grant(about, "roles/aiplatform.user"))
