@@ -57,9 +57,10 @@ def making_of(order: Order, *, offline: bool = False) -> Making:
     try:
         return _planned(order, push=True)
     except Unreachable as problem:
+        base = order.job.image.base
         unreachable = warning(
             "registry-unreachable",
-            "image.repository",
+            "image.base" if base and base in str(problem) else "image.repository",
             str(problem),
             "'distlaunch submit' cannot do without it",
         )

@@ -35,11 +35,17 @@ def codes(project, *sets):
     return [problem.code for problem in report(project, *sets).problems]
 
 
-def test_a_word_that_google_does_not_have_is_told_with_its_path(project):
-    found = report(project, "cluster.chief.accelerator.type=NVIDIA_Z9").problems
-    assert {each.code for each in found} == {"request-invalid", "accelerator-unknown"}
-    assert found[0].where == "jobSpec.workerPoolSpecs[0].machineSpec.acceleratorType"
-    assert "NVIDIA_Z9" in found[0].what
+def test_what_google_cannot_take_is_told_with_its_path(project):
+    tuning = "{metric: loss, goal: minimize, trials: 99999999999, parameters: {a: {values: [b]}}}"
+    [found] = report(project, f"tuning={tuning}").problems
+    assert (found.code, found.severity) == ("request-invalid", "error")
+    assert found.where == "maxTrialCount"
+    assert "99999999999" in found.what
+
+
+def test_an_accelerator_that_googles_messages_do_not_know_may_be_a_new_one(project):
+    [found] = report(project, "cluster.chief.accelerator.type=NVIDIA_Z9").problems
+    assert (found.code, found.severity) == ("accelerator-unknown", "warning")
 
 
 def test_googles_messages_are_left_alone_where_there_is_nothing_to_find(project):

@@ -17,9 +17,38 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Job
 
 _ADD = "add_argument"
+_AT_LEAST, _LEARNING_RATE = "_at_least", "_learning_rate"  # types of the bundled trainer's options
 _FLAGS = ("store_true", "store_false", "count", "help", "version", "append_const", "store_const")
 # What takes in more than can be read off.
 _OPEN = (b"parse_known_args", b"add_subparsers", b"parents=", b"parse_intermixed", b"prefix_chars")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """What an option takes for a number.
+
+    Parameters
+    ----------
+    is_whole
+        Whether it has to be a whole one.
+    least
+        The smallest, None where there is none, or where that cannot be told.
+    """
+
+    is_whole: bool
+    least: int | None = None
+
+    def takes(self, text: str) -> bool:
+        """Whether this is such a number."""
+        try:
+            value = int(text) if self.is_whole else float(text)
+        except ValueError:
+            return False
+        return self.least is None or value >= self.least
+
+    def __str__(self) -> str:
+        kind = "a whole number" if self.is_whole else "a number"
+        return kind if self.least is None else f"{kind} of {self.least} or more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +61,13 @@ class Option:
         Whether a value has to follow, None where that cannot be told.
     choices
         The only values, empty where there are others or where that cannot be told.
+    number
+        What number its value has to be, None where it need be none or where that cannot be told.
     """
 
     takes_value: bool | None = True
     choices: tuple[str, ...] = ()
+    number: Number | None = None
 
 
 def problems(words: tuple[str, ...], job: Job, file: Path) -> Iterator[Problem]:
@@ -109,7 +141,7 @@ def _option(call: ast.Call) -> dict[str, Option] | None:
         return None
     match said.get("action"):
         case None if "nargs" not in said:
-            option = Option(True, _choices(said.get("choices")))
+            option = Option(True, _choices(said.get("choices")), _number(said.get("type")))
         case ast.Constant(value=str(action)) if action in _FLAGS:
             option = Option(False)
         case ast.Attribute(attr="BooleanOptionalAction") | ast.Name(id="BooleanOptionalAction"):
@@ -118,6 +150,17 @@ def _option(call: ast.Call) -> dict[str, Option] | None:
         case _:
             option = Option(None)
     return dict.fromkeys(names, option)
+
+
+def _number(said: ast.expr | None) -> Number | None:
+    match said:
+        case ast.Name(id="int"):
+            return Number(is_whole=True)
+        case ast.Name(id=name) if name in ("float", _LEARNING_RATE):
+            return Number(is_whole=False)
+        case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=int(least)), *_]):
+            return Number(is_whole=True, least=least) if name == _AT_LEAST else None
+    return None
 
 
 def _choices(said: ast.expr | None) -> tuple[str, ...]:
@@ -155,6 +198,8 @@ def _of_words(words: tuple[str, ...], known: Mapping[str, Option]) -> Iterator[P
 def _of_value(name: str, value: str, option: Option) -> Iterator[Problem]:
     if option.choices and value not in option.choices:
         yield _wrong(f"{name} takes no {value!r}", f"expected {', '.join(option.choices)}")
+    if option.number and not option.number.takes(value):
+        yield _wrong(f"{name} takes no {value!r}", f"expected {option.number}")
 
 
 def _unknown(name: str, where: str, known: Mapping[str, Option]) -> Problem:

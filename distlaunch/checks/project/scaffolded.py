@@ -30,6 +30,8 @@ def problems(
     trainer: Trainer, asked: Asked, listed: Requirements, folder: Path
 ) -> Iterator[Problem]:
     """Yield what the bundled trainer does not do, or not as one might think."""
+    yield from _missing(trainer.model, "create_model", folder)
+    yield from _missing(trainer.data, "training", folder)
     yield from _roles(asked)
     yield from _unequal(asked)
     if asked.strategy == "SPOT":
@@ -38,6 +40,38 @@ def problems(
         yield from _unsynchronised(trainer.model, folder)
     yield from _older(trainer, folder)
     yield from _keras(listed)
+
+
+def _missing(file: Path, name: str, folder: Path) -> Iterator[Problem]:
+    """Tell of a file of the user's that does not define what the trainer takes from it."""
+    tree = _tree(file)
+    if tree is None or _may_define(tree, name):
+        return
+    yield error(
+        "trainer-incomplete",
+        _shown(file, folder),
+        f"defines no {name}(), which the trainer calls",
+        f"write def {name}(): there, as 'distlaunch init' does",
+    )
+
+
+def _tree(file: Path) -> ast.Module | None:
+    """Return a file's syntax tree, None where it has none: others tell of that."""
+    try:
+        return ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _may_define(tree: ast.Module, name: str) -> bool:
+    """Whether a module may define a name, by any statement, in whatever branch."""
+    found: set[str | None] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found |= {alias.asname or alias.name for alias in node.names}
+        else:
+            found |= {getattr(node, "name", None), getattr(node, "id", None)}
+    return not found.isdisjoint({name, "*", "__getattr__"})
 
 
 def _roles(asked: Asked) -> Iterator[Problem]:
@@ -105,11 +139,10 @@ def _replicas(asked: Asked) -> int:
 
 def _unsynchronised(file: Path, folder: Path) -> Iterator[Problem]:
     """Yield the first layer that normalises each replica's rows by themselves."""
-    try:
-        text = file.read_bytes()
-        tree = ast.parse(text)
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    tree = _tree(file)
+    if tree is None:
         return
+    text = file.read_bytes()
     for node in ast.walk(tree):
         called = _called(node)
         is_alone = called == _LAYER and not _may_be_alike(node)

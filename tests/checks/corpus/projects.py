@@ -112,6 +112,12 @@ PROJECT = {
         where="trainer/distributed/__init__.py",
         edits={"trainer/distributed/__init__.py": ('__version__ = "', '__version__ = "0.0.')},
     ),
+    "a model by another name": Broken(
+        code="trainer-incomplete",
+        remedy="create_model",
+        where="trainer/model.py",
+        edits={"trainer/model.py": ("def create_model(", "def build_model(")},
+    ),
     "parameter servers": Broken(
         code="trainer-role",
         remedy="",

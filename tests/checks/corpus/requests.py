@@ -42,10 +42,18 @@ ESSENTIALS = {
         job="image: {repository: us-central1-docker.pkg.dev/my-project/training/digits}",
     ),
     "a GPU by its short name": Broken(
+        code="accelerator-unknown",
+        severity="warning",
+        remedy="NVIDIA_TESLA_T4",
+        where="cluster.chief.accelerator",
+        job="cluster: {chief: {accelerator: {type: T4}}, workers: null}",
+    ),
+    "more trials than Google can count": Broken(
         code="request-invalid",
         remedy="",
-        job="cluster: {chief: {accelerator: {type: T4}}, workers: null}",
-        also=frozenset({"accelerator-unknown"}),
+        where="maxTrialCount",
+        job="tuning: {metric: loss, goal: minimize, trials: 99999999999, "
+        "parameters: {learning-rate: {type: double, min: 0.001, max: 0.1}}}",
     ),
     "a key among the data": Broken(
         code="image-refused",
@@ -84,7 +92,6 @@ MACHINES = {
         remedy="NVIDIA_TESLA_T4",
         where="cluster.chief.accelerator",
         job="cluster: {chief: {accelerator: {type: NVIDIA_TESLA_T5, count: 1}}, workers: null}",
-        also=frozenset({"request-invalid"}),
     ),
     "a K80, withdrawn": Broken(
         code="accelerator-retired",

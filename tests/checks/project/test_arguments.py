@@ -55,6 +55,10 @@ def test_what_the_trainer_takes_is_no_problem(args, made):
         ("[--epochs, --resume]", "--epochs has no value", "write --epochs=VALUE"),
         ("[--resume=yes]", "--resume takes no value", "write --resume"),
         ("[train]", "'train' is no option", "write --NAME=train"),
+        ("[--epochs=many]", "--epochs takes no 'many'", "expected a whole number of 1 or more"),
+        ("[--epochs, '0']", "--epochs takes no '0'", "expected a whole number of 1 or more"),
+        ("[--shuffle=-1]", "--shuffle takes no '-1'", "expected a whole number of 0 or more"),
+        ("[--learning-rate=fast]", "--learning-rate takes no 'fast'", "expected a number"),
         ("[--precision=half]", "--precision takes no 'half'", "expected float32, float64"),
     ],
 )

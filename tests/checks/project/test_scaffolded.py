@@ -86,6 +86,27 @@ def test_accelerators_that_the_trainer_does_not_use_are_refused(made):
     assert (problem.code, problem.where) == ("trainer-tpu", "cluster.chief.accelerator")
 
 
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [
+        ("def build(): ...\n", True),
+        ("from .models import create_model\n", False),
+        ("from .models import build as create_model\n", False),
+        ("from .models import *\n", False),
+        ("create_model = build = lambda: None\n", False),
+        ("if True:\n    def create_model(): ...\n", False),
+        ("def create_model(:\n", False),
+    ],
+)
+def test_what_the_trainer_calls_has_to_be_there(text, is_told, made):
+    made.write("trainer/models.py", "def build(): ...\ndef create_model(): ...\n")
+    made.write("trainer/model.py", text)
+    found = [each for each in made.problems() if each.code == "trainer-incomplete"]
+    assert [(each.severity, each.where) for each in found] == [
+        ("error", "trainer/model.py")
+    ] * is_told
+
+
 def test_tpus_by_their_topology_are_refused_too(made):
     words = ["cluster={chief: {machine: ct5lp-hightpu-4t}}"]
     topology = "vertex.jobSpec.workerPoolSpecs=[{machineSpec: {tpuTopology: 2x2}}]"
