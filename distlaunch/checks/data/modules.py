@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.checks.data import values
 from distlaunch.checks.data.expressions import UNKNOWN, Function, Module, Scope
 from distlaunch.checks.data.values import Named, Unknown
+from distlaunch.checks.project.modules import absolute, package_of
 from distlaunch.rendering import CODE
 
 if TYPE_CHECKING:
@@ -306,12 +307,9 @@ def _import(node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
 
 def _origin(node: ast.ImportFrom, module: Module) -> str:
     """Return the full name of what something is imported from."""
-    if not node.level:
-        return node.module or ""
-    above = module.name.split(".")
     is_package = module.file.endswith("/__init__.py")
-    above = above[: len(above) - node.level + is_package]
-    return ".".join([*above, node.module] if node.module else above)
+    package = package_of(module.name, is_package=is_package)
+    return absolute(package, node.module or "", node.level) or ""
 
 
 def _of_this_scope(node: ast.AST) -> Iterator[ast.AST]:
