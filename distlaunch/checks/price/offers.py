@@ -109,6 +109,8 @@ def _kinds(asked: Asked, catalogue: Catalogue, today: dt.date) -> Iterator[_Kind
 def _alike(chief: AskedPool, chiefs: MachineKind | None, kind: MachineKind) -> Iterable[str | None]:
     """Return with which accelerators a machine could stand in for the chief's."""
     count = chief.accelerator_count
+    if kind.architecture != (chiefs.architecture if chiefs else "amd64"):
+        return []  # its image is for another
     if chief.topology is not None:
         is_same = chiefs is not None and kind.tpu == chiefs.tpu
         return [None] if is_same and chief.topology in kind.topologies else []
