@@ -35,6 +35,8 @@ __all__ = ["no_credentials", "problems"]
 PATIENCE = 14.0
 """Seconds that all checks have together."""
 
+# What comes of JSON in which other things stand than Google says: a proxy's, or tomorrow's.
+_ODD = (AttributeError, LookupError, TypeError, ValueError)
 # Projects of Google's with images for everybody.
 _OF_GOOGLE = (
     "cloud-aiplatform",
@@ -139,6 +141,8 @@ def _do(
             found.append(each)  # noqa: PERF402 - those before a refusal are kept
     except DistlaunchError as problem:
         found.append(unanswered(where, problem))
+    except _ODD as problem:
+        found.append(unanswered(where, f"the answer makes no sense ({problem})"))
     except BaseException as problem:  # noqa: BLE001 - it is raised where the results are waited for
         done.put((number, problem))
         return
