@@ -27,6 +27,7 @@ NAME = "requirements.txt"  # where the job file names none
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _OPTIONS_BEHIND = re.compile(r"\s--?[a-z].*")
 _URL = re.compile(r"(?:[a-z+]+)://\S+", re.IGNORECASE)
+_LOGIN = re.compile(r"//[^/\s]*@")  # a token, most often
 _EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)")
 _WHEEL = re.compile(r"/([A-Za-z0-9._]+)-[^/]+\.whl")
 _COMMIT = re.compile(r"\.git@[0-9a-f]{7,40}(?:#|$)|@[^/@]*v?\d[^/@]*(?:#|$)")
@@ -249,7 +250,8 @@ def _requirement(
         if _ONE_EQUALS.fullmatch(said):
             name, _, version = said.partition("=")
             remedy = f"write {name.strip()}=={version.strip().partition('=')[0]}"
-        what = f"pip cannot read {said[:80]!r}"
+        shown = _LOGIN.sub("//…@", said)[:80]
+        what = f"pip cannot read {shown!r}"
         return error("requirement-unreadable", f"{file}:{line}", what, remedy)
     if not _is_asked(asked, python):
         return None
