@@ -67,7 +67,7 @@ def test_the_wheel_carries_package_skeleton_and_templates_and_no_more(built):
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     modules = {str(path.relative_to(SOURCES.parent)) for path in SOURCES.rglob("*.py")}
     data = {f"distlaunch/{name}" for name in data_files()}
-    assert packed == modules | data | {"distlaunch/py.typed"}
+    assert packed == modules | data | {"distlaunch/py.typed", "distlaunch/job/catalogue.json"}
 
 
 @pytest.mark.slow
