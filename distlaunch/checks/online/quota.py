@@ -2,9 +2,12 @@
 
 They are per project and region, apart from Compute Engine's, and a job that takes more is refused
 with 429: ``The following quota metrics exceed quota limits``. A machine takes of the quota of its
-accelerators and of that of its family's CPUs; what SPOT and FLEX_START take is called preemptible,
-with one quota for the CPUs of all families
+accelerators and of that of its family's CPUs; what SPOT and FLEX_START take is called preemptible
 (https://cloud.google.com/vertex-ai/docs/quotas, …/docs/training/schedule-jobs-dws#quota).
+
+``preemptible_cpus`` is known from a refusal of a Spot job on N1. That the other families have
+``preemptible_<family>_cpus``, as they have ``<family>_cpus``, is inferred from the other names and
+stands nowhere; where Google knows no quota of an inferred name, nothing is said.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ PREFIX = "custom_model_training_"
 _SERVICE = "aiplatform.googleapis.com"
 _UNLIMITED = -1
 _PREEMPTIBLE = ("SPOT", "FLEX_START", "LOW_COST")  # the last is Google's older word for SPOT
+_OF_PREEMPTIBLE = "preemptible_"
+_KNOWN_CPUS = f"{_OF_PREEMPTIBLE}cpus"
 _SHARING = ("n1", "e2")  # families with one quota of CPUs
 _SHORT = {"h100_80gb": "h100", "h100_mega_80gb": "h100_mega", "h200_141gb": "h200"}
 _TPUS = {"TPU_V5_LITEPOD": "tpu_v5e", "TPU_7X": "tpu7x"}
@@ -68,8 +73,8 @@ def demand(
     """
     found: Counter[str] = Counter()
     for pool in pools:
-        for name, amount in _of_machine(pool, catalogue, is_preemptible=is_preemptible):
-            between = "preemptible_" if is_preemptible else ""
+        for name, amount in _of_machine(pool, catalogue):
+            between = _OF_PREEMPTIBLE if is_preemptible else ""
             found[f"{PREFIX}{between}{name}"] += amount * pool.replicas
     return found
 
@@ -122,7 +127,8 @@ class _Check:
         except GoogleError as refusal:
             if refusal.status != 404:
                 raise
-            yield self._unknown("Google knows no quota of this name")
+            if not _is_inferred(self._metric):
+                yield self._unknown("Google knows no quota of this name")
             return
         if allowed is None:
             yield self._unknown("Google says no limit for it, which often means 0")
@@ -179,9 +185,7 @@ class _Check:
         return f" ({trials} trials at once)" if trials > 1 else ""
 
 
-def _of_machine(
-    pool: AskedPool, catalogue: Catalogue, *, is_preemptible: bool
-) -> Iterator[tuple[str, int]]:
+def _of_machine(pool: AskedPool, catalogue: Catalogue) -> Iterator[tuple[str, int]]:
     """Yield what one machine takes, by the ends of the metrics' names."""
     kind = catalogue.machines.get(pool.machine)
     tpu = kind.tpu if kind else None
@@ -194,7 +198,7 @@ def _of_machine(
         if pool.accelerator:
             yield _gpus(pool.accelerator), pool.accelerator_count
         if kind and kind.cpus:
-            yield "cpus" if is_preemptible else _cpus(kind.family), kind.cpus
+            yield _cpus(kind.family), kind.cpus
 
 
 def _tpu(name: str) -> str:
@@ -209,6 +213,12 @@ def _gpus(accelerator: str) -> str:
 def _cpus(family: str) -> str:
     name = family.lower().partition("_")[0]  # A3_MEGA's is A3's
     return "cpus" if name in _SHARING else f"{name}_cpus"
+
+
+def _is_inferred(metric: str) -> bool:
+    """Whether the name of a quota is only likely: that of a family's preemptible CPUs."""
+    name = metric.removeprefix(PREFIX)
+    return name.startswith(_OF_PREEMPTIBLE) and name.endswith("_cpus") and name != _KNOWN_CPUS
 
 
 def _used(about: About) -> Counter[str]:

@@ -1,11 +1,14 @@
 """The quotas that a job takes, and how Google refuses one that is too large for them.
 
 A machine takes of the quota of its accelerators and of the one of its family's CPUs; N1 and E2
-share theirs. What is preemptible has quotas of its own.
+share theirs. What is preemptible has quotas of its own: ``preemptible_cpus`` is known from a
+refusal of a Spot job on N1; that the other families have ``preemptible_<family>_cpus`` is inferred
+from the other names.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -112,13 +115,19 @@ def _amounts(machine: Any) -> Iterator[tuple[str, int]]:
     if accelerator.startswith("tpu"):
         yield accelerator, machine.accelerator_count
     elif family in _TPUS:
-        yield _TPUS[family], _cores(machine.machine_type)
+        yield _TPUS[family], _chips(machine)
     else:
         if accelerator:
             name = accelerator.removeprefix("nvidia_").removeprefix("tesla_")
             yield f"nvidia_{_SHORT.get(name, name)}_gpus", machine.accelerator_count
         cpus = "cpus" if family in _SHARED_CPUS else f"{family}_cpus"
         yield cpus, _cores(machine.machine_type)
+
+
+def _chips(machine: Any) -> int:
+    """Return how many chips a TPU has, on all of its machines where it is a slice of several."""
+    sides = [int(each) for each in machine.tpu_topology.split("x") if each.isdecimal()]
+    return math.prod(sides) if sides else _cores(machine.machine_type)
 
 
 def _cores(machine: str) -> int:

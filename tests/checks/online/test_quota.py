@@ -11,7 +11,9 @@ from hypothesis import strategies as some
 
 from distlaunch.checks.asked import AskedPool
 from distlaunch.checks.online.quota import PREFIX, demand, limit
+from distlaunch.emulator.service.parsing import parse
 from distlaunch.emulator.service.quotas import METRICS
+from distlaunch.emulator.service.quotas import taken as emulators_taken
 from distlaunch.google.session import connect
 from distlaunch.job import catalogue
 from distlaunch.job.model import Cluster, Machine, Pool, Scheduling, Span, Tuning
@@ -63,12 +65,13 @@ def test_what_a_pool_takes(pool, amounts):
     assert taken(pool) == amounts
 
 
-def test_what_is_preemptible_has_quotas_of_its_own_and_one_for_all_cpus():
+def test_what_is_preemptible_has_quotas_of_its_own():
     a100 = AskedPool("chief", 1, "a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)
     assert taken(T4, a100, is_preemptible=True) == {
         "preemptible_nvidia_t4_gpus": 2,
         "preemptible_nvidia_a100_gpus": 1,
-        "preemptible_cpus": 20,
+        "preemptible_cpus": 8,
+        "preemptible_a2_cpus": 12,
     }
 
 
@@ -79,6 +82,39 @@ def test_the_emulator_knows_the_quotas_of_all_machines(is_preemptible):
             amounts = taken(pool, is_preemptible=is_preemptible)
             assert amounts, pool
             assert amounts.keys() <= set(METRICS), pool
+
+
+def as_the_emulator_takes(pool, strategy):
+    machine = {"machineType": pool.machine}
+    if pool.accelerator:
+        machine["acceleratorType"] = pool.accelerator
+        machine["acceleratorCount"] = pool.accelerator_count
+    if pool.topology:
+        machine["tpuTopology"] = pool.topology
+    pools = [{"machineSpec": machine, "replicaCount": "1"}]
+    spec = {"workerPoolSpecs": pools, "scheduling": {"strategy": strategy}}
+    return emulators_taken(parse("customJobs", {"displayName": "a", "jobSpec": spec}))
+
+
+@pytest.mark.parametrize("strategy", ["STANDARD", "SPOT"])
+def test_the_emulator_takes_as_much_of_the_same_quotas(strategy):
+    for pool in every_pool():
+        if not (pool.accelerator or "").startswith("TPU_"):
+            amounts = taken(pool, is_preemptible=strategy == "SPOT")
+            emulated = as_the_emulator_takes(pool, strategy)
+            assert emulated == amounts, pool
+
+
+def test_a_name_that_is_only_likely_is_no_matter_where_google_does_not_know_it(
+    job, look, google, missing
+):
+    url = google({"_cpus": missing}).url
+    a100 = Cluster(Pool(Machine("a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)))
+    for strategy in ("SPOT", "FLEX_START"):
+        assert look(job(cluster=a100, scheduling=Scheduling(strategy)), url) == []
+    for fields in ({"cluster": a100}, {"scheduling": Scheduling("SPOT")}):
+        [problem] = look(job(**fields), url)
+        assert problem.code == "unanswered"
 
 
 POOLS = some.lists(some.sampled_from(list(every_pool())), max_size=4)

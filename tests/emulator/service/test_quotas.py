@@ -122,6 +122,7 @@ def test_a_job_gets_what_is_left_and_no_more(serve, custom_job, machine, strateg
             8,
         ),
         ({"machineType": "ct5lp-hightpu-4t", "tpuTopology": "2x2"}, "tpu_v5e", 4),
+        ({"machineType": "ct5lp-hightpu-4t", "tpuTopology": "4x4"}, "tpu_v5e", 16),
     ],
 )
 def test_tpus_are_counted_by_chips(serve, custom_job, machine, metric, amount):
