@@ -79,8 +79,9 @@ def _of_code(
     listed: Requirements,
 ) -> Iterator[Problem]:
     modules, sources = Modules(files, around.roots), Sources(order.folder, around.python)
-    found = reach(modules, sources.of, _starts(order, trainer), is_known=_is_engine_room(trainer))
-    yield from broken(order.job.module, modules, sources, found.files, around)
+    is_ours = _is_engine_room(trainer)
+    found = reach(modules, sources.of, _starts(order, trainer), is_known=is_ours)
+    yield from broken(modules, sources, lambda file: file in found.files or is_ours(file), around)
     if around.own_dockerfile is None:
         yield from entry(order, modules, around)
         if any(sources.of(file).searches_elsewhere for file in found.files):

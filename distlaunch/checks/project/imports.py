@@ -14,7 +14,7 @@ from distlaunch.checks.project.distributions import (
     providers,
     removed_in,
 )
-from distlaunch.checks.project.requirements import NAME, pin
+from distlaunch.checks.project.requirements import NAME, pin, where_versions_are
 from distlaunch.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -101,6 +101,13 @@ def _foreign(each: Wanted, found: Found) -> Problem | None:
     if left_out:
         return left_out
     top = each.name.partition(".")[0]
+    if top == "distlaunch":
+        return _tell(
+            each,
+            found,
+            "the image holds nothing of distlaunch, which stays on the machine that submits",
+            "do without it, and copy what the program needs of it into the project",
+        )
     beside = posixpath.join(posixpath.dirname(each.file), f"{top}.py")
     if beside in found.modules.python:
         package = found.modules.name_of(beside).rpartition(".")[0]
@@ -127,7 +134,7 @@ def _uncovered(each: Wanted, likely: str, found: Found) -> Problem | None:
     what = f"nothing that pip installs brings {each.name.partition('.')[0]}"
     if each.name.startswith("google."):
         what = f"nothing that pip installs brings {likely}"
-    remedy = f"add {pin(likely)} to {file}"
+    remedy = f"add {pin(likely)} to {file}{where_versions_are(likely)}"
     is_sure = is_known and around.is_plain and not found.requirements.problems
     return _tell(each, found, what, remedy, is_sure=is_sure)
 

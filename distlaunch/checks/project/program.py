@@ -9,7 +9,7 @@ from distlaunch.checks.problem import error, warning
 from distlaunch.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.modules import Modules
@@ -38,17 +38,18 @@ def entry(order: Order, modules: Modules, around: Surroundings) -> Iterator[Prob
 
 
 def broken(
-    name: str,
     modules: Modules,
     sources: Sources,
-    reached: Mapping[str, bool],
+    is_needed: Callable[[str], bool],
     around: Surroundings,
 ) -> Iterator[Problem]:
     """Yield the files that do not parse.
 
-    What lies beside the program and is never imported may be meant for something else.
+    Parameters
+    ----------
+    is_needed
+        Whether the program imports a file; what it never does may be meant for something else.
     """
-    package = f"{name.partition('.')[0]}/"
     here = sys.version_info[:2]
     for path in sorted(modules.python):
         problem = sources.verdict(path)
@@ -56,11 +57,10 @@ def broken(
             continue
         line, said = problem
         remedy = f"'python -m py_compile {path}' shows the place"
-        is_the_programs = path in reached or path.startswith(package)
         if around.python and around.python > here and sources.may_be_newer(path, line):
             remedy = f"run distlaunch with Python {_dotted(around.python)}, which the image has"
             make = warning
-        elif is_the_programs:
+        elif is_needed(path):
             make = error
         else:
             remedy += "; or leave it out in .dockerignore"

@@ -142,7 +142,7 @@ def unpinned(found: Requirements) -> Iterator[Problem]:
                 "requirement-unpinned",
                 each.where,
                 f"{each.name} has no upper bound, so the next build may get another version",
-                _pin(each.name),
+                f"pin it, as {pin(each.name)}{where_versions_are(each.name)}",
             )
 
 
@@ -182,22 +182,24 @@ def any_version(specifiers: Iterable[SpecifierSet]) -> bool:
     return any(both.contains(each, prereleases=True) for each in [Version("0"), *bounds, *behind])
 
 
-@cache
 def pin(name: str) -> str:
-    """Return a requirement of a distribution, with the version that this machine has, if it has."""
+    """Return a pinned requirement of a distribution, in this machine's version if it has one."""
+    return f"{name}=={_version_here(name) or 'VERSION'}"
+
+
+def where_versions_are(name: str) -> str:
+    """Say how to find a distribution's versions, where this machine has none."""
+    return "" if _version_here(name) else f" ('pip index versions {name}' lists them)"
+
+
+@cache
+def _version_here(name: str) -> str | None:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return f"{name}=={version(name)}"
+        return version(name)
     except PackageNotFoundError:
-        return name
-
-
-def _pin(name: str) -> str:
-    asked = pin(name)
-    if "==" in asked:
-        return f"pin it, as {asked}"
-    return f"pin it, as {name}==VERSION ('pip index versions {name}' lists them)"
+        return None
 
 
 def _lines(

@@ -22,13 +22,24 @@ def test_what_no_requirement_brings_is_refused_with_the_requirement(made):
     problem = one(made)
     assert (problem.code, problem.severity) == ("import-missing", "error")
     assert problem.where == "trainer/model.py:1"
-    assert problem.remedy == "add seaborn to requirements.txt"
+    assert problem.remedy == (
+        "add seaborn==VERSION to requirements.txt ('pip index versions seaborn' lists them)"
+    )
 
 
 def test_what_this_machine_has_is_asked_for_in_its_version(made):
     made.begin("trainer/model.py", "import yaml\n")
     version = importlib.metadata.version("pyyaml")
     assert one(made).remedy == f"add pyyaml=={version} to requirements.txt"
+
+
+@pytest.mark.parametrize("line", ["from distlaunch import job", "import distlaunch"])
+def test_distlaunch_itself_is_not_asked_of_pip(line, made):
+    made.begin("trainer/model.py", f"{line}\n")
+    problem = one(made)
+    assert (problem.code, problem.severity) == ("import-missing", "error")
+    assert "holds nothing of distlaunch" in problem.what
+    assert "requirements.txt" not in problem.remedy
 
 
 @pytest.mark.parametrize(

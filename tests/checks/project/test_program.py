@@ -12,6 +12,7 @@ from distlaunch.checks.project.reach import reach
 from distlaunch.checks.project.source import read
 
 BROKEN = "def create_model(:\n    pass\n"
+TRAINING = "def training():\n    return []\n"
 FOR_NEWER = "try:\n    pass\nexcept* ValueError:\n    pass\n"  # Python 3.11 and later
 
 
@@ -33,7 +34,7 @@ def test_a_project_of_one_file_has_none_either(plain):
     assert plain.problems() == []
 
 
-@pytest.mark.parametrize("path", ["trainer/model.py", "trainer/never_imported.py"])
+@pytest.mark.parametrize("path", ["trainer/model.py", "trainer/distributed/cluster.py"])
 def test_a_file_of_the_program_that_does_not_parse_is_refused(path, made):
     made.write(path, "\n" + BROKEN)
     [problem] = made.problems()
@@ -52,11 +53,13 @@ def test_what_the_trainer_needs_of_the_users_own_is_missed(name, made):
     assert (problem.severity, problem.what) == ("error", f"trainer has no {name!r}")
 
 
-def test_a_file_beside_the_program_that_does_not_parse_is_pointed_out(made):
-    made.write("data/convert.py", "print 'old'\n")
+@pytest.mark.parametrize("path", ["data/convert.py", "trainer/unused.py"])
+def test_a_file_that_nothing_imports_and_that_does_not_parse_is_pointed_out(path, made):
+    made.write(path, "print 'old'\n")
     [problem] = made.problems()
     assert (problem.code, problem.severity) == ("source-syntax", "warning")
-    made.write("trainer/data.py", "import data.convert\n")
+    module = path.removesuffix(".py").replace("/", ".")
+    made.begin("trainer/data.py", f"import {module}\n")
     assert ("source-syntax", "error") in made.codes()
 
 
@@ -80,7 +83,7 @@ def test_a_file_that_the_images_python_cannot_read_is_refused(made):
 
 def test_what_was_found_out_is_known_again_until_a_file_changes(made):
     made.write("trainer/other.py", "import absent\n")
-    made.write("trainer/data.py", "import trainer.other\nfrom trainer.model import x\n")
+    made.write("trainer/data.py", "import trainer.other\nfrom trainer.model import x\n" + TRAINING)
     made.write("trainer/broken.py", BROKEN)
     files = ["trainer/other.py", "trainer/data.py", "trainer/broken.py", "trainer/model.py"]
     for file in files:
@@ -93,7 +96,7 @@ def test_what_was_found_out_is_known_again_until_a_file_changes(made):
     assert len(first) == 3
     made.write("trainer/broken.py", "repaired = True\n")
     made.write("trainer/other.py", "import json\n")
-    made.write("trainer/data.py", "import trainer.other\n")
+    made.write("trainer/data.py", "import trainer.other\n" + TRAINING)
     assert made.problems() == []
 
 
