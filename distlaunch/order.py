@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import records
 from distlaunch.job import vertex
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from distlaunch.job.model import Job
@@ -33,7 +34,11 @@ class Order:
     config
         The file in one of Google's formats that the job was read from, if it was.
     sets
-        ``a.b=c`` for what the command line put into the job.
+        ``a.b=c`` for what ``--set`` put into the job.
+    said
+        Other options of the command line by the key of the job file that they say.
+    words
+        What stood behind ``--``.
     """
 
     folder: Path
@@ -42,6 +47,8 @@ class Order:
     endpoint: str | None = None
     config: Path | None = None
     sets: tuple[str, ...] = ()
+    said: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
 
     @property
     def is_for_emulator(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
@@ -13,7 +13,7 @@ from distlaunch.image import plan
 from distlaunch.image.context import paths
 from distlaunch.image.registry.refusals import Unreachable
 from distlaunch.job import vertex
-from distlaunch.rendering import recipe
+from distlaunch.rendering import REQUIREMENTS, recipe
 
 if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
@@ -33,11 +33,14 @@ class Making:
         The paths of the project's files in it, None where the project is of no concern.
     problems
         What speaks against it.
+    is_asked
+        Whether the registry has said what there is to send.
     """
 
     plan: ImagePlan | None = None
     files: frozenset[str] | None = None
     problems: tuple[Problem, ...] = ()
+    is_asked: bool = True
 
 
 def making_of(order: Order, *, offline: bool = False) -> Making:
@@ -65,7 +68,7 @@ def making_of(order: Order, *, offline: bool = False) -> Making:
             "'distlaunch submit' cannot do without it",
         )
         here = _planned(order, push=False)
-        return Making(None, here.files, (unreachable, *here.problems))
+        return replace(here, problems=(unreachable, *here.problems))
 
 
 def _named(order: Order) -> ImagePlan | None:
@@ -84,7 +87,7 @@ def _planned(order: Order, *, push: bool) -> Making:
     except ImageError as problem:
         return Making(None, _unread(order), (_refused(str(problem)),))
     files = made.context.files if made.context else ()
-    return Making(made, frozenset(file.path for file in files), _large(made))
+    return Making(made, frozenset(file.path for file in files), _large(made), is_asked=push)
 
 
 def _refused(line: str) -> Problem:
@@ -106,11 +109,20 @@ def _large(made: ImagePlan) -> tuple[Problem, ...]:
 
 
 def _unread(order: Order) -> frozenset[str] | None:
-    """Return the paths of what would go into the image, where one of them keeps it from being made.
+    """Return the paths of what would go into the image, where something keeps it from being made.
 
-    None where not even that is known.
+    None where the program itself is not there.
     """
     try:
-        return frozenset(paths(order.folder, recipe(order.job, order.folder).ignore))
+        ignore = recipe(order.job, order.folder).ignore
     except ImageError:
-        return None
+        ignore = _said_to_go_in(order)
+    return frozenset(paths(order.folder, ignore)) if ignore else None
+
+
+def _said_to_go_in(order: Order) -> str:
+    """Return an ignore file for what the job file names, nothing without the program itself."""
+    image, package = order.job.image, order.job.module.partition(".")[0]
+    program = [each for each in (package, f"{package}.py") if (order.folder / each).exists()]
+    named = [*program, image.requirements or REQUIREMENTS, *image.include]
+    return "\n".join(["*", *(f"!{each}" for each in named)]) if program else ""

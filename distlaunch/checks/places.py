@@ -25,24 +25,28 @@ def placed(problems: Iterable[Problem], order: Order) -> tuple[Problem, ...]:
     """Return problems with the file, line and column of the keys that they are about.
 
     A key that no file says stays with the name of the file that could say it; in place of one that
-    ``--set`` says stands that option.
+    the command line says stands its option.
     """
     files = {path: _document(path) for path in _files(order)}
     return tuple(
-        replace(each, where=_said_at(each.where, order) or _in_file(each.where, order, files))
+        replace(each, where=_said_at(each, order) or _in_file(each.where, order, files))
         if _is_key(each.where)
         else each
         for each in problems
     )
 
 
-def _said_at(where: str, order: Order) -> str | None:
-    """Return the option that says a key, or a part of it, on the command line, if one does."""
+def _said_at(problem: Problem, order: Order) -> str | None:
+    """Return what says a key, or a part of it, on the command line, if anything does."""
+    where = problem.where
     for said in order.sets:
         name = said.partition("=")[0]
         if f"{where}.".startswith(f"{name}.") or f"{name}.".startswith(f"{where}."):
             return f"--set {name}"
-    return None
+    options = (word.partition("=")[0] for word in order.words if word.startswith("-"))
+    if where == "args" and any(option in problem.what for option in options):
+        return "behind --"
+    return order.said.get(where)
 
 
 def _files(order: Order) -> list[Path]:

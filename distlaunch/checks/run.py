@@ -6,9 +6,11 @@ import subprocess
 import sys
 import tempfile
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
+from distlaunch.console import duration
 from distlaunch.job.project_file import FILE_NAME
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from distlaunch.checks.trainer import Trainer
     from distlaunch.order import Order
 
+MOST = 1_800  # seconds for it, with the whole of the validation data
+SUMMARY = "summary.json"  # which the trainer leaves in its job folder at the end
 ONE_STEP = ("--epochs=1", "--steps-per-epoch=1", "--no-resume")
 _MARK = "error: "  # in the line that says what went wrong
 _IN_VAIN = "nothing was run"
@@ -46,19 +50,31 @@ def problems(order: Order, trainer: Trainer | None) -> list[Problem]:
         words = [*order.job.args, *ONE_STEP, f"--job-dir={folder}"]
         module = f"module={order.job.module}"  # which a file of --config may have said
         sets = [word for each in (*order.sets, module) for word in ("--set", each)]
+        command = [sys.executable, "-m", "distlaunch", "local", "--workers=1", *sets, "--", *words]
+        why = _run(command, order.folder)
+        if why is None and not Path(folder, SUMMARY).exists():
+            why = "one step on one process ended with code 0 before it was through"
+    remedy = f"see all of it with 'distlaunch local --workers 1 -- {' '.join(ONE_STEP)}'"
+    return [error("run-failed", "module", why, remedy)] if why else []
+
+
+def _run(command: list[str], folder: Path) -> str | None:
+    """Run a command in a folder and return why it failed, if it did."""
+    try:
         done = subprocess.run(
-            [sys.executable, "-m", "distlaunch", "local", "--workers=1", *sets, "--", *words],
-            cwd=order.folder,
+            command,
+            cwd=folder,
             capture_output=True,
             text=True,
             errors="replace",
             check=False,
+            timeout=MOST,
         )
+    except subprocess.TimeoutExpired:
+        return f"one step on one process was not through after {duration(MOST)}"
     if done.returncode == 0:
-        return []
-    what = f"one step on one process ended with code {done.returncode}: {_told(done)}"
-    remedy = f"see all of it with 'distlaunch local --workers 1 -- {' '.join(ONE_STEP)}'"
-    return [error("run-failed", "module", what, remedy)]
+        return None
+    return f"one step on one process ended with code {done.returncode}: {_told(done)}"
 
 
 def _told(done: subprocess.CompletedProcess[str]) -> str:

@@ -38,6 +38,7 @@ OURS = (
     "--region",
     "--set",
 )
+_OPTION = {"name": "NAME", "region": "--region", "project": "--project", "image": "--image"}
 _OPTIONS = (
     click.option(
         "--job-dir",
@@ -98,7 +99,9 @@ def order_of(
     )
     job = _with_defaults(loaded.job, project)
     where = _in_a_bucket(job_dir_in(words) or job_dir or job_dir_in(job.args))
-    order = Order(folder, job, where, endpoint, config=config, sets=assignments)
+    given = {"name": name, "region": region, "project": project, "image": image}
+    said = {key: _OPTION[key] for key, value in given.items() if value is not None}
+    order = Order(folder, job, where, endpoint, config, assignments, said, words)
     return order, (*loaded.notes, *_odd(words))
 
 

@@ -88,9 +88,11 @@ def _submit(
     report = unexamined(order) if no_check else examine(order, scope, session=session)
     _tell(console, report)
     if not report.is_ready:
+        if as_json:
+            console.result(json.dumps({"event": "refused", **report.as_json()}, ensure_ascii=False))
         console.say("nothing was built, pushed or submitted; --no-check insists", "error")
         return 1
-    plan = launch.plan(order, report.image)
+    plan = launch.plan(order, report.image if report.asks_registry else None)
     if session is None:
         _show(console, plan)
         return 0

@@ -45,7 +45,8 @@ def test_a_registry_that_does_not_answer_is_a_warning_and_the_files_are_known(pr
     making = made(project, offline=False)
     [problem] = making.problems
     assert (problem.code, problem.severity) == ("registry-unreachable", "warning")
-    assert making.plan is None
+    assert making.plan
+    assert not making.is_asked
     assert making.files == FILES
 
 
@@ -81,6 +82,13 @@ def test_a_large_context_is_told_with_what_makes_it_so(project):
     [problem] = made(project, sets=("image.include=[data]",)).problems
     assert (problem.code, problem.severity) == ("context-large", "warning")
     assert "data/all.bin" in problem.what
+
+
+def test_requirements_that_cannot_go_into_an_image_hide_no_file(project):
+    (project / "requirements.txt").write_text("-e .\n")
+    making = made(project)
+    assert [problem.code for problem in making.problems] == ["image-refused"]
+    assert making.files == FILES
 
 
 def test_a_module_that_is_not_there_is_told_as_such(project):

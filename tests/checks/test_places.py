@@ -25,7 +25,9 @@ def where(tmp_path, monkeypatch):
     job = load_job(tmp_path).job
 
     def place(key, **order):
-        [problem] = placed([warning("code", key, "what", "remedy")], Order(tmp_path, job, **order))
+        [problem] = placed(
+            [warning("code", key, "--what", "remedy")], Order(tmp_path, job, **order)
+        )
         return problem.where
 
     return place
@@ -57,6 +59,13 @@ def test_what_the_command_line_says_is_told_as_it_stands_there(where):
     assert where("cluster.workers.count", sets=sets) == "--set cluster.workers.count"
     assert where("cluster.workers", sets=sets) == "--set cluster.workers.count"
     assert where("cluster.chief", sets=sets) == "distlaunch.yaml:4:10: cluster.chief"
+
+
+def test_options_of_their_own_and_what_is_behind_the_dashes_are_told_too(where, tmp_path):
+    assert where("region", said={"region": "--region"}) == "--region"
+    assert where("labels.team", said={"region": "--region"}).startswith("distlaunch.yaml:6:")
+    assert where("args", words=("--what", "3")) == "behind --"  # which the problem names
+    assert where("args", words=("--epochs", "3")) == "distlaunch.yaml: args"
 
 
 def test_a_key_of_a_job_of_googles_file_is_told_with_that_file(where, tmp_path):

@@ -73,7 +73,7 @@ def test_json_says_the_same_to_a_script(check):
         "tpu_topology": None,
     }
     assert told["timeout"] == 36_000
-    assert told["image"]["way"] is None
+    assert told["image"]["way"] == "use"
     assert told["price"]["an_hour"] is None
 
 
@@ -113,6 +113,10 @@ def test_submit_refuses_what_check_refuses_and_makes_nothing(check, emulator):
     assert "distlaunch: error: --set cluster.workers.accelerator.count: " in done.stderr
     assert "[accelerator-count]" in done.stderr
     assert "nothing was built, pushed or submitted; --no-check insists" in done.stderr
+    assert done.stdout == ""
+    told = check("--json", "--set", TOO_MANY, emulator=here, command="submit").stdout
+    assert json.loads(told)["event"] == "refused"
+    assert "accelerator-count" in {each["code"] for each in json.loads(told)["problems"]}
     assert "Traceback" not in done.stderr
     assert here.jobs() == []
 

@@ -1,0 +1,58 @@
+"""`check --run` with the trainer that `init` brings, in its real process."""
+
+from __future__ import annotations
+
+import pytest
+
+from distlaunch import scaffold
+from distlaunch.checks import run, trainer
+from distlaunch.job.formats import load_job
+from distlaunch.order import Order
+
+LEAVES = "\n\nimport os\n\n_made = create_model\n\n\ndef create_model():\n    os._exit(0)\n"
+
+
+@pytest.fixture
+def project(tmp_path):
+    scaffold.plan(tmp_path, "digits").write(tmp_path)
+    return tmp_path
+
+
+def problems(project, *sets):
+    order = Order(project, load_job(project, sets=sets).job, sets=sets)
+    return run.problems(order, trainer.find(order))
+
+
+@pytest.mark.slow
+def test_one_step_is_trained_and_leaves_what_is_kept_beside_data_alone(project):
+    before = set(project.rglob("*"))
+    assert problems(project) == []
+    left = {path.name for path in set(project.rglob("*")) - before if path.suffix != ".pyc"}
+    assert left <= {".records-index.json", "__pycache__"}
+
+
+@pytest.mark.slow
+def test_a_model_that_cannot_be_made_is_told_with_its_line(project):
+    model = project / "trainer/model.py"
+    model.write_text(model.read_text().replace("layers.Flatten", "layers.Flaten"))
+    [problem] = problems(project)
+    assert (problem.code, problem.severity) == ("run-failed", "error")
+    assert "'Flaten' (trainer/model.py, line" in problem.what
+    assert "'distlaunch local --workers 1" in problem.remedy
+
+
+@pytest.mark.slow
+def test_a_program_that_leaves_early_is_not_taken_for_one_that_trained(project):
+    model = project / "trainer/model.py"
+    model.write_text(model.read_text() + LEAVES)
+    [problem] = problems(project)
+    assert (problem.code, problem.what) == (
+        "run-failed",
+        "one step on one process ended with code 0 before it was through",
+    )
+
+
+def test_another_program_is_left_alone(project):
+    (project / "other.py").write_text("raise SystemExit(1)\n")
+    [problem] = problems(project, "module=other")
+    assert (problem.code, problem.severity) == ("run-skipped", "warning")
