@@ -27,9 +27,22 @@ class Meanwhile(Generic[_Result]):
         self._thread = threading.Thread(target=self._do, daemon=True)
         self._thread.start()
 
-    def result(self) -> _Result:
-        """Wait for it; what it raised is raised here."""
-        self._thread.join()
+    def result(self, timeout: float | None = None) -> _Result:
+        """Wait for it; what it raised is raised here.
+
+        Parameters
+        ----------
+        timeout
+            Seconds to wait at most; None to wait for as long as it takes.
+
+        Raises
+        ------
+        TimeoutError
+            If it is not done by then; it goes on all the same.
+        """
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise TimeoutError
         if self._problem is not None:
             raise self._problem
         return self._done[0]

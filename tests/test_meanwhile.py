@@ -26,3 +26,12 @@ def test_what_it_raises_is_raised_where_it_is_asked_for():
     for _ in range(2):
         with pytest.raises(KeyError, match="missing"):
             meanwhile.result()
+
+
+def test_who_waits_no_longer_leaves_it_at_work():
+    go_on = threading.Event()
+    meanwhile = Meanwhile(go_on.wait)
+    with pytest.raises(TimeoutError):
+        meanwhile.result(0.01)
+    go_on.set()
+    assert meanwhile.result() is True

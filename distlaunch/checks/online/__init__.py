@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.online import account, apis, bucket, images, project, quota, repository
-from distlaunch.checks.online.about import TIMEOUT, About, no_credentials, unanswered
+from distlaunch.checks.online.about import About, no_credentials, unanswered
 from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
 from distlaunch.google import endpoints
 
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["no_credentials", "problems"]
 
-PATIENCE = 14.0
-"""Seconds that all checks have together."""
+PATIENCE = 11.0
+"""Seconds that all checks have together: enough for one call of each that is never answered."""
+
+_TOKEN = 8.0  # seconds that who gives a token may be silent
 
 # What comes of JSON in which other things stand than Google says: a proxy's, or tomorrow's.
 _ODD = (AttributeError, LookupError, TypeError, ValueError)
@@ -71,7 +73,7 @@ def problems(order: Order, asked: Asked, session: Session, catalogue: Catalogue)
 def _sign_in(session: Session) -> Iterator[Problem]:
     """Yield that nothing can be asked at all, if so."""
     try:
-        session.sign_in(TIMEOUT[1])
+        session.sign_in(_TOKEN)
     except Unavailable as problem:
         yield unanswered("google cloud", problem)
     except GoogleError as problem:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from distlaunch.job.catalogue import Catalogue
     from distlaunch.order import Order
 
-TIMEOUT = (5.0, 10.0)  # seconds: to connect, and between two bytes of the answer
+TIMEOUT = (3.0, 4.0)  # seconds: to connect, and between two bytes of the answer
 CONSOLE = "https://console.cloud.google.com"
 
-_QUICK = 3.0  # seconds within which a call has to have failed to be tried once more
+_SOON = 5.0  # seconds within which a call has to have failed to be tried once more
 _DELAY = 0.5
 _LONGEST_DELAY = 2.0
 _ANYBODY = "user:$(gcloud config get account)"
@@ -132,13 +132,13 @@ class About:
         return lacking(permissions, answer)
 
     def _call(self, method: str, service: str, path: str, **rest: Any) -> dict[str, Any]:
-        """Ask, and once more where the first attempt failed at once and may do better."""
+        """Ask, and once more where the first attempt failed soon and may do better."""
         session = self.session
         began = session.clock()
         try:
             return session.call(method, service, path, patience=0, timeout=TIMEOUT, **rest)
         except Unavailable as problem:
-            is_slow = session.clock() - began > _QUICK or problem.wait > _LONGEST_DELAY
+            is_slow = session.clock() - began > _SOON or problem.wait > _LONGEST_DELAY
             if is_slow or session.is_in_vain(problem):
                 raise
             session.sleep(max(problem.wait, _DELAY))

@@ -20,19 +20,21 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.checks.price.skus import hourly, meaning
 from distlaunch.errors import Unavailable
 from distlaunch.google.endpoints import is_loopback
+from distlaunch.meanwhile import Meanwhile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from distlaunch.google.session import Session
+    from distlaunch.google.session import Params, Session
 
 Listed = dict[str, dict[str, list[str]]]
 """What a SKU is for → region → what each of those SKUs costs an hour."""
 
 _VERSION = 1  # of the kept files, and of what is taken from the list
 _DAY = 24 * 3600  # seconds
-_PATIENCE = 30.0  # seconds for a whole list
-_TIMEOUT = (5.0, 15.0)  # seconds: to connect, and between two bytes of a page
+# Of the seconds that there are for all: how long a page may be silent, and until when it is asked for
+# once more.
+_SILENT, _AGAIN = 0.4, 0.7
 _FIELDS = (
     "nextPageToken,"
     "skus(description,serviceRegions,pricingInfo/pricingExpression(usageUnit,tieredRates))"
@@ -59,50 +61,88 @@ class Rates:
     is_made_up: bool
 
 
-def rates(session: Session, services: Sequence[str], region: str, currency: str) -> Rates:
+def rates(
+    session: Session, services: Sequence[str], region: str, currency: str, patience: float
+) -> Rates:
     """Return what Google lists for a region.
+
+    Parameters
+    ----------
+    patience
+        Seconds for all of it, within a page too: one may come in drops.
 
     Raises
     ------
     GoogleError
         If the Catalog cannot be read.
     """
-    days: list[date] = []
-    hourly: dict[str, Decimal] = {}
-    for service in services:
-        listed, day = _list(session, service, currency)
-        days.append(day)
-        hourly |= _single(listed, region)
-    return Rates(hourly, min(days), is_loopback(session.endpoint))
+    reader = _Reader(session, currency, patience, session.clock() + patience)
+    reading = Meanwhile(lambda: reader.rates(services, region))
+    try:
+        return reading.result(patience)
+    except TimeoutError:
+        raise reader.late() from None
 
 
-def _list(session: Session, service: str, currency: str) -> tuple[Listed, date]:
-    """Return the list that was read in the last day, or else read it."""
-    kept = _file(service, currency) if session.endpoint is None else None
-    found = _kept(kept) if kept else None
-    if found is None:
-        found = _listed(_skus(session, service, currency), currency), date.today()  # noqa: DTZ011
-        if kept:
-            _keep(kept, found[0])
-    return found
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads lists until a moment of the session's clock."""
 
+    session: Session
+    currency: str
+    patience: float
+    until: float
 
-def _skus(session: Session, service: str, currency: str) -> Iterator[Any]:
-    until = session.clock() + _PATIENCE
-    params: dict[str, str | int] = {"currencyCode": currency, "pageSize": 5000, "fields": _FIELDS}
-    path = f"services/{service}/skus"
-    while True:
-        left = until - session.clock()
+    def rates(self, services: Sequence[str], region: str) -> Rates:
+        days: list[date] = []
+        hourly: dict[str, Decimal] = {}
+        for service in services:
+            listed, day = self._list(service)
+            days.append(day)
+            hourly |= _single(listed, region)
+        return Rates(hourly, min(days), is_loopback(self.session.endpoint))
+
+    def late(self) -> Unavailable:
+        return Unavailable(f"it was not there within {self.patience:g} seconds")
+
+    def _list(self, service: str) -> tuple[Listed, date]:
+        """Return the list that was read in the last day, or else read it."""
+        kept = _file(service, self.currency) if self.session.endpoint is None else None
+        found = _kept(kept) if kept else None
+        if found is None:
+            found = _listed(self._skus(service), self.currency), date.today()  # noqa: DTZ011
+            if kept:
+                _keep(kept, found[0])
+        return found
+
+    def _skus(self, service: str) -> Iterator[Any]:
+        path = f"services/{service}/skus"
+        params: dict[str, str | int] = {
+            "currencyCode": self.currency,
+            "pageSize": 5000,
+            "fields": _FIELDS,
+        }
+        while True:
+            page = self._page(path, params)
+            skus = page.get("skus")
+            yield from skus if isinstance(skus, list) else ()
+            if not page.get("nextPageToken"):
+                return
+            params["pageToken"] = page["nextPageToken"]
+
+    def _page(self, path: str, params: Params) -> dict[str, Any]:
+        left = self.until - self.session.clock()
         if left <= 0:
-            raise Unavailable(f"Google's price list was not there within {_PATIENCE:.0f} s")
-        page = session.call(
-            "GET", "cloudbilling", path, params=params, patience=min(left, 5.0), timeout=_TIMEOUT
+            raise self.late()
+        patience, silent = min(left, _AGAIN * self.patience), _SILENT * self.patience
+        return self.session.call(
+            "GET",
+            "cloudbilling",
+            path,
+            params=params,
+            patience=patience,
+            timeout=(silent, silent),
         )
-        skus = page.get("skus")
-        yield from skus if isinstance(skus, list) else ()
-        if not page.get("nextPageToken"):
-            return
-        params["pageToken"] = page["nextPageToken"]
 
 
 def _listed(skus: Iterable[Any], currency: str) -> Listed:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from distlaunch.job.catalogue import MachineKind
     from distlaunch.job.model import Strategy
 
+PATIENCE = 8.0  # seconds that somebody who looks on waits for a price
+
 
 @dataclass(frozen=True, slots=True)
 class Quote:
@@ -102,7 +104,9 @@ class Prices:
         return Quote(sum(parts, Decimal(0)), _source(self.rates))
 
 
-def prices(asked: Asked, *, session: Session | None, file: Path | None) -> Prices:
+def prices(
+    asked: Asked, *, session: Session | None, file: Path | None, patience: float = PATIENCE
+) -> Prices:
     """Return what there is to know of prices for a job.
 
     Parameters
@@ -111,6 +115,8 @@ def prices(asked: Asked, *, session: Session | None, file: Path | None) -> Price
         What Google is asked through, None to leave it alone.
     file
         The user's own prices, which stand before Google's; None without.
+    patience
+        Seconds that Google may take for its list.
 
     Raises
     ------
@@ -120,7 +126,7 @@ def prices(asked: Asked, *, session: Session | None, file: Path | None) -> Price
     from distlaunch.checks.price.file import PriceFile, read
 
     own = read(file) if file else PriceFile(FILE_NAME)
-    rates, why = _google(asked, session, own.currency)
+    rates, why = _google(asked, session, own.currency, patience)
     return Prices(
         region=asked.region,
         strategy=asked.strategy,
@@ -132,7 +138,9 @@ def prices(asked: Asked, *, session: Session | None, file: Path | None) -> Price
     )
 
 
-def _google(asked: Asked, session: Session | None, currency: str) -> tuple[Rates | None, str]:
+def _google(
+    asked: Asked, session: Session | None, currency: str, patience: float
+) -> tuple[Rates | None, str]:
     if session is None:
         return None, "Google is not asked for its price list"
     if not asked.region:
@@ -140,7 +148,7 @@ def _google(asked: Asked, session: Session | None, currency: str) -> tuple[Rates
     from distlaunch.checks.price.catalog import rates
 
     try:
-        found = rates(session, skus.SERVICES[asked.strategy], asked.region, currency)
+        found = rates(session, skus.SERVICES[asked.strategy], asked.region, currency, patience)
     except GoogleError as problem:
         return None, f"Google's price list cannot be read: {problem}"
     return found, ""

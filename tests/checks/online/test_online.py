@@ -225,10 +225,10 @@ def test_who_does_not_answer_is_given_up(job, look):
 
     server = Server(answer)
     try:
-        found = look(job(), server.url, clock=lambda: next(times, 13.5))
+        found = look(job(), server.url, clock=lambda: next(times, 10.5))
         assert {each.code for each in found} == {"unanswered"}
         [problem] = found
-        assert problem.what == "not checked: no answer within 14 seconds"
+        assert problem.what == "not checked: no answer within 11 seconds"
         assert all(each.daemon for each in threading.enumerate() if each.name.endswith("(_do)"))
     finally:
         is_over.set()
