@@ -32,8 +32,8 @@ Listed = dict[str, dict[str, list[str]]]
 
 _VERSION = 1  # of the kept files, and of what is taken from the list
 _DAY = 24 * 3600  # seconds
-# Of the seconds that there are for all: how long a page may be silent, and until when it is asked for
-# once more.
+# Of the seconds that there are for all: how long a page may be silent, and until when it is asked
+# for once more.
 _SILENT, _AGAIN = 0.4, 0.7
 _FIELDS = (
     "nextPageToken,"
