@@ -7,6 +7,7 @@ of them on the cluster by the trainer's own arithmetic (`dealing`, `fitting`).
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from distlaunch.checks.data import dealing, fitting, records, source
 from distlaunch.checks.data.dealing import Dealing
 from distlaunch.checks.data.facts import DataFacts
 from distlaunch.checks.data.places import Places
-from distlaunch.checks.problem import Problem, warning
+from distlaunch.checks.problem import Problem, error, warning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.asked import Asked
     from distlaunch.checks.data.dealing import Told
     from distlaunch.checks.data.fitting import Machines
-    from distlaunch.checks.data.records import Counted
+    from distlaunch.checks.data.records import Counted, Damage
     from distlaunch.checks.data.source import Source
     from distlaunch.checks.data.values import Given
     from distlaunch.checks.trainer import Trainer
@@ -56,7 +57,7 @@ def look(
         return None, []
     places = Places(order, frozenset(files), around)
     machines = fitting.machines(asked)
-    looked = _Looked(found, places, machines.replicas if machines else 1)
+    looked = _Looked(found, places)
     told = None if _is_tuned(order.job) else dealing.told(trainer.options)
     if machines is None or told is None:
         return None, _shown(looked.problems)
@@ -68,14 +69,15 @@ def look(
 class _Looked:
     """What is found of the files that the data are in."""
 
-    def __init__(self, found: Source, places: Places, replicas: int) -> None:
+    def __init__(self, found: Source, places: Places) -> None:
         self.problems = [] if found.acts else list(places.handed(found.handed))
         self._places = places
         self._is_sure = not found.acts
-        self.training = self._count(found.given.get("training"), records.MOST)
-        self.validation = self._count(found.given.get("validation"), replicas)
+        self._until = time.monotonic() + records.SECONDS
+        self.training = self._count(found.given.get("training"))
+        self.validation = self._count(found.given.get("validation"))
 
-    def _count(self, given: Given | None, most: int) -> Counted | None:
+    def _count(self, given: Given | None) -> Counted | None:
         if given is None or given.pattern is None:
             return None
         found = self._places.look(given.pattern, given.where)
@@ -83,24 +85,32 @@ class _Looked:
             self.problems.append(found.problem)
         if found.files is None:
             return None
-        counted = records.count(found.files, most)
+        counted = records.count(found.files, until=self._until)
         self.problems += self._unreadable(counted)
         return counted
 
     def _unreadable(self, counted: Counted) -> Iterator[Problem]:
-        if not counted.damaged:
-            return
-        path, what = counted.damaged[0]
-        others = len(counted.damaged) - 1
-        more = f", nor can {others:,} more files of the pattern be read" if others else ""
-        folder = self._places.order.folder
-        where = path.relative_to(folder) if path.is_relative_to(folder) else path
-        yield warning(
-            "data-unreadable",
-            where.as_posix(),
-            f"{what}{more}",
-            "write the file anew, or take it out of the pattern",
-        )
+        """Yield what is wrong with files: that which the trainer refuses, and that which it may."""
+        is_sure = self._is_sure and self._places.around.own_dockerfile is None
+        surely = [each for each in counted.damaged if is_sure and each.is_sure]
+        perhaps = [each for each in counted.damaged if each not in surely]
+        for make, damaged in ((error, surely), (warning, perhaps)):
+            if damaged:
+                yield make(
+                    "data-unreadable",
+                    self._place(damaged[0]),
+                    f"{damaged[0].what}{_and_more(damaged)}",
+                    "write the file anew, or take it out of the pattern",
+                )
+
+    def _place(self, damage: Damage) -> str:
+        path, folder = damage.path, self._places.order.folder
+        return (path.relative_to(folder) if path.is_relative_to(folder) else path).as_posix()
+
+
+def _and_more(damaged: list[Damage]) -> str:
+    others = len(damaged) - 1
+    return f", nor can {others:,} more files of the pattern be read" if others else ""
 
 
 def _shown(problems: Iterable[Problem]) -> list[Problem]:
@@ -143,9 +153,10 @@ def _misfits(
     if training and found.is_own:
         yield from fitting.of_own_batch(deal, told, training.where)
     if training and looked.training:
-        yield from fitting.of_examples(deal, training.where, machines, "training")
+        if looked.training.is_all:
+            yield from fitting.of_examples(deal, training.where, machines, "training")
         yield from fitting.of_steps(deal, told, is_all=looked.training.is_all)
-    if validation and looked.validation:
+    if validation and looked.validation and looked.validation.is_all:
         held_out = Dealing(machines.replicas, None, examples=looked.validation.records)
         yield from fitting.of_examples(held_out, validation.where, machines, "validation")
 

@@ -130,8 +130,7 @@ class Places:
             "data-on-this-machine",
             where,
             f"{path} is a path of this machine, which the container does not have",
-            f"copy the files with 'gcloud storage cp {copied} {bucket}/', and read "
-            f"{bucket}/{name}",
+            f"copy the files with 'gcloud storage cp {copied} {bucket}/', and read {bucket}/{name}",
         )
 
     def _not_in_image(self, path: str, there: tuple[Path, ...], where: str) -> Problem:

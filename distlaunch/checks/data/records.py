@@ -7,11 +7,12 @@ checksum of the data (4)
 
 from __future__ import annotations
 
-import mmap
+import os
 import struct
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +27,28 @@ SECONDS = 2.0
 _HEADER = struct.Struct("<QI")
 _AROUND = 16  # bytes of a record that are not its data
 _GZIP = b"\x1f\x8b"
-_AT_ONCE = 250  # records between two looks at the clock, for each may be a page of a slow disk
+_PAGE = 1 << 12  # bytes read at once where records are longer than that, and many more where not
+_BLOCK = 1 << 16
+_LENGTHS = 1 << 16  # of which the sizes are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What is wrong with a file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    what
+        What is wrong.
+    is_sure
+        Whether the trainer refuses the file, too: not where only this machine cannot read it.
+    """
+
+    path: Path
+    what: str
+    is_sure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,99 +70,143 @@ class Counted:
     files: int
     records: int | None
     is_all: bool = True
-    damaged: tuple[tuple[Path, str], ...] = ()
+    damaged: tuple[Damage, ...] = ()
 
 
 class _Damaged(Exception):
     """What is wrong with a file."""
 
 
-def count(files: Iterable[Path], most: int = MOST) -> Counted:
-    """Count the records of files, `most` of them at least where there are as many.
+def count(files: Iterable[Path], most: int = MOST, *, until: float | None = None) -> Counted:
+    """Count the records of files, no more than `most`.
 
     Parameters
     ----------
     files
         The files; one packed by GZIP is not read.
+    until
+        The time by `time.monotonic` after which no more are counted; `SECONDS` from now, if not
+        given.
     """
-    paths, counting = tuple(files), _Counting(most)
+    paths = tuple(files)
+    counting = _Counting(most, time.monotonic() + SECONDS if until is None else until)
     for path in paths:
         counting.take(path)
     is_known = not counting.is_packed and not counting.damaged
     return Counted(
         len(paths),
-        counting.records if is_known else None,
-        not counting.is_over,
+        min(counting.records, most) if is_known else None,
+        not counting.is_over and counting.records <= most,
         tuple(counting.damaged),
     )
 
 
 class _Counting:
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, until: float) -> None:
         self.records = 0
         self.is_over = self.is_packed = False
-        self.damaged: list[tuple[Path, str]] = []
+        self.damaged: list[Damage] = []
         self._most = most
-        self._end = time.monotonic() + SECONDS
+        self._until = until
+        self._sizes: dict[bytes, int] = {}
 
     def take(self, path: Path) -> None:
         """Count a file's records, or note why that cannot be done."""
+        if self._is_late:
+            self.is_over = True
+            return
         try:
-            self._read(path)
-        except _Damaged as problem:
-            self.damaged.append((path, str(problem)))
+            with path.open("rb", buffering=0) as file:
+                self._read(file, path)
         except OSError as problem:
             said = (problem.strerror or str(problem)).lower()
-            self.damaged.append((path, f"cannot be read ({said})"))
+            self.damaged.append(Damage(path, f"cannot be read ({said})", is_sure=False))
 
-    def _read(self, path: Path) -> None:
-        with path.open("rb") as file:
-            start = file.read(_HEADER.size)
-            if start.startswith(_GZIP):
-                self.is_packed = True
-            elif start and not self.is_over:
-                _check(start)
-                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                    self._walk(data)
+    def _read(self, file: BinaryIO, path: Path) -> None:
+        if file.read(len(_GZIP)) == _GZIP:
+            self.is_packed = True
+            return
+        size = _size(file)
+        try:
+            self._walk(file, size)
+        except _Damaged as problem:
+            is_whole = _size(file) == size
+            what = str(problem) if is_whole else "something changes it while it is read"
+            self.damaged.append(Damage(path, what, is_sure=is_whole))
 
-    def _walk(self, data: mmap.mmap) -> None:
-        at, size, number = 0, len(data), 0
-        unpack, last = _HEADER.unpack_from, size - _HEADER.size
-        while at <= last:
-            if not number % _AT_ONCE and self._is_enough(number):
-                return
-            at += unpack(data, at)[0] + _AROUND
-            number += 1
-        if at != size:
+    def _walk(self, file: BinaryIO, size: int) -> None:
+        """Go from record to record, as the trainer does; where it would stop, this stops.
+
+        The lengths are read a block at a time, and no map of the file into memory: that would end
+        this process where something cuts the file off meanwhile.
+        """
+        at, number, wanted, sizes = 0, 0, _PAGE, self._sizes
+        while at < size:
+            if number and self._is_enough(number):
+                break
+            file.seek(at)
+            block = file.read(wanted)
+            place, before, last = 0, number, len(block) - _HEADER.size
+            while place <= last:
+                header = block[place : place + _HEADER.size]
+                if header not in sizes:
+                    self._learn(header, number, at + place)
+                place += sizes[header]
+                number += 1
+            if number == before:
+                raise _Damaged(
+                    f"it is cut off: it ends at byte {size:,}, in the header of record {number:,}"
+                )
+            at += place
+            wanted = _BLOCK if place < _PAGE * (number - before) else _PAGE
+        if at > size:
             raise _Damaged(
-                f"record {max(number - 1, 0):,} should end at byte {max(at, size + 1):,}, and the "
-                f"file ends at {size:,}"
+                f"it is cut off: record {number - 1:,} should end at byte {at:,}, and the file "
+                f"ends at {size:,}"
             )
         self.records += number
 
     def _is_enough(self, number: int) -> bool:
-        found = self.records + number
-        self.is_over = found >= self._most or time.monotonic() > self._end
-        if self.is_over:
-            self.records = found
+        self.is_over = self.records + number > self._most or self._is_late
         return self.is_over
 
+    @property
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._until
 
-def _check(header: bytes) -> None:
-    """See that a file begins with a record: any bytes can be taken for a length."""
-    if len(header) < _HEADER.size:
-        raise _Damaged("it is too short for a record")
-    _, checksum = _HEADER.unpack(header)
-    if checksum != masked_crc(header[:8]):
-        raise _Damaged("it holds no TFRecords: the checksum of the first length is another")
+    def _learn(self, header: bytes, number: int, at: int) -> None:
+        """Keep the size of the records that have this header, if its checksum is right."""
+        length, checksum = _HEADER.unpack(header)
+        if checksum != masked_crc(header[:8]):
+            raise _Damaged(
+                f"the checksum of the length of record {number:,}, at byte {at:,}, is another"
+                if number
+                else "it holds no TFRecords: the checksum of the first length is another"
+            )
+        if len(self._sizes) == _LENGTHS:
+            self._sizes.clear()
+        self._sizes[header] = length + _AROUND
+
+
+def _size(file: BinaryIO) -> int:
+    return os.fstat(file.fileno()).st_size
 
 
 def masked_crc(data: bytes) -> int:
     """Return the masked CRC-32C (Castagnoli) that TFRecord files carry."""
-    crc = 0xFFFFFFFF
+    crc, table = 0xFFFFFFFF, _table()
     for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
     crc ^= 0xFFFFFFFF
     return (crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF
+
+
+@cache
+def _table() -> tuple[int, ...]:
+    return tuple(map(_shifted, range(256)))
+
+
+def _shifted(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    return byte

@@ -219,8 +219,8 @@ DATA = {
     ),
     "records that are none": Broken(
         code="data-unreadable",
-        severity="warning",
-        remedy="",
+        remedy="write the file anew",
+        where="data/train-00005-of-00005.tfrecord",
         files={"data/train-00005-of-00005.tfrecord": b"no records at all, but text\n"},
     ),
 }

@@ -179,17 +179,6 @@ def test_packed_files_are_not_counted(project):
     assert facts.lines()[0] == "examples in 1 file that are not counted from here"
 
 
-def test_files_that_cannot_be_read_are_named_once(project):
-    project.write("data/train-00005-of-00005.tfrecord", "no records at all, but text\n")
-    project.write("data/train-00006-of-00005.tfrecord", "nor here")
-    [problem] = project.problems
-    assert problem.code == "data-unreadable"
-    assert problem.severity == "warning"
-    assert problem.where == "data/train-00005-of-00005.tfrecord"
-    assert "nor can 1 more file" in problem.what
-    assert project.facts.examples is None
-
-
 def test_too_few_examples_to_train_on(project):
     project.runs_on(4)
     project.records("data/few.tfrecord", 3)

@@ -1,0 +1,54 @@
+"""Files that are there, and that the trainer or this machine cannot read."""
+
+from __future__ import annotations
+
+import pytest
+
+from distlaunch.checks import data, trainer
+from distlaunch.checks.asked import asked
+
+
+def test_files_that_cannot_be_read_are_named_once(project):
+    project.write("data/train-00005-of-00005.tfrecord", "no records at all, but text\n")
+    project.write("data/train-00006-of-00005.tfrecord", "nor here")
+    [problem] = project.problems
+    assert problem.code == "data-unreadable"
+    assert problem.severity == "error"
+    assert problem.where == "data/train-00005-of-00005.tfrecord"
+    assert "nor can 1 more file" in problem.what
+    assert project.facts.examples is None
+
+
+def test_a_file_that_is_cut_off_is_refused_as_the_trainer_refuses_it(project):
+    for name in ("train-00000-of-00005", "validation-00001-of-00002"):
+        path = project.folder / f"data/{name}.tfrecord"
+        path.write_bytes(path.read_bytes()[:2000])
+        [problem] = project.problems
+        assert (problem.code, problem.severity) == ("data-unreadable", "error")
+        assert problem.where == f"data/{name}.tfrecord"
+        assert "should end at byte 2,034" in problem.what
+        path.unlink()
+
+
+@pytest.mark.parametrize("change", ["download('data')", "Dockerfile"])
+def test_a_file_that_may_be_another_by_then_is_only_warned_of(project, change):
+    project.write("data/train-00005-of-00005.tfrecord", "no records at all, but text\n")
+    project.reads('"data/train-*.tfrecord"')
+    if change == "Dockerfile":
+        project.write("Dockerfile", "FROM python:3.12\nRUN make data\nCOPY . /app\n")
+    else:
+        source = project.folder / "trainer/data.py"
+        source.write_text(f"{source.read_text()}\n\n{change}\n")
+    [problem] = project.problems
+    assert (problem.code, problem.severity) == ("data-unreadable", "warning")
+
+
+def test_what_only_this_machine_cannot_read_is_warned_of(project):
+    path = project.folder / "data/train-00000-of-00005.tfrecord"
+    order = project.order
+    files = [file.relative_to(project.folder).as_posix() for file in project.folder.rglob("*.*")]
+    path.unlink()
+    path.symlink_to("/proc/self/mem")  # a file that opens, and whose first page is nobody's
+    _, [problem] = data.look(order, asked(order), trainer.find(order), files)
+    assert (problem.code, problem.severity) == ("data-unreadable", "warning")
+    assert "cannot be read" in problem.what
