@@ -110,13 +110,18 @@ class GoogleError(DistlaunchError):
         Google's word for it, as ``PERMISSION_DENIED``.
     why
         Its narrower word, where it has one: the reason of an ErrorInfo, as ``SERVICE_DISABLED``.
+    service
+        The API that it is about, as ``storage.googleapis.com``, where that is known.
     """
 
-    def __init__(self, text: str, *, status: int = 0, reason: str = "", why: str = "") -> None:
+    def __init__(
+        self, text: str, *, status: int = 0, reason: str = "", why: str = "", service: str = ""
+    ) -> None:
         super().__init__(text)
         self.status = status
         self.reason = reason
         self.why = why
+        self.service = service
 
 
 class Unavailable(GoogleError):

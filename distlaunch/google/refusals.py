@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LOGIN = "gcloud auth application-default login"
+WHOEVER = "user:$(gcloud config get account)"
+"""Who asks, as a shell finds it out, where the credentials do not tell."""
+DISABLED, NOT_PAID, NOT_CHARGED = "SERVICE_DISABLED", "BILLING_DISABLED", "USER_PROJECT_DENIED"
 RATE = "RATE_LIMIT_EXCEEDED"
 QUOTA = "RESOURCE_EXHAUSTED"
 
 _COME_BACK = {408, 500, 502, 503, 504}
 _TOO_MUCH = 429
+_UNUSED = "has not been used in project"  # an API that is not enabled
 _LONGEST = 600  # characters of Google's own words
 _PERMISSION = re.compile(r"'?\b([a-z]+\.[A-Za-z]+\.[A-Za-z]+)\b'?")
 _RATE = re.compile(
@@ -36,17 +40,26 @@ _ROLES = {
     "logging.": "roles/logging.viewer",
     "storage.objects.get": "roles/storage.objectViewer",
     "storage.objects.list": "roles/storage.objectViewer",
+    "storage.buckets.get": "roles/storage.legacyBucketReader",
     "storage.": "roles/storage.objectAdmin",
     "serviceusage.services.use": "roles/serviceusage.serviceUsageConsumer",
     "serviceusage.": "roles/serviceusage.serviceUsageViewer",
-    "iam.serviceAccounts.actAs": "roles/iam.serviceAccountUser",
+    "iam.serviceAccounts.": "roles/iam.serviceAccountUser",
+    "artifactregistry.repositories.getIamPolicy": "roles/iam.securityReviewer",
+    "artifactregistry.repositories.get": "roles/artifactregistry.reader",
     "artifactregistry.": "roles/artifactregistry.writer",
     "compute.": "roles/compute.networkUser",
+    "resourcemanager.projects.": "roles/browser",
 }
+_OF_BUCKETS = ("roles/storage.legacyBucketReader",)  # that a project has no place for
 _SERVICE_ROLES = {
     "aiplatform": "roles/aiplatform.user",
     "logging": "roles/logging.viewer",
     "storage": "roles/storage.objectAdmin",
+    "artifactregistry": "roles/artifactregistry.reader",
+    "cloudresourcemanager": "roles/browser",
+    "iam": "roles/iam.serviceAccountUser",
+    "serviceusage": "roles/serviceusage.serviceUsageViewer",
 }
 
 
@@ -83,7 +96,7 @@ class Refusal:
         self._info = self._detail("ErrorInfo")
         self._service = service
         self._project = project
-        self._member = member or "user:EMAIL"
+        self._member = member or WHOEVER
         self._wait = _seconds(headers.get("Retry-After")) or self._retry_delay()
 
     def problem(self) -> GoogleError:
@@ -97,8 +110,13 @@ class Refusal:
         if self.status in _COME_BACK:
             text = f"Google answers {self.status} ({self.message})"
             return Unavailable(text, status=self.status, reason=self.reason, wait=self._wait)
-        why = _one_line(self._info.get("reason"))
-        return GoogleError(self._text(), status=self.status, reason=self.reason, why=why)
+        return GoogleError(
+            self._text(),
+            status=self.status,
+            reason=self.reason,
+            why=self._why(),
+            service=self._api(),
+        )
 
     def _text(self) -> str:
         if self.status == HTTPStatus.UNAUTHORIZED:
@@ -113,15 +131,15 @@ class Refusal:
         return f"Google refuses ({self.reason}): {self.message}"
 
     def _forbidden(self) -> str:
-        why = self._info.get("reason")
-        if why == "SERVICE_DISABLED" or "has not been used in project" in self.message:
+        why = self._why()
+        if why == DISABLED:
             return self._disabled()
-        if why == "BILLING_DISABLED":
+        if why == NOT_PAID:
             return (
                 f"project {self._consumer()} has no billing account; run 'gcloud billing projects "
                 f"link {self._consumer()} --billing-account=ACCOUNT'"
             )
-        if why == "USER_PROJECT_DENIED":
+        if why == NOT_CHARGED:
             return (
                 f"the calls may not be charged to project {self._consumer()} ({self.message}); "
                 "run 'gcloud auth application-default set-quota-project PROJECT' with one of "
@@ -129,12 +147,18 @@ class Refusal:
             )
         return self._denied()
 
+    def _why(self) -> str:
+        said = _one_line(self._info.get("reason"))
+        is_disabled = self.status == HTTPStatus.FORBIDDEN and _UNUSED in self.message
+        return said or (DISABLED if is_disabled else "")
+
+    def _api(self) -> str:
+        return self._metadata().get("service") or f"{self._service}.googleapis.com"
+
     def _disabled(self) -> str:
-        metadata = self._metadata()
-        service = metadata.get("service") or f"{self._service}.googleapis.com"
-        project = self._consumer()
+        service, project = self._api(), self._consumer()
         link = (
-            metadata.get("activationUrl")
+            self._metadata().get("activationUrl")
             or self._help()
             or (f"https://console.cloud.google.com/apis/library/{service}?project={project}")
         )
@@ -162,11 +186,11 @@ class Refusal:
         return f"the permission {permission} is missing on {where}; {remedy}"
 
     def _grant(self, role: str) -> str:
-        project = self._project or self._consumer()
-        return (
-            f"who may grant it runs 'gcloud projects add-iam-policy-binding {project} "
-            f"--member={self._member} --role={role}'"
-        )
+        if role in _OF_BUCKETS:
+            to = "storage buckets add-iam-policy-binding gs://BUCKET"
+        else:
+            to = f"projects add-iam-policy-binding {self._project or self._consumer()}"
+        return f"who may grant it runs 'gcloud {to} --member={self._member} --role={role}'"
 
     def _quota(self) -> str:
         project = self._project or self._consumer()

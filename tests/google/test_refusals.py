@@ -29,7 +29,8 @@ def problem(
     return Refusal(status, headers or {}, content, service=service, project="p", **kwargs).problem()
 
 
-GRANT = "who may grant it runs 'gcloud projects add-iam-policy-binding p --member=user:EMAIL --role"
+MEMBER = "--member=user:$(gcloud config get account)"
+GRANT = f"who may grant it runs 'gcloud projects add-iam-policy-binding p {MEMBER} --role"
 
 
 @pytest.mark.parametrize(
@@ -119,6 +120,69 @@ def test_forbidden_names_what_is_missing_and_the_command_that_mends_it(service, 
     found = problem(403, content, service=service)
     assert str(found) == said
     assert (found.status, type(found)) == (403, GoogleError)
+
+
+@pytest.mark.parametrize(
+    ("permission", "role"),
+    [
+        ("artifactregistry.repositories.get", "artifactregistry.reader"),
+        ("artifactregistry.repositories.getIamPolicy", "iam.securityReviewer"),
+        ("artifactregistry.repositories.uploadArtifacts", "artifactregistry.writer"),
+        ("iam.serviceAccounts.get", "iam.serviceAccountUser"),
+        ("resourcemanager.projects.get", "browser"),
+        ("resourcemanager.projects.getIamPolicy", "browser"),
+        ("serviceusage.quotas.get", "serviceusage.serviceUsageViewer"),
+        ("storage.objects.create", "storage.objectAdmin"),
+    ],
+)
+def test_each_permission_has_a_role(permission, role):
+    content = body(403, "PERMISSION_DENIED", f"Permission '{permission}' denied")
+    assert str(problem(403, content)).endswith(f"; {GRANT}=roles/{role}'")
+
+
+@pytest.mark.parametrize(
+    ("service", "role"),
+    [
+        ("artifactregistry", "artifactregistry.reader"),
+        ("cloudresourcemanager", "browser"),
+        ("iam", "iam.serviceAccountUser"),
+        ("serviceusage", "serviceusage.serviceUsageViewer"),
+    ],
+)
+def test_each_service_has_a_role_where_no_permission_is_named(service, role):
+    content = body(403, "PERMISSION_DENIED", "The caller does not have permission")
+    assert str(problem(403, content, service=service)).endswith(f"; {GRANT}=roles/{role}'")
+
+
+def test_to_look_at_a_bucket_is_granted_on_the_bucket():
+    content = body(403, "", "Permission 'storage.buckets.get' denied on resource")
+    assert str(problem(403, content, service="storage")).endswith(
+        f"'gcloud storage buckets add-iam-policy-binding gs://BUCKET {MEMBER} "
+        "--role=roles/storage.legacyBucketReader'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "why", "api"),
+    [
+        (
+            body(403, "", "…", info("SERVICE_DISABLED", service="x.googleapis.com")),
+            "SERVICE_DISABLED",
+            "x.googleapis.com",
+        ),
+        (
+            body(403, "", "Storage has not been used in project 7 before"),
+            "SERVICE_DISABLED",
+            "storage.googleapis.com",
+        ),
+        (body(403, "", "No."), "", "storage.googleapis.com"),
+        (body(400, "", "It has not been used in project 7"), "", "storage.googleapis.com"),
+    ],
+)
+def test_what_a_refusal_is_about_is_told_to_programs_too(content, why, api):
+    status = json.loads(content)["error"]["code"]
+    found = problem(status, content, service="storage")
+    assert (found.why, found.service) == (why, api)
 
 
 def test_a_service_account_is_named_in_the_command():

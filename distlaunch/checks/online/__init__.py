@@ -13,12 +13,13 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.online import account, apis, bucket, images, project, quota, repository
-from distlaunch.checks.online.about import About, no_credentials, unanswered
+from distlaunch.checks.online.about import About, Unanswered, no_credentials, unanswered
 from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
 from distlaunch.google import endpoints
+from distlaunch.google.refusals import DISABLED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from distlaunch.checks.asked import Asked
     from distlaunch.checks.problem import Problem
@@ -155,18 +156,21 @@ def _without_echoes(problems: list[Problem]) -> list[Problem]:
     """Leave out what was not answered for want of an API or a project that is told of itself."""
     if any(each.code == "project-missing" for each in problems):
         return [each for each in problems if each.code != "unanswered"]
-    disabled = [each.where for each in problems if each.code == "api-disabled"]
-    return [
-        each
-        for each in problems
-        if each.code != "unanswered" or not any(f"{api} is not" in each.what for api in disabled)
-    ]
+    told = {each.where for each in problems if each.code == "api-disabled"}
+    return [each for each in problems if not _is_for_want_of(each, told)]
+
+
+def _is_for_want_of(problem: Problem, apis: Collection[str]) -> bool:
+    if not isinstance(problem, Unanswered):
+        return False
+    return problem.why == DISABLED and problem.service in apis
 
 
 def _merged(problems: list[Problem]) -> list[Problem]:
     """Tell once what was not answered for the same reason."""
     merged: dict[Problem, Problem] = {}
-    for each in problems:
+    for problem in problems:
+        each = problem.plain if isinstance(problem, Unanswered) else problem
         key = replace(each, where="") if each.code == "unanswered" else each
         before = merged.get(key, each)
         is_another = before.where != each.where

@@ -7,15 +7,15 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from distlaunch.checks.problem import warning
+from distlaunch.checks.problem import Problem
 from distlaunch.errors import GoogleError, Unavailable
 from distlaunch.google import credentials
+from distlaunch.google.refusals import DISABLED, NOT_CHARGED, NOT_PAID, WHOEVER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from distlaunch.checks.asked import Asked
-    from distlaunch.checks.problem import Problem
     from distlaunch.errors import DistlaunchError
     from distlaunch.google.session import Params, Session
     from distlaunch.job.catalogue import Catalogue
@@ -27,9 +27,28 @@ CONSOLE = "https://console.cloud.google.com"
 _SOON = 5.0  # seconds within which a call has to have failed to be tried once more
 _DELAY = 0.5
 _LONGEST_DELAY = 2.0
-_ANYBODY = "user:$(gcloud config get account)"
 _NEVER_SAID = "try again in a while; the job may do well all the same"
 _PAGES = 20
+_NOT_A_ROLE = (DISABLED, NOT_CHARGED, NOT_PAID)  # why Google refuses, though nobody lacks a role
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered(Problem):
+    """What is told of a question that was not answered.
+
+    Parameters
+    ----------
+    why, service
+        Google's word for the reason, and the API that it is about, where it refused.
+    """
+
+    why: str = ""
+    service: str = ""
+
+    @property
+    def plain(self) -> Problem:
+        """What is told, and no more."""
+        return Problem(self.code, self.severity, self.where, self.what, self.remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +80,7 @@ class About:
     @property
     def member(self) -> str:
         """Who asks, as IAM writes it."""
-        return credentials.member(self.session.credentials) or _ANYBODY
+        return credentials.member(self.session.credentials) or WHOEVER
 
     @property
     def who(self) -> str:
@@ -151,7 +170,16 @@ def lacking(permissions: Collection[str], answer: Mapping[str, Any]) -> list[str
     return [each for each in permissions if each not in held]
 
 
-def unanswered(where: str, why: DistlaunchError | str) -> Problem:
+def is_denied(refusal: GoogleError | None) -> bool:
+    """Whether an answer is that to who lacks a role, or to all where a thing is not there."""
+    return (
+        refusal is not None
+        and refusal.status == HTTPStatus.FORBIDDEN
+        and refusal.why not in _NOT_A_ROLE
+    )
+
+
+def unanswered(where: str, why: DistlaunchError | str, *, grant: str = "") -> Problem:
     """Return what to tell of a question that was not answered.
 
     Parameters
@@ -160,17 +188,25 @@ def unanswered(where: str, why: DistlaunchError | str) -> Problem:
         What it was about.
     why
         What was said instead, with the remedy behind the last semicolon, if there is one.
+    grant
+        What gives the role that is lacking, where it is known better than by whoever refused.
     """
     if isinstance(why, GoogleError) and why.status == HTTPStatus.UNAUTHORIZED:
         return no_credentials(why)
     text, _, remedy = str(why).rpartition("; ")
     if not text:
         text, remedy = remedy, _NEVER_SAID
-    return warning("unanswered", where, f"not checked: {text}", remedy)
+    reason, service = "", ""
+    if isinstance(why, GoogleError):
+        reason, service = why.why, why.service
+        remedy = grant if grant and is_denied(why) else remedy
+    what = f"not checked: {text}"
+    return Unanswered("unanswered", "warning", where, what, remedy, reason, service)
 
 
 def no_credentials(why: GoogleError) -> Problem:
     """Return what to tell where nobody can be asked, for want of credentials."""
     text, _, remedy = str(why).rpartition("; ")
     what = f"nothing is asked of Google: {text or remedy}"
-    return warning("no-credentials", "google cloud", what, remedy if text else _NEVER_SAID)
+    remedy = remedy if text else _NEVER_SAID
+    return Problem("no-credentials", "warning", "google cloud", what, remedy)

@@ -45,7 +45,8 @@ def problems(about: About, name: str) -> Iterator[Problem]:
     if lacks:
         yield _denied(about, name, lacks)
     elif refusal is not None:
-        yield unanswered(f"gs://{name}", refusal)
+        grant = _grant(about, name, "roles/storage.legacyBucketReader")
+        yield unanswered(f"gs://{name}", refusal, grant=grant)
 
 
 def _lacks(about: About, name: str) -> list[str]:
@@ -94,6 +95,12 @@ def _denied(about: About, name: str, lacks: list[str]) -> Problem:
         "bucket-denied",
         f"gs://{name}",
         f"{about.who} lacks {', '.join(lacks)} there",
+        _grant(about, name, "roles/storage.objectAdmin"),
+    )
+
+
+def _grant(about: About, name: str, role: str) -> str:
+    return (
         f"who may grant it runs 'gcloud storage buckets add-iam-policy-binding gs://{name} "
-        f"--member={about.member} --role=roles/storage.objectAdmin'",
+        f"--member={about.member} --role={role}'"
     )

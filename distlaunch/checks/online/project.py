@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.online.about import unanswered
+from distlaunch.checks.online.about import is_denied, unanswered
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import GoogleError
 from distlaunch.job import vertex
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
 
 _LOGS = "logging.logEntries.list"
-_NOT_ITS_FAULT = ("SERVICE_DISABLED", "USER_PROJECT_DENIED", "BILLING_DISABLED")
 
 
 def problems(about: About) -> Iterator[Problem]:
@@ -34,10 +33,10 @@ def problems(about: About) -> Iterator[Problem]:
     try:
         lacks = about.missing("cloudresourcemanager", f"projects/{about.project}", wanted)
     except GoogleError as second:
-        is_hidden = _hides(refusal) and _hides(second) and _is_unknown(about)
+        is_hidden = is_denied(refusal) and is_denied(second) and _is_unknown(about)
         yield _missing(about) if is_hidden else unanswered(where, second)
         return
-    if _hides(refusal) and lacks == wanted and _is_unknown(about):
+    if is_denied(refusal) and lacks == wanted and _is_unknown(about):
         yield _missing(about)
         return
     if refusal is not None:
@@ -69,17 +68,12 @@ def _refusal(about: About) -> GoogleError | None:
     return GoogleError("the project is about to be deleted", status=404)
 
 
-def _hides(refusal: GoogleError | None) -> bool:
-    """Whether an answer is that for a project that one may not see."""
-    return refusal is not None and refusal.status == 403 and refusal.why not in _NOT_ITS_FAULT
-
-
 def _is_unknown(about: About) -> bool:
     """Whether nothing is told of the project's services either."""
     try:
         about.get("serviceusage", f"projects/{about.project}/services/aiplatform.googleapis.com")
     except GoogleError as refusal:
-        return refusal.status == 404 or _hides(refusal)
+        return refusal.status == 404 or is_denied(refusal)
     return False
 
 

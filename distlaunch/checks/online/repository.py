@@ -46,7 +46,8 @@ def problems(about: About, place: GooglePlace) -> Iterator[Problem]:
     if about.missing("artifactregistry", _resource(place), [_UPLOAD]):
         yield _denied(about, place)
     elif refusal is not None:
-        yield unanswered(str(place), refusal)
+        grant = _grant(place, about.member, _READER)
+        yield unanswered(str(place), refusal, grant=grant)
 
 
 def pulling(about: About, place: GooglePlace) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ import pytest
 
 from distlaunch.job.model import Image
 
-from ...google.servers import Reply  # noqa: TID252 - tests are no package
+from ...google.servers import Reply, refused  # noqa: TID252 - tests are no package
 
 AGENT = "serviceAccount:service-123@gcp-sa-aiplatform.iam.gserviceaccount.com"
 PROJECT, BUCKET = "/v3/projects/demo-project", "/b/demo-bucket"
@@ -69,6 +69,40 @@ def test_a_bucket_that_one_may_not_look_at(held, expected, codes, denied):
     may = {"permissions": [f"storage.objects.{verb}" for verb in held]}
     answers = {BUCKET: denied("storage.buckets.get"), "/iam/testPermissions": may}
     assert codes(answers) == expected
+
+
+def remedy(look, job, server):
+    [problem] = look(job(), server.url)
+    assert problem.code == "unanswered"
+    return problem.remedy
+
+
+def test_who_lacks_a_role_is_told_which(job, look, google, denied):
+    me = "--member=user:$(gcloud config get account)"
+    plain = denied()
+    assert remedy(look, job, google({BUCKET: denied("storage.buckets.get")})) == (
+        "who may grant it runs 'gcloud storage buckets add-iam-policy-binding gs://demo-bucket "
+        f"{me} --role=roles/storage.legacyBucketReader'"
+    )
+    assert remedy(look, job, google({REPOSITORY: plain})).endswith(
+        f"--location=us-central1 {me} --role=roles/artifactregistry.reader'"
+    )
+    assert remedy(look, job, google({REPOSITORY: plain, f"{REPOSITORY}{TEST}": plain})).endswith(
+        f"{me} --role=roles/artifactregistry.reader'"
+    )
+    for answers in ({PROJECT: plain}, {f"{PROJECT}{TEST}": plain}):
+        assert remedy(look, job, google(answers)).endswith(f"{me} --role=roles/browser'")
+    assert remedy(look, job, google({f"{ACCOUNT}{TEST}": plain})).endswith(
+        f"{me} --role=roles/iam.serviceAccountUser'"
+    )
+
+
+def test_a_refusal_that_only_sounds_like_a_missing_api_is_told(job, look, google):
+    names = [{"name": "projects/1/services/logging.googleapis.com", "state": "DISABLED"}]
+    said = refused(403, "PERMISSION_DENIED", "logging.googleapis.com is not yours to ask about")
+    answers = {"services:batchGet": {"services": names}, "/billingInfo": said}
+    found = look(job(), google(answers).url)
+    assert [each.code for each in found] == ["api-disabled", "unanswered"]
 
 
 def test_a_bucket_in_two_regions_is_none_of_the_job(codes):
