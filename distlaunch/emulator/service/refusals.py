@@ -23,6 +23,7 @@ _SAID = {
     503: "The service is currently unavailable.",
     504: "Deadline expired before operation could complete.",
 }
+_CALLERS = "my-project"  # nobody signs in here, so no credentials tell whose project it is
 _EXPIRED = (
     "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie "
     "or other valid authentication credential. See "
@@ -39,7 +40,7 @@ def refusal(fault: Fault, route: Route) -> Refused:
     if fault.name == "denied":
         return _denied(route)
     if fault.name == "disabled":
-        return _disabled(api, route.project)
+        return _disabled(api, route)
     code = int(fault.name)
     headers = {"Retry-After": "1"} if code == 503 else {}
     return Refused(code, _SAID[code], headers=headers)
@@ -49,7 +50,7 @@ def lacking(lacks: Lacks, route: Route) -> Refused | None:
     """Return how Google refuses a call for what its project lacks, None where it does not."""
     api = api_of(route.call)
     if api in lacks:
-        return _disabled(api, route.project)
+        return _disabled(api, route)
     if "project" in lacks and route.project:
         return _no_project(route)
     if route.needs in lacks:
@@ -76,7 +77,12 @@ def _denied(route: Route) -> Refused:
     return Refused(403, text, details=[info])
 
 
-def _disabled(service: str, project: str) -> Refused:
+def _disabled(service: str, route: Route) -> Refused:
+    """Return the refusal of an API that is not enabled in the project that the call counts for.
+
+    Where a path names none, as of a bucket, that is the caller's own, which Google tells by number.
+    """
+    project = route.project or project_number(_CALLERS)
     url = f"https://console.developers.google.com/apis/api/{service}/overview?project={project}"
     text = (
         f"{service} has not been used in project {project} before or it is disabled. "

@@ -225,6 +225,26 @@ def test_a_permission_and_an_api_are_named(serve):
     assert disabled["details"][0]["links"][0]["url"].startswith("https://console.developers.")
 
 
+@pytest.mark.parametrize(
+    ("call", "method", "path"),
+    [
+        ("logs", "POST", "/v2/entries:list"),
+        ("storage", "GET", "/storage/v1/b/bucket"),
+        ("prices", "GET", "/v1/services/6F81-5844-456A/skus"),
+        ("list", "GET", JOBS),
+    ],
+)
+def test_an_api_is_not_enabled_in_some_project_even_where_the_path_names_none(
+    serve, call, method, path
+):
+    error = serve(f"disabled@{call}").call(method, path, {} if method == "POST" else None).error
+    link, info = error["details"]
+    project = info["metadata"]["consumer"].removeprefix("projects/")
+    assert project
+    assert link["links"][0]["url"].endswith(f"?project={project}")
+    assert f"has not been used in project {project} before" in error["message"]
+
+
 def test_a_call_that_hangs_ends_when_its_client_has_had_enough_and_keeps_no_other(serve):
     service = serve("hang@list#*")
     url = urlsplit(service.url)
