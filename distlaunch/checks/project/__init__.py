@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.project import (
     arguments,
+    dockerfile,
     imports,
     requirements,
     scaffolded,
@@ -51,9 +52,11 @@ def problems(
         The bundled trainer, None for a program of the user's own.
     """
     around = surroundings.of(order)
-    listed = requirements.read(order.job, order.folder, around.python)
+    listed = requirements.read(order.job, order.folder, around)
     if files is not None:
         yield from _of_code(order, files, trainer, around, listed)
+    if around.own:
+        yield from dockerfile.unused(around.own, order.job)
     yield from _of_requirements(listed, asked, around)
     if trainer:
         yield from scaffolded.problems(trainer, asked, listed, order.folder)
@@ -63,7 +66,7 @@ def problems(
 
 def _of_requirements(listed: Requirements, asked: Asked, around: Surroundings) -> Iterator[Problem]:
     """Yield what speaks against what pip installs; a Dockerfile of one's own may not ask pip."""
-    if around.own_dockerfile is None:
+    if around.is_installed:
         yield from listed.problems
         yield from requirements.clashes(listed)
         yield from tensorflow.clashes(listed, around)
@@ -82,12 +85,19 @@ def _of_code(
     is_ours = _is_engine_room(trainer)
     found = reach(modules, sources.of, _starts(order, trainer), is_known=is_ours)
     yield from broken(modules, sources, lambda file: file in found.files or is_ours(file), around)
-    if around.own_dockerfile is None:
+    if any(sources.of(file).searches_elsewhere for file in found.files):
+        around = replace(around, looks_elsewhere=True)
+    wanted = [_as_sure(each, trainer) for each in found.wanted]
+    if around.own is None:
         yield from entry(order, modules, around)
-        if any(sources.of(file).searches_elsewhere for file in found.files):
-            around = replace(around, looks_elsewhere=True)
-        wanted = [_as_sure(each, trainer) for each in found.wanted]
         yield from imports.problems(wanted, imports.Found(order.folder, modules, listed, around))
+    elif around.is_plain:
+        # Where its code lies in the image is the Dockerfile's to say.
+        around = replace(around, looks_elsewhere=True)
+        foreign = [
+            each for each in wanted if each.kind == "foreign" and not modules.has_any(each.name)
+        ]
+        yield from imports.problems(foreign, imports.Found(order.folder, modules, listed, around))
     sources.keep()
 
 

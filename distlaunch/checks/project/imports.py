@@ -129,6 +129,8 @@ def _uncovered(each: Wanted, likely: str, found: Found) -> Problem | None:
     around = found.around
     if not around.is_plain and (around.own_dockerfile or not around.tensorflow_tag):
         return None  # nobody knows what such an image has
+    if not found.requirements.is_read:
+        return None  # or what such a file would say
     file = found.requirements.name or NAME
     is_known = closure(filter(None, found.requirements.names))[1] and all(found.requirements.names)
     what = f"nothing that pip installs brings {each.name.partition('.')[0]}"
@@ -141,7 +143,7 @@ def _uncovered(each: Wanted, likely: str, found: Found) -> Problem | None:
 
 def _is_covered(module: str, found: Found) -> bool:
     """Whether a requirement brings a module, or may well do."""
-    installed = filter(None, found.requirements.names)
+    installed = [*filter(None, found.requirements.names), *found.requirements.meant]
     brought, _ = closure([*installed, *_in_base(found.around)])
     top = canonical(module.partition(".")[0])
     if brought.intersection(providers(module)) or top in brought:

@@ -65,6 +65,11 @@ class Modules:
             return Module(name, None, is_package=True)
         return None
 
+    def has_any(self, name: str) -> bool:
+        """Whether a folder or a file anywhere in the project is called like a module's first."""
+        top = name.partition(".")[0]
+        return any(top in path.removesuffix(".py").split("/") for path in self.python)
+
     def below(self, name: str) -> list[str]:
         """Return the names of the modules right below a package; of all at the top for ``""``."""
         below = name.replace(".", "/")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
     from distlaunch.checks.problem import Problem
+    from distlaunch.checks.project.surroundings import Surroundings
     from distlaunch.job.model import Job
 
 NAME = "requirements.txt"  # where the job file names none
@@ -32,6 +33,7 @@ _EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)")
 _WHEEL = re.compile(r"/([A-Za-z0-9._]+)-[^/]+\.whl")
 _COMMIT = re.compile(r"\.git@[0-9a-f]{7,40}(?:#|$)|@[^/@]*v?\d[^/@]*(?:#|$)")
 _ONE_EQUALS = re.compile(r"[\w.-]+(\[[\w,.-]*\])?\s*=\s*[\w.*]+(=\w+)?")
+_FIRST_NAME = re.compile(r"^[A-Za-z0-9][\w.-]*")
 _OPTION = re.compile(r"(--?[A-Za-z][a-z-]*)")
 # Those that may stand on a line of their own (pip's reference of the file's format).
 _OPTIONS = (
@@ -48,8 +50,8 @@ class Listed:
 
     Parameters
     ----------
-    file, line
-        Where it stands.
+    where
+        Its file and line.
     name
         The distribution, as PyPI knows it; empty where only pip will know.
     specifier
@@ -62,18 +64,12 @@ class Listed:
         Asked for with it.
     """
 
-    file: str
-    line: int
+    where: str
     name: str
     specifier: SpecifierSet
     is_pinned: bool
     is_constraint: bool = False
     extras: frozenset[str] = frozenset()
-
-    @property
-    def where(self) -> str:
-        """Its place."""
-        return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +84,17 @@ class Requirements:
         What the lines say that could be read, those for another Python or system left out.
     problems
         What is wrong with the others.
+    meant
+        The distributions that the others seem to mean.
+    is_read
+        Whether there is a file to be read, or none that is asked for.
     """
 
     name: str | None
     listed: tuple[Listed, ...] = ()
     problems: tuple[Problem, ...] = ()
+    meant: tuple[str, ...] = ()
+    is_read: bool = True
 
     @property
     def installed(self) -> list[Listed]:
@@ -109,28 +111,32 @@ class Requirements:
         return [each for each in self.listed if each.name in names]
 
 
-def read(job: Job, folder: Path, python: tuple[int, int] | None) -> Requirements:
-    """Read what pip is to install for a job.
-
-    Parameters
-    ----------
-    python
-        The version of Python in the image, None where that is not known.
-    """
-    name = job.image.requirements
+def read(job: Job, folder: Path, around: Surroundings) -> Requirements:
+    """Read what pip is to install for a job."""
+    name = around.requirements or job.image.requirements
     if name is None and not (folder / NAME).is_file():
         return Requirements(None)
+    gpu = around.own.has_cuda if around.own else has_gpus(job.cluster)
     try:
-        found = read_requirements(folder, name or NAME, gpu=has_gpus(job.cluster))
+        found = read_requirements(folder, name or NAME, gpu=bool(gpu))
     except ImageError as refusal:
-        return Requirements(name or NAME, problems=(_unreadable(str(refusal)),))
+        return Requirements(name or NAME, problems=(_unreadable(str(refusal)),), is_read=False)
     constraints = _constraints(found.files)
     listed: list[Listed] = []
     problems: list[Problem] = []
+    meant: list[str] = []
     for file, text in found.files.items():
-        for each in _lines(file, text, python, is_constraint=file in constraints):
-            (listed if isinstance(each, Listed) else problems).append(each)  # type: ignore[arg-type]
-    return Requirements(name or NAME, tuple(listed), tuple(problems))
+        its_own = (folder / file).read_text(encoding="utf-8-sig")
+        made = its_own if gpu is None else text
+        for (number, line), (_, said) in zip(_lines(made), _lines(its_own), strict=True):
+            each = _line(f"{file}:{number}", line, said, around.python)
+            if isinstance(each, Listed):
+                listed.append(replace(each, is_constraint=file in constraints))
+            elif each:
+                problems.append(each)
+                meant += _FIRST_NAME.findall(said)
+    names = tuple(map(canonical, meant))
+    return Requirements(name or NAME, tuple(listed), tuple(problems), names)
 
 
 def unpinned(found: Requirements) -> Iterator[Problem]:
@@ -202,69 +208,72 @@ def _version_here(name: str) -> str | None:
         return None
 
 
-def _lines(
-    file: str, text: str, python: tuple[int, int] | None, *, is_constraint: bool
-) -> Iterator[Listed | Problem]:
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that say something, with their numbers."""
     number = 0
     for piece in re.split(r"(?<!\\)\n", text):
         first, number = number + 1, number + 1 + piece.count("\n")
         line = _COMMENT.sub("", re.sub(r"\\\r?\n", " ", piece)).strip()
-        if not line or "${" in line:
-            continue
-        if line.startswith("-"):
-            yield from _option(file, first, line)
-        else:
-            found = _requirement(file, first, line, python)
-            if isinstance(found, Listed) and is_constraint:
-                found = _constraining(found)
-            if found:
-                yield found
+        if line and "${" not in line:
+            yield first, line
 
 
-def _option(file: str, line: int, text: str) -> Iterator[Problem]:
+def _line(
+    where: str, line: str, said: str, python: tuple[int, int] | None
+) -> Listed | Problem | None:
+    """Read a line, as it is made for the cluster; what is wrong is told of the file's own."""
+    if line.startswith("-"):
+        return _option(where, line)
+    return _requirement(where, line, said, python)
+
+
+def _option(where: str, text: str) -> Problem | None:
     found = _OPTION.match(text)
     name = found[1] if found else text.split(maxsplit=1)[0]
     known = name if name.startswith("--") else name[:2]
-    if known not in _OPTIONS:
-        yield error(
-            "requirement-unreadable",
-            f"{file}:{line}",
-            f"pip takes no option {name} there{did_you_mean(name, _OPTIONS).removesuffix('?')}",
-            "take it out",
-        )
+    if known in _OPTIONS:
+        return None
+    return error(
+        "requirement-unreadable",
+        where,
+        f"pip takes no option {name} there{did_you_mean(name, _OPTIONS).removesuffix('?')}",
+        "take it out",
+    )
 
 
 def _requirement(
-    file: str, line: int, text: str, python: tuple[int, int] | None
+    where: str, line: str, its_own: str, python: tuple[int, int] | None
 ) -> Listed | Problem | None:
     from packaging.requirements import InvalidRequirement, Requirement
     from packaging.specifiers import SpecifierSet
 
-    said = _OPTIONS_BEHIND.sub("", text).strip()
+    said = _OPTIONS_BEHIND.sub("", line).strip()
     if _URL.match(said):
         named = _EGG.search(said) or _WHEEL.search(said)
         name = canonical(named[1]) if named else ""
-        return Listed(file, line, name, SpecifierSet(), is_pinned=_is_fixed(said))
+        return Listed(where, name, SpecifierSet(), is_pinned=_is_fixed(said))
     try:
         asked = Requirement(said)
     except InvalidRequirement:
-        remedy = "expected a requirement of pip's, as numpy==2.3.1"
-        if _ONE_EQUALS.fullmatch(said):
-            name, _, version = said.partition("=")
-            remedy = f"write {name.strip()}=={version.strip().partition('=')[0]}"
-        shown = _LOGIN.sub("//…@", said)[:80]
-        what = f"pip cannot read {shown!r}"
-        return error("requirement-unreadable", f"{file}:{line}", what, remedy)
+        return _misread(where, _OPTIONS_BEHIND.sub("", its_own).strip())
     if not _is_asked(asked, python):
         return None
     return Listed(
-        file,
-        line,
+        where,
         canonical(asked.name),
         asked.specifier,
         is_pinned=_is_bounded(asked),
         extras=frozenset(asked.extras),
     )
+
+
+def _misread(where: str, said: str) -> Problem:
+    remedy = "expected a requirement of pip's, as numpy==2.3.1"
+    if _ONE_EQUALS.fullmatch(said):
+        name, _, version = said.partition("=")
+        remedy = f"write {name.strip()}=={version.strip().partition('=')[0]}"
+    shown = _LOGIN.sub("//…@", said)[:80]
+    return error("requirement-unreadable", where, f"pip cannot read {shown!r}", remedy)
 
 
 def _is_asked(asked: Requirement, python: tuple[int, int] | None) -> bool:
@@ -283,12 +292,6 @@ def _is_bounded(asked: Requirement) -> bool:
 
 def _is_fixed(url: str) -> bool:
     return not url.startswith("git+") or _COMMIT.search(url) is not None
-
-
-def _constraining(each: Listed) -> Listed:
-    from dataclasses import replace
-
-    return replace(each, is_constraint=True)
 
 
 def _constraints(files: Mapping[str, str]) -> set[str]:

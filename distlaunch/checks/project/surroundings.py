@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from distlaunch import rendering
+from distlaunch.checks.project.dockerfile import Dockerfile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +20,6 @@ _PYTHON = re.compile(
     r"(?:docker\.io/)?(?:library/)?python(?::3\.(?P<minor>\d+)(?![0-9]).*|[:@].*)?"
 )
 _TENSORFLOW = re.compile(r"(?:docker\.io/)?tensorflow/tensorflow(?::(?P<tag>[^@]*)|@.*)?")
-_FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,10 @@ class Surroundings:
         The version of Python there, None where that cannot be told.
     is_plain
         Whether there is nothing but Python and what pip installs.
-    own_dockerfile
-        The user's own Dockerfile, by its path in the project, None for a rendered one.
+    own
+        The user's own Dockerfile, None for a rendered one.
+    requirements
+        The file that pip installs, None where nobody can tell: the one that the job says.
     own_ignore
         Whether the user's own .dockerignore says what goes into the image.
     roots
@@ -47,10 +49,25 @@ class Surroundings:
     base: str | None
     python: tuple[int, int] | None
     is_plain: bool
-    own_dockerfile: str | None = None
+    own: Dockerfile | None = None
+    requirements: str | None = None
     own_ignore: bool = False
     roots: tuple[str, ...] = ("",)
     looks_elsewhere: bool = False
+
+    @property
+    def own_dockerfile(self) -> str | None:
+        """The path of the user's own Dockerfile in the project, None for a rendered one."""
+        return self.own.path if self.own else None
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the requirements are known to be installed."""
+        return self.own is None or self.requirements is not None
+
+    def begin_with(self, base: str) -> str:
+        """Say how to have the image begin with another one."""
+        return f"write FROM {base} in {self.own.path}" if self.own else f"say image.base: {base}"
 
     @property
     def tensorflow_tag(self) -> str | None:
@@ -62,16 +79,19 @@ class Surroundings:
 def of(order: Order) -> Surroundings:
     """Return what there is around an order's code."""
     job, folder = order.job, order.folder
-    own = own_file(folder, job.image.dockerfile, "Dockerfile")
-    base = _last_base(_text(folder, own)) if own else job.image.base or rendering.BASE
+    path = own_file(folder, job.image.dockerfile, "Dockerfile")
+    own = Dockerfile(path, _text(folder, path)) if path else None
+    base = own.base if own else job.image.base or rendering.BASE
     found = _PYTHON.fullmatch(base or "")
+    requirements = own.requirements(folder) if own and found else None
     has_template = (folder / rendering.OWN_TEMPLATES / "Dockerfile.j2").exists()
     roots, looks_elsewhere = _roots(job)
     return Surroundings(
         base,
         (3, int(found["minor"])) if found and found["minor"] else None,
-        is_plain=found is not None and own is None and not has_template,
-        own_dockerfile=own,
+        is_plain=found is not None and (bool(requirements) if own else not has_template),
+        own=own,
+        requirements=requirements,
         own_ignore=own_file(folder, None, ".dockerignore") is not None,
         roots=roots,
         looks_elsewhere=looks_elsewhere,
@@ -91,12 +111,6 @@ def _text(folder: Path, path: str) -> str:
         return (folder / path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-def _last_base(dockerfile: str) -> str | None:
-    """Return the image that a Dockerfile's last stage begins with, where it says one itself."""
-    bases = _FROM.findall(dockerfile)
-    return bases[-1] if bases and "$" not in bases[-1] else None
 
 
 def _roots(job: Job) -> tuple[tuple[str, ...], bool]:

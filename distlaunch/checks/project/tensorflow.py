@@ -127,7 +127,14 @@ def builds(found: Requirements, asked: Asked, around: Surroundings) -> Iterator[
 def _build(each: Listed, gpu: str | None, around: Surroundings) -> Iterator[Problem]:
     if not around.is_plain:
         return
-    if gpu and each.name == "tensorflow-cpu":
+    if gpu and each.name == "tensorflow-cpu" and around.own:
+        yield error(
+            "tensorflow-build",
+            each.where,
+            f"tensorflow-cpu does not compute on {gpu}, and {around.own.path} installs it",
+            "write tensorflow[and-cuda]",
+        )
+    elif gpu and each.name == "tensorflow-cpu":
         yield error(
             "tensorflow-build",
             each.where,
@@ -168,13 +175,13 @@ def _against(
     """Yield what speaks against a minor version."""
     name, release = f"TensorFlow {minor[0]}.{minor[1]}", RELEASES[minor]
     (first, last), here = release.python, around.python
-    if here and around.own_dockerfile is None and not first <= here <= last:
+    if here and around.is_installed and not first <= here <= last:
         yield error(
             "requirement-clash",
             asked.where,
             f"{name} is there for Python {_dotted(first)} to {_dotted(last)}, and {around.base} "
             f"has {_dotted(here)}",
-            f"say image.base: python:{_dotted(min(last, max(first, here)))}-slim",
+            around.begin_with(f"python:{_dotted(min(last, max(first, here)))}-slim"),
         )
     needs = dict(release.needs) | {
         other: f">={_dotted(minor)},<{minor[0]}.{minor[1] + 1}" for other in _OF_THE_SAME_VERSION

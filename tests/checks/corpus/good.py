@@ -203,7 +203,7 @@ GOOD = {
     "a TPU with an image of one's own": Good(**of_config(TPU, "tpu.yaml")),
     "a reduction server": Good(**of_config(REDUCTION)),
     "a tuned job": Good(job=TUNED),
-    "a Dockerfile of one's own": Good(files={"Dockerfile": DOCKERFILE}),
+    "a Dockerfile of one's own": Good(job="image: {base: null}", files={"Dockerfile": DOCKERFILE}),
     "an image that is there": Good(
         job=f"image: {{uri: '{REGISTRY}/python:3.12', repository: null}}"
     ),

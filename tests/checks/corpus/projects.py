@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from .cases import SPOT, WITH_GPUS, Broken
 
+DOCKERFILE = """\
+FROM python:3.12-slim
+WORKDIR /app
+COPY requirements.txt .
+RUN pip install --no-cache-dir -r requirements.txt
+COPY . .
+ENTRYPOINT ["python", "-m", "trainer.task"]
+"""
+
+_FOLDER = 'f"{Path(__file__).resolve().parents[1]}/data"'
+# A record of one byte, as TensorFlow writes it.
+_RECORD = bytes.fromhex("0100000000000000 0175de41 78 503daa61")
+
 PROJECT = {
     "a module that is not there": Broken(
         code="module-missing",
@@ -69,6 +82,44 @@ PROJECT = {
         remedy="",
         where="requirements.txt:3",
         files={"requirements.txt": "tensorflow-cpu==2.21.0\nkeras>=3.12,<3.16\nsix===,>\n"},
+    ),
+    "a base that the Dockerfile does not begin with": Broken(
+        code="dockerfile-wins",
+        severity="warning",
+        remedy="write FROM python:3.12.12-slim-bookworm in Dockerfile",
+        where="image.base",
+        files={"Dockerfile": DOCKERFILE.replace("3.12", "3.11")},
+    ),
+    "a Dockerfile that installs TensorFlow without CUDA": Broken(
+        code="tensorflow-build",
+        remedy="write tensorflow[and-cuda]",
+        where="requirements.txt:5",
+        job=f"{WITH_GPUS}\nimage: {{base: null}}",
+        files={"Dockerfile": DOCKERFILE},
+    ),
+    "a misread requirement of TensorFlow": Broken(
+        code="requirement-unreadable",
+        remedy="write tensorflow==2.19.0",
+        where="requirements.txt:1",
+        files={"requirements.txt": "tensorflow=2.19.0\nkeras>=3.12,<3.16\n"},
+    ),
+    "distlaunch itself in the program": Broken(
+        code="import-missing",
+        remedy="copy what the program needs",
+        where="trainer/data.py:",
+        edits={
+            "trainer/data.py": (
+                "import tensorflow",
+                "from distlaunch import job\nimport tensorflow",
+            )
+        },
+    ),
+    "a broken file that nothing imports": Broken(
+        code="source-syntax",
+        severity="warning",
+        remedy=".dockerignore",
+        where="trainer/unused.py:1",
+        files={"trainer/unused.py": "def f(:\n"},
     ),
     "TensorFlow for CPUs on a GPU, held by its hash": Broken(
         code="tensorflow-build",
@@ -163,7 +214,7 @@ DATA = {
         where="trainer/data.py:",
         edits={
             "trainer/data.py": (
-                'f"{Path(__file__).resolve().parents[1]}/data"',
+                _FOLDER,
                 '"/home/me/digits/data"',
             )
         },
@@ -216,6 +267,25 @@ DATA = {
         remedy="--steps-per-epoch",
         where="args",
         job="args: [--epochs=8, --steps-per-epoch=100]",
+    ),
+    "a training file that is cut off": Broken(
+        code="data-unreadable",
+        remedy="write the file anew",
+        where="data/train-00005-of-00005.tfrecord",
+        files={"data/train-00005-of-00005.tfrecord": _RECORD[:-1]},
+    ),
+    "data in a bucket of another cloud": Broken(
+        code="data-unreadable",
+        remedy="gcloud storage cp s3://theirs/digits/",
+        where="trainer/data.py:",
+        edits={"trainer/data.py": (_FOLDER, '"s3://theirs/digits"')},
+    ),
+    "data in the bucket that stands for one's own": Broken(
+        code="placeholder-bucket",
+        remedy="gcloud storage buckets list",
+        where="trainer/data.py:",
+        edits={"trainer/data.py": (_FOLDER, '"gs://my-bucket/digits"')},
+        of_account=True,
     ),
     "records that are none": Broken(
         code="data-unreadable",

@@ -11,6 +11,12 @@ from distlaunch.checks.project.requirements import any_version
 START = "tensorflow-cpu==2.21.0\nkeras>=3.12,<3.16\n"
 
 
+ON_GPUS = tuple(
+    f"cluster.{pool}.accelerator={{type: NVIDIA_TESLA_T4, count: 1}}"
+    for pool in ("chief", "workers")
+)
+
+
 def told(made, text, *sets):
     made.write("requirements.txt", START + text)
     return [
@@ -86,6 +92,15 @@ def test_what_pip_cannot_read_is_told_with_its_line(text, where, remedy, made):
     [(code, line, told_remedy)] = told(made, text)
     assert (code, line) == ("requirement-unreadable", where)
     assert remedy in told_remedy
+
+
+@pytest.mark.parametrize("sets", [(), ON_GPUS])
+def test_a_misread_tensorflow_is_shown_as_it_stands_and_told_once(sets, made):
+    made.write("requirements.txt", "tensorflow=2.19.0\nkeras>=3.12,<3.16\n")
+    [problem] = made.problems(*sets)
+    assert (problem.code, problem.where) == ("requirement-unreadable", "requirements.txt:1")
+    assert problem.what == "pip cannot read 'tensorflow=2.19.0'"
+    assert problem.remedy == "write tensorflow==2.19.0"
 
 
 @pytest.mark.parametrize(
