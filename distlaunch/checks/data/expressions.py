@@ -106,7 +106,7 @@ class Scope:
             case ast.BinOp(left=left, op=ast.Mod(), right=right):
                 return values.fill(value(left), value(right))
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                return tuple(map(self.value_or_unknown, parts))
+                return values.checked(tuple(map(self.value_or_unknown, parts)))
             case ast.Dict():
                 return self._dictionary(node)
             case ast.IfExp(test=test, body=body, orelse=other):

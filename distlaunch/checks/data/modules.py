@@ -39,7 +39,6 @@ _HARMLESS = (
     "tensorflow.random.",
     "warnings.",
 )
-_HOMES = ("/Users/", "/home/")
 _NO_READERS = ("logging.", "os.", "pathlib.", "posixpath.", "print", "str", "sys.", "warnings.")
 _HARMLESS_METHODS = frozenset(
     {"add", "append", "debug", "error", "extend", "info", "insert", "setLevel", "warning"}
@@ -138,7 +137,7 @@ class Modules:
         if function.startswith(_NO_READERS):
             return
         for word in words:
-            if isinstance(word, (str, PurePosixPath)) and str(word).startswith(_HOMES):
+            if isinstance(word, (str, PurePosixPath)) and str(word).startswith(values.HOMES):
                 self.handed.append((str(word), where))
 
     def count(self) -> None:

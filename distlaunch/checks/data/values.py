@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 LONGEST = 4096
 """Characters of a text from which it is not looked at."""
 
+HOMES = ("/Users/", "/home/")
+"""Where people's own folders are: of a container, /root is one that may well hold something."""
+
+_MOST_PARTS = 1024  # of a tuple, those of the tuples in it too: each takes time to be looked at
+
 _SET_BY_GOOGLE = re.compile(r"AIP_|CLOUD_ML_|TF_CONFIG$|CLUSTER_SPEC$")
 # What could make a text of any length: in the form of a value, in a template for format, and for %.
 _WIDE = re.compile(r"[0-9]{3}|\*")
@@ -116,7 +121,7 @@ def divide(left: Any, right: Any) -> PurePosixPath:
     """Return ``left / right``, a path."""
     if not isinstance(left, PurePosixPath) and not isinstance(right, PurePosixPath):
         raise Unknown
-    return PurePosixPath(left) / PurePosixPath(right)
+    return _checked_path(PurePosixPath(left) / PurePosixPath(right))
 
 
 def fill(template: Any, values: Any) -> str:
@@ -144,9 +149,27 @@ def _see_written(words: Iterable[Any]) -> None:
 
 def checked(value: Any) -> Any:
     """Return a value that is not too long to be looked at."""
-    if isinstance(value, (str, tuple)) and len(value) > LONGEST:
+    if isinstance(value, str) and len(value) > LONGEST:
         raise Unknown
+    if isinstance(value, tuple):
+        _see_few(value)
     return value
+
+
+def _see_few(value: tuple[Any, ...]) -> None:
+    """See that a tuple has few parts in all, where one that is there twice counts twice."""
+    parts, tuples = 0, [value]
+    while tuples:
+        inner = tuples.pop()
+        parts += len(inner)
+        if parts > _MOST_PARTS:
+            raise Unknown
+        tuples += [part for part in inner if isinstance(part, tuple)]
+
+
+def _checked_path(path: PurePosixPath) -> PurePosixPath:
+    checked(str(path))
+    return path
 
 
 def truth(value: Any) -> bool:
@@ -182,7 +205,8 @@ def method(value: Any, name: str, words: list[Any]) -> Any:
             raise Unknown
         return checked(getattr(value, name)(*words))
     if isinstance(value, PurePosixPath) and name in _OF_PATHS:
-        return getattr(value, name)(*words)
+        found = getattr(value, name)(*words)
+        return _checked_path(found) if isinstance(found, PurePosixPath) else found
     if isinstance(value, PurePosixPath) and name in ("resolve", "absolute"):
         return _absolute(value)
     raise Unknown

@@ -345,3 +345,23 @@ def test_an_expression_that_is_too_deep_is_left(read, project):
     deep = f"X = {'+'.join(['1'] * 600)}\ndef training():\n    return Records('a')\n"
     assert read(deep).given["training"].pattern == "a"
     assert read(deep.replace("('a')", "(X)")).given["training"].pattern is None
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "X = 1 if T else 2",
+        "X = T == U",
+        "X = T in (U, U)",
+        "X = {T: 1}",
+        "X = T + U",
+        "X = P / 'x'",
+        "X = P.joinpath(P)",
+    ],
+)
+def test_what_doubles_with_each_line_is_left(read, use):
+    doubled = "T = (T, T)\nU = (U, U)\nP = P / P\n" * 60
+    start = "from pathlib import Path\nT = U = (1, 1)\nP = Path('x')\n"
+    given = "def training():\n    return Records('a' if T else P)\n"
+    found = read(f"{start}{doubled}{use}\n{given}")
+    assert found.given["training"].pattern is None
