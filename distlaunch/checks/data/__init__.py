@@ -81,7 +81,7 @@ class _Looked:
         if given is None or given.pattern is None:
             return None
         found = self._places.look(given.pattern, given.where)
-        if found.problem and self._is_sure:
+        if found.problem and (self._is_sure or found.is_lasting):
             self.problems.append(found.problem)
         if found.files is None:
             return None

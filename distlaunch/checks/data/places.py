@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from distlaunch.checks.data.values import HOMES
+from distlaunch.checks.essentials import PLACEHOLDER_BUCKET
 from distlaunch.checks.problem import Problem, error
 from distlaunch.rendering import CODE
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from distlaunch.order import Order
 
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
-_HOMES = ("/home/", "/Users/", "/root/", "~")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9.+-]*)://")
+_OF_TENSORFLOW = ("gs", "ram")  # what tf.io.gfile.get_registered_schemes() tells beside files
+_WITH_MORE = b"tensorflow_io"  # as a program imports it, TensorFlow reads s3:// and others
 _MADE_THERE = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108 - nothing is written
 _STARS = re.compile(r"\*+")  # two of them are nothing else to TensorFlow
 _SOME = re.compile(r"[*?\[]")
@@ -37,10 +41,13 @@ class Found:
         they are elsewhere.
     problem
         Why the program won't find them, if it won't.
+    is_lasting
+        Whether that is so whatever the program fetches before.
     """
 
     files: tuple[Path, ...] | None
     problem: Problem | None = None
+    is_lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +77,8 @@ class Places:
             The place in the source that names the pattern.
         """
         pattern = pattern.removeprefix("file://")
-        if "://" in pattern or pattern.startswith("/gcs/"):
-            return Found(None)
+        if _URL.match(pattern) or pattern.startswith("/gcs/"):
+            return Found(None, self._in_cloud(pattern, where), is_lasting=True)
         if _WINDOWS.match(pattern) or pattern.startswith("~"):
             return Found(None, self._on_this_machine(pattern, where))
         path = "/" + posixpath.normpath(posixpath.join(CODE, pattern)).lstrip("/")
@@ -84,11 +91,49 @@ class Places:
         if self._is_plain:
             yield from (self._on_this_machine(path, where) for path, where in paths)
 
+    def _in_cloud(self, pattern: str, where: str) -> Problem | None:
+        url = _URL.match(pattern)
+        if url and url[1] not in _OF_TENSORFLOW:
+            return None if self._imports_more else self._unreadable(pattern, url[1], where)
+        bucket = pattern.replace("/gcs/", "gs://", 1) if url is None else pattern
+        is_left = f"{bucket}/".startswith(f"{PLACEHOLDER_BUCKET}/")
+        return self._placeholder(where) if is_left and not self.order.is_for_emulator else None
+
+    @property
+    def _imports_more(self) -> bool:
+        sources = (self.order.folder / file for file in self.let_in if file.endswith(".py"))
+        return any(_WITH_MORE in _content(source) for source in sources)
+
+    def _unreadable(self, url: str, scheme: str, where: str) -> Problem:
+        goal, name = self._goal, _name_of(url)
+        copy = f"with 'gcloud storage cp {url} {goal}/'" if scheme == "s3" else f"to {goal}/"
+        return error(
+            "data-unreadable",
+            where,
+            f"{url} cannot be read: TensorFlow reads gs://, /gcs/ and files of the image, and no "
+            f"{scheme}://",
+            f"copy the files {copy}, and read {goal}/{name}",
+        )
+
+    def _placeholder(self, where: str) -> Problem:
+        return error(
+            "placeholder-bucket",
+            where,
+            f"{PLACEHOLDER_BUCKET!r} is a placeholder",
+            "write your own bucket, as 'gcloud storage buckets list' tells it",
+        )
+
+    @property
+    def _goal(self) -> str:
+        """The folder of a bucket where the data may lie."""
+        job = self.order.job
+        return f"{job.bucket or 'gs://BUCKET'}/{job.name}/data"
+
     def _outside(self, path: str, where: str) -> Found:
         files = _matching(Path("/"), path[1:])
         if not files and path.startswith(_MADE_THERE):
             return Found(None)
-        if not files and not path.startswith(_HOMES) and not self._is_plain:
+        if not files and not path.startswith(HOMES) and not self._is_plain:
             return Found(None)  # the base image may bring it
         if self.around.own_dockerfile:
             return Found(files or None)
@@ -122,15 +167,13 @@ class Places:
         )
 
     def _on_this_machine(self, path: str, where: str) -> Problem:
-        job = self.order.job
-        bucket = f"{job.bucket or 'gs://BUCKET'}/{job.name}/data"
-        name = re.split(r"[/\\]", path)[-1]
+        goal, name = self._goal, _name_of(path)
         copied = f'"{path}"' if " " in path else path  # for a shell to find what ~ and * stand for
         return error(
             "data-on-this-machine",
             where,
             f"{path} is a path of this machine, which the container does not have",
-            f"copy the files with 'gcloud storage cp {copied} {bucket}/', and read {bucket}/{name}",
+            f"copy the files with 'gcloud storage cp {copied} {goal}/', and read {goal}/{name}",
         )
 
     def _not_in_image(self, path: str, there: tuple[Path, ...], where: str) -> Problem:
@@ -183,6 +226,17 @@ def _matching(folder: Path, pattern: str) -> tuple[Path, ...]:
     except (OSError, ValueError):  # no name of a file's, or none that may be seen
         return ()
     return tuple(path for path in sorted(paths) if not path.name.startswith("."))
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+def _name_of(path: str) -> str:
+    return re.split(r"[/\\]", path)[-1]
 
 
 def _is_folder(path: Path) -> bool:

@@ -48,6 +48,7 @@ class Project:
 
     folder: Path
     job: Job
+    endpoint: str | None = None
 
     def write(self, name: str, content: str | bytes) -> Path:
         path = self.folder / name
@@ -81,7 +82,7 @@ class Project:
 
     @property
     def order(self) -> Order:
-        return Order(self.folder, self.job)
+        return Order(self.folder, self.job, endpoint=self.endpoint)
 
     def look(self) -> tuple[DataFacts | None, list[Problem]]:
         order = self.order

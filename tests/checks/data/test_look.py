@@ -50,7 +50,7 @@ def test_data_py_that_is_no_python_is_not_looked_at(project):
 
 
 @pytest.mark.parametrize(
-    "place", ["gs://my-bucket/digits", "/gcs/my-bucket/digits", "s3://b/d", "/tmp/made"]
+    "place", ["gs://mine/digits", "/gcs/mine/digits", "gs://my-bucket-2", "ram://x", "/tmp/made"]
 )
 def test_data_elsewhere_are_not_read_and_the_cluster_is_told_all_the_same(project, place):
     project.reads(f'"{place}/train-*.tfrecord"')

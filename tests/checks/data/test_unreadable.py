@@ -52,3 +52,32 @@ def test_what_only_this_machine_cannot_read_is_warned_of(project):
     _, [problem] = data.look(order, asked(order), trainer.find(order), files)
     assert (problem.code, problem.severity) == ("data-unreadable", "warning")
     assert "cannot be read" in problem.what
+
+
+@pytest.mark.parametrize("before", ["", "download('data')\n"])
+@pytest.mark.parametrize("url", ["s3://b/train-*", "http://host/train-*", "hdfs://host/d/train-*"])
+def test_tensorflow_reads_of_no_other_cloud(project, url, before):
+    project.reads(repr(url))
+    source = project.folder / "trainer/data.py"
+    source.write_text(f"{source.read_text()}\n{before}")
+    [problem] = project.problems
+    assert (problem.code, problem.severity) == ("data-unreadable", "error")
+    assert problem.where == "trainer/data.py:7"
+    assert "gs://my-bucket/digits/data/train-*" in problem.remedy
+    assert ("gcloud storage cp" in problem.remedy) == url.startswith("s3")
+
+
+def test_a_program_that_brings_other_clouds_is_trusted_to_read_of_them(project):
+    project.reads("'s3://b/train-*'")
+    project.write("trainer/more.py", "import tensorflow_io\n")
+    assert project.problems == []
+
+
+@pytest.mark.parametrize("place", ["gs://my-bucket/digits", "/gcs/my-bucket/digits"])
+def test_a_bucket_that_stands_for_one_s_own_is_none(project, place):
+    project.reads(repr(f"{place}/train-*.tfrecord"))
+    [problem] = project.problems
+    assert (problem.code, problem.severity) == ("placeholder-bucket", "error")
+    assert problem.where == "trainer/data.py:7"
+    project.endpoint = "http://127.0.0.1:8085"
+    assert project.problems == []
