@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 WEEK = 7 * 24 * 3600
 """Seconds after which Vertex AI ends a job that says no timeout (CustomJobSpec.scheduling)."""
 
+_SEARCH = reading.TUNED - {"trialJobSpec"}
+
 ROLES = ("chief", "workers", "parameter_servers", "evaluators")
 
 
@@ -97,6 +99,10 @@ class Asked:
         None without.
     trials, trials_at_once
         Of a tuned job; 1 of any other.
+    search
+        What a tuned job says of its search, in Google's JSON names; None of any other.
+    encryption_key
+        What its data are encrypted with, None for a key of Google's own.
     """
 
     name: str
@@ -112,6 +118,13 @@ class Asked:
     tensorboard: str | None = None
     trials: int = 1
     trials_at_once: int = 1
+    search: Mapping[str, Any] | None = None
+    encryption_key: str | None = None
+
+    @property
+    def spec(self) -> str:
+        """Where its request says what runs."""
+        return vertex.SPECS["customJobs" if self.search is None else "hyperparameterTuningJobs"]
 
 
 def asked(order: Order) -> Asked:
@@ -136,6 +149,8 @@ def asked(order: Order) -> Asked:
         tensorboard=spec.get("tensorboard"),
         trials=body.get("maxTrialCount", 1) if is_tuned else 1,
         trials_at_once=body.get("parallelTrialCount", 1) if is_tuned else 1,
+        search={key: body[key] for key in body if key in _SEARCH} if is_tuned else None,
+        encryption_key=body.get("encryptionSpec", {"kmsKeyName": None}).get("kmsKeyName", ""),
     )
 
 

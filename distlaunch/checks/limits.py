@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from distlaunch.checks import tuning
 from distlaunch.checks.asked import WEEK
 from distlaunch.checks.problem import error, warning
 
@@ -29,6 +30,8 @@ _DAY = 24 * 3600
 _NETWORK = re.compile(
     r"projects/(?P<project>[^/]+)/global/networks/(?P<name>[a-z]([-a-z0-9]*[a-z0-9])?)", re.ASCII
 )
+_KEY = re.compile(r"projects/[^/]+/locations/(?P<region>[^/]+)/keyRings/[^/]+/cryptoKeys/[^/]+")
+_ACCOUNT = re.compile(r"[^\s@]+@([a-z0-9-]+\.)+gserviceaccount\.com", re.ASCII)
 _TENSORBOARD = re.compile(r"projects/[^/]+/locations/(?P<region>[^/]+)/tensorboards/[^/]+")
 
 
@@ -48,6 +51,9 @@ def problems(asked: Asked) -> Iterator[Problem]:
     yield from _scheduling_problems(asked)
     yield from _tensorboard_problems(asked)
     yield from _network_problems(asked)
+    yield from _account_problems(asked)
+    yield from _key_problems(asked)
+    yield from tuning.problems(asked)
 
 
 def _pool_problems(asked: Asked) -> Iterator[Problem]:
@@ -142,13 +148,22 @@ def _scheduling_problems(asked: Asked) -> Iterator[Problem]:
                 f"{days} are more than the 7 that Vertex AI documents",
                 "write timeout: 7d, and go on from the last checkpoint after that",
             )
-    if asked.max_wait is not None and asked.strategy != "FLEX_START":
+    if asked.timeout < 0:
+        yield _negative(asked.timeout, "timeout", "write timeout: 7d, which is the default")
+    if asked.max_wait is not None and asked.max_wait < 0:
+        yield _negative(asked.max_wait, "max_wait", "write max_wait: 24h, or 0s to wait forever")
+    elif asked.max_wait is not None and asked.strategy != "FLEX_START":
         yield warning(
             "max-wait-ignored",
             "scheduling.max_wait",
             f"{asked.strategy} does not wait for machines, so max_wait says nothing",
             "leave it out, or write strategy: FLEX_START",
         )
+
+
+def _negative(seconds: int, field: str, remedy: str) -> Problem:
+    what = f"no time is less than none, and this is {seconds} seconds"
+    return error("duration-negative", f"scheduling.{field}", what, remedy)
 
 
 def _tensorboard_problems(asked: Asked) -> Iterator[Problem]:
@@ -189,3 +204,40 @@ def _network_problems(asked: Asked) -> Iterator[Problem]:
         f"write projects/NUMBER/global/networks/{name}, with the number that 'gcloud projects "
         f'describe {project} --format="value(projectNumber)"\' tells',
     )
+
+
+def _account_problems(asked: Asked) -> Iterator[Problem]:
+    account = asked.service_account
+    if account and not _ACCOUNT.fullmatch(account):
+        yield error(
+            "account-form",
+            "service_account",
+            f"a job runs as a service account, whose email ends in gserviceaccount.com, and not "
+            f"as {account}",
+            f"write NAME@{asked.project or 'PROJECT'}.iam.gserviceaccount.com; 'gcloud iam "
+            f"service-accounts list --project={asked.project or 'PROJECT'}' tells them",
+        )
+
+
+def _key_problems(asked: Asked) -> Iterator[Problem]:
+    """Yield what speaks against the key: it lies in the job's region itself (EncryptionSpec)."""
+    if asked.encryption_key is None:
+        return
+    where, region = "vertex.encryptionSpec.kmsKeyName", asked.region or "REGION"
+    found = _KEY.fullmatch(asked.encryption_key)
+    if found is None:
+        yield error(
+            "key-form",
+            where,
+            f"expected projects/PROJECT/locations/REGION/keyRings/RING/cryptoKeys/KEY, got "
+            f"{asked.encryption_key or 'nothing'}",
+            f"write the name that 'gcloud kms keys list --location={region} --keyring=RING' tells",
+        )
+    elif asked.region and found["region"] != asked.region:
+        yield error(
+            "key-region",
+            where,
+            f"the key is in {found['region']}, and the job takes one of {region} alone",
+            f"write a key of {region}; 'gcloud kms keyrings list --location={region}' tells where "
+            "they are",
+        )

@@ -9,7 +9,12 @@ CHIEF = AskedPool("chief", 1, "n1-standard-8")
 WORKERS = AskedPool("workers", 3, "n1-standard-8")
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 BOARD = "projects/123/locations/us-central1/tensorboards/456"
+KEY = "projects/my-project/locations/us-central1/keyRings/ring/cryptoKeys/key"
 DAY = 24 * 3600
+STUDY = {
+    "metrics": [{"metricId": "loss"}],
+    "parameters": [{"parameterId": "rate", "categoricalValueSpec": {"values": ["a"]}}],
+}
 
 
 def asked(*pools, name="digits", region="us-central1", **rest):
@@ -41,6 +46,11 @@ GOOD = {
     "a TensorBoard where no region is said": asked(
         region="", tensorboard=BOARD, service_account=ACCOUNT
     ),
+    "an account of Compute Engine's": asked(
+        service_account="123-compute@developer.gserviceaccount.com"
+    ),
+    "a key": asked(encryption_key=KEY),
+    "a key where no region is said": asked(region="", encryption_key=KEY),
     "a network": asked(network="projects/123/global/networks/my-net"),
 }
 
@@ -134,6 +144,56 @@ BAD = {
             "write projects/NUMBER/global/networks/my-net, with the number that 'gcloud projects "
             "describe other-1 ",
         ),
+    ),
+    "a timeout before the start": (
+        asked(timeout=-60),
+        ("error", "duration-negative", "scheduling.timeout", "-60 seconds", "timeout: 7d"),
+    ),
+    "a wait before the start": (
+        asked(max_wait=-1),
+        ("error", "duration-negative", "scheduling.max_wait", "-1 seconds", "max_wait: 24h"),
+    ),
+    "an account by its name alone": (
+        asked(service_account="trainer"),
+        (
+            "error",
+            "account-form",
+            "service_account",
+            "not as trainer",
+            "NAME@my-project.iam.gserviceaccount.com",
+        ),
+    ),
+    "a person in place of an account": (
+        asked(service_account="me@example.com"),
+        ("error", "account-form", "service_account", "me@example.com", "--project=my-project"),
+    ),
+    "a version of a key": (
+        asked(encryption_key=f"{KEY}/cryptoKeyVersions/1"),
+        (
+            "error",
+            "key-form",
+            "vertex.encryptionSpec.kmsKeyName",
+            "got projects/my-project/",
+            "--location=us-central1",
+        ),
+    ),
+    "no key in the place of one": (
+        asked(encryption_key=""),
+        ("error", "key-form", "vertex.encryptionSpec.kmsKeyName", "got nothing", "gcloud kms"),
+    ),
+    "a key of several regions": (
+        asked(encryption_key=KEY.replace("us-central1", "us")),
+        (
+            "error",
+            "key-region",
+            "vertex.encryptionSpec.kmsKeyName",
+            "is in us, and the job takes one of us-central1",
+            "a key of us-central1",
+        ),
+    ),
+    "a search that cannot be": (
+        asked(search={"maxTrialCount": 1, "parallelTrialCount": 2, "studySpec": STUDY}),
+        ("error", "tuning-impossible", "tuning.parallel_trials", "1 in all", "trials: 2 or more"),
     ),
 }
 

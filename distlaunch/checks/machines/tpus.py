@@ -48,17 +48,17 @@ def tpu_problems(asked: Asked, catalogue: Catalogue) -> Iterator[Problem]:
                 f"a job on TPUs has one machine of them, and this asks for {pool.replicas}",
                 "write count: 1, and more TPUs on that one",
             )
-        yield from _shape_problems(pool, kind)
+        yield from _shape_problems(pool, kind, asked.spec)
 
 
-def _shape_problems(pool: AskedPool, kind: MachineKind) -> Iterator[Problem]:
+def _shape_problems(pool: AskedPool, kind: MachineKind, spec: str) -> Iterator[Problem]:
     if kind.topologies and pool.topology not in kind.topologies:
         has = f"with the topology {pool.topology}" if pool.topology else "without a topology"
         yield error(
             "tpu-topology",
             pool.key("machine"),
             f"{pool.machine} is asked for {has}, and it comes in {short(kind.topologies)}",
-            f"write {_topology(pool, kind)}",
+            f"write {_topology(pool, kind, spec)}",
         )
     counts = kind.accelerators.get(pool.accelerator or "", ())
     if counts and pool.accelerator_count not in counts:
@@ -73,9 +73,9 @@ def _shape_problems(pool: AskedPool, kind: MachineKind) -> Iterator[Problem]:
         )
 
 
-def _topology(pool: AskedPool, kind: MachineKind) -> str:
+def _topology(pool: AskedPool, kind: MachineKind, spec: str) -> str:
     """Return what a job file says of a topology: the known one that has the likest chips."""
     wanted = chips(pool.topology or "")
     likest = min(kind.topologies, key=lambda each: abs(chips(each) - wanted))
-    spec = {"jobSpec": {"workerPoolSpecs": [{"machineSpec": {"tpuTopology": likest}}]}}
-    return f"vertex: {json.dumps(spec)}".replace('"', "")
+    said = {spec: {"workerPoolSpecs": [{"machineSpec": {"tpuTopology": likest}}]}}
+    return f"vertex: {json.dumps(said)}".replace('"', "")

@@ -5,8 +5,9 @@ documents, and from what the bundled trainer cannot do.
 """
 
 from .clouds import CLOUDS
+from .limits import LIMITS
 from .projects import DATA, PROJECT
-from .requests import ESSENTIALS, LIMITS, MACHINES, UNREADABLE
+from .requests import ESSENTIALS, MACHINES, UNREADABLE
 
 OFFLINE = {**ESSENTIALS, **MACHINES, **LIMITS, **PROJECT, **DATA}
 BROKEN = {**OFFLINE, **CLOUDS}

@@ -41,6 +41,39 @@ ESSENTIALS = {
         where="image.repository",
         job="image: {repository: us-central1-docker.pkg.dev/my-project/training/digits}",
     ),
+    "output in the bucket that init wrote": Broken(
+        code="placeholder-bucket",
+        remedy="gcloud storage buckets list",
+        where="--job-dir",
+        words=("--job-dir", "gs://my-bucket/digits/first"),
+        of_account=True,
+    ),
+    "an account of the project that init wrote": Broken(
+        code="placeholder-project",
+        remedy="gcloud iam service-accounts list",
+        where="service_account",
+        job="service_account: trainer@my-project.iam.gserviceaccount.com",
+        of_account=True,
+    ),
+    "an image of the project that init wrote": Broken(
+        code="placeholder-repository",
+        remedy="--image URI",
+        where="image.uri",
+        job="image: {uri: 'us-central1-docker.pkg.dev/my-project/training/digits:1'}",
+    ),
+    "a repository, and no name in it": Broken(
+        code="repository-form",
+        remedy="us-central1-docker.pkg.dev/demo-project/training/NAME",
+        where="image.repository",
+        job="image: {repository: us-central1-docker.pkg.dev/demo-project/training}",
+    ),
+    "a repository of Container Registry": Broken(
+        code="repository-retired",
+        severity="warning",
+        remedy="us-central1-docker.pkg.dev/demo-project/REPOSITORY/digits",
+        where="image.repository",
+        job="image: {repository: eu.gcr.io/demo-project/digits}",
+    ),
     "a GPU by its short name": Broken(
         code="accelerator-unknown",
         severity="warning",
@@ -239,86 +272,6 @@ scheduling: {strategy: FLEX_START}
         ),
     ),
 }
-
-LIMITS = {
-    "a fifth pool": Broken(
-        code="pool-count",
-        remedy="one pool",
-        **of_config(vertex(*["replicaCount: 1, machineSpec: {machineType: n1-standard-8}"] * 5)),
-    ),
-    "a disk that is too small": Broken(
-        code="disk-size",
-        remedy="100",
-        **of_config(
-            vertex(
-                "replicaCount: 1, machineSpec: {machineType: n1-standard-8}, "
-                "diskSpec: {bootDiskSizeGb: 50}"
-            )
-        ),
-    ),
-    "a disk of no type": Broken(
-        code="disk-type",
-        remedy="pd-ssd",
-        **of_config(
-            vertex(
-                "replicaCount: 1, machineSpec: {machineType: n1-standard-8}, "
-                "diskSpec: {bootDiskType: ssd}"
-            )
-        ),
-    ),
-    "a name as long as a title": Broken(
-        code="name-length",
-        remedy="take 1 away",
-        **of_config(
-            "displayName: " + "x" * 129 + "\njobSpec:\n  workerPoolSpecs:\n  - {replicaCount: 1, "
-            f"machineSpec: {{machineType: n1-standard-8}}, containerSpec: "
-            f"{{imageUri: '{REGISTRY}/python:3.12'}}}}\n"
-        ),
-    ),
-    "labels without end": Broken(
-        code="label-count",
-        remedy="take 1 out",
-        where="labels",
-        job="labels: {" + ", ".join(f"label-{n}: x" for n in range(64)) + "}",
-    ),
-    "variables without end": Broken(
-        code="variable-count",
-        remedy="take 1 out",
-        where="env",
-        job="env: {" + ", ".join(f"V{n}: x" for n in range(101)) + "}",
-    ),
-    "FLEX_START for longer than a week": Broken(
-        code="timeout-too-long",
-        remedy="7d",
-        where="scheduling.timeout",
-        job="""
-cluster:
-  chief: {machine: a2-highgpu-1g, accelerator: {type: NVIDIA_TESLA_A100, count: 1}}
-  workers: {machine: a2-highgpu-1g, accelerator: {type: NVIDIA_TESLA_A100, count: 1}}
-scheduling: {strategy: FLEX_START, timeout: 8d}
-""",
-    ),
-    "TensorBoard, and nobody to write to it": Broken(
-        code="tensorboard-without-account",
-        remedy="service_account",
-        where="tensorboard",
-        job="tensorboard: projects/123/locations/us-central1/tensorboards/456",
-    ),
-    "TensorBoard in another region": Broken(
-        code="tensorboard-region",
-        remedy="us-central1",
-        where="tensorboard",
-        job="{tensorboard: projects/123/locations/europe-west4/tensorboards/456, "
-        "service_account: trainer@demo-project.iam.gserviceaccount.com}",
-    ),
-    "a network by its short name": Broken(
-        code="network-form",
-        remedy="projects/",
-        where="network",
-        job="network: default",
-    ),
-}
-
 
 # What is no job at all is refused when it is read: a line of a file, and what was expected there.
 UNREADABLE = {
