@@ -88,6 +88,22 @@ RELEASES = {
 }
 """By minor version."""
 
+_BEFORE = {
+    **{(1, minor): ((3, 3), (3, 7)) for minor in range(16)},
+    **dict.fromkeys([(2, 0), (2, 1)], ((3, 5), (3, 7))),
+    **dict.fromkeys([(2, 2), (2, 3)], ((3, 5), (3, 8))),
+    (2, 4): ((3, 6), (3, 8)),
+    **dict.fromkeys([(2, 5), (2, 6)], ((3, 6), (3, 9))),
+    (2, 7): ((3, 7), (3, 9)),
+    **dict.fromkeys([(2, 8), (2, 9), (2, 10), (2, 11)], ((3, 7), (3, 10))),
+    (2, 12): ((3, 8), (3, 11)),
+}
+_ALL = {minor: Release(python, {}) for minor, python in _BEFORE.items()} | RELEASES
+"""With those of which no more is told than the versions of Python that there are wheels for."""
+
+_NOT_FOR_LINUX = ("tensorflow-macos", "tensorflow-metal", "tensorflow-intel")
+_GPU_ALONE = "tensorflow-gpu"
+_REFUSING = (2, 12)  # tensorflow-gpu of this version only says that it is no more
 _OF_THE_SAME_VERSION = ("tf-keras", "tensorflow-text")  # 2.21 of these wants TensorFlow 2.21
 
 
@@ -114,6 +130,8 @@ def builds(found: Requirements, asked: Asked, around: Surroundings) -> Iterator[
                     f"{each.name} does not compute on TPUs",
                     "write tensorflow-tpu instead",
                 )
+        elif around.is_installed:
+            yield from _elsewhere(each, gpu, around)
     tag = around.tensorflow_tag
     if gpu and tag and "gpu" not in tag and not _has_cuda(found):
         yield error(
@@ -165,6 +183,35 @@ def _build(each: Listed, gpu: str | None, around: Surroundings) -> Iterator[Prob
         )
 
 
+def _elsewhere(each: Listed, gpu: str | None, around: Surroundings) -> Iterator[Problem]:
+    """Yield a build of TensorFlow for other systems, or of another time."""
+    if each.name in _NOT_FOR_LINUX:
+        yield error(
+            "tensorflow-build",
+            each.where,
+            f"{each.name} is not there for Linux, which the image has",
+            f"write {each.name}{each.specifier}; sys_platform != 'linux', and tensorflow beside it",
+        )
+    elif each.name == _GPU_ALONE and ((gpu and around.is_plain) or not _is_there(each, around)):
+        yield error(
+            "tensorflow-build",
+            each.where,
+            f"{each.name} brings no CUDA, and ended with 2.11, which is for Python 3.7 to 3.10",
+            f"write {'tensorflow[and-cuda]' if around.own else 'tensorflow'}, of 2.14 or later",
+        )
+
+
+def _is_there(each: Listed, around: Surroundings) -> bool:
+    """Whether pip finds what was called tensorflow-gpu."""
+    here = around.python
+    fitting = [
+        minor
+        for minor, (first, last) in _BEFORE.items()
+        if minor < _REFUSING and (here is None or first <= here <= last)
+    ]
+    return not _takes(each, _REFUSING) and any(_takes(each, minor) for minor in fitting)
+
+
 def _has_cuda(found: Requirements) -> bool:
     return any("and-cuda" in each.extras for each in found.installed if each.name in NAMES)
 
@@ -173,7 +220,7 @@ def _against(
     minor: tuple[int, int], asked: Listed, found: Requirements, around: Surroundings
 ) -> Iterator[Problem]:
     """Yield what speaks against a minor version."""
-    name, release = f"TensorFlow {minor[0]}.{minor[1]}", RELEASES[minor]
+    name, release = f"TensorFlow {minor[0]}.{minor[1]}", _ALL[minor]
     (first, last), here = release.python, around.python
     if here and around.is_installed and not first <= here <= last:
         yield error(
@@ -200,15 +247,18 @@ def _against(
 
 def _minors(each: Listed) -> list[tuple[int, int]]:
     """Return the known minor versions that a requirement takes; none where it takes others."""
+    newest = max(_ALL)
+    beyond = [(newest[0], newest[1] + 1), (newest[0] + 1, 0)]
+    if any(_takes(each, minor) for minor in beyond):
+        return []
+    return [minor for minor in _ALL if _takes(each, minor)]
+
+
+def _takes(each: Listed, minor: tuple[int, int]) -> bool:
     from packaging.version import Version
 
-    def takes(minor: tuple[int, int]) -> bool:
-        patches = [Version(f"{_dotted(minor)}.{patch}") for patch in range(_MOST_PATCHES)]
-        return any(each.specifier.contains(patch, prereleases=True) for patch in patches)
-
-    newest, oldest = max(RELEASES), min(RELEASES)
-    beyond = [(newest[0], newest[1] + 1), (newest[0] + 1, 0), (oldest[0], oldest[1] - 1)]
-    return [] if any(map(takes, beyond)) else [minor for minor in RELEASES if takes(minor)]
+    patches = (Version(f"{_dotted(minor)}.{patch}") for patch in range(_MOST_PATCHES))
+    return any(each.specifier.contains(patch, prereleases=True) for patch in patches)
 
 
 def _go_together(other: Listed, need: str) -> bool:

@@ -121,6 +121,19 @@ PROJECT = {
         where="trainer/unused.py:1",
         files={"trainer/unused.py": "def f(:\n"},
     ),
+    "TensorFlow as it was called on a GPU once": Broken(
+        code="tensorflow-build",
+        remedy="write tensorflow, ",
+        where="requirements.txt:1",
+        job=WITH_GPUS,
+        files={"requirements.txt": "tensorflow-gpu==2.10.0\nkeras>=3.12,<3.16\n"},
+    ),
+    "TensorFlow of an older Python": Broken(
+        code="requirement-clash",
+        remedy="say image.base: python:3.10-slim",
+        where="requirements.txt:1",
+        files={"requirements.txt": "tensorflow==2.8.0\nkeras>=3.12,<3.16\n"},
+    ),
     "TensorFlow for CPUs on a GPU, held by its hash": Broken(
         code="tensorflow-build",
         remedy="and-cuda",

@@ -93,6 +93,13 @@ def test_a_dockerfile_of_ones_own_is_looked_into_for_its_base(made):
         ("tensorflow==2.21.0", "3.9", 1, "say image.base: python:3.10-slim"),
         ("tensorflow==2.21.0", "3.14", 1, "say image.base: python:3.13-slim"),
         ("tensorflow==2.15.0", "3.12", 1, "say image.base: python:3.11-slim"),
+        ("tensorflow==2.12.0", "3.12", 1, "say image.base: python:3.11-slim"),
+        ("tensorflow-cpu==2.11.1", "3.12", 1, "say image.base: python:3.10-slim"),
+        ("tensorflow==2.8.0", "3.12", 1, "say image.base: python:3.10-slim"),
+        ("tensorflow~=2.4.0", "3.12", 1, "say image.base: python:3.8-slim"),
+        ("tensorflow<2", "3.12", 1, "say image.base: python:3.7-slim"),
+        ("tensorflow==1.15.5", "3.11", 1, "say image.base: python:3.7-slim"),
+        ("tensorflow>=2.10,<2.16", "3.12", 1, "say image.base: python:3.11-slim"),
     ],
 )
 def test_what_tensorflow_does_not_go_with_is_refused(text, base, where, remedy, plain):
@@ -101,6 +108,42 @@ def test_what_tensorflow_does_not_go_with_is_refused(text, base, where, remedy, 
         ("requirement-clash", "error", f"requirements.txt:{where}")
     ]
     assert found[0].remedy == remedy
+
+
+@pytest.mark.parametrize("text", ["tensorflow==2.12.0", "tensorflow-cpu==2.11.1"])
+def test_with_a_python_that_it_is_for_an_old_tensorflow_is_no_problem(text, plain):
+    assert told(plain, text, "image.base=python:3.10-slim") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "base", "words", "remedy"),
+    [
+        ("tensorflow-gpu==2.10.0", "3.12", (), "write tensorflow, of 2.14 or later"),
+        ("tensorflow-gpu==2.10.0", "3.12", GPU, "write tensorflow, of 2.14 or later"),
+        ("tensorflow-gpu==2.10.0", "3.10", GPU, "write tensorflow, of 2.14 or later"),
+        ("tensorflow-gpu==2.12.0", "3.10", (), "write tensorflow, of 2.14 or later"),
+        ("tensorflow-gpu", "3.10", (), "write tensorflow, of 2.14 or later"),
+        ("tensorflow-macos==2.16.2", "3.12", (), "tensorflow-macos==2.16.2; sys_platform != "),
+        ("tensorflow-metal", "3.12", (), "write tensorflow-metal; sys_platform != 'linux'"),
+    ],
+)
+def test_a_build_that_pip_does_not_find_is_told(text, base, words, remedy, made):
+    [problem] = told(made, text, f"image.base=python:{base}-slim", *words)
+    assert (problem.code, problem.severity) == ("tensorflow-build", "error")
+    assert problem.where == "requirements.txt:1"
+    assert remedy in problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "base"),
+    [
+        ("tensorflow-gpu==2.10.0", "3.10"),
+        ("tensorflow-gpu==2.10.0; python_version < '3.11'", "3.12"),
+        ("tensorflow-macos==2.16.2; sys_platform == 'darwin'", "3.12"),
+    ],
+)
+def test_a_build_that_pip_finds_or_leaves_out_is_not(text, base, made):
+    assert told(made, text, f"image.base=python:{base}-slim") == []
 
 
 @pytest.mark.parametrize(
