@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.checks.limits import boot_disk
 from distlaunch.checks.price.file import FILE_NAME
+from distlaunch.checks.price.skus import has_local_ssd
 from distlaunch.console import duration
 from distlaunch.job.catalogue import chips
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from distlaunch.job.catalogue import Catalogue, MachineKind
     from distlaunch.job.model import Strategy
 
-BOOT_DISK = "boot disks"
+BOOT_DISK, LOCAL_SSD = "boot disks", "local SSDs"
 
 _HOUR = 3600
 _USUAL_DISK_GB = 100  # DiskSpec's own default
@@ -43,8 +44,8 @@ class PoolCost:
         The machine types and accelerators without a price.
     sources
         Who says so.
-    has_disks
-        Whether the boot disks are in it.
+    within, without
+        What of `BOOT_DISK` and `LOCAL_SSD` its machines have, and is in it or is not.
     """
 
     role: str
@@ -52,7 +53,8 @@ class PoolCost:
     at_least: Decimal
     unknown: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
-    has_disks: bool = False
+    within: tuple[str, ...] = ()
+    without: tuple[str, ...] = (BOOT_DISK,)
 
     @property
     def an_hour(self) -> Decimal | None:
@@ -98,9 +100,13 @@ class Cost:
 
     @property
     def without(self) -> tuple[str, ...]:
-        """What is not in it."""
-        has_disks = all(pool.has_disks for pool in self.pools)
-        return _NEVER if has_disks else (BOOT_DISK, *_NEVER)
+        """What is not in it, with the pools where it is in it for others."""
+        return (*self._extras(is_within=False), *_NEVER)
+
+    @property
+    def within(self) -> tuple[str, ...]:
+        """What is in it beside machines and accelerators, with the pools as in `without`."""
+        return tuple(self._extras(is_within=True))
 
     @property
     def at_least(self) -> Decimal:
@@ -126,6 +132,13 @@ class Cost:
     def _of_one(self) -> Decimal:
         return sum((pool.at_least for pool in self.pools), Decimal(0))
 
+    def _extras(self, *, is_within: bool) -> Iterator[str]:
+        for thing in (BOOT_DISK, LOCAL_SSD):
+            having = [pool for pool in self.pools if thing in pool.within + pool.without]
+            roles = [_role(pool) for pool in having if (thing in pool.within) is is_within]
+            if roles:
+                yield thing if len(roles) == len(having) else f"{thing} of {_and(roles)}"
+
     def lines(self) -> tuple[str, ...]:
         """Return it for a person, in two to four lines."""
         return tuple(self._lines())
@@ -133,8 +146,9 @@ class Cost:
     def _lines(self) -> Iterator[str]:
         if self.sources:
             yield f"{self._of_an_hour()}; {self._of_all()}"
-            without = f"without {_and(self.without)}"
-            yield f"by {_and(self.sources)} ({self.strategy}), {without}"
+            within = f", with {_and(self.within)}" if self.within else ""
+            without = f", without {_and(self.without)}"
+            yield f"by {_and(self.sources)} ({self.strategy}){within}{without}"
         if self.unknown:
             names = f" for {_and(self.unknown)}" if self.sources else ""
             yield f"unknown{names}: {self._why()}"
@@ -165,7 +179,7 @@ class Cost:
         return f" ({each}{shares})"
 
     def _share(self, pool: PoolCost) -> str:
-        role = pool.role.replace("_", " ")
+        role = _role(pool)
         if pool.unknown and not pool.sources:
             return f"{role} unknown"
         bound = "at least " if pool.unknown else ""
@@ -207,6 +221,7 @@ class Cost:
             ],
             "sources": list(self.sources),
             "date": self.date.isoformat() if self.date else None,
+            "with": list(self.within),
             "without": list(self.without),
         }
 
@@ -251,6 +266,9 @@ def _pool(pool: AskedPool, kind: MachineKind | None, prices: Prices) -> PoolCost
     disk = _disk(pool, machine, prices)
     if disk:
         parts.append((BOOT_DISK, machines, disk))
+    is_within = {BOOT_DISK: disk is not None}
+    if _has_local_ssd(pool, kind, machine, prices):
+        is_within[LOCAL_SSD] = prices.strategy != "STANDARD"
     known = [(count, quote) for _, count, quote in parts if quote]
     return PoolCost(
         role=pool.role,
@@ -258,8 +276,13 @@ def _pool(pool: AskedPool, kind: MachineKind | None, prices: Prices) -> PoolCost
         at_least=sum((count * quote.amount for count, quote in known), Decimal(0)),
         unknown=tuple(name for name, _, quote in parts if quote is None),
         sources=tuple(dict.fromkeys(quote.source for _, quote in known)),
-        has_disks=disk is not None,
+        within=tuple(name for name, is_in in is_within.items() if is_in),
+        without=tuple(name for name, is_in in is_within.items() if not is_in),
     )
+
+
+def _role(pool: PoolCost) -> str:
+    return pool.role.replace("_", " ")
 
 
 def _machines(pool: AskedPool) -> int:
@@ -275,6 +298,15 @@ def _disk(pool: AskedPool, machine: Quote | None, prices: Prices) -> Quote | Non
     if machine is None or machine.source == prices.own_name:
         return None
     return prices.of_disk(pool.disk_type or boot_disk(pool.machine), pool.disk_gb or _USUAL_DISK_GB)
+
+
+def _has_local_ssd(
+    pool: AskedPool, kind: MachineKind | None, machine: Quote | None, prices: Prices
+) -> bool:
+    """Whether there are local SSDs beside a price of Google's; one's own is of all of a machine."""
+    if kind is None or machine is None or machine.source == prices.own_name:
+        return False
+    return has_local_ssd(pool.machine, kind)
 
 
 def _rounded(amount: Decimal) -> str:

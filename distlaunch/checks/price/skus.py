@@ -46,7 +46,7 @@ _LOCAL_SSD_GB = {
     "a3-highgpu-4g": 3_000,
     "a3-highgpu-8g": 6_000,
     "a3-megagpu-8g": 6_000,
-}  # that comes with the machine; Compute Engine bills it, Vertex AI's own SKUs hold it
+}  # that comes with the machine; Compute Engine bills it, Vertex AI has no SKU for it
 _ALL_WITH_LOCAL_SSD = {"A3", "A3MEGA", "A3ULTRA", "A4", "A4X", "G4"}  # of these families
 _BILLED_AS = {
     "A3PLUS": "A3MEGA",
@@ -132,6 +132,11 @@ def of_machine(name: str, kind: MachineKind, strategy: Strategy) -> dict[str, fl
     if name in _LOCAL_SSD_GB:
         return items | {f"{ways[0]} local-ssd": _LOCAL_SSD_GB[name]}
     return None if family in _ALL_WITH_LOCAL_SSD else items
+
+
+def has_local_ssd(name: str, kind: MachineKind) -> bool:
+    """Whether a machine comes with local SSDs, however large."""
+    return name in _LOCAL_SSD_GB or _family(kind.family) in _ALL_WITH_LOCAL_SSD
 
 
 def of_accelerator(name: str, strategy: Strategy) -> dict[str, float]:

@@ -47,7 +47,33 @@ def test_a_job_costs_what_was_billed_for_it(job, listing, cost, strategy, an_hou
     assert found.unknown == ()
     assert round(found.an_hour, 6) == Decimal(an_hour)
     assert found.up_to_timeout == 2 * found.an_hour
-    assert found.without == ("storage", "network")
+    has_no_price = strategy == "STANDARD"
+    assert found.within == ("boot disks", "local SSDs")[: 1 if has_no_price else 2]
+    assert found.without == (*(["local SSDs"] if has_no_price else []), "storage", "network")
+    last = found.lines()[-1]
+    if has_no_price:
+        assert last.endswith(", with boot disks, without local SSDs, storage and network")
+    else:
+        assert last.endswith(", with boot disks and local SSDs, without storage and network")
+
+
+def test_what_is_in_the_price_of_some_pools_only_is_told_with_them(job, listing, cost):
+    _, session = listing(BOTH)
+    pools = [
+        AskedPool("chief", 1, "a3-highgpu-8g", H100, 8),
+        AskedPool("parameter_servers", 2, "n1-standard-8"),
+    ]
+    found = cost(job(pools=pools), session, OWN)
+    assert found.within == ("boot disks of chief",)
+    assert found.without == (
+        "boot disks of parameter servers",
+        "local SSDs",
+        "storage",
+        "network",
+    )
+    assert found.as_json()["with"] == ["boot disks of chief"]
+    own = cost(job(pools=pools), session, "us-central1: {STANDARD: {a3-highgpu-8g: 9}}")
+    assert own.without == ("boot disks", "storage", "network")
 
 
 def test_a_boot_disk_is_googles_default_where_the_job_says_none(job, listing, cost):
@@ -60,7 +86,7 @@ def test_a_boot_disk_is_googles_default_where_the_job_says_none(job, listing, co
     assert usual == said
     assert larger.an_hour - said.an_hour == pytest.approx(Decimal("0.1955") / 730)
     assert other.an_hour < said.an_hour
-    assert other.without == ("boot disks", "storage", "network")
+    assert other.without == ("boot disks", "local SSDs", "storage", "network")
 
 
 def test_one_price_that_is_not_known_leaves_the_whole_unknown(job, listing, cost):
