@@ -215,7 +215,7 @@ PROJECT = {
     "an option of this command line's, with --": Broken(
         code="argument-unknown",
         remedy="--batch-size",
-        where="args",
+        where="behind --",
         words=("--", "--batchsize", "64"),
     ),
 }
