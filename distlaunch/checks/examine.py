@@ -78,7 +78,7 @@ def examine(order: Order, scope: Scope, *, session: Session | None = None) -> Re
     online = Meanwhile(lambda: _online(order, wanted, session, known))
     of_request = Meanwhile(lambda: list(_of_request(order, wanted)))
     making = making_of(order, offline=scope.offline)
-    data, of_project = _project(order, wanted, making.files)
+    data, of_project = _project(order, wanted, making.files, known)
     found = [
         *essentials.problems(order),
         *of_request.result(),
@@ -162,7 +162,7 @@ def _of_request(order: Order, wanted: Asked) -> Iterator[Problem]:
 
 
 def _project(
-    order: Order, wanted: Asked, files: Collection[str] | None
+    order: Order, wanted: Asked, files: Collection[str] | None, known: Catalogue
 ) -> tuple[DataFacts | None, list[Problem]]:
     """Look at the project's folder, where the image is made from it.
 
@@ -176,7 +176,7 @@ def _project(
     of_folder = list(project.problems(order, wanted, files, found))
     if files is None:
         return None, of_folder
-    facts, of_data = data.look(order, wanted, found, files)
+    facts, of_data = data.look(order, wanted, found, files, known)
     return facts, [*of_folder, *of_data]
 
 

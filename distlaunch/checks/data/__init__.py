@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.data.source import Source
     from distlaunch.checks.data.values import Given
     from distlaunch.checks.trainer import Trainer
+    from distlaunch.job.catalogue import Catalogue
     from distlaunch.job.model import Job
     from distlaunch.order import Order
 
@@ -36,7 +37,11 @@ _TUNABLE = ("batch-size", "global-batch-size", "shards", "steps-per-epoch")
 
 
 def look(
-    order: Order, asked: Asked, trainer: Trainer | None, files: Collection[str]
+    order: Order,
+    asked: Asked,
+    trainer: Trainer | None,
+    files: Collection[str],
+    catalogue: Catalogue,
 ) -> tuple[DataFacts | None, list[Problem]]:
     """Return what is known of a job's data, and what speaks against them.
 
@@ -46,6 +51,9 @@ def look(
         The bundled trainer, None where the program is another: nothing is known of its data then.
     files
         The project's files that go into the image: posix paths, relative to its folder.
+    catalogue
+        What is known of machines. Where one does not take as many GPUs, the data are not held
+        against their number: another is to be found first.
     """
     from distlaunch.checks.project import surroundings
 
@@ -62,7 +70,9 @@ def look(
     if machines is None or told is None:
         return None, _shown(looked.problems)
     deal = _dealing(found, told, machines, looked.training)
-    problems = [*looked.problems, *_misfits(found, deal, told, machines, looked)]
+    problems = looked.problems
+    if fitting.can_be(asked, catalogue):
+        problems += _misfits(found, deal, told, machines, looked)
     return _facts(deal, told, looked.training), _shown(problems)
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.asked import Asked
     from distlaunch.checks.data.dealing import Dealing, Told
+    from distlaunch.job.catalogue import Catalogue
 
 _ARGS = "args"
 _GPU = "NVIDIA"
@@ -63,6 +64,16 @@ def machines(asked: Asked) -> Machines | None:
     if accelerator and not accelerator.startswith(_GPU):
         return None
     return Machines(sum(pool.replicas for pool in pools), gpus if accelerator else 0)
+
+
+def can_be(asked: Asked, catalogue: Catalogue) -> bool:
+    """Return whether no machine is known not to take as many GPUs as it is to have."""
+    for pool in asked.pools:
+        kind = catalogue.machines.get(pool.machine)
+        numbers = kind.accelerators.get(pool.accelerator or "") if kind else None
+        if numbers and pool.accelerator_count not in numbers:
+            return False
+    return True
 
 
 def of_cluster(dealing: Dealing, told: Told, machines: Machines) -> Iterator[Problem]:

@@ -16,6 +16,7 @@ from distlaunch.checks import data, trainer
 from distlaunch.checks.asked import asked
 from distlaunch.image.context import read_context
 from distlaunch.job import project_file
+from distlaunch.job.catalogue import bundled
 from distlaunch.job.model import Machine, Pool
 from distlaunch.order import Order
 
@@ -75,8 +76,14 @@ class Project:
     def includes(self, *paths: str) -> None:
         self.has(image=replace(self.job.image, include=paths))
 
-    def runs_on(self, tasks: int, gpus: int = 0, accelerator: str = "NVIDIA_TESLA_T4") -> None:
-        machine = Machine("n1-standard-8", accelerator if gpus else None, gpus)
+    def runs_on(
+        self,
+        tasks: int,
+        gpus: int = 0,
+        accelerator: str = "NVIDIA_TESLA_T4",
+        kind: str = "n1-standard-8",
+    ) -> None:
+        machine = Machine(kind, accelerator if gpus else None, gpus)
         workers = Pool(machine, tasks - 1) if tasks > 1 else None
         self.has(cluster=replace(self.job.cluster, chief=Pool(machine), workers=workers))
 
@@ -88,7 +95,7 @@ class Project:
         order = self.order
         ignore = rendering.recipe(self.job, self.folder).ignore
         files = [file.path for file in read_context(self.folder, ignore).files]
-        return data.look(order, asked(order), trainer.find(order), files)
+        return data.look(order, asked(order), trainer.find(order), files, bundled())
 
     @property
     def facts(self) -> DataFacts:

@@ -306,6 +306,15 @@ def test_a_batch_of_the_user_s_own_that_does_not_fit(project, tasks, args, words
     assert words in problem.remedy
 
 
+def test_gpus_that_the_machine_does_not_take_are_not_held_against_the_data(project):
+    project.runs_on(1, gpus=5)
+    facts, problems = project.look()
+    assert problems == []
+    assert facts.replicas == 5
+    project.runs_on(5, gpus=1)
+    assert project.codes == ["shards-not-divided"]
+
+
 def test_two_batches_are_one_too_many(project):
     project.has(args=("--batch-size=16", "--global-batch-size=64"))
     [problem] = project.problems

@@ -6,6 +6,7 @@ import pytest
 
 from distlaunch.checks import data, trainer
 from distlaunch.checks.asked import asked
+from distlaunch.job.catalogue import bundled
 
 
 def test_files_that_cannot_be_read_are_named_once(project):
@@ -49,7 +50,7 @@ def test_what_only_this_machine_cannot_read_is_warned_of(project):
     files = [file.relative_to(project.folder).as_posix() for file in project.folder.rglob("*.*")]
     path.unlink()
     path.symlink_to("/proc/self/mem")  # a file that opens, and whose first page is nobody's
-    _, [problem] = data.look(order, asked(order), trainer.find(order), files)
+    _, [problem] = data.look(order, asked(order), trainer.find(order), files, bundled())
     assert (problem.code, problem.severity) == ("data-unreadable", "warning")
     assert "cannot be read" in problem.what
 
