@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from distlaunch.job.catalogue import Catalogue
 
 _MOST = 2  # alternatives that are told
-_CONTINENTS = {"northamerica": "us", "southamerica": "us", "africa": "europe", "me": "europe"}
+_MAINLANDS = {"northamerica": "us"}
+_NEXT_TO = {"southamerica": "us", "africa": "europe", "me": "europe"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,5 +173,11 @@ def like(accelerator: str, known: Iterable[str]) -> Iterator[str]:
 
 def continent(region: str) -> str:
     """Return the part of the world that a region is in, or next to."""
-    name = region.partition("-")[0]
-    return _CONTINENTS.get(name, name)
+    name = mainland(region)
+    return _NEXT_TO.get(name, name)
+
+
+def mainland(location: str) -> str:
+    """Return the part of the world that a region is in, or that a multi-region is."""
+    name = location.partition("-")[0]
+    return _MAINLANDS.get(name, name)

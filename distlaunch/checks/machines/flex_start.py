@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.asked import Asked, AskedPool
     from distlaunch.checks.machines.alternatives import Market
     from distlaunch.checks.problem import Problem
+    from distlaunch.job.catalogue import Catalogue
 
 
 def flex_start_problems(asked: Asked, market: Market) -> Iterator[Problem]:
@@ -31,12 +32,15 @@ def flex_start_problems(asked: Asked, market: Market) -> Iterator[Problem]:
     """
     if asked.strategy != "FLEX_START":
         return
+    known = market.catalogue
     for pool in asked.pools:
-        if _is_refused(pool, market):
+        if not may_start(pool.machine, pool.accelerator, known):
             yield _accelerator_problem(pool, market)
     kinds = {_kind(pool): pool for pool in reversed(asked.pools)}
     if len(kinds) > 1:
-        fitting = [kind for kind, pool in kinds.items() if not _is_refused(pool, market)]
+        fitting = [
+            kind for kind, pool in kinds.items() if may_start(pool.machine, pool.accelerator, known)
+        ]
         best = fitting[-1] if fitting else "the same machine and accelerator"
         pools = " and ".join(f"{pool.role} on {_kind(pool)}" for pool in asked.pools)
         yield error(
@@ -47,12 +51,11 @@ def flex_start_problems(asked: Asked, market: Market) -> Iterator[Problem]:
         )
 
 
-def _is_refused(pool: AskedPool, market: Market) -> bool:
-    catalogue, name = market.catalogue, pool.accelerator
-    is_known = (
-        pool.machine in catalogue.machines if name is None else name in catalogue.accelerators
-    )
-    return is_known and name not in catalogue.flex_start
+def may_start(machine: str, accelerator: str | None, catalogue: Catalogue) -> bool:
+    """Whether FLEX_START starts a machine, as far as it is known what it is."""
+    if accelerator is None:
+        return machine not in catalogue.machines
+    return accelerator in catalogue.flex_start or accelerator not in catalogue.accelerators
 
 
 def _accelerator_problem(pool: AskedPool, market: Market) -> Problem:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from distlaunch.checks.machines.alternatives import mainland
 from distlaunch.checks.online import project
 from distlaunch.checks.online.about import unanswered
 from distlaunch.checks.problem import error, warning
@@ -27,7 +28,6 @@ _PULLING = re.compile(
     r"|(projects|organizations)/.+",  # the last are users' own, and may have it
 )
 _EVERYBODY = ("allUsers", "allAuthenticatedUsers")
-_AMERICA = ("us", "northamerica")
 
 
 def problems(about: About, place: GooglePlace) -> Iterator[Problem]:
@@ -100,7 +100,7 @@ def _kind(place: GooglePlace, found: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _distance(about: About, place: GooglePlace) -> Iterator[Problem]:
     region = about.asked.region
-    if region and _continent(region) != _continent(place.location):
+    if region and mainland(region) != mainland(place.location):
         near = place._replace(location=region)
         yield warning(
             "repository-far",
@@ -109,11 +109,6 @@ def _distance(about: About, place: GooglePlace) -> Iterator[Problem]:
             "and is billed",
             f"run '{_create(near)}' and say image.repository: {near}/NAME",
         )
-
-
-def _continent(location: str) -> str:
-    first = location.partition("-")[0]
-    return "us" if first in _AMERICA else first
 
 
 def _missing(place: GooglePlace) -> Problem:

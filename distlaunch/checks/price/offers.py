@@ -7,6 +7,7 @@ from decimal import Decimal
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.checks.machines.flex_start import may_start
 from distlaunch.checks.price.costs import cost, money, number
 from distlaunch.console import table
 from distlaunch.job.catalogue import offered_as
@@ -102,7 +103,7 @@ def _kinds(asked: Asked, catalogue: Catalogue, today: dt.date) -> Iterator[_Kind
         if catalogue.is_retired(name, today):
             continue
         for accelerator in _alike(chief, catalogue.machines.get(chief.machine), kind):
-            if _can_be_had(asked, catalogue, kind, accelerator, today):
+            if _can_be_had(asked, catalogue, name, accelerator, today):
                 yield name, accelerator, chief.accelerator_count
 
 
@@ -123,11 +124,11 @@ def _alike(chief: AskedPool, chiefs: MachineKind | None, kind: MachineKind) -> I
 
 
 def _can_be_had(
-    asked: Asked, catalogue: Catalogue, kind: MachineKind, accelerator: str | None, today: dt.date
+    asked: Asked, catalogue: Catalogue, machine: str, accelerator: str | None, today: dt.date
 ) -> bool:
-    if asked.strategy == "FLEX_START" and accelerator not in catalogue.flex_start:
+    if asked.strategy == "FLEX_START" and not may_start(machine, accelerator, catalogue):
         return False
-    wanted = offered_as(kind, accelerator, asked.pools[0].accelerator_count)
+    wanted = offered_as(catalogue.machines[machine], accelerator, asked.pools[0].accelerator_count)
     if wanted is None:
         return True
     is_gone = accelerator is not None and catalogue.is_retired(accelerator, today)

@@ -117,6 +117,7 @@ def test_a_bucket_in_two_regions_is_none_of_the_job(codes):
         ("us", []),
         ("us-east4", []),
         ("northamerica-northeast1", []),
+        ("southamerica-east1", ["repository-far"]),
         ("europe", ["repository-far"]),
         ("europe-west4", ["repository-far"]),
         ("asia", ["repository-far"]),
