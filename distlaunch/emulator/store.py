@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from distlaunch.emulator.times import stamp
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 Collection = Literal["customJobs", "hyperparameterTuningJobs"]
-COLLECTIONS: tuple[Collection, ...] = get_args(Collection)
 ENDED = frozenset(
     f"JOB_STATE_{name}"
     for name in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")
@@ -79,6 +78,20 @@ class Store:
             if found is None:
                 raise UnknownJob(name)
             return copy.deepcopy(found)
+
+    def state(self, name: str) -> str:
+        """Return the state of a job, without a copy of it all.
+
+        Raises
+        ------
+        UnknownJob
+            If there is none of this name.
+        """
+        with self._lock:
+            found = self._jobs.get(_canonical(name))
+            if found is None:
+                raise UnknownJob(name)
+            return str(found["state"])
 
     def update(self, name: str, **changes: object) -> None:
         """Change fields of a job, and its updateTime; a job that was deleted stays deleted.

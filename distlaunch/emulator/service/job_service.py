@@ -19,7 +19,7 @@ from distlaunch.emulator.service.job_filters import job_filter
 from distlaunch.emulator.service.parsing import as_json, parse, with_numbers
 from distlaunch.emulator.service.quotas import exceeded, over_quota, taken
 from distlaunch.emulator.service.tuning_rules import tuning_job_problems
-from distlaunch.emulator.store import COLLECTIONS, ENDED, UnknownJob, project_number
+from distlaunch.emulator.store import ENDED, UnknownJob, project_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +72,7 @@ class JobService:
         self._lock = threading.Lock()
         self._operations: dict[str, dict[str, Any]] = {}
         self._limits = limits or {}
-        self._taken: dict[str, Counter[str]] = {}
+        self._taken: dict[str, Counter[str]] = {}  # by the jobs that had not ended at last
 
     def create(
         self,
@@ -199,16 +199,26 @@ class JobService:
             if refused is not None:
                 raise refused
             job = self._store.create(project, location, collection, as_json(message))
-            self._taken[job["name"]] = wanted
+            if self._limits:
+                self._taken[job["name"]] = wanted
         return job
 
     def _used(self, project: str, location: str) -> Counter[str]:
+        """Add up what jobs that have not ended take, and forget the others."""
         used = Counter[str]()
-        for collection in COLLECTIONS if self._limits else ():
-            for job in self._store.list(project, location, collection):
-                if job["state"] not in ENDED:
-                    used += self._taken[job["name"]]
+        here = f"projects/{project_number(project)}/locations/{location}/"
+        for name in [each for each in self._taken if each.startswith(here)]:
+            if self._has_ended(name):
+                del self._taken[name]
+            else:
+                used += self._taken[name]
         return used
+
+    def _has_ended(self, name: str) -> bool:
+        try:
+            return self._store.state(name) in ENDED
+        except UnknownJob:
+            return True
 
     def _deleted(self, job_name: str) -> dict[str, Any]:
         parent = "/".join(job_name.split("/")[:4])

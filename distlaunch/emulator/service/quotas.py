@@ -63,8 +63,13 @@ def over_quota(job: Any) -> Refused:
 
 
 def taken(job: Any) -> Counter[str]:
-    """Return how much a job takes of each metric, with all of its trials at once."""
+    """Return how much a job takes of each metric, with all of its trials at once.
+
+    A job on a persistent resource takes nothing: the machines are there, and are counted with it.
+    """
     spec = _spec(job)
+    if spec.persistent_resource_id:
+        return Counter()
     trials = 1 if spec is not _trial_spec(job) else max(1, job.parallel_trial_count)
     before, found = _before(spec), Counter[str]()
     for _, pool in used_pools(spec):

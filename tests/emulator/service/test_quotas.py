@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from urllib.parse import quote
 
 import pytest
@@ -130,6 +131,16 @@ def test_tpus_are_counted_by_chips(serve, custom_job, machine, metric, amount):
     del job["jobSpec"]["workerPoolSpecs"][1:]
     assert serve(f"limit:{metric}={amount}").create(job).status == 200
     assert serve(f"limit:{metric}={amount - 1}").create(job).status == 429
+
+
+def test_machines_that_are_there_already_are_not_counted_again(serve, custom_job):
+    service = serve("limit:nvidia_t4_gpus=6,limit:cpus=24")
+    there = copy.deepcopy(with_machine(custom_job, T4))
+    there["jobSpec"]["persistentResourceId"] = "mine"
+    assert service.create(there).status == 200
+    assert service.create(custom_job).status == 200
+    assert service.create(there).status == 200
+    assert service.create(custom_job).status == 429
 
 
 def test_trials_at_once_are_counted(serve, tuning_job):
