@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error
 from distlaunch.errors import did_you_mean
+from distlaunch.job.model import Choice, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 _ADD = "add_argument"
 _AT_LEAST, _LEARNING_RATE = "_at_least", "_learning_rate"  # types of the bundled trainer's options
+_ABOVE_0 = b"0 < value < math.inf"  # what the latter asks for
+_MOST_BITS = 64
 _FLAGS = ("store_true", "store_false", "count", "help", "version", "append_const", "store_const")
 # What takes in more than can be read off.
 _OPEN = (b"parse_known_args", b"add_subparsers", b"parents=", b"parse_intermixed", b"prefix_chars")
@@ -31,12 +35,16 @@ class Number:
     ----------
     is_whole
         Whether it has to be a whole one.
-    least
-        The smallest, None where there is none, or where that cannot be told.
+    least, most
+        The smallest and the largest, None where there is none, or where that cannot be told.
+    is_positive
+        Whether it has to be above 0, and finite.
     """
 
     is_whole: bool
     least: int | None = None
+    most: int | None = None
+    is_positive: bool = False
 
     def takes(self, text: str) -> bool:
         """Whether this is such a number."""
@@ -44,11 +52,16 @@ class Number:
             value = int(text) if self.is_whole else float(text)
         except ValueError:
             return False
-        return self.least is None or value >= self.least
+        if self.is_positive and not 0 < value < math.inf:
+            return False
+        is_enough = self.least is None or value >= self.least
+        return is_enough and (self.most is None or value <= self.most)
 
     def __str__(self) -> str:
-        kind = "a whole number" if self.is_whole else "a number"
-        return kind if self.least is None else f"{kind} of {self.least} or more"
+        said = "a whole number" if self.is_whole else "a number"
+        said += " above 0" if self.is_positive else ""
+        said += "" if self.least is None else f" of {self.least} or more"
+        return said if self.most is None else f"{said}, {self.most} at most"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,17 @@ class Option:
     choices: tuple[str, ...] = ()
     number: Number | None = None
 
+    def takes(self, value: str) -> bool:
+        """Whether it takes a value, as far as that can be told."""
+        if self.choices and value not in self.choices:
+            return False
+        return self.number is None or self.number.takes(value)
+
+    @property
+    def expected(self) -> str:
+        """What it takes."""
+        return ", ".join(self.choices) or str(self.number)
+
 
 def problems(words: tuple[str, ...], job: Job, file: Path) -> Iterator[Problem]:
     """Yield arguments that the program's parser will refuse.
@@ -85,9 +109,12 @@ def problems(words: tuple[str, ...], job: Job, file: Path) -> Iterator[Problem]:
         return
     yield from _of_words(words, known)
     if job.tuning:
-        for name in job.tuning.parameters:
+        for name, parameter in job.tuning.parameters.items():
+            where = f"tuning.parameters.{name}"
             if f"--{name}" not in known:
-                yield _unknown(f"--{name}", f"tuning.parameters.{name}", known)
+                yield _unknown(f"--{name}", where, known)
+            else:
+                yield from _of_search(f"--{name}", parameter, known[f"--{name}"], where)
 
 
 def options(file: Path) -> dict[str, Option] | None:
@@ -101,10 +128,11 @@ def options(file: Path) -> dict[str, Option] | None:
         return None
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     names = _names(tree)
+    types = _types(tree, text)
     found: dict[str, Option] = {"-h": Option(False), "--help": Option(False)}
     for call in calls:
         if _adds(call, names):
-            added = _option(call)
+            added = _option(call, types)
             if added is None:
                 return None
             found |= added
@@ -133,7 +161,7 @@ def _adds(call: ast.Call, names: set[str]) -> bool:
     return False
 
 
-def _option(call: ast.Call) -> dict[str, Option] | None:
+def _option(call: ast.Call, types: Mapping[str, Number]) -> dict[str, Option] | None:
     said = {each.arg: each.value for each in call.keywords}
     texts = [each.value for each in call.args if isinstance(each, ast.Constant)]
     names = [text for text in texts if isinstance(text, str) and text.startswith("-")]
@@ -141,7 +169,7 @@ def _option(call: ast.Call) -> dict[str, Option] | None:
         return None
     match said.get("action"):
         case None if "nargs" not in said:
-            option = Option(True, _choices(said.get("choices")), _number(said.get("type")))
+            option = Option(True, _choices(said.get("choices")), _number(said.get("type"), types))
         case ast.Constant(value=str(action)) if action in _FLAGS:
             option = Option(False)
         case ast.Attribute(attr="BooleanOptionalAction") | ast.Name(id="BooleanOptionalAction"):
@@ -152,14 +180,44 @@ def _option(call: ast.Call) -> dict[str, Option] | None:
     return dict.fromkeys(names, option)
 
 
-def _number(said: ast.expr | None) -> Number | None:
+def _types(tree: ast.Module, text: bytes) -> dict[str, Number]:
+    """Return what a program's own types of options take, those of the bundled trainer alone."""
+    found = {"int": Number(is_whole=True), "float": Number(is_whole=False)}
+    for line in tree.body:
+        match line:
+            case ast.FunctionDef(name=name, args=ast.arguments(defaults=[most])):
+                if name == _AT_LEAST:
+                    found[name] = Number(is_whole=True, most=_whole(most))
+            case ast.FunctionDef(name=name) if name in (_AT_LEAST, _LEARNING_RATE):
+                is_positive = name == _LEARNING_RATE and _ABOVE_0 in text
+                found[name] = Number(is_whole=name == _AT_LEAST, is_positive=is_positive)
+    return found
+
+
+def _number(said: ast.expr | None, types: Mapping[str, Number]) -> Number | None:
     match said:
-        case ast.Name(id="int"):
-            return Number(is_whole=True)
-        case ast.Name(id=name) if name in ("float", _LEARNING_RATE):
-            return Number(is_whole=False)
-        case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=int(least)), *_]):
-            return Number(is_whole=True, least=least) if name == _AT_LEAST else None
+        case ast.Name(id=name):
+            return types.get(name)
+        case ast.Call(func=ast.Name(id=name), args=[least, *rest]) if name == _AT_LEAST:
+            known = types.get(name, Number(is_whole=True))
+            most = _whole(rest[0]) if rest else known.most
+            return replace(known, least=_whole(least), most=most)
+    return None
+
+
+def _whole(said: ast.expr) -> int | None:
+    """Return a whole number, one as 2**31 - 1 too; None where that cannot be told."""
+    match said:
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.BinOp(
+            left=ast.BinOp(
+                left=ast.Constant(value=2), op=ast.Pow(), right=ast.Constant(value=int(bits))
+            ),
+            op=ast.Sub(),
+            right=ast.Constant(value=int(less)),
+        ) if 0 <= bits <= _MOST_BITS:
+            return int(2**bits) - less
     return None
 
 
@@ -196,10 +254,52 @@ def _of_words(words: tuple[str, ...], known: Mapping[str, Option]) -> Iterator[P
 
 
 def _of_value(name: str, value: str, option: Option) -> Iterator[Problem]:
-    if option.choices and value not in option.choices:
-        yield _wrong(f"{name} takes no {value!r}", f"expected {', '.join(option.choices)}")
-    if option.number and not option.number.takes(value):
-        yield _wrong(f"{name} takes no {value!r}", f"expected {option.number}")
+    if not option.takes(value):
+        yield _wrong(f"{name} takes no {value!r}", f"expected {option.expected}")
+
+
+def _of_search(
+    name: str, parameter: Span | Choice, option: Option, where: str
+) -> Iterator[Problem]:
+    """Yield why a trial would end at once."""
+    if option.takes_value is False:
+        yield error(
+            "argument-unknown",
+            where,
+            f"{name} takes no value, and a search gives it one",
+            f"take it out, and add {name} to args",
+        )
+        return
+    if refused := _refused(parameter, option):
+        yield error(
+            "argument-unknown",
+            where,
+            f"{name} takes no {refused}, which the search may give it",
+            f"search among what it takes: {option.expected}",
+        )
+
+
+def _refused(parameter: Span | Choice, option: Option) -> str | None:
+    """Return what a search may give an option that does not take it, None where it takes all."""
+    is_between = isinstance(parameter, Span) and not parameter.whole
+    if is_between and option.number and option.number.is_whole:
+        return "numbers in between"
+    given = (texts for texts in _searched(parameter) if not any(map(option.takes, texts)))
+    return next((repr(texts[0]) for texts in given), None)
+
+
+def _searched(parameter: Span | Choice) -> Iterator[tuple[str, ...]]:
+    """Yield values that a search gives, each in the ways in which it may be written."""
+    if isinstance(parameter, Span):
+        for end in (parameter.minimum, parameter.maximum):
+            yield _written(end)
+    else:
+        for value in parameter.values:
+            yield _written(float(value)) if parameter.numeric else (value,)
+
+
+def _written(number: float) -> tuple[str, ...]:
+    return (str(int(number)), repr(number)) if number.is_integer() else (repr(number),)
 
 
 def _unknown(name: str, where: str, known: Mapping[str, Option]) -> Problem:

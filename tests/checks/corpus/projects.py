@@ -212,6 +212,13 @@ PROJECT = {
     "an option with a letter left out": Broken(
         code="argument-unknown", remedy="--epochs", where="args", job="args: [--epoch=8]"
     ),
+    "a search between whole numbers": Broken(
+        code="argument-unknown",
+        remedy="a whole number",
+        where="tuning.parameters.batch-size",
+        job="tuning: {metric: val_loss, goal: minimize, trials: 4, "
+        "parameters: {batch-size: {type: double, min: 16, max: 64}}}",
+    ),
     "an option of this command line's, with --": Broken(
         code="argument-unknown",
         remedy="--batch-size",

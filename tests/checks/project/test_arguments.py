@@ -34,7 +34,7 @@ def test_the_trainers_options_are_those_of_its_parser(checkout):
     [
         "[]", "[--epochs=3, --batch-size, '32']", "[--resume, --no-resume, --sync-batch-norm]",
         "[--learning-rate, '1e-3']", "[--precision=mixed_bfloat16]", "[--job-dir=gs://a/b]",
-        "[--learning-rate, '-1']",
+        "[--shards=10000, '--seed=4294967295', --epochs=2147483647]",
     ],
 )  # fmt: skip
 def test_what_the_trainer_takes_is_no_problem(args, made):
@@ -57,6 +57,13 @@ def test_what_the_trainer_takes_is_no_problem(args, made):
         ("[--epochs, '0']", "--epochs takes no '0'", "expected a whole number of 1 or more"),
         ("[--shuffle=-1]", "--shuffle takes no '-1'", "expected a whole number of 0 or more"),
         ("[--learning-rate=fast]", "--learning-rate takes no 'fast'", "expected a number"),
+        ("[--learning-rate, '-1']", "--learning-rate takes no '-1'", "a number above 0"),
+        ("[--learning-rate=0]", "--learning-rate takes no '0'", "a number above 0"),
+        ("[--learning-rate=nan]", "--learning-rate takes no 'nan'", "a number above 0"),
+        ("[--learning-rate=inf]", "--learning-rate takes no 'inf'", "a number above 0"),
+        ("[--shards=10001]", "--shards takes no '10001'", "of 1 or more, 10000 at most"),
+        ("['--seed=4294967296']", "--seed takes no '4294967296'", "4294967295 at most"),
+        ("['--epochs=2147483648']", "no '2147483648'", "2147483647 at most"),
         ("[--precision=half]", "--precision takes no 'half'", "expected float32, float64"),
     ],
 )
@@ -103,3 +110,53 @@ def test_a_tuned_parameter_is_an_option_too(made):
     assert [(where, what) for where, what, _ in found] == [
         ("tuning.parameters.momentum", "the trainer has no option --momentum")
     ]
+
+
+def searching(made, parameter, args="[]"):
+    tuning = f"tuning={{metric: val_loss, goal: minimize, trials: 4, parameters: {{{parameter}}}}}"
+    return told(made, args, tuning)
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "learning-rate: {type: double, min: 0.001, max: 0.1, scale: log}",
+        "epochs: {type: integer, min: 1, max: 8}",
+        "batch-size: {type: double, values: [16, 32]}",
+        "batch-size: {values: ['16', '32']}",
+        "precision: {values: [float32, float64]}",
+        "job-dir: {values: [gs://a/b]}",
+    ],
+)
+def test_a_search_among_what_the_trainer_takes_is_no_problem(parameter, made):
+    assert searching(made, parameter) == []
+
+
+@pytest.mark.parametrize(
+    ("parameter", "what", "remedy"),
+    [
+        ("epochs: {type: double, min: 1, max: 8}", "in between", "a whole number of 1 or more"),
+        ("epochs: {type: integer, min: 0, max: 8}", "takes no '0'", "of 1 or more"),
+        ("shards: {type: integer, min: 1, max: 20000}", "takes no '20000'", "10000 at most"),
+        ("batch-size: {type: double, values: [16, 16.5]}", "takes no '16.5'", "a whole number"),
+        ("batch-size: {values: [many]}", "takes no 'many'", "a whole number"),
+        ("precision: {values: [float32, half]}", "takes no 'half'", "float32, float64"),
+        ("learning-rate: {type: double, min: 0, max: 1}", "takes no '0'", "a number above 0"),
+        ("learning-rate: {type: double, values: [-0.5, 1]}", "takes no '-0.5'", "above 0"),
+        ("sync-batch-norm: {values: ['true']}", "takes no value", "add --sync-batch-norm"),
+    ],
+)
+def test_a_search_whose_trials_would_end_at_once_is_refused(parameter, what, remedy, made):
+    [(where, told_what, told_remedy)] = searching(made, parameter)
+    assert where == f"tuning.parameters.{parameter.partition(':')[0]}"
+    assert what in told_what
+    assert remedy in told_remedy
+
+
+def test_what_the_user_made_of_the_types_of_options_is_not_held_against_him(made):
+    task = (made.folder / "trainer/task.py").read_text()
+    for old in ("0 < value < math.inf", "most: int = 2**31 - 1"):
+        assert old in task
+    task = task.replace("0 < value < math.inf", "-1 < value < math.inf")
+    made.write("trainer/task.py", task.replace("most: int = 2**31 - 1", "most: int = MOST"))
+    assert told(made, "['--learning-rate=-0.5', '--epochs=2147483648']") == []
