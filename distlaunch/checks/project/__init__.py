@@ -53,15 +53,19 @@ def problems(
     """
     around = surroundings.of(order)
     listed = requirements.read(order.job, order.folder, around)
+    sources = Sources(order.folder, around.python)
     if files is not None:
-        yield from _of_code(order, files, trainer, around, listed)
+        modules = Modules(files, around.roots)
+        place = imports.Found(order.folder, modules, listed, around)
+        yield from _of_code(order, place, sources, trainer)
     if around.own:
         yield from dockerfile.unused(around.own, order.job)
     yield from _of_requirements(listed, asked, around)
     if trainer:
-        yield from scaffolded.problems(trainer, asked, listed, order.folder)
+        yield from scaffolded.problems(trainer, asked, listed, order.folder, sources)
         task = order.folder.joinpath(*order.job.module.split(".")).with_suffix(".py")
         yield from arguments.problems(words(order.job) or (), order.job, task)
+    sources.keep()
 
 
 def _of_requirements(listed: Requirements, asked: Asked, around: Surroundings) -> Iterator[Problem]:
@@ -75,30 +79,25 @@ def _of_requirements(listed: Requirements, asked: Asked, around: Surroundings) -
 
 
 def _of_code(
-    order: Order,
-    files: Collection[str],
-    trainer: Trainer | None,
-    around: Surroundings,
-    listed: Requirements,
+    order: Order, place: imports.Found, sources: Sources, trainer: Trainer | None
 ) -> Iterator[Problem]:
-    modules, sources = Modules(files, around.roots), Sources(order.folder, around.python)
+    modules, around = place.modules, place.around
     is_ours = _is_engine_room(trainer)
     found = reach(modules, sources.of, _starts(order, trainer), is_known=is_ours)
     yield from broken(modules, sources, lambda file: file in found.files or is_ours(file), around)
     if any(sources.of(file).searches_elsewhere for file in found.files):
-        around = replace(around, looks_elsewhere=True)
+        place = replace(place, around=replace(around, looks_elsewhere=True))
     wanted = [_as_sure(each, trainer) for each in found.wanted]
     if around.own is None:
         yield from entry(order, modules, around)
-        yield from imports.problems(wanted, imports.Found(order.folder, modules, listed, around))
+        yield from imports.problems(wanted, place)
     elif around.is_plain:
         # Where its code lies in the image is the Dockerfile's to say.
-        around = replace(around, looks_elsewhere=True)
+        place = replace(place, around=replace(around, looks_elsewhere=True))
         foreign = [
             each for each in wanted if each.kind == "foreign" and not modules.has_any(each.name)
         ]
-        yield from imports.problems(foreign, imports.Found(order.folder, modules, listed, around))
-    sources.keep()
+        yield from imports.problems(foreign, place)
 
 
 def _starts(order: Order, trainer: Trainer | None) -> list[str]:

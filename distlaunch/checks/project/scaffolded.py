@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -18,20 +19,22 @@ if TYPE_CHECKING:
     from distlaunch.checks.asked import Asked
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.requirements import Requirements
+    from distlaunch.checks.project.sources import Sources
     from distlaunch.checks.trainer import Trainer
 
 _KERAS = ">=3.12,<3.16"  # what the engine room leans on, see docs/dependencies.md
 _LAYER = "BatchNormalization"
 # Those of keras.applications that have layers of that kind.
 _FAMILIES = ("ResNet", "MobileNet", "EfficientNet", "DenseNet", "Inception", "Xception", "NASNet")
+_MAY_NORMALISE = re.compile("|".join([_LAYER, *_FAMILIES]).encode())
 
 
 def problems(
-    trainer: Trainer, asked: Asked, listed: Requirements, folder: Path
+    trainer: Trainer, asked: Asked, listed: Requirements, folder: Path, sources: Sources
 ) -> Iterator[Problem]:
     """Yield what the bundled trainer does not do, or not as one might think."""
-    yield from _missing(trainer.model, "create_model", folder)
-    yield from _missing(trainer.data, "training", folder)
+    yield from _missing(trainer.model, "create_model", folder, sources)
+    yield from _missing(trainer.data, "training", folder, sources)
     yield from _roles(asked)
     yield from _unequal(asked)
     if asked.strategy == "SPOT":
@@ -42,10 +45,10 @@ def problems(
     yield from _keras(listed)
 
 
-def _missing(file: Path, name: str, folder: Path) -> Iterator[Problem]:
+def _missing(file: Path, name: str, folder: Path, sources: Sources) -> Iterator[Problem]:
     """Tell of a file of the user's that does not define what the trainer takes from it."""
-    tree = _tree(file)
-    if tree is None or _may_define(tree, name):
+    names = sources.of(_shown(file, folder)).names
+    if names is None or name in names or not file.is_file():
         return
     yield error(
         "trainer-incomplete",
@@ -53,25 +56,6 @@ def _missing(file: Path, name: str, folder: Path) -> Iterator[Problem]:
         f"defines no {name}(), which the trainer calls",
         f"write def {name}(): there, as 'distlaunch init' does",
     )
-
-
-def _tree(file: Path) -> ast.Module | None:
-    """Return a file's syntax tree, None where it has none: others tell of that."""
-    try:
-        return ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return None
-
-
-def _may_define(tree: ast.Module, name: str) -> bool:
-    """Whether a module may define a name, by any statement, in whatever branch."""
-    found: set[str | None] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            found |= {alias.asname or alias.name for alias in node.names}
-        else:
-            found |= {getattr(node, "name", None), getattr(node, "id", None)}
-    return not found.isdisjoint({name, "*", "__getattr__"})
 
 
 def _roles(asked: Asked) -> Iterator[Problem]:
@@ -139,10 +123,11 @@ def _replicas(asked: Asked) -> int:
 
 def _unsynchronised(file: Path, folder: Path) -> Iterator[Problem]:
     """Yield the first layer that normalises each replica's rows by themselves."""
-    tree = _tree(file)
-    if tree is None:
-        return
-    text = file.read_bytes()
+    try:
+        text = file.read_bytes()
+        tree = ast.parse(text if _MAY_NORMALISE.search(text) else b"")
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return  # others tell of that
     for node in ast.walk(tree):
         called = _called(node)
         is_alone = called == _LAYER and not _may_be_alike(node)
