@@ -292,7 +292,8 @@ def _searched(parameter: Span | Choice) -> Iterator[tuple[str, ...]]:
     """Yield values that a search gives, each in the ways in which it may be written."""
     if isinstance(parameter, Span):
         for end in (parameter.minimum, parameter.maximum):
-            yield _written(end)
+            if end > 0 or parameter.scale == "linear":  # or no search can be as it is said
+                yield _written(end)
     else:
         for value in parameter.values:
             yield _written(float(value)) if parameter.numeric else (value,)

@@ -122,6 +122,7 @@ def searching(made, parameter, args="[]"):
     [
         "learning-rate: {type: double, min: 0.001, max: 0.1, scale: log}",
         "epochs: {type: integer, min: 1, max: 8}",
+        "learning-rate: {type: double, min: 0, max: 0.1, scale: log}",  # told of the search
         "batch-size: {type: double, values: [16, 32]}",
         "batch-size: {values: ['16', '32']}",
         "precision: {values: [float32, float64]}",
