@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from distlaunch.cli import options
+from distlaunch.cli import options, without_gc
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 )
 @options.assignments
 @click.pass_obj
+@without_gc()
 def command(settings: Settings, /, *, no_push: bool, assignments: tuple[str, ...]) -> int:
     """Build and push the image of distlaunch.yaml, and print it by its digest.
 
@@ -34,10 +35,6 @@ def command(settings: Settings, /, *, no_push: bool, assignments: tuple[str, ...
       distlaunch build
       docker run --rm $(distlaunch build --no-push) --help
     """  # noqa: D301 - click wants the character that this is an escape for
-    import gc
-
-    gc.disable()  # a twelfth of the time goes into looking for rubbish that is not there
-
     from distlaunch.image import Glance, carry_out, plan_as_before
 
     console = settings.console()

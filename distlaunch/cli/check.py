@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from distlaunch.cli import options
+from distlaunch.cli import options, without_gc
 from distlaunch.cli.dashes import WithNameAndWords
 from distlaunch.cli.ordering import of_an_order, order_of
 from distlaunch.errors import DistlaunchError, UsageProblem
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 )
 @options.as_json
 @click.pass_obj
+@without_gc()
 def command(
     settings: Settings,
     /,
@@ -52,10 +53,6 @@ def command(
       distlaunch check --offline --json
       distlaunch check --set cluster.workers.count=7 --compare-machines
     """  # noqa: D301 - click wants the character that this is an escape for
-    import gc
-
-    gc.disable()  # a tenth of the time goes into looking for rubbish that is not there
-
     from distlaunch.checks import screen
     from distlaunch.checks.examine import Scope, examine
     from distlaunch.checks.report import unread

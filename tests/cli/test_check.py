@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 
 import pytest
+
+from distlaunch.cli import main
 
 JOB_FILE = """\
 name: digits
@@ -188,3 +191,10 @@ def test_a_file_that_cannot_be_read_is_a_problem_to_a_script_too(check, project)
     assert (problem["code"], problem["where"]) == ("job-file-invalid", "distlaunch.yaml:9:92")
     assert problem["what"].startswith("cluster.workers.count: expected a whole number")
     assert told.keys() == json.loads(check("--json", "--image=x/y:1", "--config=no").stdout).keys()
+
+
+def test_a_process_that_goes_on_afterwards_is_as_it_was(project, monkeypatch, capfd):
+    monkeypatch.chdir(project)
+    assert main(["check", "--offline"]) == 0
+    assert gc.isenabled()
+    assert capfd.readouterr().out.endswith("ready\n")
