@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.asked import Asked
     from distlaunch.checks.data import DataFacts
-    from distlaunch.checks.price import Prices
     from distlaunch.checks.problem import Problem
+    from distlaunch.checks.trainer import Trainer
     from distlaunch.google.session import Session
     from distlaunch.job.catalogue import Catalogue
     from distlaunch.order import Order
@@ -74,11 +74,12 @@ def examine(order: Order, scope: Scope, *, session: Session | None = None) -> Re
     unknown: list[Problem] = []
     if session is None and not scope.offline:
         session, unknown = _session(order)
-    prices = Meanwhile(lambda: _prices(wanted, session, file))
+    prices = Meanwhile(lambda: price.prices(wanted, session=session, file=file))
     online = Meanwhile(lambda: _online(order, wanted, session, known))
     of_request = Meanwhile(lambda: list(_of_request(order, wanted)))
     making = making_of(order, offline=scope.offline)
-    data, of_project = _project(order, wanted, making.files, known)
+    bundled = trainer.find(order)
+    data, of_project = _project(order, wanted, making.files, known, bundled)
     found = [
         *essentials.problems(order),
         *of_request.result(),
@@ -86,7 +87,7 @@ def examine(order: Order, scope: Scope, *, session: Session | None = None) -> Re
         *limits.problems(wanted),
         *making.problems,
         *of_project,
-        *(run.problems(order, trainer.find(order)) if scope.run else ()),
+        *(run.problems(order, bundled) if scope.run else ()),
         *unknown,
         *online.result(),
     ]
@@ -119,10 +120,6 @@ def _session(order: Order) -> tuple[Session | None, list[Problem]]:
         from distlaunch.checks.online import no_credentials
 
         return None, [no_credentials(problem)]
-
-
-def _prices(wanted: Asked, session: Session | None, file: Path | None) -> Prices:
-    return price.prices(wanted, session=session, file=file)
 
 
 def _online(
@@ -162,7 +159,11 @@ def _of_request(order: Order, wanted: Asked) -> Iterator[Problem]:
 
 
 def _project(
-    order: Order, wanted: Asked, files: Collection[str] | None, known: Catalogue
+    order: Order,
+    wanted: Asked,
+    files: Collection[str] | None,
+    known: Catalogue,
+    bundled: Trainer | None,
 ) -> tuple[DataFacts | None, list[Problem]]:
     """Look at the project's folder, where the image is made from it.
 
@@ -172,11 +173,10 @@ def _project(
         return None, []
     from distlaunch.checks import data, project
 
-    found = trainer.find(order)
-    of_folder = list(project.problems(order, wanted, files, found))
+    of_folder = list(project.problems(order, wanted, files, bundled))
     if files is None:
         return None, of_folder
-    facts, of_data = data.look(order, wanted, found, files, known)
+    facts, of_data = data.look(order, wanted, bundled, files, known)
     return facts, [*of_folder, *of_data]
 
 

@@ -78,12 +78,18 @@ def _submit(
     from distlaunch import launch
     from distlaunch.checks.examine import Scope, examine, unexamined
     from distlaunch.cli.launching import see_through
+    from distlaunch.errors import GoogleError
     from distlaunch.google.jobs import Jobs
     from distlaunch.google.session import connect
     from distlaunch.watch import Watch
 
     job = order.job
-    session = None if dry_run else connect(order.endpoint, project=job.project, tell=console.say)
+    session, refusal = None, None
+    if not dry_run:
+        try:
+            session = connect(order.endpoint, project=job.project, tell=console.say)
+        except GoogleError as problem:
+            refusal = problem  # told after all else that is wrong
     scope = Scope(catalogue=catalogue, prices=prices)
     report = unexamined(order) if no_check else examine(order, scope, session=session)
     _tell(console, report)
@@ -92,6 +98,8 @@ def _submit(
             console.result(json.dumps({"event": "refused", **report.as_json()}, ensure_ascii=False))
         console.say("nothing was built, pushed or submitted; --no-check insists", "error")
         return 1
+    if refusal is not None:
+        raise refusal
     plan = launch.plan(order, report.image if report.asks_registry else None)
     if session is None:
         _show(console, plan)

@@ -35,11 +35,6 @@ _MODULES = ("custom_job", "hyperparameter_tuning_job")
 _importing = threading.Lock()
 
 
-def preload() -> None:
-    """Import what `check` needs, so that a thread can do so while another is busy."""
-    _messages()
-
-
 def check(collection: str, request: Mapping[str, Any]) -> None:
     """Parse a request into Google's own message.
 

@@ -124,6 +124,16 @@ def test_submit_refuses_what_check_refuses_and_makes_nothing(check, emulator):
     assert here.jobs() == []
 
 
+def test_submit_without_credentials_tells_all_else_that_is_wrong_too(check):
+    done = check("--set", TOO_MANY, command="submit", **NOBODY)
+    assert done.returncode == 1
+    assert "[accelerator-count]" in done.stderr
+    assert "[no-credentials]" in done.stderr
+    alone = check(command="submit", **NOBODY)
+    assert alone.returncode == 1
+    assert alone.stderr.splitlines()[-1].startswith("distlaunch: error: /nowhere/at/all.json: ")
+
+
 def test_submit_shows_the_plan_before_it_begins(check, emulator, project):
     done = check("--detach", emulator=emulator(project=project), command="submit")
     assert done.returncode == 0, done.stderr

@@ -227,7 +227,7 @@ print([name for name in sys.modules if name.startswith("google.cloud.aiplatform_
 def test_the_package_can_be_imported_afterwards_and_is_the_same():
     script = """
 from distlaunch.google import messages
-messages.preload()
+messages.check("customJobs", {"displayName": "x"})
 from google.cloud import aiplatform_v1
 from google.cloud.aiplatform_v1.types import custom_job
 messages.check("customJobs", {"displayName": "x"})
@@ -243,7 +243,7 @@ def test_several_threads_may_need_it_at_once():
 from concurrent.futures import ThreadPoolExecutor
 from distlaunch.google import messages
 with ThreadPoolExecutor(8) as pool:
-    loading = [pool.submit(messages.preload) for _ in range(4)]
+    loading = [pool.submit(messages.check, "customJobs", {"displayName": "y"}) for _ in range(4)]
     checks = [pool.submit(messages.check, "customJobs", {"displayName": "x"}) for _ in range(4)]
     print([each.result() for each in loading + checks])
 """
