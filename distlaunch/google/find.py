@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError, GoogleError
 from distlaunch.google import defaults
+from distlaunch.google.endpoints import is_loopback
 from distlaunch.google.jobs import COLLECTIONS, Jobs, parse_name
 from distlaunch.google.session import connect
 from distlaunch.records import LAUNCH_LABEL, Records
@@ -55,7 +56,7 @@ class Place:
         Raises
         ------
         DistlaunchError
-            If nothing says which project or region.
+            If there is no project or region, or the record names a remote endpoint.
         """
         parts = parse_name(name) if name else None
         project = self.project or (record and record.project) or (parts and parts.project)
@@ -73,7 +74,7 @@ class Place:
                 "no region: say --region R, region: in distlaunch.yaml, or "
                 "'gcloud config set ai/region R'"
             )
-        endpoint = self.endpoint or (record and record.endpoint) or None
+        endpoint = self.endpoint or _recorded_endpoint(record)
         return Jobs(connect(endpoint, project=project, tell=self.tell), project, region)
 
     def find(self, which: str | None) -> Found:
@@ -135,6 +136,22 @@ class Found:
 def job_id(job: dict[str, Any]) -> str:
     """Return what a job is named by: our id where we launched it, or Google's number."""
     return str((job.get("labels") or {}).get(LAUNCH_LABEL) or parse_name(job["name"]).id)
+
+
+def _recorded_endpoint(record: Record | None) -> str | None:
+    """Return the endpoint of a job's record, which is trusted only on this machine.
+
+    A record is a file of the project's folder and may come from anyone, and credentials are sent to
+    the endpoint.
+    """
+    endpoint = record.endpoint if record else None
+    if not record or not endpoint or is_loopback(endpoint):
+        return endpoint
+    raise DistlaunchError(
+        f"{record.launch_id}: its record names the endpoint {endpoint}, and credentials are sent "
+        f"to a remote endpoint only if it is given on the command line; if you trust it, pass "
+        f"--endpoint {endpoint}"
+    )
 
 
 def _called(jobs: Jobs, which: str) -> Iterator[dict[str, Any]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
 
 from .servers import Asked, Clock, Reply, Server
 
@@ -51,3 +54,38 @@ def nobody(monkeypatch, tmp_path):
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(folder))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     return folder
+
+
+@pytest.fixture(scope="module")
+def tls():
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    with authority.cert_pem.tempfile() as file:
+        yield context, file
+
+
+@pytest.fixture
+def trusted(tls, monkeypatch):
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", tls[1])
+    return tls[0]
+
+
+@pytest.fixture
+def user(nobody):
+    """Give a user's credentials, as gcloud writes them."""
+
+    def write(**more: str) -> None:
+        told = {
+            "type": "authorized_user",
+            "client_id": "id",
+            "client_secret": "secret",
+            "refresh_token": "refresh",
+            "token": "the-token",
+            "expiry": "2999-01-01T00:00:00Z",
+        }
+        path = nobody / "application_default_credentials.json"
+        path.write_text(json.dumps({**told, **more}))
+
+    write()
+    return write
