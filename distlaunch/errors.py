@@ -9,6 +9,7 @@ The tree::
     ├── ImageError           exit code 1: the container image cannot be made or pushed
     │   └── ContextError     exit code 1: files that cannot or must not go into it
     └── GoogleError          exit code 1: Google refuses, or cannot be reached
+        ├── CreateRefused    the call to create a job was refused: there is no job
         └── Unavailable      the same call may do better later
 
 The command line prints these without a traceback; every other exception is a fault of ours.
@@ -122,6 +123,10 @@ class GoogleError(DistlaunchError):
         self.reason = reason
         self.why = why
         self.service = service
+
+
+class CreateRefused(GoogleError):
+    """Google refused to create a job, and no earlier call can have created it."""
 
 
 class Unavailable(GoogleError):

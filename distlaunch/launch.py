@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch import __version__, records
 from distlaunch.checks.essentials import refuse_what_cannot_be
-from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
+from distlaunch.errors import CreateRefused, GoogleError
 from distlaunch.events import Notice
 from distlaunch.job import vertex
 from distlaunch.order import fingerprint
@@ -211,12 +211,17 @@ class Launcher:
                 "warning",
             )
             raise
-        except DistlaunchError as problem:
-            if _is_refusal(problem):
-                self.close(record)
+        except CreateRefused:
+            self.close(record)
             raise
         if not created.is_new:
-            self._tell(f"Google has the job of {record.launch_id} by now; none was made anew")
+            self._tell(f"job {record.launch_id} already exists; not creating another")
+        for name in created.duplicates:
+            self._tell(
+                f"a second job of this launch could not be cancelled; run "
+                f"'distlaunch cancel {name}'",
+                "warning",
+            )
         record = record.submitted(created.job["name"])
         self._records.write(record)
         return Launched(record, created.job)
@@ -321,11 +326,6 @@ def _of_this_moment(folder: Path, **known: Any) -> Record:
     return records.Record(
         **known, commit=commit, is_dirty=is_dirty, versions=versions, time=records.now()
     )
-
-
-def _is_refusal(problem: DistlaunchError) -> bool:
-    """Whether Google has said no, so that there is nothing to go on with."""
-    return isinstance(problem, GoogleError) and not isinstance(problem, Unavailable)
 
 
 def _output_directory(body: Mapping[str, Any]) -> str | None:

@@ -99,6 +99,19 @@ def test_a_refusal_makes_no_job_and_leaves_nothing_open(fault, project, emulator
     assert [record["is_open"] for record in records(project)] == [False]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["denied@list#1", "expired@list#1-2"])
+def test_a_refused_look_up_after_a_lost_answer_makes_no_second_job(fault, project, emulator):
+    here = emulator("--faults", f"lost@create,{fault}", project=project)
+    first = submit(project, here, "--detach")
+    assert first.returncode == 1
+    assert "the job may have been created, but the look-up failed (" in first.stderr
+    again = submit(project, here, "--detach")
+    assert again.returncode == 0, again.stderr
+    [job], [record] = here.jobs(), records(project)
+    assert (record["resource"], record["is_open"]) == (job["name"], False)
+
+
 def killed_and_again(moment, folder, emulator):
     """Submit, be killed at a moment, submit again and return that launch's id."""
     done = subprocess.run(

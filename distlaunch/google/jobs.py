@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
-from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
+from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, Unavailable
 from distlaunch.google.refusals import QUOTA
 from distlaunch.google.session import PATIENCE, delays
 from distlaunch.records import LAUNCH_LABEL
@@ -35,10 +35,15 @@ _LOOKS = (0.0, 1.0, 3.0)  # seconds before each look for a job, as lists may be 
 
 
 class Created(NamedTuple):
-    """A job that Google has; `is_new` is False where an earlier call was found to have made it."""
+    """A job that Google has; `is_new` is False where an earlier call was found to have made it.
+
+    `duplicates` are the resource names of younger jobs of the same launch that could not be
+    cancelled.
+    """
 
     job: dict[str, Any]
     is_new: bool
+    duplicates: tuple[str, ...] = ()
 
 
 class Name(NamedTuple):
@@ -78,10 +83,13 @@ class Jobs:
 
         Raises
         ------
+        CreateRefused
+            If it is refused, and no earlier call can have created it.
         GoogleError
-            If it is refused.
+            If it is refused after a call whose answer was lost, or the look-up is refused: the job
+            may exist.
         Unavailable
-            If Google cannot be reached, or the answer was lost and it cannot be asked for the job.
+            If Google cannot be reached: the job may exist.
         """
         launch_id = body["labels"][LAUNCH_LABEL]
         session, lost = self.session, 0  # creations that may have been heard without an answer
@@ -89,7 +97,12 @@ class Jobs:
         if may_exist and (found := self._look(collection, launch_id)):
             return Created(found, is_new=False)
         for delay in delays():
-            answer = self._try(collection, body)
+            try:
+                answer = self._try(collection, body)
+            except GoogleError as refusal:
+                if lost or may_exist:
+                    raise
+                raise _create_refused(refusal) from refusal
             if not isinstance(answer, Unavailable):
                 if lost or may_exist:
                     return self._only(collection, launch_id, answer, most=lost + 1)
@@ -97,7 +110,7 @@ class Jobs:
             lost += answer.heard
             if answer.heard and (found := self._look(collection, launch_id)):
                 only = self._only(collection, launch_id, found, most=lost) if lost > 1 else None
-                return Created(only.job if only else found, is_new=False)
+                return (only or Created(found, is_new=False))._replace(is_new=False)
             wait = max(answer.wait, delay)
             if session.clock() + wait > began + PATIENCE or session.is_in_vain(answer):
                 raise answer
@@ -226,7 +239,7 @@ class Jobs:
         return job
 
     def _look(self, collection: str, launch_id: str) -> dict[str, Any] | None:
-        """Look for a job that may have been made, more than once, as lists may be behind."""
+        """Look for a job that may have been created, more than once, as lists may be behind."""
         try:
             for delay in _LOOKS:
                 if delay:
@@ -234,10 +247,11 @@ class Jobs:
                 found = self.find(collection, launch_id)
                 if found:
                     return found
-        except Unavailable as problem:
-            raise Unavailable(
-                f"it is not known whether Google has made the job, as it cannot be asked now "
-                f"({problem}); the same command finds out later and never makes a second one",
+        except GoogleError as problem:
+            kind = Unavailable if isinstance(problem, Unavailable) else GoogleError
+            raise kind(
+                f"the job may have been created, but the look-up failed ({problem}); run the same "
+                "command again: it looks for the job first and never creates a second one",
                 status=problem.status,
                 reason=problem.reason,
             ) from problem
@@ -256,18 +270,26 @@ class Jobs:
             How many jobs there can be, as far as is known; lists may be behind.
         """
         there = {known["name"]: known}
-        with suppress(Unavailable):  # it is made, whatever else can be learned
+        with suppress(GoogleError):  # the job exists, whatever else can be learned
             for delay in _LOOKS:
                 if delay:
                     self.session.sleep(delay)
                 there |= {job["name"]: job for job in self._labelled(collection, launch_id)}
                 if len(there) >= most:
                     break
-            oldest, *others = sorted(there.values(), key=_age)
-            for each in others:
-                self.cancel(each["name"])
-            return Created(oldest, is_new=oldest["name"] == known["name"])
-        return Created(known, is_new=True)
+        oldest, *others = sorted(there.values(), key=_age)
+        left = tuple(each["name"] for each in others if not self._end_duplicate(each["name"]))
+        return Created(oldest, is_new=oldest["name"] == known["name"], duplicates=left)
+
+    def _end_duplicate(self, name: str) -> bool:
+        """Cancel a job, and return whether it runs no longer."""
+        try:
+            self.cancel(name)
+        except GoogleError:
+            with suppress(GoogleError):
+                return has_ended(self.get(name))
+            return False
+        return True
 
     def _labelled(self, collection: str, launch_id: str) -> Iterator[dict[str, Any]]:
         return self.list(collection, f"labels.{LAUNCH_LABEL}={launch_id}")
@@ -312,6 +334,16 @@ def console_url(job: Mapping[str, Any], project: str) -> str:
     return (
         f"https://console.cloud.google.com/agent-platform/locations/{name.region}/training/"
         f"{name.id}?project={project}"
+    )
+
+
+def _create_refused(refusal: GoogleError) -> CreateRefused:
+    return CreateRefused(
+        str(refusal),
+        status=refusal.status,
+        reason=refusal.reason,
+        why=refusal.why,
+        service=refusal.service,
     )
 
 

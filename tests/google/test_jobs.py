@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
+from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, Unavailable
 from distlaunch.google import jobs as google_jobs
 from distlaunch.google.jobs import Jobs
 from distlaunch.google.session import connect
@@ -186,8 +186,8 @@ def test_an_answer_that_is_lost_while_nobody_can_be_asked(vertex):
     with pytest.raises(Unavailable) as problem:
         jobs.create("customJobs", BODY, may_exist=False)
     assert str(problem.value) == (
-        "it is not known whether Google has made the job, as it cannot be asked now "
-        "(Google answers 503 (No)); the same command finds out later and never makes a second one"
+        "the job may have been created, but the look-up failed (Google answers 503 (No)); run the "
+        "same command again: it looks for the job first and never creates a second one"
     )
     assert creations(service) == 1
 
@@ -204,11 +204,51 @@ def test_a_quota_that_is_too_small_is_told_once(vertex):
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409])
 def test_a_refusal_is_told_once(vertex, status):
     service, jobs = vertex([("before", refused(status))] * 9)
-    with pytest.raises(GoogleError) as problem:
+    with pytest.raises(CreateRefused) as problem:
         jobs.create("customJobs", BODY, may_exist=False)
     assert problem.value.status == status
     assert service.jobs == []
     assert creations(service) == (2 if status == 401 else 1)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+def test_a_refused_look_up_after_a_lost_answer_is_no_refusal_of_the_job(vertex, status):
+    refusals = [("before", refused(status))] * (2 if status == 401 else 1)  # 401 is tried twice
+    service, jobs = vertex([("after", RESET), *refusals])
+    with pytest.raises(GoogleError, match="the job may have been created, but") as problem:
+        jobs.create("customJobs", BODY, may_exist=False)
+    assert not isinstance(problem.value, CreateRefused)
+    assert problem.value.status == status
+    made = jobs.create("customJobs", BODY, may_exist=True)
+    assert (len(service.jobs), made.is_new) == (1, False)
+
+
+def test_a_refusal_after_a_lost_answer_may_come_too_late(vertex):
+    lost = [("after", RESET), None, None, None]  # a job that three lists do not show yet
+    service, jobs = vertex([*lost, ("before", refused(403))], lag=3)
+    with pytest.raises(GoogleError) as problem:
+        jobs.create("customJobs", BODY, may_exist=False)
+    assert not isinstance(problem.value, CreateRefused)
+    assert not jobs.create("customJobs", BODY, may_exist=True).is_new
+    assert len(service.jobs) == 1
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "SUCCEEDED"])
+def test_a_duplicate_that_cannot_be_cancelled_is_returned_while_it_runs(vertex, state):
+    service, jobs = vertex([("after", RESET)], lag=3)
+    carry_out = service._carry_out
+
+    def without_cancel(asked):
+        if not asked.path.endswith(":cancel"):
+            return carry_out(asked)
+        service.jobs[1]["state"] = f"JOB_STATE_{state}"
+        return refused(400, "FAILED_PRECONDITION")
+
+    service._carry_out = without_cancel
+    made = jobs.create("customJobs", BODY, may_exist=False)
+    assert made.job["name"] == service.jobs[0]["name"]
+    running = (service.jobs[1]["name"],) if state == "RUNNING" else ()
+    assert (made.is_new, made.duplicates) == (False, running)
 
 
 def test_a_service_that_is_never_there_is_given_up(vertex, clock):
@@ -218,8 +258,11 @@ def test_a_service_that_is_never_there_is_given_up(vertex, clock):
     assert sum(clock.slept) < 200
 
 
+REFUSED = [refused(401, "UNAUTHENTICATED"), refused(403, "PERMISSION_DENIED")]
 FAILURES = some.lists(
-    some.none() | some.tuples(some.sampled_from(["before", "after"]), some.sampled_from(LOST)),
+    some.none()
+    | some.tuples(some.sampled_from(["before", "after"]), some.sampled_from(LOST))
+    | some.tuples(some.just("before"), some.sampled_from(REFUSED)),
     max_size=12,
 )
 
@@ -237,7 +280,9 @@ def test_whatever_fails_there_is_one_job_in_the_end(failures, lag, may_exist):
             try:
                 made = jobs.create("customJobs", BODY, may_exist=may_exist)
                 break
-            except Unavailable:
+            except CreateRefused:
+                assert service.jobs == []
+            except GoogleError:
                 assert len(service.alive) <= 1
                 may_exist = True
         assert [job["name"] for job in service.alive] == [made.job["name"]]
