@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +17,7 @@ from distlaunch.checks.essentials import refuse_what_cannot_be
 from distlaunch.errors import CreateRefused, GoogleError
 from distlaunch.events import Notice
 from distlaunch.job import vertex
+from distlaunch.job.job_dir import change_job_dir
 from distlaunch.order import fingerprint
 
 if TYPE_CHECKING:
@@ -147,22 +149,26 @@ class Launcher:
         return self._launch(content, request, record, is_new=is_new)
 
     def again(self, job: dict[str, Any], *, is_new: bool = False) -> Launched:
-        """Submit a job once more as it was, with a folder of its own where it had one.
+        """Submit a job once more as it was, but with a job folder of its own.
 
         Parameters
         ----------
         job
-            What Google says of it.
+            The job's resource.
         is_new
-            Whether to launch another, though a repetition of the same was cut off.
+            Whether to start a new job, even if a resubmission of the same was interrupted.
         """
-        from distlaunch.google.find import job_id
-
-        asked, old = _as_asked(job), job_id(job)
+        inputs = _as_asked(job)
+        if _output_directory(inputs) is None:
+            self._tell(
+                "this job names no output directory; if its program writes to a fixed path, the "
+                "new job writes there too",
+                "warning",
+            )
 
         def request(launch_id: str) -> dict[str, Any]:
-            body: dict[str, Any] = _moved(asked, old, launch_id)
-            return body | {"labels": body.get("labels", {}) | {records.LAUNCH_LABEL: launch_id}}
+            labels = inputs.get("labels", {}) | {records.LAUNCH_LABEL: launch_id}
+            return _in_new_folder(inputs, launch_id) | {"labels": labels}
 
         content = fingerprint(["again", job["name"]])
 
@@ -328,9 +334,14 @@ def _of_this_moment(folder: Path, **known: Any) -> Record:
     )
 
 
+def _job_spec(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a job that has the pools and the output directory."""
+    found: dict[str, Any] = body.get("jobSpec") or body.get("trialJobSpec") or {}
+    return found
+
+
 def _output_directory(body: Mapping[str, Any]) -> str | None:
-    spec = body.get("jobSpec") or body.get("trialJobSpec") or {}
-    found = spec.get("baseOutputDirectory", {}).get("outputUriPrefix")
+    found = _job_spec(body).get("baseOutputDirectory", {}).get("outputUriPrefix")
     return found.rstrip("/") if found else None
 
 
@@ -341,12 +352,30 @@ def _as_asked(job: Mapping[str, Any]) -> dict[str, Any]:
     return {name: job[name] for name in (*asked, *more) if name in job}
 
 
-def _moved(value: Any, before: str, after: str) -> Any:
-    """Return a request, or a part of it, with another launch's id wherever one stands in it."""
-    if isinstance(value, str):
-        return value.replace(before, after)
-    if isinstance(value, list):
-        return [_moved(each, before, after) for each in value]
-    if isinstance(value, dict):
-        return {key: _moved(each, before, after) for key, each in value.items()}
-    return value
+def _in_new_folder(inputs: Mapping[str, Any], launch_id: str) -> dict[str, Any]:
+    """Return a copy of a job's inputs that writes to a new folder wherever it names its folder."""
+    body = deepcopy(dict(inputs))
+    before = (inputs.get("labels") or {}).get(records.LAUNCH_LABEL)
+
+    def moved(folder: str) -> str:
+        return _new_folder(folder, before, launch_id) if folder.startswith("gs://") else folder
+
+    spec = _job_spec(body)
+    directory = _output_directory(body)
+    if directory:
+        spec["baseOutputDirectory"]["outputUriPrefix"] = moved(directory)
+    for pool in spec.get("workerPoolSpecs", []):
+        for program in filter(None, (pool.get("containerSpec"), pool.get("pythonPackageSpec"))):
+            for field in program.keys() & {"command", "args"}:
+                program[field] = list(change_job_dir(program[field], moved))
+    return body
+
+
+def _new_folder(folder: str, before: str | None, launch_id: str) -> str:
+    """Return the folder with the launch id replaced, or the launch's folder below it."""
+    bucket, *path = folder.removeprefix("gs://").rstrip("/").split("/")
+    if before in path:
+        path = [launch_id if part == before else part for part in path]
+    else:
+        path.append(launch_id)
+    return "gs://" + "/".join([bucket, *path])

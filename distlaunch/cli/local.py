@@ -135,6 +135,7 @@ def _order(
     assignments: tuple[str, ...],
     words: tuple[str, ...],
 ) -> tuple[LocalOrder, JobFolder]:
+    from distlaunch.job.job_dir import job_dir_in
     from distlaunch.local import arguments
     from distlaunch.local.faults import Fault, check_faults
     from distlaunch.local.job_folder import choose
@@ -146,13 +147,13 @@ def _order(
         + [Fault.parse("freeze", text) for text in freeze]
     )
     job = _job(project, assignments)
-    said_after = arguments.job_dir_in(words)
+    said_after = job_dir_in(words)
     program = arguments.program(job, words, None if said_after else job_dir or resume or None)
     cluster = _cluster(job, workers)
     check_faults(faults, cluster.tasks())
     if isinstance(program, Module) and not docker:
         _need_tensorflow()
-    said_in_file = arguments.job_dir_in(job.args) if job and isinstance(program, Module) else None
+    said_in_file = job_dir_in(job.args) if job and isinstance(program, Module) else None
     folder = choose(project, resume, said_after or job_dir, said_in_file)
     order = LocalOrder(
         name=job.name if job else project.name,

@@ -89,7 +89,8 @@ def order_of(
 ) -> tuple[Order, tuple[str, ...]]:
     """Return what is to be launched, and what reading it has to tell."""
     from distlaunch.job.formats import load_job
-    from distlaunch.local.arguments import job_dir_in, refuse_ours
+    from distlaunch.job.job_dir import job_dir_in, replace_job_dir
+    from distlaunch.local.arguments import refuse_ours
     from distlaunch.order import Order
 
     refuse_ours(words, OURS)
@@ -99,6 +100,8 @@ def order_of(
     )
     job = _with_defaults(loaded.job, project)
     where = _in_a_bucket(job_dir_in(words) or job_dir or job_dir_in(job.args))
+    if where and job_dir:
+        job = replace_job_dir(job, where)
     given = {"name": name, "region": region, "project": project, "image": image}
     said = {key: _OPTION[key] for key, value in given.items() if value is not None}
     order = Order(folder, job, where, endpoint, config, assignments, said, words)

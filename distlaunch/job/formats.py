@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from distlaunch.errors import JobFileError
 from distlaunch.job import project_file
-from distlaunch.job.model import Cluster, Job, Pool
 from distlaunch.job.names import project_name
 from distlaunch.job.overrides import Override
 from distlaunch.job.problems import refusal, shown
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.job.ai_platform import AiPlatformFile
+    from distlaunch.job.model import Job, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +167,12 @@ def _with_args(job: Job, args: tuple[str, ...]) -> Job:
         return job
     image = _image_of(job.cluster.chief)
 
-    def pool(each: Pool | None) -> Pool | None:
-        if each is None or each.program is None or _image_of(each) != image:
-            return each
-        return replace(each, program=replace(each.program, args=each.program.args + args))
+    def with_args(pool: Pool) -> Pool:
+        if pool.program is None or _image_of(pool) != image:
+            return pool
+        return replace(pool, program=replace(pool.program, args=pool.program.args + args))
 
-    pools: dict[str, Any] = {
-        field.name: pool(getattr(job.cluster, field.name)) for field in fields(Cluster)
-    }
-    return replace(job, args=job.args + args, cluster=Cluster(**pools))
+    return replace(job, args=job.args + args, cluster=job.cluster.map_pools(with_args))
 
 
 def _image_of(pool: Pool) -> str | None:

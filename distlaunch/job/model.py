@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from distlaunch.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 TaskType = Literal["chief", "worker", "ps", "evaluator"]
 Strategy = Literal["STANDARD", "SPOT", "FLEX_START"]
@@ -143,6 +143,11 @@ class Cluster:
             raise UsageProblem(f"expected 1 training task or more, got {count}")
         machine = (self.workers or self.chief).machine
         return replace(self, workers=Pool(machine, count - 1) if count > 1 else None)
+
+    def map_pools(self, change: Callable[[Pool], Pool]) -> Cluster:
+        """Return this cluster with a function applied to each pool."""
+        others = (self.workers, self.parameter_servers, self.evaluators)
+        return Cluster(change(self.chief), *(pool and change(pool) for pool in others))
 
     def describe(self) -> str:
         """Say what it consists of, as ``chief + 2 workers + 1 parameter server``."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError, UsageProblem
+from distlaunch.job.job_dir import without_job_dir
 from distlaunch.local.order import Command, Module
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from distlaunch.job.model import Job
 
-JOB_DIR = "--job-dir"
 # Options of `distlaunch local` that no trainer of ours has.
 OURS = ("--workers", "--restarts", "--kill", "--freeze", "--audit")
 
@@ -49,19 +49,8 @@ def program(job: Job | None, words: tuple[str, ...], job_dir: str | None) -> Mod
             "no distlaunch.yaml here: 'distlaunch init' makes a project, "
             "or give --workers N and a program after --"
         )
-    args = job.args if job_dir is None else tuple(_without_job_dir(job.args))
+    args = job.args if job_dir is None else tuple(without_job_dir(job.args))
     return Module(job.module, args + words)
-
-
-def job_dir_in(words: Iterable[str]) -> str | None:
-    """Return the value of the last ``--job-dir``, in either spelling."""
-    found = None
-    remaining = iter(words)
-    for word in remaining:
-        name, equals, value = word.partition("=")
-        if name == JOB_DIR:
-            found = (value if equals else next(remaining, None)) or found
-    return found
 
 
 def refuse_ours(words: Iterable[str], ours: Sequence[str]) -> None:
@@ -86,12 +75,3 @@ def refuse_ours(words: Iterable[str], ours: Sequence[str]) -> None:
                 f"{name} after '--' goes to the program; put it before '--' "
                 "(if the program is to have it, put it into args: in distlaunch.yaml)"
             )
-
-
-def _without_job_dir(words: Iterable[str]) -> Iterator[str]:
-    remaining = iter(words)
-    for word in remaining:
-        if word == JOB_DIR:
-            next(remaining, None)
-        elif not word.startswith(f"{JOB_DIR}="):
-            yield word

@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from distlaunch.cli import main
+
 JOB_FILE = """\
 name: digits
 project: demo-project
@@ -92,6 +94,26 @@ def test_a_dry_run_prints_what_is_then_sent_and_sends_nothing(project, submit, e
     assert request["labels"]["team"] == "vision"
     [chief, _] = request["jobSpec"]["workerPoolSpecs"]
     assert chief["containerSpec"]["args"] == ["--epochs=8", "--epochs", "3"]
+
+
+@pytest.mark.parametrize("is_legacy", [False, True], ids=["distlaunch.yaml", "config.yaml"])
+def test_the_job_dir_of_the_command_line_is_the_one_that_the_program_gets(
+    is_legacy, project, monkeypatch, capfd
+):
+    monkeypatch.chdir(project)
+    old = JOB_FILE.replace("--epochs=8", "--job-dir=gs://demo-bucket/old")
+    (project / "distlaunch.yaml").write_text(old)
+    (project / "config.yaml").write_text(f"{LEGACY}  jobDir: gs://demo-bucket/old\n")
+    monkeypatch.setenv("IMAGE_URI", "localhost:5000/nobody/asks:2")
+    words = ["--config=config.yaml"] if is_legacy else [IMAGE]
+    new = "gs://demo-bucket/new"
+    assert main(["submit", *words, "--dry-run", "--no-check", "--job-dir", f"{new}/"]) == 0
+    spec = json.loads(capfd.readouterr().out)["jobSpec"]
+    assert spec["baseOutputDirectory"] == {"outputUriPrefix": new}
+    for pool in spec["workerPoolSpecs"]:
+        args = " ".join(pool["containerSpec"]["args"]).replace("=gs", " gs")
+        assert args.endswith(f"--job-dir {new}")
+        assert "old" not in args
 
 
 def test_a_job_is_followed_to_its_end(project, submit, emulator):

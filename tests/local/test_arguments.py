@@ -4,7 +4,7 @@ import pytest
 
 from distlaunch.errors import DistlaunchError, UsageProblem
 from distlaunch.job.model import Cluster, Job, Machine, Pool
-from distlaunch.local.arguments import job_dir_in, program
+from distlaunch.local.arguments import program
 from distlaunch.local.order import Command, Module
 
 JOB = Job("digits", Cluster(Pool(Machine("any"))), "trainer.task", ("--epochs", "5"))
@@ -43,23 +43,6 @@ def test_option_of_ours_in_the_file_is_the_programs():
 def test_nothing_to_run():
     with pytest.raises(DistlaunchError, match=r"^no distlaunch.yaml here: 'distlaunch init' makes"):
         program(None, ("--epochs", "3"), None)
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ("", None),
-        ("--epochs 3", None),
-        ("--job-dir a", "a"),
-        ("--job-dir=a --epochs 3", "a"),
-        ("--job-dir a --job-dir=b=c", "b=c"),
-        ("--job-dir=a --job-dir", "a"),
-        ("--job-dir --job-dir", "--job-dir"),
-        ("--job-directory a", None),
-    ],
-)
-def test_last_job_dir_counts(words, found):
-    assert job_dir_in(words.split()) == found
 
 
 @pytest.mark.parametrize("args", [("--job-dir", "a"), ("--job-dir=a",)])
