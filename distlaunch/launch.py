@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 SUCCEEDED = "SUCCEEDED"
 ENDED_BADLY = 3  # the exit code for a job that ended in the cloud without success
+_NOT_FOUND = 404
 DIGEST_COMES_LATER = "<digest known after the push>"
 
 
@@ -189,22 +190,46 @@ class Launcher:
         *,
         is_new: bool,
     ) -> Launched:
-        """Make a job of this content, or go on with a launch of it that was cut off."""
+        """Create a job of this content, or resume an interrupted launch of it."""
         with self._records.held():
             before = None if is_new else self._records.open_with(content)
-            if before:
-                return self._continued(before, request(before.launch_id))
+            resumed = self._resumed(before, request(before.launch_id)) if before else None
+            if resumed:
+                return resumed
             fresh = record()
             return self._submitted(fresh, request(fresh.launch_id), may_exist=False)
 
-    def _continued(self, record: Record, body: Mapping[str, Any]) -> Launched:
-        self._tell(
-            f"going on with the launch {record.launch_id} of the same content, which was cut off "
-            "(--new starts another)"
-        )
-        if record.resource:
-            return Launched(record, self._jobs.get(record.resource))
-        return self._submitted(record, body, may_exist=True)
+    def _resumed(self, record: Record, body: Mapping[str, Any]) -> Launched | None:
+        """Resume an interrupted launch; close its record if its job has ended or is gone."""
+        from distlaunch.google.jobs import has_ended, state
+
+        job = self._job_of(record)
+        is_gone = job is None and record.resource is not None
+        if is_gone or (job and has_ended(job)):
+            outcome = f"has ended ({state(job)})" if job else "no longer exists"
+            self._tell(
+                f"the job of the interrupted launch {record.launch_id} {outcome}; "
+                "starting a new one"
+            )
+            self.close(record.submitted(job["name"]) if job else record)
+            return None
+        self._tell(f"resuming interrupted launch {record.launch_id} (--new starts a new one)")
+        if job is None:
+            return self._submitted(record, body, may_exist=True)
+        record = record.submitted(job["name"])
+        self._records.write(record)
+        return Launched(record, job)
+
+    def _job_of(self, record: Record) -> dict[str, Any] | None:
+        """Return a launch's job, None if Google has none or none is listed yet."""
+        if record.resource is None:
+            return self._jobs.find(record.collection, record.launch_id)
+        try:
+            return self._jobs.get(record.resource)
+        except GoogleError as problem:
+            if problem.status != _NOT_FOUND:
+                raise
+            return None
 
     def _submitted(self, record: Record, body: Mapping[str, Any], *, may_exist: bool) -> Launched:
         self._records.write(record)
@@ -212,8 +237,8 @@ class Launcher:
             created = self._jobs.create(record.collection, body, may_exist=may_exist)
         except KeyboardInterrupt:
             self._tell(
-                "interrupted while Google was asked: the job may be there or not; the next "
-                "'distlaunch submit' of the same finds out and finishes it",
+                "interrupted while creating the job, which may exist; run the same command again "
+                "to find out and finish the launch",
                 "warning",
             )
             raise

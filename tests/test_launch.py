@@ -12,6 +12,9 @@ from pathlib import Path
 import emulators
 import pytest
 
+from distlaunch.google.jobs import Jobs
+from distlaunch.google.session import connect
+
 JOB_FILE = """\
 name: digits
 project: demo-project
@@ -112,6 +115,33 @@ def test_a_refused_look_up_after_a_lost_answer_makes_no_second_job(fault, projec
     assert (record["resource"], record["is_open"]) == (job["name"], False)
 
 
+def reopened(project, **changed):
+    """Make the newest record what a command leaves behind that is killed while it follows."""
+    record = max(records(project), key=lambda each: (each["time"], each["launch_id"]))
+    path = project / f".distlaunch/jobs/{record['launch_id']}.json"
+    path.write_text(json.dumps({**record, "is_open": True, **changed}))
+    return record
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", ["ended", "ended before it was noted", "deleted"])
+def test_an_open_launch_whose_job_is_over_starts_a_new_one(state, project, emulator):
+    here = emulator(project=project)
+    assert submit(project, here, "--detach").returncode == 0
+    old = here.wait("SUCCEEDED")
+    record = reopened(project, **({"resource": None} if "noted" in state else {}))
+    if state == "deleted":
+        Jobs(connect(here.url), emulators.PROJECT, emulators.REGION).delete(old["name"])
+    again = submit(project, here, "--detach")
+    assert again.returncode == 0, again.stderr
+    outcome = "no longer exists" if state == "deleted" else "has ended (SUCCEEDED)"
+    said = f"the job of the interrupted launch {record['launch_id']} {outcome}; starting a new one"
+    assert said in again.stderr
+    assert again.stdout.strip() != record["launch_id"]
+    assert len(here.jobs()) == (1 if state == "deleted" else 2)
+    assert [each["is_open"] for each in records(project)] == [False, False]
+
+
 def killed_and_again(moment, folder, emulator):
     """Submit, be killed at a moment, submit again and return that launch's id."""
     done = subprocess.run(
@@ -129,7 +159,11 @@ def killed_and_again(moment, folder, emulator):
 
 @pytest.mark.slow
 def test_killed_at_any_moment_and_run_again_makes_one_job(tmp_path, emulator):
-    here = emulator(project=made(tmp_path / "trainer"))
+    trainer = made(tmp_path / "trainer")
+    (trainer / "trainer.py").write_text(
+        "import time; time.sleep(600)"
+    )  # a job that is over is left
+    here = emulator(project=trainer)
     with ThreadPoolExecutor(2) as two_at_once:
         told = list(
             two_at_once.map(
