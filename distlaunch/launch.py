@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 SUCCEEDED = "SUCCEEDED"
 ENDED_BADLY = 3  # the exit code for a job that ended in the cloud without success
-_NOT_FOUND = 404
 DIGEST_COMES_LATER = "<digest known after the push>"
+
+_NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ class Launcher:
             Whether to start a new job, even if a resubmission of the same was interrupted.
         """
         inputs = _as_asked(job)
-        if _output_directory(inputs) is None:
+        if _in_new_folder(inputs, "ID") == inputs:
             self._tell(
                 "this job names no output directory; if its program writes to a fixed path, the "
                 "new job writes there too",

@@ -72,7 +72,9 @@ def test_two_jobs_never_write_to_one_folder(labels, job_dir, expected, cloud, ca
         assert folders(job) == (folder, [*args(folder)])
 
 
-def test_a_job_without_a_folder_is_resubmitted_with_a_warning(cloud, capfd):
-    first = created(cloud, None, ["--epochs=5"])
+@pytest.mark.parametrize("arg", ["--epochs=5", "--job-dir=gs://bucket/fixed"])
+def test_a_job_that_names_no_folder_is_resubmitted_with_a_warning(arg, cloud, capfd):
+    first = created(cloud, None, [arg])
     assert main(["resubmit", first["name"], *cloud.options, "--detach"]) == 0
-    assert "this job names no output directory" in capfd.readouterr().err
+    warning = "warning: this job names no output directory"
+    assert (warning in capfd.readouterr().err) == ("job-dir" not in arg)
