@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -30,9 +31,13 @@ class Running:
         self.first = process.stdout.readline()
         self.url = self.first.strip()
 
-    def call(self, path: str, body: object = None) -> dict:
+    def call(
+        self, path: str, body: object = None, kind: str = "application/json", **headers: str
+    ) -> dict:
         content = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(f"{self.url}{path}", content, timeout=30) as answer:  # noqa: S310
+        request = urllib.request.Request(f"{self.url}{path}", content)  # noqa: S310
+        request.headers = {"Content-Type": kind, **headers}
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
             return json.load(answer)
 
     def end(self, number: int) -> str:
@@ -106,6 +111,26 @@ def test_it_says_where_it_is_runs_jobs_and_ends_leaving_nothing(emulator, tmp_pa
     assert "distlaunch: ending, and the jobs with it\n" in said
     assert not any(map(psutil.pid_exists, map(int, pid.read_text().split())))
     assert [path.name for path in tmp_path.iterdir()] == ["pid"]
+
+
+def test_a_web_page_cannot_run_commands_through_the_emulator(emulator, tmp_path):
+    ran = tmp_path / "ran"
+    attack = job(f"touch {ran}")
+    with emulator() as running:
+        for kind, headers in (
+            ("text/plain", {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}),
+            ("text/plain", {}),
+            ("application/json", {"Origin": "https://evil.example"}),
+        ):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                running.call(JOBS, attack, kind, **headers)
+            refused.value.close()
+            assert refused.value.code == (403 if headers else 415)
+        assert running.call(JOBS) == {}, "no job was created"
+        assert not ran.exists()
+
+        running.call(JOBS, attack)
+        wait_until(ran.exists)
 
 
 def test_a_job_s_end_its_lines_and_its_folder_are_told(emulator, tmp_path):

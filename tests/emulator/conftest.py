@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+JSON = {"Content-Type": "application/json"}
 PARENT = "projects/my-project/locations/us-central1"
 
 
@@ -78,9 +79,11 @@ class Service:
     ) -> Reply:
         """Send a request of its own connection; a body that is no bytes is sent as JSON."""
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=20)
-        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        content, headers = body, headers or {}
+        if not isinstance(body, bytes | None):
+            content, headers = json.dumps(body).encode(), {**JSON, **headers}
         try:
-            connection.request(method, path, content, headers or {})
+            connection.request(method, path, content, headers)
             answer = connection.getresponse()
             return Reply(answer.status, answer.headers, answer.read())
         finally:

@@ -28,12 +28,15 @@ class Route:
         Gives the answer; `True` where a quota is to be exceeded.
     needs
         The permission that the caller has to have, nothing where none is asked for.
+    takes_any_content
+        Whether the request's content may be of any type; by default it has to be JSON.
     """
 
     call: Call
     project: str
     answer: Callable[[bool], Answer]
     needs: str = ""
+    takes_any_content: bool = False
 
 
 def no_method(request: Request) -> Refused:

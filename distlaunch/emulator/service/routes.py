@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
 from distlaunch.emulator.service.route import Route, no_method
-from distlaunch.emulator.service.storage_addresses import needed
+from distlaunch.emulator.service.storage_addresses import is_upload, needed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,13 @@ class Routes:
             return around
         if _OF_APIS.fullmatch(path):
             raise no_method(request)
-        return Route("storage", "", lambda _: self.storage.answer(request), needed(request))
+        return Route(
+            "storage",
+            "",
+            lambda _: self.storage.answer(request),
+            needed(request),
+            takes_any_content=is_upload(request),
+        )
 
     def _job_route(self, request: Request, found: re.Match[str]) -> Route:
         project, location = found["project"], found["location"]

@@ -128,13 +128,16 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection |= not content.skip_rest()
                 self._send(answer)
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _handle  # noqa: N815
 
     def _answer(self, content: Content) -> Answer | None:
         """Return what is answered, None where the connection was closed instead."""
         self._check_host()
+        self._check_origin()
         request = self._request(content)
         route = self.server.routes.find(request)
+        if not (content.is_empty or route.takes_any_content):
+            self._check_content_type()
         fault = self.server.calls.next(route.call)
         if fault is None:
             return self._obey(route)
@@ -165,6 +168,24 @@ class _Handler(BaseHTTPRequestHandler):
         host = self.headers.get("Host", HOST)
         if host.rpartition(":")[0] not in _NAMES and host not in _NAMES:
             raise Refused(403, f"Host {host!r} is not this machine; the emulator is for it alone.")
+
+    def _check_origin(self) -> None:
+        """Refuse a request that a browser sends for a page of another origin."""
+        origin = self.headers.get("Origin")
+        site = self.headers.get("Sec-Fetch-Site", "none")
+        own = f"http://{self.headers.get('Host', HOST)}"
+        if origin not in (None, own) or site not in ("none", "same-origin"):
+            source = f"Origin: {origin}" if origin else f"Sec-Fetch-Site: {site}"
+            raise Refused(403, f"Requests from web pages are refused ({source}).")
+
+    def _check_content_type(self) -> None:
+        """Refuse a body that is not declared as JSON.
+
+        A browser sends forms and plain text to other origins without asking the server first.
+        """
+        if self.headers.get_content_type() != "application/json":
+            kind = self.headers.get("Content-Type", "none")
+            raise Refused(415, f"Content-Type must be application/json, got {kind}.")
 
     def _request(self, content: Content) -> Request:
         url = urlsplit(self.path)

@@ -36,6 +36,14 @@ def needed(request: Request) -> str:
     return _of_bucket(method, found) if found else f"storage.objects.{_VERBS.get(method, 'create')}"
 
 
+def is_upload(request: Request) -> bool:
+    """Return whether a request's content is an object's, by the JSON API or the XML API."""
+    if UPLOAD.fullmatch(request.path):
+        return True
+    is_json_api = any(each.fullmatch(request.path) for each in (OBJECT, OBJECTS, BUCKET))
+    return request.method == "PUT" and not is_json_api
+
+
 def _of_bucket(method: str, found: re.Match[str]) -> str:
     if found["rest"]:
         return "" if found["rest"].endswith("testPermissions") else "storage.buckets.getIamPolicy"

@@ -33,6 +33,11 @@ class Content:
         self._left = 0 if self._is_chunked or self._is_wrong else int(length)
         self._is_last = not self._is_chunked
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the request has no content, by its headers."""
+        return not (self._is_chunked or self._is_wrong or self._left)
+
     def read(self, size: int = -1) -> bytes:
         """Return so many bytes, fewer at the end, or all that is left.
 

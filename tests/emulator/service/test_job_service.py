@@ -249,7 +249,7 @@ def test_what_there_is_not(service, method, path, status, said):
     ],
 )
 def test_content_that_is_no_job(service, body, said):
-    reply = service.call("POST", f"{V1}/customJobs", body)
+    reply = service.call("POST", f"{V1}/customJobs", body, {"Content-Type": "application/json"})
     assert reply.status == 400
     assert reply.error["message"].startswith(said)
     assert service.store.list("my-project", "us-central1", "customJobs") == []

@@ -18,6 +18,7 @@ from distlaunch.errors import DistlaunchError
 PARENT = "projects/my-project/locations/us-central1"
 
 JOBS = f"/v1/{PARENT}/customJobs"
+JSON_TYPE = {"Content-Type": "application/json"}
 
 
 FIELDS = """
@@ -91,6 +92,63 @@ def test_a_page_that_leads_its_own_name_here_is_refused(service, host):
     assert (reply.status, reply.error["status"]) == (403, "PERMISSION_DENIED")
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "http://localhost:3000", "Sec-Fetch-Site": "same-site"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Origin": "http://127.0.0.1", "Sec-Fetch-Site": "same-origin"},  # of another port
+    ],
+)
+def test_requests_of_web_pages_are_refused_by_every_method_and_service(service, headers):
+    ways = [*WAYS, ("OPTIONS", JOBS), ("DELETE", f"{JOBS}/1"), ("GET", "/nowhere")]
+    replies = [service.call(method, path, {}, headers) for method, path in ways]
+    assert [reply.status for reply in replies] == [403] * len(ways)
+    assert {reply.error["status"] for reply in replies} == {"PERMISSION_DENIED"}
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_the_emulator_s_own_origin_is_answered(service, custom_job, site):
+    headers = {"Origin": service.url, "Sec-Fetch-Site": site}
+    assert service.call("POST", JOBS, custom_job, headers).status == 200
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None,
+     "text/plain; application/json", "application/json, text/plain"],
+)  # fmt: skip
+def test_content_of_another_type_changes_nothing(service, custom_job, kind):
+    name = service.create(custom_job).json["name"]
+    service.call("PUT", "/my-bucket/a", b"kept")
+    content = json.dumps(custom_job).encode()
+    headers = {"Content-Type": kind} if kind else {}
+    for method, path in [
+        ("POST", JOBS),
+        ("POST", f"/v1/{name}:cancel"),
+        ("DELETE", f"/v1/{name}"),
+        ("POST", "/storage/v1/b"),
+        ("DELETE", "/my-bucket/a"),
+    ]:
+        reply = service.call(method, path, content, headers)
+        assert (reply.status, reply.error["status"]) == (415, "INVALID_ARGUMENT")
+    jobs = service.store.list("my-project", "us-central1", "customJobs")
+    assert [job["state"] for job in jobs] == ["JOB_STATE_QUEUED"]
+    assert service.call("GET", "/my-bucket/a").content == b"kept"
+
+
+def test_json_with_parameters_empty_content_and_uploads_of_any_type_are_taken(service, custom_job):
+    kind = {"Content-Type": "Application/JSON; charset=utf-8"}
+    name = service.call("POST", JOBS, custom_job, kind).json["name"]
+    form = {"Content-Type": "application/x-www-form-urlencoded"}  # TensorFlow sends it with no body
+    assert service.call("POST", f"/v1/{name}:cancel", b"", form).status == 200
+    upload = "/upload/storage/v1/b/my-bucket/o?uploadType=media&name=a"
+    for method, path in (("POST", upload), ("PUT", "/my-bucket/a")):
+        assert service.call(method, path, b"x", {"Content-Type": "text/plain"}).status == 200
+
+
 def test_one_connection_takes_many_requests_also_after_refusals(service, custom_job):
     connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=10)
     body = json.dumps(custom_job).encode()
@@ -101,7 +159,7 @@ def test_one_connection_takes_many_requests_also_after_refusals(service, custom_
         ("GET", JOBS, None, 200),
     ]
     for method, path, content, status in asked:
-        connection.request(method, path, content)
+        connection.request(method, path, content, JSON_TYPE)
         answer = connection.getresponse()
         answer.read()
         assert answer.status == status
@@ -113,7 +171,7 @@ def test_content_can_come_in_chunks(service, custom_job):
     connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=10)
     text = json.dumps(custom_job).encode()
     pieces = [text[at : at + 50] for at in range(0, len(text), 50)]
-    connection.request("POST", JOBS, iter(pieces), encode_chunked=True)
+    connection.request("POST", JOBS, iter(pieces), JSON_TYPE, encode_chunked=True)
     assert connection.getresponse().status == 200
     connection.close()
 
@@ -129,7 +187,8 @@ def test_content_can_come_in_chunks(service, custom_job):
     ],
 )
 def test_broken_content_is_refused_and_the_server_goes_on(service, head):
-    answer = raw(service, b"POST " + JOBS.encode() + b" HTTP/1.1\r\nHost: localhost\r\n" + head)
+    request = f"POST {JOBS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    answer = raw(service, request.encode() + head)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert service.call("GET", JOBS).json == {}
 
