@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import stat
 import sys
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
 TASK_COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 RED, GREEN, YELLOW, CYAN, DIM = 31, 32, 33, 36, 2
+
+# Control characters except tab and newline, and surrogates (undecodable bytes).
+_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]"
+_CONTROLS = re.compile(_CONTROL)
+_CONTROLS_AND_COLOURS = re.compile(rf"\x1b\[[0-9;:]*m|{_CONTROL}")
+_ASCII_CONTROLS = {code: f"\\x{code:02x}" for code in range(0x20) if chr(code) not in "\t\n"}
+_ASCII_CONTROLS[0x7F] = r"\u007f"
+_RETURNS = re.compile(r"(?P<at_start>^\r+)|\r+\n?", re.MULTILINE)
+_RESET = "\x1b[0m"
 
 _CLEAR_LINE = b"\r\x1b[2K"
 _USUAL_WIDTH = 80
@@ -163,7 +173,8 @@ class Console:
 
     def prefix(self, name: str, number: int) -> str:
         """Return what stands before each line of the task of this number."""
-        return paint(f"{name} |", TASK_COLOURS[number % len(TASK_COLOURS)], self._out) + " "
+        colour = TASK_COLOURS[number % len(TASK_COLOURS)]
+        return paint(f"{visible(name)} |", colour, self._out) + " "
 
     def coloured(self, text: str, colour: int) -> str:
         """Return text as `say` shows it in a colour."""
@@ -174,7 +185,7 @@ class Console:
         return paint(text, colour, self._out)
 
     def lines(self, prefix: str, text: str) -> None:
-        """Write whole lines to stdout, each behind a prefix.
+        """Write whole lines to stdout, each behind a prefix; a carriage return ends a line, too.
 
         Raises
         ------
@@ -183,6 +194,8 @@ class Console:
         OutputError
             If they cannot be written.
         """
+        if "\r" in text:
+            text = _RETURNS.sub(lambda found: "" if found["at_start"] else "\n", text)
         data, before = self._encoded(text), prefix.encode()
         self._to_stdout(before + data[:-1].replace(b"\n", b"\n" + before) + b"\n")
 
@@ -213,7 +226,8 @@ class Console:
         if not (self._err.is_terminal and _is_capable() and self.shows("info")):
             return
         if text or self._progress:
-            self._progress = self._encoded(text[: _width(self._err.descriptor) - 1])
+            shown = visible(text)[: _width(self._err.descriptor) - 1]
+            self._progress = shown.encode(self._encoding, "replace")
             self._write_err(_CLEAR_LINE + self._progress)
 
     def pump(self) -> None:
@@ -244,7 +258,7 @@ class Console:
         self._out.drain()
 
     def _encoded(self, text: str) -> bytes:
-        return text.encode(self._encoding, "replace")
+        return visible(text, keep_colours=True).encode(self._encoding, "replace")
 
     def _to_stdout(self, data: bytes) -> None:
         if self._progress and self._out.is_terminal:
@@ -266,7 +280,38 @@ def paint(text: str, colour: int, outlet: Outlet) -> str:
     """Return text in a colour where its reader is a terminal that likes it, or as it is."""
     if not outlet.is_terminal or os.environ.get("NO_COLOR") or not _is_capable():
         return text
-    return f"\x1b[{colour}m{text}\x1b[0m"
+    return f"\x1b[{colour}m{text}{_RESET}"
+
+
+def visible(text: str, *, keep_colours: bool = False) -> str:
+    r"""Return text with its control characters written out, except tabs and newlines.
+
+    ESC becomes ``\x1b``. Characters from U+007F become ``\u009b``, as in JSON, so that text that is
+    JSON keeps its value.
+
+    Parameters
+    ----------
+    keep_colours
+        Whether colour sequences (SGR) stay. A line that leaves one on is reset at its end.
+    """
+    if text.isascii() and "\x1b" not in text:
+        return text.translate(_ASCII_CONTROLS)  # five times as fast as what follows
+    if not keep_colours:
+        return _CONTROLS.sub(_written_out, text)
+    shown = _CONTROLS_AND_COLOURS.sub(_written_out, text)
+    return "\n".join(map(_with_reset, shown.split("\n"))) if "\x1b" in shown else shown
+
+
+def _written_out(found: re.Match[str]) -> str:
+    if len(found[0]) > 1:
+        return found[0]  # a colour sequence
+    code = ord(found[0])
+    return _ASCII_CONTROLS.get(code, f"\\u{code:04x}")
+
+
+def _with_reset(line: str) -> str:
+    last = line.rfind("\x1b")
+    return line if last < 0 or line.startswith((_RESET, "\x1b[m"), last) else line + _RESET
 
 
 def duration(seconds: float) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
 import sys
+import unicodedata
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from distlaunch.console import duration, table
+from distlaunch.console import duration, table, visible
 
 SHOW = """
 from distlaunch.console import Console
@@ -94,6 +98,64 @@ def test_what_cannot_be_encoded_is_replaced(encoding):
     )
     assert done.stdout == "chief | é ?\n".encode(encoding, "replace")
     assert done.stderr == b"distlaunch: ?\n"
+
+
+ESCAPES = (
+    "\x1b]0;title\x07 \x1b]8;;http://x\x1b\\ \x1b]52;c;ZQ==\x07 \x1b[2J \x08 \x7f \x9b2J \udc9b"
+)
+SHOWN = (
+    r"\x1b]0;title\x07 \x1b]8;;http://x\x1b\ \x1b]52;c;ZQ==\x07 \x1b[2J "
+    r"\x08 \u007f \u009b2J \udc9b"
+)
+
+
+def shown_of(calls: str) -> tuple[str, str]:
+    """Return stdout and stderr of calls of a console with the escapes above as `text`."""
+    code = f"from distlaunch.console import Console; console = Console(); text = {ESCAPES!r}\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code + calls], capture_output=True, text=True, check=True
+    )
+    return done.stdout, done.stderr
+
+
+def test_text_from_outside_cannot_send_escapes_to_the_terminal():
+    assert shown_of(
+        "console.lines(console.prefix(text, 0), f'\\t{text}\\nnext\\n')\n"
+        "console.result(f'{text}\\nnext')\n"
+        "console.say(f'{text}\\nnext', 'error')"
+    ) == (
+        f"{SHOWN} | \t{SHOWN}\n{SHOWN} | next\n{SHOWN}\nnext\n",
+        f"distlaunch: error: {SHOWN}\n    next\n",
+    )
+
+
+def test_colours_in_task_output_stay_and_end_with_the_line():
+    red, reset = "\x1b[1;31m", "\x1b[0m"
+    text = f"{red}one\ntwo {red}red{reset} end\n{red}{reset}\n\x1b[mthree\n\x1b[31four\n"
+    assert shown_of(f"console.lines('| ', {text!r})")[0] == (
+        f"| {red}one{reset}\n| two {red}red{reset} end\n| {red}{reset}\n"
+        "| \x1b[mthree\n| \\x1b[31four\n"
+    )
+    assert visible(f"{red}x") == r"\x1b[1;31mx"
+
+
+def test_a_carriage_return_cannot_overwrite_the_task_s_name():
+    text = "10%\r20%\r\r\n\rchief | no\r\n\r\n"
+    assert shown_of(f"console.lines('w | ', {text!r})")[0] == (
+        "w | 10%\nw | 20%\nw | chief | no\nw | \n"
+    )
+
+
+def test_a_progress_line_cannot_send_escapes_to_the_terminal():
+    show = f"from distlaunch.console import Console; Console().progress({ESCAPES!r})"
+    assert on_a_terminal(show, TERM="xterm") == "\r\x1b[2K" + SHOWN[:79]
+
+
+@given(st.text())
+def test_escapes_in_json_are_still_json(text):
+    shown = visible(json.dumps(text, ensure_ascii=False))
+    assert json.loads(shown) == text
+    assert not any(unicodedata.category(each) in ("Cc", "Cs") for each in shown)
 
 
 def test_nobody_who_reads_stderr_is_no_fault():

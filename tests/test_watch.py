@@ -62,7 +62,7 @@ def test_lines_stand_behind_the_name_of_their_task(shown):
     shown.watch.see(TaskLines("worker:0", "é \x0b\u2028 four\n"))
     assert shown.out == (
         "chief     | one\nchief     | \nchief     | two\nworker:10 | three\n"
-        "worker:0  | é \x0b\u2028 four\n"
+        "worker:0  | é \\x0b\u2028 four\n"
     )
     assert shown.err == ""
 

@@ -177,8 +177,10 @@ def show(line: str) -> None:
     OutputError
         If it cannot be written.
     """
+    from distlaunch.console import visible
+
     try:
-        click.echo(line)
+        click.echo(visible(line))
     except OSError as problem:
         raise cannot_write(problem) from None
 
@@ -213,15 +215,16 @@ def _say(line: str) -> None:
 
 
 def _print_error(line: str) -> None:
+    from distlaunch.console import visible
+
     with suppress(OSError):  # nobody is there to be told
-        click.echo(line, err=True)
+        click.echo(visible(line), err=True)
 
 
 def _show_traceback(problem: Exception) -> None:
     import traceback
 
-    with suppress(OSError):  # nobody is there to be told
-        traceback.print_exception(problem)
+    _print_error("".join(traceback.format_exception(problem)).rstrip("\n"))
 
 
 def _as_ours(message: str) -> str:

@@ -49,6 +49,17 @@ def test_how_a_job_stands_as_json(cli, cloud):
     }
 
 
+def test_a_job_name_cannot_send_escapes_to_the_terminal(cli, cloud):
+    name = "\x1b]0;title\x07\x1b[2J\x9b2J"
+    cloud.wait(cloud.launch("digits-1", OK, name=name))
+    for words in (["status", "digits-1"], ["list"]):
+        done = cli(*words, *cloud.options)
+        assert r"\x1b]0;title\x07\x1b[2J\u009b2J" in done.stdout
+        assert not set(done.stdout) & set("\x1b\x07\x9b")
+    (job,) = json.loads(cli("list", "--json", *cloud.options).stdout)
+    assert job["display_name"] == name
+
+
 def test_the_newest_record_is_meant_where_none_is_named(cli, cloud):
     for number in (1, 2):
         job = cloud.wait(cloud.launch(f"digits-{number}", OK))
