@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
 
 import pytest
 
@@ -17,9 +19,63 @@ def test_one_line_a_host_in_order(cli):
     ]
 
 
+HOSTS = ("tf-config", "--hosts", "a,[::1]:7")
+
+
+def evaluated(output: str, *, quoted: bool = True) -> subprocess.CompletedProcess[str]:
+    """Evaluate what the command printed in a shell, and print TF_CONFIG."""
+    words = '"$PRINTED"' if quoted else "$PRINTED"
+    return subprocess.run(
+        ["sh", "-c", f'eval {words} || echo failed >&2; printf %s "$TF_CONFIG"'],
+        env={"PATH": os.defpath, "PRINTED": output},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(("name", "kind"), [("chief", "chief"), ("worker:0", "worker")])
+def test_one_task_is_chosen_and_evaluated_by_a_shell(cli, name, kind):
+    printed = cli(*HOSTS, "--task", name, "--shell").stdout
+    done = evaluated(printed)
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == {
+        "cluster": {"chief": ["a:2222"], "worker": ["[::1]:7"]},
+        "task": {"type": kind, "index": 0},
+    }
+    assert cli(*HOSTS, "--task", name).stdout == done.stdout + "\n"
+
+
+def test_evaluating_the_lines_of_all_machines_sets_none_of_them_and_fails(cli):
+    printed = cli(*HOSTS, "--shell").stdout
+    done = evaluated(printed)
+    assert done.stdout == ""
+    assert done.stderr == (
+        "TF_CONFIG is not set: choose the machine with --task, e.g. --task chief\nfailed\n"
+    )
+    unquoted = evaluated(printed, quoted=False)
+    assert unquoted.stdout == ""
+    assert unquoted.stderr
+
+
+@pytest.mark.parametrize(
+    ("hosts", "known"),
+    [
+        ("a,b", "chief, worker:0"),
+        (",".join(f"h{n}" for n in range(20)), "chief, worker:0, …, worker:18"),
+    ],
+)
+def test_a_task_that_the_cluster_does_not_have(cli, hosts, known):
+    done = cli("tf-config", "--hosts", hosts, "--task", "worker:19")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"distlaunch: error: --task worker:19: no such task in this cluster; there are: {known}\n"
+    )
+
+
 def test_lines_for_a_shell(cli):
-    done = cli("tf-config", "--hosts", "a,[::1]:7", "--shell")
-    first, export, second, _ = done.stdout.splitlines()
+    done = cli(*HOSTS, "--shell")
+    _, first, export, second, *_ = done.stdout.splitlines()
     assert (first, second) == ("# on a:2222 (chief)", "# on [::1]:7 (worker:0)")
     word, assignment = shlex.split(export)
     name, _, value = assignment.partition("=")
