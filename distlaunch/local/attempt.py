@@ -122,6 +122,7 @@ class Attempt:
                     else:
                         self._turn(everything, _TICK)
                     verdict = self.policy.verdict
+                self.policy.report_killed()
             finally:
                 self._end()
         return verdict

@@ -108,6 +108,7 @@ class Policy:
         self._primary_done: float | None = None
         self._has_told_at_start = self._has_told_at_end = False
         self._kill_at = 0.0
+        self._is_hurried = False
         self.verdict: Verdict | None = None
         self.is_interrupted = False
 
@@ -171,6 +172,7 @@ class Policy:
             self.verdict = Stopped(number)
         else:
             self._kill_at = now
+            self._is_hurried = True
 
     def abandon(self, now: float) -> None:
         """Stop the group cleanly as nobody reads its output; nobody has asked for that."""
@@ -198,6 +200,15 @@ class Policy:
             return False
         # What is frozen does not end by itself, nor does what never began.
         return now >= self._kill_at or not (self._left & self._started.keys()) - self._frozen
+
+    def report_killed(self) -> None:
+        """Report the tasks that a stop has given time to end and that still run."""
+        if self._is_hurried or not isinstance(self.verdict, Stopped):
+            return
+        for task in self._tasks:
+            if self.is_running(task) and task not in self._frozen:
+                text = f"{task}: killed, as {LEAVE:.0f} s were not enough"
+                self._see(Notice(text, "warning"))
 
     def _decide(self, verdict: Verdict, kill_at: float) -> None:
         self.verdict = verdict

@@ -110,6 +110,21 @@ def test_a_clean_stop_lets_the_tasks_leave_by_themselves(launch):
     assert "failed" not in err
 
 
+def test_a_task_that_does_not_end_after_ctrl_c_is_killed_and_reported(launch, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "from distlaunch.local import policy\npolicy.LEAVE = 0.3\n"
+    )
+    launched = launch(
+        "stay('task', stubborn=TASK == 'worker-0')", env={"PYTHONPATH": str(tmp_path)}
+    )
+    launched.until_up(2)
+    launched.process.send_signal(signal.SIGINT)
+    code, _, err = launched.end()
+    assert code == 130
+    assert "distlaunch: warning: worker:0: killed, as 0 s were not enough\n" in err
+    assert "chief: killed" not in err
+
+
 def test_ctrl_c_of_a_terminal_reaches_the_launcher_alone(launch):
     launched = launch("is_up('task'); time.sleep(60)")
     launched.until_up(2)

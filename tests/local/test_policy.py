@@ -126,6 +126,38 @@ def test_a_stop_gives_time_and_a_second_one_none(group):
     assert policy.is_interrupted
 
 
+def test_each_task_that_a_stop_has_to_kill_is_reported(group):
+    policy = group.start()
+    policy.stop(signal.SIGINT, now=10)
+    policy.exited(CHIEF, Ended(143), now=11)
+    assert policy.is_over(now=10 + LEAVE)
+    policy.report_killed()
+    assert group.said == [
+        "worker:0: killed, as 30 s were not enough",
+        "ps:0: killed, as 30 s were not enough",
+    ]
+
+
+@pytest.mark.parametrize("how", ["it ends", "it is frozen", "second stop", "failure"])
+def test_no_task_is_reported_killed_that_was_not_given_all_the_time(group, how):
+    policy = group.start()
+    policy.exited(PS, OK, now=1)
+    if how == "failure":
+        policy.exited(CHIEF, Ended(7), now=3)
+    else:
+        policy.exited(CHIEF, OK, now=3)
+        policy.stop(signal.SIGINT, now=10)
+    if how == "it ends":
+        policy.exited(WORKER, Ended(143), now=12)
+    elif how == "it is frozen":
+        policy.stopped(WORKER)
+    elif how == "second stop":
+        policy.stop(signal.SIGINT, now=12)
+    assert policy.is_over(now=12)
+    policy.report_killed()
+    assert group.said == []
+
+
 def test_nobody_who_reads_is_nobody_who_stops(group):
     policy = group.start()
     policy.abandon(now=10)
