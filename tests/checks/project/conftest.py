@@ -51,7 +51,7 @@ class Project:
 
 
 # Files of the engine room that make it one, or that others import.
-ENGINE_ROOM = ("__init__.py", "run.py", "settings.py", "input.py")
+ENGINE_ROOM = ("__init__.py", "run.py", "settings.py", "stop_signal.py", "input.py")
 
 
 @pytest.fixture(scope="session")

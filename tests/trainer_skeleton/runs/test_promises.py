@@ -175,6 +175,23 @@ def test_sigterm_is_agreed_on_and_the_chief_saves(regression, undisturbed):
     assert again.code == 0, again.text
 
 
+CREATES = "return tf.distribute.MultiWorkerMirroredStrategy(_resolver(role), options)"
+STOP_WHEN_CONNECTED = """
+            strategy = tf.distribute.MultiWorkerMirroredStrategy(_resolver(role), options)
+            os.kill(os.getpid(), 15)
+            return strategy
+"""
+
+
+def test_sigterm_while_the_cluster_forms_ends_the_tasks(project):
+    """TensorFlow's own handler, in place until the strategy is there, would drop it."""
+    project.replace("trainer/distributed/cluster.py", CREATES, STOP_WHEN_CONNECTED.strip())
+    result = project.local("job", "--workers", "2", "--", "--epochs=1")
+    assert result.code == 143, result.text
+    assert "trainer: asked to stop before the training began" in result.out
+    assert not (project.folder / "job/summary.json").exists()
+
+
 STOP_IN_VALIDATION = """
 import os, pathlib, signal
 

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from trainer.distributed import stop_signal
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
@@ -115,6 +117,14 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("GCS_READ_CACHE_MAX_SIZE_MB", "256")
     if not settings.debug:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # or its own doings fill the log
+    stop_signal.block()  # until the run handles SIGTERM
+    try:
+        return _train(settings)
+    finally:
+        stop_signal.unblock()
+
+
+def _train(settings: argparse.Namespace) -> int:
     # TensorFlow is imported when the options are known to be right.
     from trainer.distributed.run import run
     from trainer.distributed.settings import Settings, UserCode

@@ -16,6 +16,7 @@ The rooms, in the order in which data flows through them:
 ``losses``         what one replica's loss is of the loss of the global batch
 ``normalization``  batch normalisation over all replicas, averages that agree
 ``optimizer``      the optimizer of several replicas
+``stop_signal``    SIGTERM, before training and during it
 ``loop``           epochs, validation, checkpoints, stopping together
 ``callbacks``      which callbacks run where, what they see, what they count
 ``saving``         checkpoints and the finished model

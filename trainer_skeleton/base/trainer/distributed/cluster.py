@@ -205,7 +205,8 @@ class _Watchdog:
 
     TensorFlow waits for them in a call that lets no other Python thread run and that no exception
     or signal handler can leave. So another process tells (``waiting.py``), and the interpreter's
-    own timer, which needs no Python to run, ends this one with 1.
+    own timer, which needs no Python to run, ends this one with 1. The other process also ends this
+    one when SIGTERM is pending.
     """
 
     def __init__(self, role: Role) -> None:
@@ -219,6 +220,7 @@ class _Watchdog:
                 "others": others,
                 "limit": limit,
                 "notice_every": _NOTICE_EVERY_SECONDS,
+                "task": os.getpid(),
             }
         )
 

@@ -7,7 +7,6 @@ all of them know: the plan, the summed metrics, and votes that are summed with t
 from __future__ import annotations
 
 import math
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -25,9 +24,7 @@ from .pipeline import Data
 from .report import Report, epoch_line
 from .saving import Checkpoints, Progress
 from .step import Steps
-
-STOPPED = 143
-"""Exit code of a run that was asked to stop (128 + SIGTERM)."""
+from .stop_signal import StopSignal
 
 _BLOCK_SECONDS = 0.25
 _LONGEST_BLOCK = 50
@@ -35,18 +32,6 @@ _LONGEST_BLOCK = 50
 
 class Stopped(TrainerError):
     """The run was asked to stop, and has saved where it was."""
-
-
-class StopSignal:
-    """Remembers SIGTERM: the tasks agree on it between two blocks of steps."""
-
-    def __init__(self) -> None:
-        self.received = False
-        # TensorFlow has set a handler of its own when it made the strategy; this one replaces it.
-        signal.signal(signal.SIGTERM, self._remember)
-
-    def _remember(self, *_: object) -> None:
-        self.received = True
 
 
 class Loop:

@@ -12,17 +12,18 @@ from typing import Any
 
 import keras
 
-from . import explain
+from . import explain, stop_signal
 from .cluster import Role, Team, connect, role_from
 from .dealing import Dealer
 from .errors import ModelError, TrainerError
 from .explain import from_user, user_code
-from .loop import STOPPED, Loop, Stopped, StopSignal
+from .loop import Loop, Stopped
 from .normalization import differences
 from .pipeline import Data
 from .report import Report, is_summed_up, write_summary
 from .saving import Checkpoints, Progress, is_saved, save_model
 from .settings import FLOAT, Settings, UserCode, kept
+from .stop_signal import StopSignal
 from .storage import join, make_folder
 
 
@@ -57,7 +58,7 @@ def run(settings: Settings, load: Callable[[], UserCode]) -> int:
         _run(settings, load)
     except Stopped as stopped:
         print(f"trainer: {stopped}", file=sys.stderr, flush=True)
-        return STOPPED
+        return stop_signal.STOPPED
     except TrainerError as problem:
         _end_with(str(problem), debug=settings.debug)
     except Exception as error:  # noqa: BLE001 - told in one line like every other
@@ -67,6 +68,7 @@ def run(settings: Settings, load: Callable[[], UserCode]) -> int:
 
 def _end_with(problem: str, *, debug: bool) -> None:
     """Tell a problem and end, without waiting for peers as TensorFlow's own shutdown would."""
+    stop_signal.end_if_pending()  # a peer that was asked to stop, too, may be the problem
     if debug:
         traceback.print_exc()
     print(f"trainer: error: {problem}", file=sys.stderr, flush=True)
@@ -78,6 +80,7 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
     role = role_from(os.environ)
     folders = folders_from(settings.job_dir, os.environ)
     report = Report(role, folders.logs)
+    stop_signal.end_if_pending()
     team = Team(role, connect(role))
     stop = StopSignal()
     checkpoints = _open_folders(folders, role, report)
@@ -121,6 +124,8 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
         _set_learning_rate(model, settings.learning_rate)
     facts = _facts(team, training, validation, settings, progress)
     distinct = {"examples": dealt.audit.examples} if dealt.audit else {}
+    team.meet()  # from here on all tasks can agree to stop
+    stop.defer()
     report.event("ready", **facts | distinct, tasks=role.size, step=progress.step)
     with explain.steps(lambda: _bad_record(team, training, validation)), checkpoints:
         final = loop.run()

@@ -3,28 +3,43 @@
 TensorFlow waits for peers without a word, without an end, and without letting any other Python
 thread of its process run. So the words come from here: this program is given what to wait for as
 JSON, and ends when its standard input is closed, by the task when all have come or by its death.
+If SIGTERM is sent to the task meanwhile, this program kills the task, which cannot react. (The
+first process of a container cannot be killed from inside: there the platform does it.)
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import select
+import signal
 import socket
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 CONNECT_SECONDS = 2.0
+POLL_SECONDS = 0.5
 
 
-def main(name: str, others: dict[str, str], limit: float, notice_every: float) -> None:
-    """Tell who is missing every ``notice_every`` seconds, and for the last time after ``limit``."""
+def main(name: str, others: dict[str, str], limit: float, notice_every: float, task: int) -> None:
+    """Tell who is missing every ``notice_every`` seconds, and for the last time after ``limit``.
+
+    ``task`` is the process id of the task that waits.
+    """
     start = time.monotonic()
     told = 0.0
     while told < limit:
         told = min(told + notice_every, limit)
-        if select.select([sys.stdin], [], [], max(0.0, start + told - time.monotonic()))[0]:
-            return
+        while (left := start + told - time.monotonic()) > 0:
+            if select.select([sys.stdin], [], [], min(left, POLL_SECONDS))[0]:
+                return
+            if _is_stop_pending(task):
+                print("trainer: asked to stop while waiting for peers", file=sys.stderr, flush=True)
+                os.kill(task, signal.SIGKILL)
+                return
         missing = ", ".join(_missing(others)) or "peers that listen but have not joined"
         print(f"{name} has waited {told:.0f} s for {missing}", file=sys.stderr, flush=True)
     print(
@@ -33,6 +48,16 @@ def main(name: str, others: dict[str, str], limit: float, notice_every: float) -
         file=sys.stderr,
         flush=True,
     )
+
+
+def _is_stop_pending(task: int) -> bool:
+    """Return whether SIGTERM was sent to a process that blocks it, where /proc shows that."""
+    try:
+        status = Path(f"/proc/{task}/status").read_text(errors="replace")
+    except OSError:
+        return False
+    pending = re.search(r"^ShdPnd:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return bool(pending and int(pending[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def _missing(others: dict[str, str]) -> list[str]:

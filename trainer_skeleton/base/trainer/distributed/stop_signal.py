@@ -1,0 +1,58 @@
+"""SIGTERM: ends this task at once before training, and at a step that all agree on during it.
+
+TensorFlow replaces the handler of SIGTERM while the cluster forms, and its own only logs the
+signal. So SIGTERM is blocked before TensorFlow is imported, for its threads inherit that, until
+`StopSignal` has replaced TensorFlow's handler; what was sent meanwhile is delivered then.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import NoReturn
+
+STOPPED = 143
+"""Exit code of a run that was asked to stop (128 + SIGTERM)."""
+
+
+def block() -> None:
+    """Block SIGTERM in this thread and in those that it starts."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    # TensorFlow's threads block it to the end, and may run a function of the user's that forks.
+    os.register_at_fork(after_in_child=unblock)
+
+
+def unblock() -> None:
+    """Unblock SIGTERM in this thread; one that was sent meanwhile is delivered."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def end_if_pending() -> None:
+    """End this process if SIGTERM was sent while it is blocked."""
+    if signal.SIGTERM in signal.sigpending():
+        _end()
+
+
+class StopSignal:
+    """Handles SIGTERM, and unblocks it."""
+
+    def __init__(self) -> None:
+        self.received = False
+        self._is_deferred = False
+        signal.signal(signal.SIGTERM, self._handle)
+        unblock()
+
+    def defer(self) -> None:
+        """Only set `received` from now on: the tasks agree on a step to stop at."""
+        self._is_deferred = True
+
+    def _handle(self, *_: object) -> None:
+        if not self._is_deferred:
+            _end()
+        self.received = True
+
+
+def _end() -> NoReturn:
+    """End this process, without waiting for peers as TensorFlow's own shutdown would."""
+    os.write(2, b"trainer: asked to stop before the training began\n")
+    os._exit(STOPPED)
