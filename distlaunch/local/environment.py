@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from distlaunch.local.order import LocalOrder
 
 PEER_TIMEOUT = 60  # seconds after which a trainer gives up on peers that have not come
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _DEFAULTS = {
     "DISTLAUNCH_PEER_TIMEOUT": str(PEER_TIMEOUT),
     # The host imports TensorFlow before the trainer could set these (see its task.py).
@@ -45,14 +46,29 @@ def common_environment(order: LocalOrder) -> dict[str, str]:
     A container has its image's environment in place of this process's.
     """
     if isinstance(order.program, Container):
-        return _DEFAULTS | {"HOME": "/tmp"} | dict(order.env)  # noqa: S108 - inside the container
+        inside = _DEFAULTS | {"HOME": "/tmp"} | dict(order.env)  # noqa: S108
+        return inside | {"no_grpc_proxy": _no_grpc_proxy(inside)}
     inherited = {
         name: value for name, value in os.environ.items() if name not in _REPLICA_VARIABLES
     }
     common = _DEFAULTS | inherited | dict(order.env)
     # So that `python` is this Python, with the packages that stand beside us.
     folders = [str(Path(sys.executable).parent), common.get("PATH", os.defpath)]
-    return common | {"PATH": os.pathsep.join(folders), "PYTHONUNBUFFERED": "1"}
+    return common | {
+        "PATH": os.pathsep.join(folders),
+        "PYTHONUNBUFFERED": "1",
+        "no_grpc_proxy": _no_grpc_proxy(common),
+    }
+
+
+def _no_grpc_proxy(env: Mapping[str, str]) -> str:
+    """Return the hosts that gRPC, which reads http_proxy, is to reach without a proxy.
+
+    It reads no_proxy only where no_grpc_proxy is not set.
+    """
+    given = env.get("no_grpc_proxy", env.get("no_proxy", ""))
+    hosts = [host.strip() for host in given.split(",") if host.strip()]
+    return ",".join(dict.fromkeys([*hosts, *_LOOPBACK]))
 
 
 def host_environment(order: LocalOrder, common: Mapping[str, str]) -> Mapping[str, str]:

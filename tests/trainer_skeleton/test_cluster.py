@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 
@@ -134,6 +135,35 @@ def test_a_time_limit_that_is_no_number_is_refused(monkeypatch):
         connect(role_from({"TF_CONFIG": config_of([1, 2], 0)}))
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "chief-0,10.0.0.2,fd00::2"),
+        ({"no_proxy": ".corp, 10.1.2.3"}, ".corp,10.1.2.3,chief-0,10.0.0.2,fd00::2"),
+        ({"no_grpc_proxy": "10.0.0.2,other"}, "10.0.0.2,other,chief-0,fd00::2"),
+        # gRPC reads no_proxy only where no_grpc_proxy is not set.
+        ({"no_grpc_proxy": "", "no_proxy": ".corp"}, "chief-0,10.0.0.2,fd00::2"),
+    ],
+)
+def test_grpc_reaches_the_peers_without_a_proxy(monkeypatch, given, expected):
+    for name in ("no_grpc_proxy", "no_proxy"):
+        monkeypatch.setenv(name, "")  # restored in the end, whatever connect() does
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    seen = []
+    monkeypatch.setattr(
+        "tensorflow.distribute.MultiWorkerMirroredStrategy",
+        lambda *_: seen.append(dict(os.environ).get("no_grpc_proxy")),
+    )
+    config = {
+        "cluster": {"chief": ["chief-0:2222"], "worker": ["10.0.0.2:2222", "[fd00::2]:2222"]},
+        "task": CHIEF,
+    }
+    connect(role_from({"TF_CONFIG": json.dumps(config)}))
+    assert seen == [expected]
+
+
 CONNECT = """
 import os
 from trainer.distributed.cluster import connect, role_from
@@ -183,10 +213,9 @@ print(json.dumps(told))
 
 @pytest.mark.slow
 def test_tasks_that_come_agree(python, ports):
-    tasks = [
-        python("-c", TEAM, TF_CONFIG=config_of(ports, rank), DISTLAUNCH_PEER_TIMEOUT="90")
-        for rank in (0, 1)
-    ]
+    # Through this proxy no peer could be reached.
+    environment = {"DISTLAUNCH_PEER_TIMEOUT": "90", "https_proxy": "http://127.0.0.1:1"}
+    tasks = [python("-c", TEAM, TF_CONFIG=config_of(ports, rank), **environment) for rank in (0, 1)]
     ends = [task.communicate(timeout=60) for task in tasks]
     assert [task.returncode for task in tasks] == [0, 0], ends
     for rank, (out, _) in enumerate(ends):

@@ -29,9 +29,14 @@ def undisturbed(regression):
     return weights(regression, "one"), regression.summary("one")
 
 
+# A company's proxy, through which no peer can be reached.
+SHELL = {"http_proxy": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1"}
+
+
 @pytest.mark.parametrize("workers", [2, 3])
 def test_more_workers_end_with_one_workers_weights(regression, undisturbed, workers):
-    result = regression.local(f"of-{workers}", "--workers", str(workers), "--", *SETTINGS)
+    in_shell = type(regression)(regression.folder, SHELL)
+    result = in_shell.local(f"of-{workers}", "--workers", str(workers), "--", *SETTINGS)
     assert result.code == 0, result.text
     alone, summary = undisturbed
     np.testing.assert_allclose(weights(regression, f"of-{workers}"), alone, rtol=0, atol=1e-9)

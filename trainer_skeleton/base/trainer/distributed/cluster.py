@@ -163,6 +163,7 @@ def connect(role: Role) -> tf.distribute.Strategy:
     gpus = tf.config.list_physical_devices("GPU")
     if role.size == 1:
         return tf.distribute.MirroredStrategy() if len(gpus) > 1 else tf.distribute.get_strategy()
+    os.environ.update(no_grpc_proxy=_no_grpc_proxy(role, os.environ))
     implementation = tf.distribute.experimental.CommunicationImplementation
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=implementation.NCCL if gpus else implementation.AUTO
@@ -172,6 +173,17 @@ def connect(role: Role) -> tf.distribute.Strategy:
             return tf.distribute.MultiWorkerMirroredStrategy(_resolver(role), options)
         except (tf.errors.OpError, RuntimeError, ValueError) as error:
             raise ClusterError(f"{role.name} could not join the cluster: {gist(error)}") from error
+
+
+def _no_grpc_proxy(role: Role, environ: Mapping[str, str]) -> str:
+    """Return the hosts that gRPC, which reads http_proxy, is to reach without a proxy.
+
+    It reads no_proxy only where no_grpc_proxy is not set.
+    """
+    given = environ.get("no_grpc_proxy", environ.get("no_proxy", ""))
+    hosts = [host.strip() for host in given.split(",") if host.strip()]
+    peers = [address.rpartition(":")[0].strip("[]") for address in role.addresses]
+    return ",".join(dict.fromkeys([*hosts, *peers]))
 
 
 def _resolver(role: Role) -> tf.distribute.cluster_resolver.ClusterResolver:
