@@ -39,7 +39,7 @@ def program(job: Job | None, words: tuple[str, ...], job_dir: str | None) -> Mod
     UsageProblem
         If an option of ours is among the module's arguments.
     DistlaunchError
-        If there is nothing to run.
+        If there is nothing to run, or the job file sets another backend of Keras for a module.
     """
     if is_program(words):
         return Command(words)
@@ -48,6 +48,12 @@ def program(job: Job | None, words: tuple[str, ...], job_dir: str | None) -> Mod
         raise DistlaunchError(
             "no distlaunch.yaml here: 'distlaunch init' makes a project, "
             "or give --workers N and a program after --"
+        )
+    backend = job.env.get("KERAS_BACKEND", "tensorflow")
+    if backend != "tensorflow":
+        raise DistlaunchError(
+            f"distlaunch.yaml: env.KERAS_BACKEND: a module runs with tensorflow, got {backend!r}: "
+            "remove it, or run a program of your own after '--'"
         )
     args = job.args if job_dir is None else tuple(without_job_dir(job.args))
     return Module(job.module, args + words)

@@ -51,7 +51,8 @@ def common_environment(order: LocalOrder) -> dict[str, str]:
     inherited = {
         name: value for name, value in os.environ.items() if name not in _REPLICA_VARIABLES
     }
-    common = _DEFAULTS | inherited | dict(order.env)
+    # Not the shell's backend of Keras, which the cloud does not see either.
+    common = _DEFAULTS | inherited | {"KERAS_BACKEND": "tensorflow"} | dict(order.env)
     # So that `python` is this Python, with the packages that stand beside us.
     folders = [str(Path(sys.executable).parent), common.get("PATH", os.defpath)]
     return common | {

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from distlaunch.errors import DistlaunchError, UsageProblem
@@ -34,6 +36,20 @@ def test_option_of_ours_is_refused(of, word):
     name = word.partition("=")[0]
     with pytest.raises(UsageProblem, match=rf"^{name} after '--' goes to the program; put it"):
         program(of, ("--epochs", "3", word), None)
+
+
+def test_a_module_runs_keras_on_tensorflow_alone():
+    env = {"KERAS_BACKEND": "torch"}
+    torch = replace(JOB, env=env)
+    with pytest.raises(DistlaunchError) as refused:
+        program(torch, (), None)
+    assert str(refused.value) == (
+        "distlaunch.yaml: env.KERAS_BACKEND: a module runs with tensorflow, got 'torch': "
+        "remove it, or run a program of your own after '--'"
+    )
+    assert program(torch, ("python", "any.py"), None) == Command(("python", "any.py"))
+    env["KERAS_BACKEND"] = "tensorflow"
+    assert program(torch, (), None) == program(JOB, (), None)
 
 
 def test_option_of_ours_in_the_file_is_the_programs():

@@ -9,6 +9,7 @@ from distlaunch.local.environment import common_environment
 from distlaunch.local.order import Command, Container, LocalOrder, Module
 
 LOOPBACK = "localhost,127.0.0.1,::1"
+TORCH = {"KERAS_BACKEND": "torch"}
 PROGRAMS = (Module("trainer.task"), Command(("python", "fit.py")), Container("image"))
 
 
@@ -52,3 +53,15 @@ def test_grpc_reaches_this_machine_without_a_proxy(environment, program, given, 
     assert of_job.get("no_proxy") == given.get("no_proxy")
     if not isinstance(program, Container):
         assert environment(program, given)["no_grpc_proxy"] == expected
+
+
+@pytest.mark.parametrize("program", [Module("trainer.task"), Command(("python", "fit.py"))])
+def test_keras_runs_on_tensorflow_whatever_the_shell_sets(environment, program):
+    assert environment(program)["KERAS_BACKEND"] == "tensorflow"
+    assert environment(program, TORCH)["KERAS_BACKEND"] == "tensorflow"
+
+
+def test_the_job_file_can_set_another_backend_for_a_program(environment):
+    assert environment(Command(("python", "fit.py")), TORCH, KERAS_BACKEND="jax") == environment(
+        Command(("python", "fit.py"))
+    ) | {"KERAS_BACKEND": "jax"}

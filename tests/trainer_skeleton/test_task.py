@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+
+import trainer
 
 OPTIONS = [
     "--epochs",
@@ -62,6 +66,16 @@ def test_a_bad_option_is_told_in_one_line(python, arguments, told):
     assert err.startswith("trainer: error: ")
     assert told in err
     assert err.count("\n") == 1
+
+
+def test_keras_is_imported_with_tensorflow_whatever_the_shell_sets(python, tmp_path):
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    (packages / "keras.py").write_text("import os, sys; sys.exit(os.environ['KERAS_BACKEND'])")
+    path = f"{packages}:{Path(trainer.__file__).parents[1]}"
+    task = python("-m", "trainer.task", PYTHONPATH=path, KERAS_BACKEND="torch")
+    _, err = task.communicate(timeout=60)
+    assert err == "tensorflow\n"
 
 
 def test_help_lists_all_options_without_tensorflow(python):

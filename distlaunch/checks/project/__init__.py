@@ -63,6 +63,7 @@ def problems(
     yield from _of_requirements(listed, asked, around)
     if trainer:
         yield from scaffolded.problems(trainer, asked, listed, order.folder, sources)
+        yield from scaffolded.backend(order.job)
         task = order.folder.joinpath(*order.job.module.split(".")).with_suffix(".py")
         yield from arguments.problems(words(order.job) or (), order.job, task)
     sources.keep()

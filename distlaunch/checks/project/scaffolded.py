@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.project.requirements import Requirements
     from distlaunch.checks.project.sources import Sources
     from distlaunch.checks.trainer import Trainer
+    from distlaunch.job.model import Job
 
 _KERAS = ">=3.12,<3.16"  # what the engine room leans on, see docs/dependencies.md
 _LAYER = "BatchNormalization"
@@ -43,6 +44,18 @@ def problems(
         yield from _unsynchronised(trainer.model, folder)
     yield from _older(trainer, folder)
     yield from _keras(listed)
+
+
+def backend(job: Job) -> Iterator[Problem]:
+    """Yield an error if the job sets another backend of Keras than the trainer's."""
+    name = job.env.get("KERAS_BACKEND", "tensorflow")
+    if name != "tensorflow":
+        yield error(
+            "keras-backend",
+            "env.KERAS_BACKEND",
+            f"the bundled trainer runs Keras on tensorflow, got {name!r}",
+            "remove it",
+        )
 
 
 def _missing(file: Path, name: str, folder: Path, sources: Sources) -> Iterator[Problem]:

@@ -194,6 +194,12 @@ PROJECT = {
         where="cluster.evaluators",
         job="cluster: {evaluators: {machine: n1-standard-8}}",
     ),
+    "another backend of Keras": Broken(
+        code="keras-backend",
+        remedy="remove it",
+        where="env.KERAS_BACKEND",
+        job="env: {KERAS_BACKEND: torch}",
+    ),
     "more GPUs in the workers than in the chief": Broken(
         code="accelerators-unequal",
         remedy="same number",

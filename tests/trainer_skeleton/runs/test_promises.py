@@ -29,8 +29,12 @@ def undisturbed(regression):
     return weights(regression, "one"), regression.summary("one")
 
 
-# A company's proxy, through which no peer can be reached.
-SHELL = {"http_proxy": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1"}
+# A company's proxy, through which no peer can be reached, and a backend that is not installed.
+SHELL = {
+    "http_proxy": "http://127.0.0.1:1",
+    "https_proxy": "http://127.0.0.1:1",
+    "KERAS_BACKEND": "torch",
+}
 
 
 @pytest.mark.parametrize("workers", [2, 3])

@@ -111,6 +111,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Train; return the exit code."""
     settings = parser().parse_args(arguments)
+    os.environ["KERAS_BACKEND"] = "tensorflow"
     # Read before TensorFlow is imported: by default it asks a bucket for 64 MiB at each entry into
     # a file, and keeps none of it.
     os.environ.setdefault("GCS_READ_CACHE_BLOCK_SIZE_MB", "4")
