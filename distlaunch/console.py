@@ -163,6 +163,11 @@ class Console:
         """Whether anything waits for a slow reader of stdout."""
         return bool(self._out.waiting)
 
+    @property
+    def is_one_stream(self) -> bool:
+        """Whether stdout and stderr are the same file, pipe or terminal."""
+        return os.path.sameopenfile(self._out.descriptor, self._err.descriptor)
+
     def fileno(self) -> int:
         """Return the descriptor whose reader is waited for; it is writable when he has room."""
         return self._out.fileno()

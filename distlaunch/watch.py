@@ -70,6 +70,11 @@ class Watch:
         """Whether no more lines should be brought before `pump` has got rid of some."""
         return self._console.is_full
 
+    @property
+    def is_one_stream(self) -> bool:
+        """Whether the tasks' lines and the notices are printed to the same place."""
+        return self._console.is_one_stream
+
     def fileno(self) -> int:
         """Return the descriptor that is writable when a slow reader has room again."""
         return self._console.fileno()

@@ -188,7 +188,9 @@ class Runner:
             self._watch.see(Notice(f"likely cause: {sentence}", "warning"))
         output = attempt.outputs[failure.task]
         last = output.last_lines().rstrip("\n")
-        if last:
+        others = (attempt.outputs[task] for task in self._tasks if task != failure.task)
+        # If no other task wrote, they are what was printed just before this.
+        if last and (not self._watch.is_one_stream or any(each.last_lines() for each in others)):
             self._watch.see(Notice(f"the last lines of {failure.task}:\n{last}", "error"))
         self._watch.see(Notice(f"all of its output: {output.log}", "error"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -35,6 +36,33 @@ def test_the_first_failure_ends_the_job_with_its_code_and_is_told(run, tmp_path)
     (log,) = tmp_path.glob(".distlaunch/local/*/task-logs/attempt-1/worker-0.log")
     assert str(log) in err
     assert log.read_text().startswith("first words\nline 0\n")
+
+
+@pytest.mark.parametrize(("before", "times"), [("pass", 1), ("print('words of another')", 2)])
+def test_the_last_lines_are_not_repeated_right_below_themselves(write, tmp_path, before, times):
+    program = write(
+        f"""
+        if TASK == "chief":
+            {before}
+            is_up("task")
+            time.sleep(60)
+        await_up(1)
+        sys.exit("the reason")
+        """
+    )
+    (tmp_path / "up").mkdir()
+    command = [sys.executable, "-m", "distlaunch", "local", "--workers=2", "--", "python", program]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout.count("the reason") == times
+    assert "worker:0 failed with exit code 1" in done.stdout
 
 
 def test_a_task_killed_by_a_signal_is_told_so(run):

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from distlaunch.local import host
 
+TRAINER = Path(__file__).parents[2] / "trainer_skeleton" / "base" / "trainer"
 PROJECT = (
     "name: tiny\nmodule: trainer.task\nargs: [--given]\n"
     "cluster: {chief: {machine: n1-standard-4}, workers: {machine: n1-standard-4}}\n"
@@ -166,6 +169,25 @@ def test_a_module_finds_others_where_python_does(cli, project, with_another_tens
     ended = cli("local", "--workers=1")
     expected = python_itself.stdout.replace("False", "True")
     assert (ended.returncode, ended.stdout) == (0, f"chief | {expected}")
+
+
+def test_a_wrong_option_of_the_trainer_is_reported_once(project, with_another_tensorflow):
+    with_another_tensorflow("")
+    shutil.rmtree(project / "trainer")
+    shutil.copytree(TRAINER, project / "trainer")
+    command = [sys.executable, "-m", "distlaunch", "local", "--workers=4", "--", "--epoch=3"]
+    ended = subprocess.run(
+        command,
+        cwd=project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stdout.count("trainer: error: ") == 1, ended.stdout
+    assert "chief    | trainer: error: unrecognized arguments: --given --epoch=3" in ended.stdout
+    assert "distlaunch: error: chief failed with exit code 2" in ended.stdout
 
 
 def test_ctrl_c_while_tensorflow_is_imported(project, with_another_tensorflow, eventually):

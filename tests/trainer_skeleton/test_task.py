@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-import trainer
+import trainer.task
 
 OPTIONS = [
     "--epochs",
@@ -66,6 +67,28 @@ def test_a_bad_option_is_told_in_one_line(python, arguments, told):
     assert err.startswith("trainer: error: ")
     assert told in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "seconds"),
+    [
+        ({"task": {"type": "chief", "index": 0}}, []),
+        ({"task": {"type": "master", "index": 0}}, []),
+        ({"task": {"type": "worker", "index": 0}}, [5.0]),
+        ({"cluster": {}}, []),
+        ([], []),
+        (None, []),
+    ],
+)
+def test_a_worker_lets_the_chief_report_a_bad_option_first(monkeypatch, capsys, config, seconds):
+    slept = []
+    monkeypatch.setattr("trainer.task.time.sleep", slept.append)
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config) if config is not None else "{")
+    with pytest.raises(SystemExit) as end:
+        trainer.task.parser().parse_args(["--epochs", "0"])
+    assert end.value.code == 2
+    assert slept == seconds
+    assert capsys.readouterr().err.startswith("trainer: error: argument --epochs: must be 1")
 
 
 def test_keras_is_imported_with_tensorflow_whatever_the_shell_sets(python, tmp_path):

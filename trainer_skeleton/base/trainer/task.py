@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import NoReturn
 
 from trainer.distributed import stop_signal
 
+_CHIEF_FIRST_SECONDS = 5.0
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say what is wrong in one line."""
+        if not _is_chief():  # the chief's end stops this task before it reports the same
+            time.sleep(_CHIEF_FIRST_SECONDS)
         line = " ".join(message.split())
         self.exit(2, f"trainer: error: {line} (--help lists the options)\n")
+
+
+def _is_chief() -> bool:
+    """Return whether this task is the chief, or in no cluster that TF_CONFIG describes."""
+    try:
+        return json.loads(os.environ["TF_CONFIG"])["task"]["type"] in ("chief", "master")
+    except (KeyError, TypeError, ValueError):
+        return True
 
 
 def _at_least(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
