@@ -24,6 +24,7 @@ module: trainer
 cluster:
   chief: {machine: n1-standard-4}
 """
+LONG = "import time; time.sleep(600)"  # the program of a job that has not ended by then
 # Without the checks, which would take a fault or a moment that is meant for a launch.
 SUBMIT = ("submit", "--image=localhost:5000/nobody/asks:1", "--no-check")
 MOMENTS = 24  # eighteen until Google has the job, and some after that
@@ -105,6 +106,7 @@ def test_a_refusal_makes_no_job_and_leaves_nothing_open(fault, project, emulator
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["denied@list#1", "expired@list#1-2"])
 def test_a_refused_look_up_after_a_lost_answer_makes_no_second_job(fault, project, emulator):
+    (project / "trainer.py").write_text(LONG)
     here = emulator("--faults", f"lost@create,{fault}", project=project)
     first = submit(project, here, "--detach")
     assert first.returncode == 1
