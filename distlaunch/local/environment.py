@@ -47,7 +47,7 @@ def common_environment(order: LocalOrder) -> dict[str, str]:
     """
     if isinstance(order.program, Container):
         inside = _DEFAULTS | {"HOME": "/tmp"} | dict(order.env)  # noqa: S108
-        return inside | {"no_grpc_proxy": _no_grpc_proxy(inside)}
+        return inside | _without_proxy(inside)
     inherited = {
         name: value for name, value in os.environ.items() if name not in _REPLICA_VARIABLES
     }
@@ -55,21 +55,26 @@ def common_environment(order: LocalOrder) -> dict[str, str]:
     common = _DEFAULTS | inherited | {"KERAS_BACKEND": "tensorflow"} | dict(order.env)
     # So that `python` is this Python, with the packages that stand beside us.
     folders = [str(Path(sys.executable).parent), common.get("PATH", os.defpath)]
-    return common | {
-        "PATH": os.pathsep.join(folders),
-        "PYTHONUNBUFFERED": "1",
-        "no_grpc_proxy": _no_grpc_proxy(common),
+    own = {"PATH": os.pathsep.join(folders), "PYTHONUNBUFFERED": "1"}
+    return common | own | _without_proxy(common)
+
+
+def _without_proxy(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which tasks on this machine reach each other without a proxy.
+
+    gRPC reads no_grpc_proxy, or no_proxy if that is not set; other clients read no_proxy, or
+    NO_PROXY if that is not set. A '*' means every host only if it is alone.
+    """
+    direct = env.get("no_proxy", env.get("NO_PROXY", ""))
+    return {
+        "no_proxy": direct if direct.strip() == "*" else _with_loopback(direct),
+        "no_grpc_proxy": _with_loopback(env.get("no_grpc_proxy", direct)),
     }
 
 
-def _no_grpc_proxy(env: Mapping[str, str]) -> str:
-    """Return the hosts that gRPC, which reads http_proxy, is to reach without a proxy.
-
-    It reads no_proxy only where no_grpc_proxy is not set.
-    """
-    given = env.get("no_grpc_proxy", env.get("no_proxy", ""))
-    hosts = [host.strip() for host in given.split(",") if host.strip()]
-    return ",".join(dict.fromkeys([*hosts, *_LOOPBACK]))
+def _with_loopback(hosts: str) -> str:
+    given = [host.strip() for host in hosts.split(",") if host.strip()]
+    return ",".join(dict.fromkeys([*given, *_LOOPBACK]))
 
 
 def host_environment(order: LocalOrder, common: Mapping[str, str]) -> Mapping[str, str]:

@@ -18,7 +18,7 @@ def environment(monkeypatch, tmp_path):
     """Return what tasks get where the shell and the job file set some variables."""
 
     def common(program, shell=None, **env):
-        for name in ("no_grpc_proxy", "no_proxy", "KERAS_BACKEND"):
+        for name in ("no_grpc_proxy", "no_proxy", "NO_PROXY", "KERAS_BACKEND"):
             monkeypatch.delenv(name, raising=False)
         for name, value in (shell or {}).items():
             monkeypatch.setenv(name, value)
@@ -40,19 +40,29 @@ def environment(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("given", "no_proxy", "no_grpc_proxy"),
     [
-        ({}, LOOPBACK),
-        ({"no_proxy": ".corp, 10.1.2.3"}, f".corp,10.1.2.3,{LOOPBACK}"),
-        ({"no_grpc_proxy": "::1,.corp", "no_proxy": "x"}, "::1,.corp,localhost,127.0.0.1"),
+        ({}, LOOPBACK, LOOPBACK),
+        ({"no_proxy": ".corp, 10.1.2.3"}, *[f".corp,10.1.2.3,{LOOPBACK}"] * 2),
+        ({"NO_PROXY": ".corp"}, *[f".corp,{LOOPBACK}"] * 2),
+        ({"no_proxy": "a", "NO_PROXY": "b"}, *[f"a,{LOOPBACK}"] * 2),
+        ({"no_proxy": "*"}, "*", f"*,{LOOPBACK}"),
+        (
+            {"no_grpc_proxy": "::1,.corp", "no_proxy": "a"},
+            f"a,{LOOPBACK}",
+            "::1,.corp,localhost,127.0.0.1",
+        ),
     ],
 )
-def test_grpc_reaches_this_machine_without_a_proxy(environment, program, given, expected):
+def test_tasks_reach_each_other_without_a_proxy(
+    environment, program, given, no_proxy, no_grpc_proxy
+):
     of_job = environment(program, **given)
-    assert of_job["no_grpc_proxy"] == expected
-    assert of_job.get("no_proxy") == given.get("no_proxy")
+    assert (of_job["no_proxy"], of_job["no_grpc_proxy"]) == (no_proxy, no_grpc_proxy)
+    assert of_job.get("NO_PROXY") == given.get("NO_PROXY")
     if not isinstance(program, Container):
-        assert environment(program, given)["no_grpc_proxy"] == expected
+        of_shell = environment(program, given)
+        assert (of_shell["no_proxy"], of_shell["no_grpc_proxy"]) == (no_proxy, no_grpc_proxy)
 
 
 @pytest.mark.parametrize("program", [Module("trainer.task"), Command(("python", "fit.py"))])

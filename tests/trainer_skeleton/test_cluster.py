@@ -135,18 +135,22 @@ def test_a_time_limit_that_is_no_number_is_refused(monkeypatch):
         connect(role_from({"TF_CONFIG": config_of([1, 2], 0)}))
 
 
+PEERS = "chief-0,10.0.0.2,fd00::2"
+
+
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("given", "no_proxy", "no_grpc_proxy"),
     [
-        ({}, "chief-0,10.0.0.2,fd00::2"),
-        ({"no_proxy": ".corp, 10.1.2.3"}, ".corp,10.1.2.3,chief-0,10.0.0.2,fd00::2"),
-        ({"no_grpc_proxy": "10.0.0.2,other"}, "10.0.0.2,other,chief-0,fd00::2"),
-        # gRPC reads no_proxy only where no_grpc_proxy is not set.
-        ({"no_grpc_proxy": "", "no_proxy": ".corp"}, "chief-0,10.0.0.2,fd00::2"),
+        ({}, PEERS, PEERS),
+        ({"no_proxy": ".corp, 10.1.2.3"}, *[f".corp,10.1.2.3,{PEERS}"] * 2),
+        ({"NO_PROXY": ".corp"}, *[f".corp,{PEERS}"] * 2),
+        ({"no_proxy": "*"}, "*", f"*,{PEERS}"),
+        ({"no_grpc_proxy": "10.0.0.2,other"}, PEERS, "10.0.0.2,other,chief-0,fd00::2"),
+        ({"no_grpc_proxy": "", "no_proxy": ".corp"}, f".corp,{PEERS}", PEERS),
     ],
 )
-def test_grpc_reaches_the_peers_without_a_proxy(monkeypatch, given, expected):
-    for name in ("no_grpc_proxy", "no_proxy"):
+def test_peers_are_reached_without_a_proxy(monkeypatch, given, no_proxy, no_grpc_proxy):
+    for name in ("no_grpc_proxy", "no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, "")  # restored in the end, whatever connect() does
         monkeypatch.delenv(name)
     for name, value in given.items():
@@ -154,14 +158,16 @@ def test_grpc_reaches_the_peers_without_a_proxy(monkeypatch, given, expected):
     seen = []
     monkeypatch.setattr(
         "tensorflow.distribute.MultiWorkerMirroredStrategy",
-        lambda *_: seen.append(dict(os.environ).get("no_grpc_proxy")),
+        lambda *_: seen.append(dict(os.environ)),
     )
     config = {
         "cluster": {"chief": ["chief-0:2222"], "worker": ["10.0.0.2:2222", "[fd00::2]:2222"]},
         "task": CHIEF,
     }
     connect(role_from({"TF_CONFIG": json.dumps(config)}))
-    assert seen == [expected]
+    [environment] = seen
+    assert environment["no_proxy"] == no_proxy
+    assert environment["no_grpc_proxy"] == no_grpc_proxy
 
 
 CONNECT = """

@@ -163,7 +163,7 @@ def connect(role: Role) -> tf.distribute.Strategy:
     gpus = tf.config.list_physical_devices("GPU")
     if role.size == 1:
         return tf.distribute.MirroredStrategy() if len(gpus) > 1 else tf.distribute.get_strategy()
-    os.environ.update(no_grpc_proxy=_no_grpc_proxy(role, os.environ))
+    os.environ.update(_without_proxy(role, os.environ))
     implementation = tf.distribute.experimental.CommunicationImplementation
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=implementation.NCCL if gpus else implementation.AUTO
@@ -175,15 +175,23 @@ def connect(role: Role) -> tf.distribute.Strategy:
             raise ClusterError(f"{role.name} could not join the cluster: {gist(error)}") from error
 
 
-def _no_grpc_proxy(role: Role, environ: Mapping[str, str]) -> str:
-    """Return the hosts that gRPC, which reads http_proxy, is to reach without a proxy.
+def _without_proxy(role: Role, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which this task reaches its peers without a proxy.
 
-    It reads no_proxy only where no_grpc_proxy is not set.
+    gRPC reads no_grpc_proxy, or no_proxy if that is not set; other clients read no_proxy, or
+    NO_PROXY if that is not set. A '*' means every host only if it is alone.
     """
-    given = environ.get("no_grpc_proxy", environ.get("no_proxy", ""))
-    hosts = [host.strip() for host in given.split(",") if host.strip()]
     peers = [address.rpartition(":")[0].strip("[]") for address in role.addresses]
-    return ",".join(dict.fromkeys([*hosts, *peers]))
+
+    def with_peers(hosts: str) -> str:
+        given = [host.strip() for host in hosts.split(",") if host.strip()]
+        return ",".join(dict.fromkeys([*given, *peers]))
+
+    direct = environ.get("no_proxy", environ.get("NO_PROXY", ""))
+    return {
+        "no_proxy": direct if direct.strip() == "*" else with_peers(direct),
+        "no_grpc_proxy": with_peers(environ.get("no_grpc_proxy", direct)),
+    }
 
 
 def _resolver(role: Role) -> tf.distribute.cluster_resolver.ClusterResolver:
