@@ -13,6 +13,8 @@ from distlaunch import __version__, resources
 from distlaunch.errors import ImageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import jinja2
 
     from distlaunch.image.requirements import Requirements
@@ -298,36 +300,52 @@ def _text(folder: Path, path: Path) -> str:
 
 def _render(name: str, folder: Path | None, **values: Any) -> str:
     """Render a template, the project's own before ours."""
-    import jinja2
-
     from distlaunch.quoting import CannotBeQuoted
 
-    own = folder / OWN_TEMPLATES if folder else None
     try:
-        text = _environment(own).get_template(f"{name}.j2").render(values)
-    except (jinja2.TemplateError, CannotBeQuoted, TypeError) as problem:
-        if own is None or not (own / f"{name}.j2").is_file():
+        return _environment(folder).get_template(f"{name}.j2").render(values)
+    except Exception as problem:  # a template may raise whatever Python does
+        if folder is None or not (folder / OWN_TEMPLATES / f"{name}.j2").is_file():
             if isinstance(problem, CannotBeQuoted):
                 raise ImageError(f"{name}: {problem}") from None
             raise
-        said = " ".join(str(problem).split())
-        raise ImageError(f"{OWN_TEMPLATES}/{name}.j2{_line(problem)}: {said}") from None
-    return str(text)
+        why = " ".join(str(problem).split())
+        raise ImageError(f"{_location(problem, folder, f'{name}.j2')}: {why}") from None
 
 
-def _environment(own: Path | None) -> jinja2.Environment:
+def _environment(folder: Path | None) -> jinja2.Environment:
+    """Return what renders templates; those of a project may have been written by anybody.
+
+    So they run in Jinja's sandbox, without access to Python's objects, and are read from no other
+    folder than the project's and ours.
+    """
     import jinja2
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     from distlaunch import quoting
 
-    folders = [*([own] if own else []), resources.templates()]
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folders),
+    class Loader(jinja2.FileSystemLoader):
+        """One that follows no symlink out of the project's folder."""
+
+        def get_source(
+            self, environment: jinja2.Environment, template: str
+        ) -> tuple[str, str, Callable[[], bool]]:
+            if folder:
+                path = folder / OWN_TEMPLATES / template
+                if path.is_file() and not path.resolve().is_relative_to(folder.resolve()):
+                    raise jinja2.TemplateError(
+                        f"{template} is a symlink out of the project's folder; copy the file there"
+                    )
+            return super().get_source(environment, template)
+
+    folders = [*([folder / OWN_TEMPLATES] if folder else []), resources.templates()]
+    environment = ImmutableSandboxedEnvironment(
+        loader=Loader(folders),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        autoescape=False,  # noqa: S701 - no HTML is made
+        autoescape=False,
     )
     environment.filters |= {
         "exec_form": quoting.exec_form,
@@ -340,16 +358,15 @@ def _environment(own: Path | None) -> jinja2.Environment:
     return environment
 
 
-def _line(problem: Exception) -> str:
-    """Say in which line of a template something is wrong, as ``:3``."""
-    if (number := getattr(problem, "lineno", None)) is not None:
-        return f":{number}"
-    at, found = problem.__traceback__, ""
+def _location(problem: Exception, folder: Path, template: str) -> str:
+    """Return which line of the project's templates raised, as ``templates/Dockerfile.j2:3``."""
+    at, location = problem.__traceback__, f"{OWN_TEMPLATES}/{template}"
     while at is not None:
-        if at.tb_frame.f_code.co_filename.endswith(".j2"):
-            found = f":{at.tb_lineno}"
+        file = Path(at.tb_frame.f_code.co_filename)
+        if file.is_relative_to(folder / OWN_TEMPLATES):
+            location = f"{file.relative_to(folder)}:{at.tb_lineno}"
         at = at.tb_next
-    return found
+    return location
 
 
 def _stamped(text: str) -> str:
