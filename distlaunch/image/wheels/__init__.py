@@ -39,7 +39,9 @@ _ARCHIVE = re.compile(r"(?!-)(?:.*\s)?https?://[^\s#;]+(?<!\.whl)(?:[\s#;]|$)")
 # pip asks the Python that it runs on for the markers ('; python_version < "3.12"'), whatever
 # --python-version and --platform say; so the image's answers are given to its part that asks.
 _PIP = """
-import json, sys
+import sys
+sys.path = [each for each in sys.path if each]  # without the folder that it is started in
+import json
 from pip._vendor.packaging import markers
 image = json.loads(sys.argv.pop(1))
 here = markers.default_environment

@@ -16,12 +16,13 @@ import registries
 from registries import QUICK, Recipe, tar_of
 
 from distlaunch.errors import ImageError
+from distlaunch.image import wheels
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry.append import append
 from distlaunch.image.registry.client import Registry
 from distlaunch.image.registry.config import Settings
 from distlaunch.image.wheels import environment_layer
-from distlaunch.image.wheels.interpreter import distribution, find_interpreter
+from distlaunch.image.wheels.interpreter import Interpreter, distribution, find_interpreter
 
 PYTHON = "usr/local/lib/python3.12/site-packages"
 LIBC = b"... stable release version 2.36."
@@ -111,6 +112,19 @@ def test_what_pip_installs_lies_where_the_bases_python_looks(base, index, tmp_pa
         assert "usr/local" not in tar.getnames()  # folders of the base stay as they are
     assert any(each.startswith("pip: Successfully installed") for each in lines)
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith("wheels-")] == []
+
+
+def test_no_module_of_the_project_runs_in_place_of_pips(index, tmp_path, monkeypatch):
+    project = tmp_path / "project"
+    (project / "pip").mkdir(parents=True)
+    for name in ("json.py", "pip/__init__.py"):
+        (project / name).write_text(f"open({str(tmp_path / 'marker')!r}, 'w')\n")
+    monkeypatch.chdir(project)
+    wheel(index, "one")
+    python = Interpreter("3.12.4", "usr/local", PYTHON, 36)
+    wheels._install(["one"], tmp_path / "target", python, progress=print)
+    assert (tmp_path / "target/one/__init__.py").exists()
+    assert not (tmp_path / "marker").exists()
 
 
 def test_the_same_wheels_give_the_same_layer(base, index, tmp_path):
