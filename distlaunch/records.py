@@ -234,21 +234,46 @@ def redacted(request: Any) -> Any:
 
 
 def commit_of(folder: Path) -> tuple[str | None, bool | None]:
-    """Return the commit that a folder is at and whether it was changed since; None without git."""
+    """Return the commit that a folder is at and whether it was changed since; None if unknown.
+
+    Changes inside of submodules are not looked for.
+    """
     commit = _git(folder, "rev-parse", "HEAD")
     if not commit:
         return None, None
-    return commit, bool(_git(folder, "status", "--porcelain", "--", "."))
+    return commit, _is_dirty(folder)
+
+
+def _is_dirty(folder: Path) -> bool | None:
+    """Run `git status` without the filters that git's configuration defines.
+
+    The configuration of the folder may come from somebody else, and a filter is any program.
+    """
+    filters = _git(folder, "config", "--null", "--name-only", "--get-regexp", r"^filter\.") or ""
+    keys = [key for key in filters.split("\0") if key]
+    if any("=" in key for key in keys):
+        return None  # -c takes no such key
+    options = [word for key in keys for word in ("-c", f"{key}=")]
+    words = ("status", "--porcelain", "--no-renames", "--ignore-submodules=all", "--", ".")
+    changes = _git(folder, *options, *words)
+    return None if changes is None else bool(changes)
 
 
 def _git(folder: Path, *words: str) -> str | None:
+    """Run git without the hooks, the fsmonitor and the remotes of the folder's configuration."""
+    options = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+    # No write of the index, which runs a hook; no fetch of missing objects by any protocol.
+    variables = {"GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none"}
     try:
         done = subprocess.run(
-            ["git", "-C", folder, *words], capture_output=True, text=True, check=False
+            ["git", *options, "-C", folder, *words],
+            capture_output=True,
+            check=False,
+            env=os.environ | variables,
         )
     except OSError:
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None
 
 
 def _without_value(variable: Any) -> Any:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -19,6 +21,9 @@ from distlaunch.records import (
     new_launch_id,
     redacted,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RESOURCE = "projects/my-project/locations/us-central1/customJobs/4711"
 
@@ -138,15 +143,86 @@ def test_no_value_of_a_variable_is_recorded(around, secret):
     assert pool["containerSpec"]["env"] == [{"name": "TOKEN", "value": REDACTED}]
 
 
+def git(folder: Path, *words: str) -> None:
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", folder, *words]
+    subprocess.run(command, check=True)
+
+
+def commit_file(folder: Path) -> None:
+    git(folder, "init", "-q")
+    (folder / "file").write_text("1")
+    git(folder, "add", "file")
+    git(folder, "commit", "-qm", "first")
+
+
 def test_git_tells_commit_and_changes(tmp_path):
     assert commit_of(tmp_path) == (None, None)
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", tmp_path]
-    subprocess.run([*git, "init", "-q"], check=True)
-    (tmp_path / "file").write_text("1")
-    subprocess.run([*git, "add", "file"], check=True)
-    subprocess.run([*git, "commit", "-qm", "first"], check=True)
+    commit_file(tmp_path)
     commit, is_dirty = commit_of(tmp_path)
     assert re.fullmatch("[0-9a-f]{40}", commit or "")
     assert is_dirty is False
     (tmp_path / "file").write_text("2")
     assert commit_of(tmp_path) == (commit, True)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["core.fsmonitor"],
+        ["filter.x.clean"],
+        ["filter.x.process", "filter.x.required"],
+        ["filter.A.b.clean"],
+        ["filter.\udcff.clean"],
+        ["filter.x=y.clean"],
+        ["core.hooksPath"],
+        ["remote.x.url", "protocol.ext.allow", "extensions.partialClone"],
+    ],
+    ids=lambda keys: keys[0],
+)
+def test_no_program_runs_that_a_projects_git_configuration_names(keys, tmp_path):
+    project, marker = tmp_path / "project", tmp_path / "marker"
+    project.mkdir()
+    commit_file(project)
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    program = hooks / "post-index-change"
+    program.write_text(f"#!/bin/sh\ntouch '{marker}'\n")
+    program.chmod(0o755)
+    values = {
+        "core.hooksPath": str(hooks),
+        "filter.x.required": "true",
+        "remote.x.url": f"ext::{program}",
+        "protocol.ext.allow": "always",
+        "extensions.partialClone": "x",
+    }
+    for key in keys:
+        git(project, "config", key, values.get(key, str(program)))
+    if "remote.x.url" in keys:
+        tree = subprocess.check_output(["git", "-C", project, "rev-parse", "HEAD:"], text=True)
+        (project / ".git/objects" / tree[:2] / tree[2:].strip()).unlink()
+    name = keys[0].partition(".")[2].rpartition(".")[0] or "x"
+    (project / ".git/info/attributes").write_bytes(os.fsencode(f"file filter={name}\n"))
+    (project / "file").write_text("2")
+
+    commit, is_dirty = commit_of(project)
+    assert not marker.exists()
+    assert re.fullmatch("[0-9a-f]{40}", commit or "")
+    is_unknown = keys[0] in ("filter.x=y.clean", "remote.x.url")
+    assert is_dirty is (None if is_unknown else True)
+
+
+def test_git_runs_no_program_of_a_submodules_configuration(tmp_path):
+    inner = tmp_path / "project/inner"
+    inner.mkdir(parents=True)
+    commit_file(inner)
+    git(tmp_path / "project", "init", "-q")
+    git(tmp_path / "project", "-c", "advice.addEmbeddedRepo=false", "add", "inner")
+    commit_file(tmp_path / "project")
+    marker = tmp_path / "marker"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch '{marker}'\n")
+    program.chmod(0o755)
+    git(inner, "config", "core.fsmonitor", str(program))
+    (inner / "file").write_text("2")
+    assert commit_of(tmp_path / "project")[1] is False
+    assert not marker.exists()
