@@ -75,7 +75,7 @@ def recipe(job: Job, folder: Path) -> Recipe:
     own_ignore = _own_ignore(folder, own)
     if own_ignore:
         # What distlaunch notes there changes with each launch.
-        ignore = f"{_text(folder, own_ignore)}\n.distlaunch\n"
+        ignore = f"{_text(folder, own_ignore)}\n.distlaunch\n{_allowed_secrets(job, folder)}"
     else:
         ignore = _dockerignore(job, folder, None if own else _let_in(job, folder))
     text = _text(folder, own) if own else _dockerfile(job, folder)
@@ -205,7 +205,19 @@ def _dockerfile(job: Job, folder: Path) -> str:
 def _dockerignore(job: Job, folder: Path, let_in: list[str] | None) -> str:
     from distlaunch.image.context import secrets
 
-    return _render("dockerignore", folder, job=job, let_in=let_in, secrets=list(secrets.NAMES))
+    text = _render("dockerignore", folder, job=job, let_in=let_in, secrets=list(secrets.NAMES))
+    return text + _allowed_secrets(job, folder)
+
+
+def _allowed_secrets(job: Job, folder: Path) -> str:
+    """Return the rules that let `Image.allow_secrets` in, with what the context looks for."""
+    from distlaunch.image.context import secrets
+
+    paths = [_inner(folder, path, "allow_secrets") for path in job.image.allow_secrets]
+    for path in paths:
+        if not (folder / path).is_file():
+            raise ImageError(f"image.allow_secrets: {path}: is a folder; name each file")
+    return "".join(f"# {secrets.ALLOW} {path}\n!{_pattern(path)}\n" for path in paths)
 
 
 def _let_in(job: Job, folder: Path) -> list[str]:
@@ -217,7 +229,7 @@ def _let_in(job: Job, folder: Path) -> list[str]:
         If something is missing, or has no pattern.
     """
     package = _package(job, folder)
-    included = [_included(folder, path) for path in job.image.include]
+    included = [_inner(folder, path, "include") for path in job.image.include]
     requirements = _requirements(job, folder)
     files = requirements.files if requirements else ()
     paths = dict.fromkeys([*files, package, *included])
@@ -235,12 +247,13 @@ def _package(job: Job, folder: Path) -> str:
     )
 
 
-def _included(folder: Path, path: str) -> str:
+def _inner(folder: Path, path: str, key: str) -> str:
+    """Return a path of the job file's section image, cleaned."""
     clean = posixpath.normpath(path)
     if clean.startswith(("/", "../")) or clean == "..":
-        raise ImageError(f"image.include: {path}: expected a path in the project's folder, as data")
+        raise ImageError(f"image.{key}: {path}: expected a path in the project's folder, as data")
     if not (folder / clean).exists():
-        raise ImageError(f"image.include: {path}: no such file or folder in {folder}")
+        raise ImageError(f"image.{key}: {path}: no such file or folder in {folder}")
     return clean
 
 

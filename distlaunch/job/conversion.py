@@ -44,7 +44,8 @@ def to_job(section: sections.JobSection) -> Job:
 
 
 def _image(section: sections.ImageSection) -> Image:
-    return Image(**{**dict(section), "include": tuple(section.include)})
+    lists = {"include": tuple(section.include), "allow_secrets": tuple(section.allow_secrets)}
+    return Image(**{**dict(section), **lists})
 
 
 def _cluster(section: sections.ClusterSection) -> Cluster:
@@ -103,7 +104,11 @@ def to_data(job: Job) -> dict[str, Any]:
         "bucket": job.bucket,
         "module": job.module,
         "args": list(job.args),
-        "image": {**_said(asdict(job.image)), "include": list(job.image.include)},
+        "image": {
+            **_said(asdict(job.image)),
+            "include": list(job.image.include),
+            "allow_secrets": list(job.image.allow_secrets),
+        },
         "cluster": _cluster_data(job.cluster),
         "scheduling": {
             "strategy": scheduling.strategy,

@@ -183,6 +183,8 @@ class Image:
         The file with what pip installs, relative to the project's folder.
     include
         Files and folders of the project that go into the image, beside the module's own package.
+    allow_secrets
+        Files that go into the image although they look like secrets.
     dockerfile
         A Dockerfile of the user's own, which then says all of this.
     uri
@@ -193,6 +195,7 @@ class Image:
     base: str | None = None
     requirements: str | None = None
     include: tuple[str, ...] = ()
+    allow_secrets: tuple[str, ...] = ()
     dockerfile: str | None = None
     uri: str | None = None
 

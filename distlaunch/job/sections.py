@@ -268,6 +268,7 @@ class ImageSection(Section):
     base: ImageName | None = None
     requirements: InnerPath | None = None
     include: Annotated[list[InnerPath], _none_is(list)] = []
+    allow_secrets: Annotated[list[InnerPath], _none_is(list)] = []
     dockerfile: InnerPath | None = None
     uri: ImageName | None = None
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LARGE = 50_000_000  # bytes of a context from which its size is worth a word
 _LARGEST = 5  # files that are then named
-_BLOCK = 1 << 20  # bytes that are read at once
+_BLOCK = 1 << 20  # bytes that are read and scanned at once
 _LARGE_FILE = 1 << 18  # bytes from which a thread helps
 _MOST_THREADS = 8
 _SPECIAL = {
@@ -102,7 +102,7 @@ def read_context(folder: Path, ignore: str, *, cache: Path | None = None) -> Con
         The project's folder.
     ignore
         The content of the ignore file, in Docker's rules. Neither it nor a Dockerfile is left out
-        by itself.
+        by itself. A comment ``# distlaunch: allow-secret PATH`` lets a file in whatever it holds.
     cache
         A folder for what was hashed before, ``.distlaunch/cache`` of the project as a rule. What
         is in it never changes the result.
@@ -116,7 +116,7 @@ def read_context(folder: Path, ignore: str, *, cache: Path | None = None) -> Con
         If the ignore file holds a pattern that cannot be read.
     """
     known = Known(cache)
-    reading = _Reading(folder, known)
+    reading = _Reading(folder, known, secrets.allowed(ignore))
     _walk(reading, IgnoreRules(ignore))
     reading.read_pending()
     known.keep()
@@ -174,11 +174,12 @@ class _Pending:
 class _Reading:
     """What is found of a folder's files while they are read."""
 
-    def __init__(self, folder: Path, known: Known) -> None:
+    def __init__(self, folder: Path, known: Known, allowed: frozenset[str]) -> None:
         self.folder = folder
         self.files: list[ContextFile] = []
         self.problems: list[tuple[str, str]] = []
         self._known = known
+        self._allowed = allowed
         self._root = os.path.realpath(folder)
         self._pending: list[_Pending] = []
 
@@ -223,7 +224,7 @@ class _Reading:
     def _may_be_read(self, path: str) -> bool:
         if not _is_utf8(path):
             self.refuse(path, "its name is not UTF-8; rename it")
-        elif what := secrets.by_name(path):
+        elif path not in self._allowed and (what := secrets.by_name(path)):
             self.refuse(path, f"holds {what}; {secrets.remedy(what)}")
         else:
             return True
@@ -232,25 +233,26 @@ class _Reading:
     def _read(self, pending: _Pending) -> None:
         path = pending.path
         try:
-            start, digest, after = self._content(path, pending.seen.st_size)
+            digest, what, after = self._content(path, pending.seen.st_size)
         except OSError as problem:
             self.refuse(path, _said(problem))
             return
         if stamp(after) != stamp(pending.seen):
             self.refuse(path, "changed while it was read; run again when nothing writes to it")
-        elif what := secrets.by_content(path, start):
+        elif what and path not in self._allowed:
             self.refuse(path, f"holds {what}; {secrets.remedy(what)}")
         else:
-            self._known.learn(path, after, digest)
+            if not what:
+                self._known.learn(path, after, digest)
             self.files.append(_file(path, after, digest))
 
-    def _content(self, path: str, size: int) -> tuple[bytes, str, os.stat_result]:
-        """Return a file's start and digest, and how it looks behind the reading."""
+    def _content(self, path: str, size: int) -> tuple[str, str | None, os.stat_result]:
+        """Return a file's digest, the secret that is in it, and how it looks after the reading."""
         # A named pipe may have come in the file's place: nothing is waited for.
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         descriptor = os.open(f"{self._root}/{path}", flags)
         try:
-            return *_hash(descriptor, size), os.fstat(descriptor)
+            return *_hash(path, descriptor, size), os.fstat(descriptor)
         finally:
             os.close(descriptor)
 
@@ -301,15 +303,21 @@ def _walk(reading: _Taker, rules: IgnoreRules) -> None:
                 reading.take(path, entry)
 
 
-def _hash(descriptor: int, size: int) -> tuple[bytes, str]:
-    """Return the start of a file, as much as is looked through, and its digest."""
-    start = os.read(descriptor, min(size + 1, secrets.SCANNED))
-    content = hashlib.sha256(start)
-    if len(start) == size < secrets.SCANNED:
-        return start, content.hexdigest()
-    while block := os.read(descriptor, _BLOCK):
-        content.update(block)
-    return start, content.hexdigest()
+def _hash(path: str, descriptor: int, size: int) -> tuple[str, str | None]:
+    """Return the digest of a file, and what secret is in the part of it that is scanned."""
+    block = os.read(descriptor, min(size + 1, _BLOCK))
+    content = hashlib.sha256(block)
+    what = secrets.by_content(path, block)
+    if len(block) == size < _BLOCK:
+        return content.hexdigest(), what
+    scanned = len(block)
+    while after := os.read(descriptor, _BLOCK):
+        content.update(after)
+        if what is None and scanned < secrets.SCANNED:
+            what = secrets.by_content(path, block[-secrets.OVERLAP :] + after)
+            scanned += len(after)
+        block = after
+    return content.hexdigest(), what
 
 
 def _file(path: str, seen: os.stat_result, digest: str) -> ContextFile:

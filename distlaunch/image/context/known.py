@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _NAME = "context.json"
-_VERSION = 1  # of the file, and of what it takes for a secret: what is known was found clean
+_VERSION = 2  # of the file, and of what it takes for a secret: what is known was found clean
 _DIGITS = 64  # of a digest
 
 

@@ -1,15 +1,17 @@
 """Keys and other secrets, known by a file's name or by what is in it.
 
-The shapes are those that their makers publish: PEM (RFC 7468), Google's service account keys and
+The formats are those that their makers publish: PEM (RFC 7468), Google's service account keys and
 application default credentials, and the prefixes that token issuers chose so that a leaked token
-can be found. What is encrypted, or has no shape of its own, is not found.
+can be found. What is encrypted, or has no format of its own, is not found.
 """
 
 from __future__ import annotations
 
+import base64
 import re
 
-SCANNED = 1 << 20  # bytes of a file that are looked at; what is larger is data
+SCANNED = 10 << 20  # bytes of a file that are scanned; what is larger is data
+OVERLAP = 1 << 13  # bytes that two parts of a file have in common, longer than any secret
 
 _REMEDY = (
     "leave it out in .dockerignore, and give the job a service_account "
@@ -17,56 +19,160 @@ _REMEDY = (
 )
 _IN_A_URL = "a password in a URL"
 _REMEDIES = {
-    _IN_A_URL: "write ${NAME} for it, or leave it to pip's own configuration on this machine, "
-    "as 'pip config set global.index-url URL' makes it"
+    _IN_A_URL: "read it from an environment variable or Secret Manager; for pip write ${NAME}, or "
+    "leave it to pip's own configuration on this machine, as 'pip config set global.index-url URL' "
+    "makes it"
 }
 
 # Files by name, as patterns: of a '*' at the start or at the end no more is asked.
 NAMES = {
     ".env": "variables with secrets, as a rule",
     ".env.*": "variables with secrets, as a rule",
+    "*.env": "variables with secrets, as a rule",
+    ".envrc": "variables with secrets, as a rule",
+    "secrets.toml": "secrets",
+    ".secrets.toml": "secrets",
+    "secrets.yaml": "secrets",
+    "secrets.yml": "secrets",
+    "secrets.json": "secrets",
     ".netrc": "passwords",
     "_netrc": "passwords",
     ".pgpass": "passwords",
+    "pgpass.conf": "passwords",
+    ".my.cnf": "passwords",
+    ".mylogin.cnf": "passwords",
+    ".htpasswd": "passwords",
     ".git-credentials": "passwords",
     ".pypirc": "passwords",
+    "rclone.conf": "passwords",
+    "*.kdbx": "passwords",
+    "kaggle.json": "an API key of Kaggle",
+    ".databrickscfg": "a token of Databricks",
+    ".vault-token": "a token of Vault",
+    ".terraformrc": "a token of Terraform",
+    "credentials.tfrc.json": "a token of Terraform",
+    ".s3cfg": "credentials of AWS",
+    "msal_token_cache.json": "credentials of Azure",
     ".boto": "credentials of Google Cloud",
     "application_default_credentials.json": "credentials of Google Cloud",
     "credentials.db": "credentials of Google Cloud",
     "access_tokens.db": "credentials of Google Cloud",
+    "*.kubeconfig": "credentials of Kubernetes",
     "id_rsa": "a private key",
     "id_dsa": "a private key",
     "id_ecdsa": "a private key",
+    "id_ecdsa_sk": "a private key",
     "id_ed25519": "a private key",
+    "id_ed25519_sk": "a private key",
     "*.p12": "a private key",
     "*.pfx": "a private key",
     "*.jks": "a private key",
+    "*.keystore": "a private key",
     "*.ppk": "a private key",
 }
 _ENDINGS = {name[1:]: what for name, what in NAMES.items() if name.startswith("*")}
-HARMLESS = (".env.example", ".env.sample", ".env.template", ".env.dist")
+# These are no patterns of the rendered .dockerignore, as folders may have the same names.
+_PATHS = {
+    ".aws/credentials": "credentials of AWS",
+    ".kube/config": "credentials of Kubernetes",
+    "kubeconfig": "credentials of Kubernetes",
+    "credentials": "credentials",
+}
+_KINDS_OF_EXAMPLE = ("example", "sample", "template", "dist")
+HARMLESS = tuple(
+    name for kind in _KINDS_OF_EXAMPLE for name in (f".env.{kind}", f"{kind}.env", f".{kind}.env")
+)
 
+ALLOW = "distlaunch: allow-secret"  # and a path, as a comment of an ignore file
+_ALLOWED = re.compile(rf"^# {ALLOW} (.+)$", re.MULTILINE)
+
+
+def _in_base64(*starts: bytes) -> bytes:
+    """Return a pattern of what begins with one of these, as base64 writes it."""
+    shapes = [base64.b64encode(start[: len(start) // 3 * 3]) for start in starts]
+    return rb"(?:%s)[A-Za-z0-9+/\s\\]{40}" % b"|".join(shapes).replace(b"+", rb"\+")
+
+
+# Each is a whole word of letters, digits, '_' and '-' or the beginning of one, of at least 20.
 _TOKENS = {
-    rb"AKIA[0-9A-Z]{16}": "an access key of AWS",
+    # AWS, "IAM identifiers", docs.aws.amazon.com
+    rb"A(?:KIA|SIA)[A-Z2-7]{16}(?![A-Za-z0-9_-])": "an access key of AWS",
+    # GitHub, "Behind GitHub's new authentication token formats", github.blog
     rb"gh[pousr]_[A-Za-z0-9]{36}": "a token of GitHub",
     rb"github_pat_[A-Za-z0-9_]{60}": "a token of GitHub",
-    rb"glpat-[A-Za-z0-9_-]{20}": "a token of GitLab",
-    rb"xox[abprs]-[A-Za-z0-9-]{20}": "a token of Slack",
+    # GitLab, "Token overview", docs.gitlab.com
+    rb"gl(?:pat|dt|rt|rtr|cbt|ptt|ft|imt|agent|oas|soat)-[A-Za-z0-9_-]{20}": "a token of GitLab",
+    # Slack, "Token types", docs.slack.dev
+    rb"xox[abeoprs]-[A-Za-z0-9-]{20}": "a token of Slack",
+    rb"xapp-[0-9]-[A-Za-z0-9-]{20}": "a token of Slack",
+    # Google, "Supported secret scanning patterns", docs.github.com
     rb"AIza[A-Za-z0-9_-]{35}": "an API key of Google",
     rb"GOCSPX-[A-Za-z0-9_-]{28}": "an OAuth client's secret of Google",
-    rb"ya29\.[A-Za-z0-9_-]{40}": "an access token of Google",
-    rb"hf_[A-Za-z]{34}": "a token of Hugging Face",
+    rb"(?<=ya29\.)[A-Za-z0-9_-]{40}": "an access token of Google",
+    # Hugging Face, "User access tokens", huggingface.co
+    rb"(?:hf|api_org)_[A-Za-z0-9]{34}": "a token of Hugging Face",
+    # npm, "Announcing npm's new access token format", github.blog
     rb"npm_[A-Za-z0-9]{36}": "a token of npm",
+    # PyPI: a macaroon whose base64 begins with pypi.org or test.pypi.org; pypi.org/help
     rb"pypi-AgE[A-Za-z0-9_-]{50}": "a token of PyPI",
-    rb"sk_live_[A-Za-z0-9]{24}": "a key of Stripe",
-    rb"sk-(?:proj|ant|svcacct)-[A-Za-z0-9_-]{32}": "an API key",
+    # Stripe, "API keys", docs.stripe.com
+    rb"[rs]k_live_[A-Za-z0-9]{24}": "a key of Stripe",
+    # Anthropic and OpenAI, as their consoles show them (T3BlbkFJ is 'OpenAI' in base64)
+    rb"sk-ant-[A-Za-z0-9_-]{32}": "an API key of Anthropic",
+    rb"sk-(?:(?:proj|svcacct|admin)-[A-Za-z0-9_-]{32}|[A-Za-z0-9]{20}T3BlbkFJ)": (
+        "an API key of OpenAI"
+    ),
+    # NVIDIA NGC, "Generating API keys", docs.nvidia.com
+    rb"nvapi-[A-Za-z0-9_-]{60}": "an API key of NVIDIA",
+    # Databricks, "Personal access tokens", docs.databricks.com
+    rb"dapi[0-9a-f]{32}(?![A-Za-z0-9_])": "a token of Databricks",
+    # SendGrid, "API keys", docs.sendgrid.com
+    rb"(?<=\bSG\.)[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}": "an API key of SendGrid",
+    # Twilio, "API keys", twilio.com/docs
+    rb"SK[0-9a-f]{32}(?![A-Za-z0-9_-])": "an API key of Twilio",
+    _in_base64(
+        *(b"-----BEGIN %sPRIVATE KEY" % kind for kind in (b"", b"RSA ", b"EC ", b"DSA ")),
+        b"-----BEGIN OPENSSH PRIVATE KEY",
+        b"-----BEGIN ENCRYPTED PRIVATE KEY",
+    ): "a private key in base64",
+    _in_base64(
+        b'{\n  "type": "service_account"',
+        b'{"type": "service_account"',
+        b'{"type":"service_account"',
+    ): "a service account's key in base64",
 }
-_TOKEN = re.compile(
-    rb"(?<![A-Za-z0-9_-])(?:" + b"|".join(b"(%s)" % shape for shape in _TOKENS) + rb")"
-)
+_TOKEN = re.compile(b"|".join(b"(%s)" % shape for shape in _TOKENS))
 _KINDS = tuple(_TOKENS.values())
 _LONG = b"\1" * 20  # the shortest of them, behind `_IN_TOKENS`
 _IN_TOKENS = bytes(bytes([byte]).isalnum() or byte in b"_-" for byte in range(256))
+
+# A value without a format of its own is known by its name: one of some words in small letters that
+# are in the file, and the name with the value.
+_IS = rb"[\s\"'\])(:=,>]{1,12}"
+_NAMED_VALUES = [
+    (  # AWS, "Manage access keys", docs.aws.amazon.com
+        (b"aws_secret", b"secret_access_key", b"secretaccesskey"),
+        rb"(?:aws_?secret(?:_?access)?(?:_?key)?|secret_?access_?key)%s[A-Za-z0-9/+]{40}(?![\w/+=])"
+        % _IS,
+        "a secret access key of AWS",
+    ),
+    (  # Weights & Biases, "Environment variables", docs.wandb.ai
+        (b"wandb",),
+        rb"wandb(?:_?api_?key|\.login\((?:\s*key\s*=)?)%s(?:[0-9a-f]{40}(?!\w)|wandb_v1_\w{20})"
+        % _IS,
+        "an API key of Weights & Biases",
+    ),
+    (  # Twilio, "Auth tokens", twilio.com/docs
+        (b"twilio",),
+        rb"twilio_?auth_?token%s[0-9a-f]{32}(?!\w)" % _IS,
+        "a token of Twilio",
+    ),
+    (  # Azure, "Configure connection strings", learn.microsoft.com
+        (b"accountkey=",),
+        rb"AccountKey=[A-Za-z0-9+/]{86}==",
+        "a key of Azure Storage",
+    ),
+]
 
 _PEM = b"PRIVATE KEY"
 _PRIVATE_KEY = re.compile(
@@ -75,9 +181,22 @@ _PRIVATE_KEY = re.compile(
 )
 _GOOGLE = re.compile(rb'"type"\s*:\s*"(service_account|authorized_user)"')
 _GOOGLES_SECRET = re.compile(rb'"(?:private_key|refresh_token)"\s*:\s*"[^"]{20}')
-_PASSWORD_IN_URL = re.compile(rb"https?://[^\s/:@]+:(?!\$\{)[^\s/@]+@")
+_URL = re.compile(
+    rb"://(?:[^\s/:@(\[\"'`\\]{0,100}:(?P<password>[^\s/@\"'`\\]{1,200})@(?!sha256:)"
+    # Slack, "Sending messages using incoming webhooks", docs.slack.dev
+    rb"|hooks\.slack\.com/(?:services|workflows)/T\w{5,}/\w{6,}/\w{18})"
+)
+# What is filled in later, in a shell, Python, a template or a document, is no password.
+_VARIABLE = re.compile(
+    rb"\$\w+|[#$]*\{.*\}|\$\(.*\)|%[sr]|%\(\w+\)s|%\w+%|<.*>|\[.*\]|[A-Z_]+|x+|\*+|\.+|\xe2\x80\xa6"
+)
 _REGISTRY_LOGIN = re.compile(rb'"auth"\s*:\s*"[A-Za-z0-9+/]{8,}={0,2}"')
-_NPM_LOGIN = re.compile(rb"_(?:authToken|auth|password)\s*=\s*(?!\$\{)\S{8}")
+_NPM_LOGIN = re.compile(
+    rb"_(?:authToken|auth|password)\s*=\s*(?!\$\{)\S{8}|npmAuthToken:\s*[\"']?(?!\$\{)[\w-]{8}"
+)
+_KUBERNETES_LOGIN = re.compile(
+    rb"^[ \t-]+(?:token|password):[ \t]*[\"']?[^\s\"'<$]{8}", re.MULTILINE
+)
 
 
 def by_name(path: str) -> str | None:
@@ -93,9 +212,9 @@ def by_name(path: str) -> str | None:
         return None
     if name.startswith(".env."):
         return NAMES[".env.*"]
-    if name == "credentials" and folder.endswith(".aws"):
-        return "credentials of AWS"
-    return NAMES.get(name) or _ENDINGS.get(name[name.rfind(".") :])
+    in_folder = f"{folder.rpartition('/')[2]}/{name}"
+    found = _PATHS.get(in_folder) or _PATHS.get(name) or NAMES.get(name)
+    return found or _ENDINGS.get(name[name.rfind(".") :])
 
 
 def by_content(path: str, content: bytes) -> str | None:
@@ -106,20 +225,29 @@ def by_content(path: str, content: bytes) -> str | None:
     path
         Posix; some files are only asked for what can be in them.
     content
-        The first `SCANNED` bytes, or all.
+        The file's content, or a part of it.
     """
     if _PEM in content and (_PRIVATE_KEY.search(content) or _is_googles(content)):
         return "a service account's key" if _is_googles(content) else "a private key"
+    if what := _token(content):
+        return what
     if b"\0" in content:
         return None  # no text
     if b"refresh_token" in content and _is_googles(content):
         return "credentials of Google Cloud"
-    return _token(content) or _login(path.rpartition("/")[2], content)
+    return _named_value(content) or _in_a_url(content) or _login(path.rpartition("/")[2], content)
+
+
+def allowed(ignore: str) -> frozenset[str]:
+    """Return the paths of files that an ignore file lets into the image whatever is in them."""
+    return frozenset(_ALLOWED.findall(ignore))
 
 
 def remedy(what: str) -> str:
     """Return what to do about what `by_name` or `by_content` found."""
-    return _REMEDIES.get(what, _REMEDY)
+    return (
+        f"{_REMEDIES.get(what, _REMEDY)}; if it belongs in the image, add it to image.allow_secrets"
+    )
 
 
 def _is_googles(content: bytes) -> bool:
@@ -127,19 +255,51 @@ def _is_googles(content: bytes) -> bool:
 
 
 def _token(content: bytes) -> str | None:
-    """Look for tokens; few texts hold words that are as long as one, and those are told quickly."""
-    if _LONG not in content.translate(_IN_TOKENS):
+    """Look for tokens, at the beginning of words that are as long as one: few texts hold many."""
+    words = content.translate(_IN_TOKENS)
+    at = words.find(_LONG)
+    while at >= 0:
+        found = _TOKEN.match(content, at)
+        if found and found.lastindex and not _is_placeholder(found[0]):
+            return _KINDS[found.lastindex - 1]
+        end = words.find(b"\0", at)
+        at = words.find(_LONG, end) if end >= 0 else -1
+    return None
+
+
+def _named_value(content: bytes) -> str | None:
+    lowered = content.lower()
+    for words, shape, what in _NAMED_VALUES:
+        if any(word in lowered for word in words):
+            found = re.finditer(shape, content, re.IGNORECASE)
+            if not all(_is_placeholder(each[0]) for each in found):
+                return what
+    return None
+
+
+def _is_placeholder(token: bytes) -> bool:
+    """Whether it is an example, such as AWS's own AKIAIOSFODNN7EXAMPLE or ``ghp_xxxxxxxx``."""
+    return b"EXAMPLE" in token.upper() or len(set(token[-16:])) <= 4
+
+
+def _in_a_url(content: bytes) -> str | None:
+    if b"://" not in content:
         return None
-    found = _TOKEN.search(content)
-    return _KINDS[found.lastindex - 1] if found and found.lastindex else None
+    for found in _URL.finditer(content):
+        password = found["password"]
+        if password is None:
+            return "a webhook of Slack"
+        if not _VARIABLE.fullmatch(password):
+            return _IN_A_URL
+    return None
 
 
 def _login(name: str, content: bytes) -> str | None:
     """Look for passwords in the files in which tools keep them."""
-    if name in ("pip.conf", "pip.ini", ".condarc") or name.endswith((".txt", ".in")):
-        return _IN_A_URL if _PASSWORD_IN_URL.search(content) else None
-    if name in ("config.json", ".dockercfg", ".dockerconfigjson"):
+    if name in ("config.json", ".dockercfg", ".dockerconfigjson") or b'"auths"' in content:
         return "a registry's password" if _REGISTRY_LOGIN.search(content) else None
-    if name == ".npmrc":
+    if name in (".npmrc", ".yarnrc.yml"):
         return "a password" if _NPM_LOGIN.search(content) else None
+    if b"kind: Config\n" in content and _KUBERNETES_LOGIN.search(content):
+        return "credentials of Kubernetes"
     return None

@@ -198,8 +198,8 @@ def test_a_file_that_may_still_change_within_the_tick_is_read_again(folder, tmp_
         b"\xff{",
         b"[]",
         b"[" * 100_000,
-        b'{"version": 1}',
-        b'{"version": 1, "files": {"requirements.txt": 5, "trainer/task.py": "x"}}',
+        b'{"version": 2}',
+        b'{"version": 2, "files": {"requirements.txt": 5, "trainer/task.py": "x"}}',
         b'{"version": 0, "files": {}}',
     ],
 )
@@ -288,7 +288,7 @@ def test_what_can_not_go_in_is_told_all_at_once(folder, monkeypatch):
         assert problems(folder, "around") == (
             "trainer/.env: holds variables with secrets, as a rule; leave it out in "
             ".dockerignore, and give the job a service_account or let the program ask Secret "
-            "Manager",
+            "Manager; if it belongs in the image, add it to image.allow_secrets",
             f"trainer/data: is a link to '../../data', out of the folder; {out}",
             f"trainer/far: is a link to '../around/elsewhere', out of the folder; {out}",
             f"trainer/password: is a link to '/etc/passwd', out of the folder; {out}",

@@ -6,6 +6,7 @@ import base64
 import json
 import random
 import string
+from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -13,11 +14,15 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.errors import ContextError
+from distlaunch.errors import ContextError, ImageError
 from distlaunch.image.context import read_context
-from distlaunch.image.context.secrets import NAMES, by_content, by_name, remedy
+from distlaunch.image.context.secrets import ALLOW, NAMES, by_content, by_name, remedy
+from distlaunch.job.formats import load_job
+from distlaunch.job.model import Image
+from distlaunch.rendering import recipe
 
 ALPHABET = string.ascii_letters + string.digits
+HEX = "0123456789abcdef"
 noise = random.Random(5)  # noqa: S311 - no secret is made
 
 
@@ -86,6 +91,67 @@ SECRETS = {
         f"login('hf_{letters(34, string.ascii_letters)}')".encode(),
         "a token of Hugging Face",
     ),
+    "binary.bin": (b"\x89PNG\0" + f"ghp_{letters(36)}".encode(), "a token of GitHub"),
+    "lab2.yaml": (f"token: glrt-{letters(20)}\n".encode(), "a token of GitLab"),
+    "slack2.py": (f"'xapp-1-A{letters(24)}'".encode(), "a token of Slack"),
+    "hook.py": (
+        f"'https://hooks.slack.com/services/T{letters(8)}/B{letters(8)}/{letters(24)}'".encode(),
+        "a webhook of Slack",
+    ),
+    "stripe.py": (f"key = 'rk_live_{letters(24)}'".encode(), "a key of Stripe"),
+    "openai.py": (
+        f"key = 'sk-{letters(20)}T3BlbkFJ{letters(20)}'".encode(),
+        "an API key of OpenAI",
+    ),
+    "project.py": (f"key = 'sk-proj-{letters(60)}'".encode(), "an API key of OpenAI"),
+    "claude.py": (f"key = 'sk-ant-api03-{letters(60)}'".encode(), "an API key of Anthropic"),
+    "nvidia.py": (f"key = 'nvapi-{letters(64)}'".encode(), "an API key of NVIDIA"),
+    "npm.sh": (f"npm_{letters(36)}".encode(), "a token of npm"),
+    "pypi.sh": (f"pypi-AgEIcHlwaS5vcmc{letters(60)}".encode(), "a token of PyPI"),
+    "spark.py": (f"'dapi{letters(32, HEX)}'".encode(), "a token of Databricks"),
+    "mail.py": (f"'SG.{letters(22)}.{letters(43)}'".encode(), "an API key of SendGrid"),
+    "phone.py": (f"'SK{letters(32, HEX)}'".encode(), "an API key of Twilio"),
+    "phone2.py": (f"TWILIO_AUTH_TOKEN='{letters(32, HEX)}'".encode(), "a token of Twilio"),
+    "base64.yaml": (
+        b"client-key-data: " + base64.b64encode(RSA_KEY),
+        "a private key in base64",
+    ),
+    "lines.txt": (base64.encodebytes(pem(FORMS.PKCS8)), "a private key in base64"),
+    "base64.env.py": (
+        b"KEY = '" + base64.b64encode(SERVICE_ACCOUNT) + b"'",
+        "a service account's key in base64",
+    ),
+    "lone.py": (f"AWS_SECRET = '{letters(40)}'".encode(), "a secret access key of AWS"),
+    "lone.ini": (
+        f"aws_secret_access_key = {letters(39)}/\n".encode(),
+        "a secret access key of AWS",
+    ),
+    "lone.json": (
+        f'{{"SecretAccessKey": "{letters(40)}"}}'.encode(),
+        "a secret access key of AWS",
+    ),
+    "wandb.py": (
+        f"os.environ['WANDB_API_KEY'] = '{letters(40, HEX)}'".encode(),
+        "an API key of Weights & Biases",
+    ),
+    "login.py": (
+        f"wandb.login(key='{letters(40, HEX)}')".encode(),
+        "an API key of Weights & Biases",
+    ),
+    "blob.cfg": (
+        f"AccountName=x;AccountKey={letters(86)}==;".encode(),
+        "a key of Azure Storage",
+    ),
+    "database.py": (b"'postgresql://user:password@host/db'", "a password in a URL"),
+    "local.toml": (b'url = "postgresql://me:pass@localhost"', "a password in a URL"),
+    "index.cfg": (b"url = https://user:pass@", "a password in a URL"),
+    "queue.yaml": (b"broker: amqp://me:p%40ss@queue:5672", "a password in a URL"),
+    "cluster.yaml": (
+        f"apiVersion: v1\nkind: Config\nusers:\n- user:\n    token: {letters(30)}\n".encode(),
+        "credentials of Kubernetes",
+    ),
+    "pull.json": (b'{"auths": {"host": {"auth": "bWU6c2VjcmV0"}}}', "a registry's password"),
+    ".yarnrc.yml": (b'npmAuthToken: "0123456789abcdef"', "a password"),
     ".npmrc": (b"//packages.example/:_authToken=0123456789abcdef", "a password"),
     "pip.conf": (
         b"[global]\nindex-url = https://me:secret@host.example/simple\n",
@@ -119,7 +185,26 @@ HARMLESS = {
     "config.json": b'{"auth": "none", "layers": 3}',
     ".npmrc": b"//packages.example/:_authToken=${NPM_TOKEN}",
     "external.json": b'{"type": "external_account", "audience": "//iam.googleapis.com/x"}',
-    "image.png": b"\x89PNG\0" + f"ghp_{letters(36)}".encode(),
+    "example.ini": (
+        b"aws_access_key_id = AKIA"
+        b"IOSFODNN7EXAMPLE\n"
+        b"aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCY"
+        b"EXAMPLEKEY\n"
+    ),
+    "placeholders.md": b"ghp_" + b"x" * 36 + b" sk-proj-" + b"x" * 40 + b" AKIA" + b"X" * 16,
+    "reads.py": b"key = os.environ['WANDB_API_KEY']\nTWILIO_AUTH_TOKEN = settings.twilio_token\n",
+    "commit.yaml": f"wandb: {letters(40, HEX)}\nsecret_key: {letters(40)}\n".encode(),
+    "called.py": b"aws_secret_access_key=read_secret_of_the_cloud_from_its_vault_by_name(x)\n",
+    "urls.py": (
+        b"f'postgresql://{user}:{password}@{host}'; 'mysql://%s:%s@%s'; 'a://%(u)s:%(p)s@h'\n"
+        b"'amqp://me:' + password + '@host'; 'http://host:8080/a@b'; 'git+ssh://git@github.com/x'\n"
+    ),
+    "urls.sh": b"curl https://$USER:$PASSWORD@host https://me:${PASSWORD:-x}@host ftp://me:%PW%@h\n",
+    "urls.md": b"`redis://<user>:<password>@host`, http://me:***@host, ftp://USER:PASSWORD@HOST\n",
+    "image.yaml": b"from: docker://python:3.12@sha256:" + b"0123456789abcdef" * 4,
+    "certificate.yaml": b"certificate-authority-data: " + base64.b64encode(PUBLIC_KEY),
+    "kind.yaml": b"kind: Config\nusers:\n- user:\n    token: $TOKEN_OF_THE_CLUSTER\n",
+    "styles.css": b"#sk-container-id-1 div.sk-estimator-doc-link-of-this-page { color: red }\n",
     "empty": b"",
 }
 
@@ -145,6 +230,14 @@ def test_noise_is_no_secret(content):
         ("keys/me.P12", "a private key"),
         (".aws/credentials", "credentials of AWS"),
         ("gcloud/application_default_credentials.json", "credentials of Google Cloud"),
+        ("credentials", "credentials"),
+        ("conf/prod.env", "variables with secrets, as a rule"),
+        ("conf/secrets.env", "variables with secrets, as a rule"),
+        (".envrc", "variables with secrets, as a rule"),
+        (".streamlit/secrets.toml", "secrets"),
+        ("conf/kaggle.json", "an API key of Kaggle"),
+        ("kubeconfig", "credentials of Kubernetes"),
+        ("home/.kube/config", "credentials of Kubernetes"),
     ],
 )
 def test_a_secret_is_known_by_its_name(path, what):
@@ -155,12 +248,13 @@ def test_a_secret_is_known_by_its_name(path, what):
     "path",
     [
         ".env.example",
-        "a.env",
+        "example.env",
         "env",
+        "kube/config",
+        "secrets.py",
         "environment.py",
         "id_rsa.pub",
         "p12",
-        "credentials",
         "aws/credentials.py",
         ".env/x",
     ],
@@ -191,14 +285,70 @@ def test_a_context_with_secrets_is_refused_with_all_of_them_named(tmp_path):
 
 
 def test_each_has_its_remedy():
+    allow = "; if it belongs in the image, add it to image.allow_secrets"
     assert remedy("a private key") == (
         "leave it out in .dockerignore, and give the job a service_account or let the program ask "
-        "Secret Manager"
+        f"Secret Manager{allow}"
     )
     assert remedy("a password in a URL") == (
-        "write ${NAME} for it, or leave it to pip's own configuration on this machine, as 'pip "
-        "config set global.index-url URL' makes it"
+        "read it from an environment variable or Secret Manager; for pip write ${NAME}, or leave "
+        "it to pip's own configuration on this machine, as 'pip config set global.index-url URL' "
+        f"makes it{allow}"
     )
+
+
+@pytest.mark.parametrize("start", [3_000_000, (1 << 20) - 20, (10 << 20) - 100])
+@pytest.mark.parametrize("filler", [b"x\n", b"\0\n"])
+def test_a_secret_far_into_a_file_is_refused(tmp_path, start, filler):
+    content = filler * (start // 2) + f"ghp_{letters(36)}\n".encode() + filler * 600_000
+    (tmp_path / "large").write_bytes(content)
+    with pytest.raises(ContextError, match="large: holds a token of GitHub"):
+        read_context(tmp_path, "")
+
+
+def test_what_is_scanned_of_a_large_file_ends_somewhere(tmp_path):
+    (tmp_path / "large").write_bytes(b"x\n" * (6 << 20) + f"ghp_{letters(36)}\n".encode())
+    assert read_context(tmp_path, "").size == (12 << 20) + 41
+
+
+@pytest.mark.parametrize("path", ["key.pem", "conf/.env", "with space.py"])
+def test_a_file_goes_in_on_purpose_but_no_other(path, tmp_path):
+    ignore = f"*.md\n# {ALLOW} {path}\n"
+    project = tmp_path / "project"
+    for name in (path, "other/key.pem"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_bytes(RSA_KEY)
+    with pytest.raises(ContextError) as refusal:
+        read_context(project, ignore)
+    assert [line.partition(":")[0] for line in refusal.value.lines] == ["other/key.pem"]
+    (project / "other/key.pem").unlink()
+    for _ in range(2):
+        assert len(read_context(project, ignore, cache=tmp_path / "cache").files) == 1
+    with pytest.raises(ContextError):  # once it is not allowed any more
+        read_context(project, "", cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("own_ignore", [None, "*\n!trainer\n**/.env\n"])
+def test_what_the_job_file_allows_goes_in(own_ignore, tmp_path):
+    (tmp_path / "trainer").mkdir()
+    for name in ("task.py", "key.pem", ".env"):
+        (tmp_path / "trainer" / name).write_bytes(RSA_KEY)
+    if own_ignore:
+        (tmp_path / ".dockerignore").write_text(own_ignore)
+    allow = ["trainer/task.py", "./trainer/key.pem", "trainer/.env"]
+    text = "name: x\ncluster: {chief: {machine: n1-standard-4}}\n"
+    (tmp_path / "distlaunch.yaml").write_text(f"{text}image: {{allow_secrets: {allow}}}\n")
+    job = load_job(tmp_path).job
+    context = read_context(tmp_path, recipe(job, tmp_path).ignore)
+    assert [file.path for file in context.files] == [
+        "trainer/.env",
+        "trainer/key.pem",
+        "trainer/task.py",
+    ]
+    for wrong in ("trainer", "nowhere"):
+        job = replace(job, image=Image(allow_secrets=(wrong,)))
+        with pytest.raises(ImageError, match=f"^image.allow_secrets: {wrong}: "):
+            recipe(job, tmp_path)
 
 
 def test_a_secret_is_refused_though_the_file_was_known_before(tmp_path):
