@@ -141,19 +141,26 @@ def config(job: Job, *, format: Format, image: str, folder: Path | None = None) 
 
 
 def config_notes(job: Job, *, format: Format, image: str) -> tuple[str, ...]:  # noqa: A002
-    """Return what config.yaml cannot say of the job, a line each."""
+    """Return what config.yaml cannot say of the job, and what it should not, a line each."""
     from distlaunch.job import vertex
     from distlaunch.job.ai_platform.writing import from_job
+    from distlaunch.redaction import hide_secrets
 
     if format == "ai-platform":
         return from_job(job, image)[1]
     made = vertex.request(job, image=image, labels={}, job_dir=_output_of(job))
-    named = dict.fromkeys(_VARIABLE.findall(str(made)))
-    return tuple(
+    notes = [
         f"config.yaml: {variable}: gcloud takes it as it is; where 'distlaunch submit --config' "
         f"reads the file, write ${variable}"
-        for variable in named
-    )
+        for variable in dict.fromkeys(_VARIABLE.findall(str(made)))
+    ]
+    _, secret = hide_secrets(made)
+    if secret:
+        names = ", ".join(secret)
+        notes.append(
+            f"config.yaml: contains the values of {names}, which look secret; do not commit it"
+        )
+    return tuple(notes)
 
 
 def is_ours(text: str) -> bool:

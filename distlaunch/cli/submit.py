@@ -33,6 +33,7 @@ MOST_FILES = 50  # that a dry run names
 @click.argument("name", metavar="[NAME] [-- ARGS...]", required=False)
 @of_an_order
 @click.option("--dry-run", is_flag=True, help="Show the plan and the request; send nothing.")
+@click.option("--verbose", is_flag=True, help="With --dry-run: list all files of the image.")
 @click.option("--detach", is_flag=True, help="Leave when the job is submitted.")
 @click.option("--no-check", is_flag=True, help="Submit it whatever the checks would say.")
 @click.option(
@@ -66,6 +67,7 @@ def _submit(
     order: Order,
     *,
     dry_run: bool,
+    verbose: bool,
     no_check: bool,
     is_new: bool,
     detach: bool,
@@ -78,11 +80,13 @@ def _submit(
     from distlaunch import launch
     from distlaunch.checks.examine import Scope, examine, unexamined
     from distlaunch.cli.launching import see_through
-    from distlaunch.errors import GoogleError
+    from distlaunch.errors import GoogleError, UsageProblem
     from distlaunch.google.jobs import Jobs
     from distlaunch.google.session import connect
     from distlaunch.watch import Watch
 
+    if verbose and not dry_run:
+        raise UsageProblem("--verbose lists the image's files with --dry-run; add that")
     job = order.job
     session, refusal = None, None
     if not dry_run:
@@ -102,7 +106,7 @@ def _submit(
         raise refusal
     plan = launch.plan(order, report.image if report.asks_registry else None)
     if session is None:
-        _show(console, plan)
+        _show(console, plan, verbose=verbose)
         return 0
     jobs = Jobs(session, str(job.project), str(job.region))
     launcher = launch.Launcher(order.folder, jobs, Watch(console, ["image"]).see)
@@ -128,17 +132,24 @@ def _tell(console: Console, report: Report) -> None:
     console.say(screen.verdict(report))
 
 
-def _show(console: Console, plan: Plan) -> None:
+def _show(console: Console, plan: Plan, *, verbose: bool) -> None:
     """Show what a submit would do: the request on stdout, all else on stderr."""
+    from distlaunch.redaction import hide_secrets
+
     if plan.image and plan.image.context:
-        console.say("\n".join(["what goes into the image:", *_listed(plan.image.context.files)]))
+        files = plan.image.context.files
+        most = len(files) if verbose else MOST_FILES
+        console.say("\n".join(["what goes into the image:", *_listed(files, most)]))
+    request, hidden = hide_secrets(plan.request)
+    if hidden:
+        console.say(f"{', '.join(hidden)}: the value is hidden here, and is in the real request")
     console.say(f"job folder {plan.order.job_dir_of(plan.launch_id)}")
     console.say(f"dry run: nothing was sent; this would be posted to {plan.collection}:")
-    console.result(json.dumps(plan.request, indent=2, ensure_ascii=False))
+    console.result(json.dumps(request, indent=2, ensure_ascii=False))
 
 
-def _listed(files: Sequence[ContextFile]) -> list[str]:
+def _listed(files: Sequence[ContextFile], most: int) -> list[str]:
     """Return a line a file with its bytes, the first of many."""
-    lines = [f"{file.size:>12,}  {file.path}" for file in files[:MOST_FILES]]
-    more = len(files) - MOST_FILES
-    return [*lines, f"and {more:,} more"] if more > 0 else lines
+    lines = [f"{file.size:>12,}  {file.path}" for file in files[:most]]
+    more = len(files) - most
+    return [*lines, f"and {more:,} more; --verbose lists them"] if more > 0 else lines

@@ -87,6 +87,16 @@ def test_what_the_format_cannot_say_is_told(cli, project):
     assert done.stderr.startswith("distlaunch: warning: env: COLOUR: left out, as AI Platform ")
 
 
+def test_variables_that_look_secret_are_warned_of(cli, project):
+    done = cli("render", "--set=env.API_KEY=abc", "--set=env.A_TOKEN=x", "--set=env.COLOUR=green")
+    assert (done.returncode, done.stderr) == (
+        0,
+        "distlaunch: warning: config.yaml: contains the values of API_KEY, A_TOKEN, which look "
+        "secret; do not commit it\n",
+    )
+    assert "abc" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("prepare", "words", "refusal"),
     [

@@ -89,7 +89,9 @@ def test_a_dry_run_prints_what_is_then_sent_and_sends_nothing(project, submit, e
     assert done.returncode == 0, done.stderr
     [job] = here.jobs()
     assert done.stdout.strip() == job["labels"][LABEL]
-    request = json.loads(shown.stdout)
+    assert "TOKEN: the value is hidden here" in shown.stderr
+    assert "s3cret" not in shown.stdout + shown.stderr
+    request = json.loads(shown.stdout.replace("(hidden)", "s3cret"))
     assert as_message(request) == as_message(job)
     assert request["labels"]["team"] == "vision"
     [chief, _] = request["jobSpec"]["workerPoolSpecs"]
@@ -114,6 +116,25 @@ def test_the_job_dir_of_the_command_line_is_the_one_that_the_program_gets(
         args = " ".join(pool["containerSpec"]["args"]).replace("=gs", " gs")
         assert args.endswith(f"--job-dir {new}")
         assert "old" not in args
+
+
+def test_a_dry_run_lists_the_images_files(project, submit):
+    (project / "distlaunch.yaml").write_text(f"{JOB_FILE}image: {{include: [data]}}\n")
+    (project / "data").mkdir()
+    for number in range(60):
+        (project / f"data/{number:02}.csv").touch()
+    words = ("--dry-run", "--set=image.repository=localhost:1/digits", "--no-check")
+    few, every = submit(*words), submit(*words, "--verbose")
+    assert few.returncode == every.returncode == 0, few.stderr + every.stderr
+    assert few.stderr.count(".csv\n") == 50
+    assert "    and 11 more; --verbose lists them\n" in few.stderr
+    assert every.stderr.count(".csv\n") == 60
+    assert "more" not in every.stderr
+    alone = submit("--verbose")
+    assert (alone.returncode, alone.stderr) == (
+        2,
+        "distlaunch: error: --verbose lists the image's files with --dry-run; add that\n",
+    )
 
 
 def test_a_job_is_followed_to_its_end(project, submit, emulator):
