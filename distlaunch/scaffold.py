@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,12 @@ from distlaunch.errors import DistlaunchError
 from distlaunch.job.names import project_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 TEMPLATE = ".j2"
 SCHEMA = Path("distlaunch.schema.json")  # what editors know the job file's keys from
 _MOST_NAMED = 10  # files that a refusal names
+_FORCE = "--force, which keeps each file that it changes as FILE.bak"
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,21 @@ class Scaffold:
         """Return what is already there of its files, or where a file stands for a folder."""
         return sorted(path for path in self.files if _is_taken(folder, path))
 
-    def write(self, folder: Path, *, overwrite: bool = False) -> None:
+    def write(
+        self,
+        folder: Path,
+        *,
+        overwrite: bool = False,
+        on_copy: Callable[[Path, Path], None] | None = None,
+    ) -> None:
         """Write all files below a folder, which is made where it is missing.
+
+        Parameters
+        ----------
+        overwrite
+            Whether to replace files that are there. One with other content is kept as FILE.bak.
+        on_copy
+            Called with the path of each such file and that of its copy.
 
         Raises
         ------
@@ -52,7 +67,9 @@ class Scaffold:
         try:
             self._refuse(folder, overwrite=overwrite)
             for written, (path, content) in enumerate(self.files.items()):  # noqa: B007
-                _write_whole(folder / path, content)
+                copy = _write_whole(folder / path, content)
+                if copy and on_copy:
+                    on_copy(folder / path, copy)
         except OSError as problem:
             raise DistlaunchError(
                 f"{folder / path}: {problem.strerror or problem}; "
@@ -66,7 +83,7 @@ class Scaffold:
         if taken and not overwrite:
             raise DistlaunchError(
                 f"{_listed([folder / path for path in taken])} would be overwritten; "
-                f"choose another folder or add --force"
+                f"choose another folder, or add {_FORCE}"
             )
 
 
@@ -142,15 +159,34 @@ def _is_taken(folder: Path, path: Path) -> bool:
     return any(parent.exists() and not parent.is_dir() for parent in above)
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is either there as a whole or not at all."""
+def _write_whole(path: Path, content: bytes) -> Path | None:
+    """Write a file so that it is either there as a whole or not at all.
+
+    A file with other content is renamed, which a full disk allows; its new path is returned.
+    """
+    copy = None
+    if path.is_file() and path.read_bytes() == content:
+        return copy
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     try:
         part.write_bytes(content)
+        if path.is_symlink() or path.is_file():
+            copy = _free_path(path)
+            path.rename(copy)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+    return copy
+
+
+def _free_path(path: Path) -> Path:
+    """Return ``FILE.bak``, or ``FILE.1.bak`` and so on where there are copies already."""
+    copy = path.with_name(f"{path.name}.bak")
+    numbers = count(1)
+    while os.path.lexists(copy):
+        copy = path.with_name(f"{path.name}.{next(numbers)}.bak")
+    return copy
 
 
 def _listed(paths: list[Path]) -> str:
@@ -162,4 +198,4 @@ def _listed(paths: list[Path]) -> str:
 def _progress(written: int, of: int) -> str:
     if not written:
         return "nothing was written"
-    return f"{written} of {of} files were written; once that is mended, run again with --force"
+    return f"{written} of {of} files were written; once that is fixed, run again with {_FORCE}"

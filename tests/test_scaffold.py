@@ -144,7 +144,7 @@ def test_a_template_that_asks_for_more_is_a_fault(tmp_path, monkeypatch):
 
 def test_nothing_is_written_where_a_file_is_in_the_way(tmp_path):
     (tmp_path / "a").write_text("old a")
-    with pytest.raises(DistlaunchError, match=rf"^{tmp_path}/a would be overwritten; .*--force$"):
+    with pytest.raises(DistlaunchError, match=rf"^{tmp_path}/a would be overwritten; .*--force, "):
         SMALL.write(tmp_path)
     assert tree(tmp_path) == {"a": b"old a"}
 
@@ -167,14 +167,30 @@ def test_force_overwrites_its_own_files_and_no_other(tmp_path):
     (tmp_path / "a").write_text("old a")
     (tmp_path / "mine").write_text("mine")
     SMALL.write(tmp_path, overwrite=True)
-    assert tree(tmp_path) == {"a": b"new a", "folder/b": b"new b", "mine": b"mine"}
+    assert tree(tmp_path) == {
+        "a": b"new a",
+        "a.bak": b"old a",
+        "folder/b": b"new b",
+        "mine": b"mine",
+    }
 
 
-def test_a_linked_file_is_replaced_and_what_it_leads_to_kept(tmp_path):
+@pytest.mark.parametrize("target", ["mine", "nowhere"])
+def test_a_linked_file_is_replaced_and_what_it_leads_to_kept(tmp_path, target):
     (tmp_path / "mine").write_text("mine")
-    (tmp_path / "a").symlink_to("mine")
+    (tmp_path / "a").symlink_to(target)
     SMALL.write(tmp_path, overwrite=True)
+    assert (tmp_path / "a.bak").readlink() == Path(target)
+    (tmp_path / "a.bak").unlink()
     assert tree(tmp_path) == {"a": b"new a", "folder/b": b"new b", "mine": b"mine"}
+
+
+def test_a_folder_in_a_files_place_is_not_moved_away(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "mine").write_text("mine")
+    with pytest.raises(DistlaunchError, match=r"a: Is a directory; nothing was written$"):
+        SMALL.write(tmp_path, overwrite=True)
+    assert tree(tmp_path) == {"a/mine": b"mine"}
 
 
 def test_ten_files_are_named_and_the_others_counted(tmp_path):
@@ -202,10 +218,15 @@ def test_a_failure_half_way_says_how_far_it_came(tmp_path, monkeypatch):
         return real(path, content)
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    line = r"folder/b: No space left on device; 1 of 2 files were written; once that is mended, run"
-    with pytest.raises(DistlaunchError, match=line):
-        SMALL.write(tmp_path)
-    assert tree(tmp_path) == {"a": b"new a"}
+    line = (
+        "folder/b: No space left on device; 1 of 2 files were written; once that is fixed, run "
+        "again with --force, which keeps each file that it changes as FILE.bak"
+    )
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/b").write_text("old b")
+    with pytest.raises(DistlaunchError, match=f"{line}$"):
+        SMALL.write(tmp_path, overwrite=True)
+    assert tree(tmp_path) == {"a": b"new a", "folder/b": b"old b"}
 
 
 def test_no_such_starter():

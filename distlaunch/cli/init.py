@@ -28,7 +28,9 @@ DEFAULT_STARTER = "digits"
     help="What to start from.",
 )
 @click.option("--list", "list_starters", is_flag=True, help="List the starters and end.")
-@click.option("--force", is_flag=True, help="Overwrite the files that init makes.")
+@click.option(
+    "--force", is_flag=True, help="Overwrite files; each that changes is kept as FILE.bak."
+)
 @click.pass_obj
 def command(
     settings: Settings, folder: str, starter: str, list_starters: bool, force: bool
@@ -45,7 +47,12 @@ def command(
         raise UsageProblem("the folder's name is empty; leave it out for the folder you are in")
     path = Path(folder)
     project = scaffold.plan(path, starter)
-    project.write(path, overwrite=force)
+
+    def show_copy(file: Path, copy: Path) -> None:
+        if not settings.quiet:
+            show(f"kept {file} as {copy}")
+
+    project.write(path, overwrite=force, on_copy=show_copy)
     if not settings.quiet:
         _show_next(project, path)
 

@@ -5,6 +5,9 @@ import subprocess
 
 import pytest
 
+from distlaunch.image.context import read_context
+from distlaunch.job.formats import load_job
+from distlaunch.rendering import recipe
 from distlaunch.resources import starters
 
 
@@ -78,11 +81,40 @@ def test_a_second_time_is_refused_and_forced(cli, tmp_path):
     refused = cli("init")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("distlaunch: error: .gitignore, README.md, data/")
-    assert "more would be overwritten; choose another folder or add --force\n" in refused.stderr
+    assert refused.stderr.endswith(
+        "more would be overwritten; choose another folder, or add --force, which keeps each file "
+        "that it changes as FILE.bak\n"
+    )
     assert refused.stderr.count("\n") == 1
     assert (tmp_path / "trainer" / "model.py").read_text() == "mine"
     assert cli("init", "--force").returncode == 0
     assert (tmp_path / "trainer" / "model.py").read_text() != "mine"
+
+
+def test_force_keeps_a_copy_of_each_file_that_it_changes(cli, tmp_path):
+    folder = tmp_path / "digits"
+    cli("init", "digits")
+    before = {path for path in folder.rglob("*") if path.is_file()}
+    (folder / "trainer/model.py").write_text("mine")
+    (folder / "data/train-00000-of-00005.tfrecord").write_text("also mine")
+    first = cli("init", "digits", "--force")
+    data = "digits/data/train-00000-of-00005.tfrecord"
+    assert sorted(first.stdout.splitlines()[:2]) == [
+        f"kept {data} as {data}.bak",
+        "kept digits/trainer/model.py as digits/trainer/model.py.bak",
+    ]
+    assert "kept" not in cli("init", "digits", "--force").stdout  # nothing differs
+    (folder / "trainer/model.py").write_text("mine, too")
+    second = cli("init", ".", "--force", cwd=folder)
+    assert second.stdout.startswith("kept trainer/model.py as trainer/model.py.1.bak\nmade ")
+    copies = {path for path in folder.rglob("*") if path.is_file()} - before
+    assert {str(path.relative_to(folder)): path.read_text() for path in copies} == {
+        "data/train-00000-of-00005.tfrecord.bak": "also mine",
+        "trainer/model.py.bak": "mine",
+        "trainer/model.py.1.bak": "mine, too",
+    }
+    context = read_context(folder, recipe(load_job(folder).job, folder).ignore)
+    assert not [file.path for file in context.files if file.path.endswith(".bak")]
 
 
 def test_a_file_is_no_folder(cli, tmp_path):
