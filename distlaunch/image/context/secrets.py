@@ -151,15 +151,15 @@ _IN_TOKENS = bytes(bytes([byte]).isalnum() or byte in b"_-" for byte in range(25
 _IS = rb"[\s\"'\])(:=,>]{1,12}"
 _NAMED_VALUES = [
     (  # AWS, "Manage access keys", docs.aws.amazon.com
-        (b"aws_secret", b"secret_access_key", b"secretaccesskey"),
-        rb"(?:aws_?secret(?:_?access)?(?:_?key)?|secret_?access_?key)%s[A-Za-z0-9/+]{40}(?![\w/+=])"
-        % _IS,
+        (b"aws_secret", b"aws-secret", b"secret_access_key", b"secretaccesskey"),
+        rb"(?:aws[_-]?secret(?:[_-]?access)?(?:[_-]?key)?|secret_?access_?key)"
+        rb"%s[A-Za-z0-9/+]{40}(?![\w/+=])" % _IS,
         "a secret access key of AWS",
     ),
     (  # Weights & Biases, "Environment variables", docs.wandb.ai
         (b"wandb",),
-        rb"wandb(?:_?api_?key|\.login\((?:\s*key\s*=)?)%s(?:[0-9a-f]{40}(?!\w)|wandb_v1_\w{20})"
-        % _IS,
+        rb"wandb(?:[\w.-]{0,20}(?:key|token)|\.login\((?:\s*key\s*=)?|\.ai\s+login\s+\w+\s+password)"
+        rb"%s(?:[0-9a-f]{40}(?!\w)|wandb_v1_\w{20})" % _IS,
         "an API key of Weights & Biases",
     ),
     (  # Twilio, "Auth tokens", twilio.com/docs

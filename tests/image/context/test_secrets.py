@@ -134,6 +134,11 @@ SECRETS = {
         f"os.environ['WANDB_API_KEY'] = '{letters(40, HEX)}'".encode(),
         "an API key of Weights & Biases",
     ),
+    "netrc.txt": (
+        f"machine api.wandb.ai login user password {letters(40, HEX)}\n".encode(),
+        "an API key of Weights & Biases",
+    ),
+    "lone.yaml": (f"aws-secret-access-key: {letters(40)}\n".encode(), "a secret access key of AWS"),
     "login.py": (
         f"wandb.login(key='{letters(40, HEX)}')".encode(),
         "an API key of Weights & Biases",
