@@ -92,6 +92,10 @@ def list_for_array(project):
     project.replace(DATA, TRAINING, "return Arrays([1])")
 
 
+def too_few_classes(project):
+    project.replace(MODEL, "Dense(10)", "Dense(5)")
+
+
 def syntax_error(project):
     project.replace(MODEL, "def create_model()", "def create_model(")
 
@@ -113,7 +117,8 @@ CASES = [
     (not_compiled, (), "is not compiled: end it with model.compile("),
     (not_a_model, (), "create_model() in trainer/model.py returned int"),
     (failing_model, (), "has no attribute 'Flaten' (trainer/model.py, line 13)"),
-    (syntax_error, (), "importing trainer/model.py and trainer/data.py failed: SyntaxError"),
+    (too_few_classes, (), "Received a label value of"),
+    (syntax_error, (), "modules failed: SyntaxError: invalid syntax (trainer/model.py, line"),
     (own_train_step, (), "Own.train_step() of trainer/model.py would not be called"),
     (one_callback, (), "callbacks() in trainer/model.py has to return a list of Keras callbacks"),
     (tuple_for_data, (), "training() in trainer/data.py returned tuple: return Records(...)"),

@@ -12,8 +12,19 @@ from __future__ import annotations
 
 import re
 
-# Colours, the names of TensorFlow's nodes and operations.
-_NO_NEWS = re.compile(r"\x1b\[[0-9;]*m|\{\{[^}\n]*\}\} ?|\s*\[Op:\w+\].*")
+# Colours, the names of TensorFlow's nodes and operations, all labels of a batch.
+_NO_NEWS = re.compile(r"\x1b\[[0-9;]*m|\{\{[^}\n]*\}\} ?|\s*\[Op:\w+\].*|\s*Label values: .*")
+
+# What TensorFlow writes before the reason why a compiled function failed: each operation with the
+# stack that created it, and a prefix on the line of the reason.
+_BEFORE_REASON = re.compile(
+    r"^Graph execution error:$"
+    r"|^Detected at node .*\n(?:<stack traces unavailable>\n|[ \t].*\n|\n)*"
+    r"|^\d+ root error\(s\) found\.$"
+    r"|^ *\(\d+\) [A-Z_]+: "
+    r"|Error in user-defined function passed to \S+ transformation with iterator: \S+: ",
+    re.MULTILINE,
+)
 
 # What Keras adds of the arguments of a layer's call.
 _OF_ARGUMENTS = ("•", "Arguments received by")
@@ -46,7 +57,8 @@ class StorageError(TrainerError):
 def gist(error: BaseException) -> str:
     """Return in one line what an exception says, of Keras's and TensorFlow's many."""
     text = str(getattr(error, "message", None) or error)
-    lines = [line.strip() for line in _NO_NEWS.sub("", text).splitlines()]
+    text = _NO_NEWS.sub("", _BEFORE_REASON.sub("", text))
+    lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(_OF_ARGUMENTS)]
     if not lines:
         return type(error).__name__

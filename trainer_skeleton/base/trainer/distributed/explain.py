@@ -19,6 +19,14 @@ _LOST_PEER = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.Canc
 _ENGINE = Path(__file__).parent
 _USERS = _ENGINE.parent
 _OURS = {_USERS / "task.py"}
+# In the message of a graph error if reading or parsing the data failed. A name with a number at the
+# end, IteratorGetNext/_23, is an edge to an operation of the step.
+_INPUT_NODE = re.compile(r"\[\[[^\]\n]*IteratorGetNext\w*(?:\}\})?\]\]")
+_FAILED_NODE = re.compile(r"Detected at node (?:while/)?(\S+) defined at")
+_OUT_OF_MEMORY = re.compile(r"\bOOM\b|[Oo]ut of memory")
+_TOO_LARGE = re.compile(
+    r"OOM when allocating tensor with shape(\[[\d,]*\]) and type (\w+) on \S*device:(\w+:\d+)"
+)
 
 
 def from_user(name: str, function: Callable[[], Any]) -> Any:
@@ -47,6 +55,33 @@ def user_code(what: str) -> Iterator[None]:
         raise ModelError(f"{what}: {_told(error)}") from error
 
 
+@contextlib.contextmanager
+def model_build() -> Iterator[None]:
+    """Turn an error of Keras while it builds a compiled model for the data into one line.
+
+    Raises
+    ------
+    ModelError
+        It names ``compile()`` for an argument of it that is not valid: Keras reads losses and
+        metrics only as it builds the model.
+    """
+    with user_code("the model does not take what trainer/data.py gives"):
+        try:
+            yield
+        except Exception as error:
+            if not _is_of_compile(error):
+                raise
+            raise ModelError(
+                f"an argument of model.compile() in trainer/model.py is not valid: {_told(error)}"
+            ) from error
+
+
+def _is_of_compile(error: Exception) -> bool:
+    """Return whether Keras was building the losses and metrics given to ``compile()``."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return any(f.name == "build" and Path(f.filename).name == "compile_utils.py" for f in frames)
+
+
 def ending(error: Exception) -> str:
     """Return a line for an exception that ends the run and that nobody has told yet.
 
@@ -63,12 +98,13 @@ def ending(error: Exception) -> str:
 
 @contextlib.contextmanager
 def steps(bad_record: Callable[[], str | None]) -> Iterator[None]:
-    """Turn TensorFlow's error of a step into the record that caused it.
+    """Turn TensorFlow's error of a step into one line: the bad record, or the reason and location.
 
     Parameters
     ----------
     bad_record
-        Looks for a record of this task's that cannot be read or parsed.
+        Searches all data of this task for a record that cannot be read or parsed. Called only if
+        reading or parsing failed.
 
     Raises
     ------
@@ -82,8 +118,9 @@ def steps(bad_record: Callable[[], str | None]) -> Iterator[None]:
     except tf.errors.OpError as error:
         if _is_lost_peer(error):
             raise
-        problem = bad_record()
-        if problem:
+        if _is_out_of_memory(error):
+            raise TrainerError(f"a step failed: {_out_of_memory(error)}") from error
+        if _is_of_input(error) and (problem := bad_record()):
             raise DataError(problem) from error
         raise TrainerError(f"a step failed: {_told(error)}") from error
 
@@ -96,11 +133,41 @@ def _is_lost_peer(error: Exception) -> bool:
     return isinstance(error, _LOST_PEER) or "Collective ops is aborted" in text
 
 
+def _is_out_of_memory(error: tf.errors.OpError) -> bool:
+    # A full disk is a ResourceExhaustedError too.
+    is_exhausted = isinstance(error, tf.errors.ResourceExhaustedError)
+    return is_exhausted and bool(_OUT_OF_MEMORY.search(str(error)))
+
+
+def _is_of_input(error: tf.errors.OpError) -> bool:
+    """Return whether reading or parsing the data failed."""
+    return isinstance(error, tf.errors.DataLossError) or bool(_INPUT_NODE.search(str(error)))
+
+
 def _told(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
-        name = Path(error.filename or "?").name
-        return f"{type(error).__name__}: {error.msg} ({name}, line {error.lineno})"
-    return f"{type(error).__name__}: {gist(error)}{_place(error)}"
+        path = Path(error.filename or "?")
+        if path.is_relative_to(_USERS.parent):
+            path = path.relative_to(_USERS.parent)
+        return f"{type(error).__name__}: {error.msg} ({path}, line {error.lineno})"
+    return f"{type(error).__name__}: {gist(error)}{_place(error) or _operation(error)}"
+
+
+def _out_of_memory(error: tf.errors.OpError) -> str:
+    reason = f"out of memory: {gist(error)}"
+    if match := _TOO_LARGE.search(str(error)):
+        shape, dtype, device = match.groups()
+        reason = f"out of memory on {device}: no room for a tensor of shape {shape}, type {dtype}"
+    return (
+        f"{reason}{_place(error) or _operation(error)}: use a smaller --batch-size or "
+        f"--global-batch-size, or a smaller batch() if training() returns a tf.data.Dataset"
+    )
+
+
+def _operation(error: BaseException) -> str:
+    """Return the operation of a compiled function that failed, unless it only reads the data."""
+    node = _FAILED_NODE.search(str(error))
+    return f" (op {node[1]})" if node and "IteratorGetNext" not in node[1] else ""
 
 
 def _place(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from . import explain, stop_signal
 from .cluster import Role, Team, connect, role_from
 from .dealing import Dealer
 from .errors import ModelError, TrainerError
-from .explain import from_user, user_code
+from .explain import from_user, model_build
 from .loop import Loop, Stopped
 from .normalization import differences
 from .pipeline import Data
@@ -92,7 +92,7 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
     settings = replace(settings, precision=kept("--precision", settings.precision, before, FLOAT))
     _set_precision(settings.precision)
     # Not before the strategy: user's modules may run operations as they are imported.
-    user = from_user("importing trainer/model.py and trainer/data.py", load)
+    user = from_user("importing the project's modules", load)
     dealt = Dealer(settings, user, team, folders.job, report).deal(progress)
     training, validation, progress = dealt.training, dealt.validation, dealt.progress
     sets_rate = settings.learning_rate not in {None, progress.learning_rate}
@@ -197,7 +197,7 @@ def _create_model(user: UserCode, training: Data, team: Team, seed: int) -> kera
             "the model that create_model() in trainer/model.py returns is not compiled: "
             "end it with model.compile(optimizer=..., loss=...)"
         )
-    with user_code("the model does not take what trainer/data.py gives"):
+    with model_build():
         spec = training.pipeline.dataset(team.own_replicas).element_spec[0]
         model._symbolic_build(data_batch=spec)  # noqa: SLF001 - fit's own way to build
     return model
