@@ -8,17 +8,15 @@ import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import keras
 import ml_dtypes
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from trainer.distributed import saving
 from trainer.distributed.cluster import Role
 from trainer.distributed.errors import StorageError
 from trainer.distributed.report import Report
-from trainer.distributed.saving import Checkpoints, Progress, save_model
+from trainer.distributed.saving import Checkpoints, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -312,42 +310,3 @@ def test_a_full_disk_is_told_and_leaves_the_checkpoint_before(small_disk):
     assert newest_step(small_disk) == 5
     save(small_disk, 15)
     assert newest_step(small_disk) == 15
-
-
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras's own
-def test_a_model_loads_without_this_code(tmp_path):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    model = keras.Sequential(
-        [keras.layers.Input((4,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3)]
-    )
-    x = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
-    expected = model(x).numpy()
-    save_model(model, str(folder))
-    assert names(folder) == ["fingerprint.pb", "model.keras", "saved_model.pb", "variables"]
-    np.testing.assert_allclose(keras.models.load_model(folder / "model.keras")(x), expected)
-    loaded = tf.saved_model.load(str(folder))
-    served = loaded.serve(x)
-    np.testing.assert_allclose(served, expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras's own
-def test_a_model_takes_the_place_of_the_one_before(tmp_path):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    for units in (3, 2):
-        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(units)])
-        save_model(model, str(folder))
-        loaded = tf.saved_model.load(str(folder))
-        assert loaded.serve(np.zeros((1, 4), np.float32)).shape[1] == units
-        assert keras.models.load_model(folder / "model.keras").output_shape[1] == units
-    assert names(folder) == ["fingerprint.pb", "model.keras", "saved_model.pb", "variables"]
-
-
-def test_a_model_that_finds_the_disk_full_is_told_in_one_line(small_disk):
-    model = keras.Sequential([keras.layers.Input((1000,)), keras.layers.Dense(500)])
-    with pytest.raises(StorageError) as failed:
-        save_model(model, str(small_disk))
-    assert str(small_disk) in str(failed.value)
-    assert "\n" not in str(failed.value)
-    assert names(small_disk) == []

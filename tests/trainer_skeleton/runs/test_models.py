@@ -131,3 +131,31 @@ def validation_data():
     random = np.random.default_rng(2)
     x = random.normal(size=(37, 6))
     return x, np.sin(x.sum(axis=1, keepdims=True)), 0.5 + random.random(37)
+
+
+UNSAVABLE = """
+class Unsavable(layers.Layer):
+    def call(self, x):
+        return 2 * x
+
+    def get_config(self):
+        raise NotImplementedError
+
+
+def create_model():
+    model = keras.Sequential([layers.Input((6,)), Unsavable(), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+"""
+
+
+def test_model_that_keras_cannot_serialize_is_kept_as_weights_and_savedmodel(project):
+    project.write("trainer/model.py", HEAD + UNSAVABLE)
+    project.write("trainer/data.py", REGRESSION_DATA)
+    result = project.trainer("--epochs=1", "--job-dir=job")
+    assert result.code == 0, result.text
+    assert "Keras cannot serialize the class Unsavable: add get_config()" in result.err
+    assert result.err.count("trainer: warning: model.keras w") == 2
+    files = ["model.weights.h5", "saved_model.pb"]
+    assert project.summary("job")["model_files"] == files
+    assert all((project.folder / "job/model" / name).exists() for name in files)

@@ -24,9 +24,7 @@ from trainer.distributed.plan import Plan
 from trainer.distributed.settings import Settings, UserCode
 
 run.connect = functools.cache(cluster.connect)
-run.save_model = lambda model, folder: (
-    None
-)  # takes as long as the training, and is tested elsewhere
+run.save_model = lambda model, folder, report: []  # takes as long as the training
 
 
 def arrays(case, examples):

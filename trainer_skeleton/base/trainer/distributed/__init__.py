@@ -19,7 +19,8 @@ The rooms, in the order in which data flows through them:
 ``stop_signal``    SIGTERM, before training and during it
 ``loop``           epochs, validation, checkpoints, stopping together
 ``callbacks``      which callbacks run where, what they see, what they count
-``saving``         checkpoints and the finished model
+``saving``         checkpoints
+``model_files``    the files of the finished model
 ``storage``        local paths, ``/gcs/...`` and ``gs://...`` alike
 ``report``         events for a launcher, the summary, the chief's lines
 ``audit``          what a task trains on, told to a launcher that asks for it

@@ -18,10 +18,11 @@ from .dealing import Dealer
 from .errors import ModelError, TrainerError
 from .explain import from_user, model_build
 from .loop import Loop, Stopped
+from .model_files import files_in, save_model, serialization_problem
 from .normalization import differences
 from .pipeline import Data
 from .report import Report, is_summed_up, write_summary
-from .saving import Checkpoints, Progress, is_saved, save_model
+from .saving import Checkpoints, Progress
 from .settings import FLOAT, Settings, UserCode, kept
 from .stop_signal import StopSignal
 from .storage import join, make_folder
@@ -117,6 +118,8 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
     )
     for note in differences(model, team.replicas, synchronized=settings.sync_batch_norm):
         report.warn(note)
+    if role.is_chief and (problem := serialization_problem(model)):
+        report.warn(f"model.keras will not be written, only weights and a SavedModel: {problem}")
     if progress.step:
         loop.restore(found[1] if found else None)
         report.say(f"resuming after step {progress.step}")
@@ -132,11 +135,12 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
     results = {}
     if role.is_chief:
         # A model may also lie there of an earlier run, whose end this one did not come to.
-        if is_saved(folders.model) and is_summed_up(folders.job, final.history):
+        files = files_in(folders.model)
+        if files and is_summed_up(folders.job, final.history):
             report.warn(_nothing_left(final))
         else:
-            save_model(model, folders.model)
-        summary = _summary(role, facts, final, progress, folders)
+            files = save_model(model, folders.model, report)
+        summary = _summary(role, facts, final, progress, folders) | {"model_files": files}
         results = {"model": folders.model, "summary": write_summary(folders.job, summary)}
         report.say(f"model: {folders.model}")
     team.meet()

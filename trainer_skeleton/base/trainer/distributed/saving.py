@@ -1,4 +1,4 @@
-"""Checkpoints, from which a run goes on, and the finished model. Only the chief writes.
+"""Checkpoints, from which a run goes on. Only the chief writes.
 
 A checkpoint is a folder ``step-00000120`` with the values of all variables and, written last, a
 ``checkpoint.json`` that tells the step, the order of the data and the checksum of the values. A
@@ -19,12 +19,10 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, BinaryIO
 
-import keras
 import ml_dtypes
 import numpy as np
-import tensorflow as tf
 
-from .errors import StorageError, TrainerError, gist
+from .errors import StorageError
 from .report import Report
 from .storage import (
     explained,
@@ -32,18 +30,15 @@ from .storage import (
     make_new_folder,
     names_in,
     new_file,
-    publish,
     read_if_there,
     read_whole,
     remove_files,
-    scratch_folder,
     write_whole,
 )
 
 KEPT = 3
 _MANIFEST = "checkpoint.json"
 _VALUES = "values.npz"
-_MODEL_LAST = "saved_model.pb"
 _NAME = re.compile(r"step-(\d+)(?:-(\d+))?$")
 # What the training may wait for a checkpoint: a moment, or a share of the time since the last one.
 _MOMENT_SECONDS = 0.1
@@ -274,31 +269,3 @@ class _Summed(io.RawIOBase):
         self.sha256.update(data)
         self._file.write(data)
         return len(data)
-
-
-def is_saved(folder: str) -> bool:
-    """Return whether a finished model lies in ``folder``."""
-    return _MODEL_LAST in names_in(folder)
-
-
-def save_model(model: keras.Model, folder: str) -> None:
-    """Write the finished model: ``model.keras`` and a SavedModel, both loadable without this code.
-
-    A model that is there already stays until the whole of the new one lies beside it.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be written.
-    TrainerError
-        If Keras cannot save this model.
-    """
-    with scratch_folder(folder) as scratch:
-        try:
-            model.export(scratch, format="tf_saved_model", verbose=False)
-            model.save(scratch / "model.keras")
-        except (tf.errors.OpError, OSError) as error:
-            raise StorageError(f"cannot write the model to {folder}: {gist(error)}") from error
-        except (ValueError, TypeError, NotImplementedError) as error:
-            raise TrainerError(f"Keras cannot save this model: {gist(error)}") from error
-        publish(scratch, folder, last=_MODEL_LAST)

@@ -11,7 +11,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -154,11 +154,12 @@ def _make_folder_of(path: str) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
 
 
-def publish(folder: Path, destination: str, last: str) -> None:
+def publish(folder: Path, destination: str, last: str, obsolete: Collection[str] = ()) -> None:
     """Move the files of a local ``folder`` to ``destination``, the file named ``last`` last.
 
     What was published there before stays until all of the new files are beside it. Then its own
-    ``last`` goes first, so that nobody takes the old and the new for one.
+    ``last`` goes first, and the files named ``obsolete``, so that nobody takes the old and the new
+    for one.
 
     Raises
     ------
@@ -169,13 +170,14 @@ def publish(folder: Path, destination: str, last: str) -> None:
     names.sort(key=lambda name: name == last)
     there = names_in(destination)
     with explained("cannot write", destination):
-        if is_remote(destination) and not {last, _NEAR} & set(there):
+        replaced = {last, *obsolete} & set(there)
+        if is_remote(destination) and not replaced and _NEAR not in there:
             _copy(folder, destination, names)
             return
         _make_folder_of(join(destination, last))
         with _brought_near(folder, destination, names) as near:
-            if last in there:
-                tf.io.gfile.remove(join(destination, last))
+            for name in replaced:
+                tf.io.gfile.remove(join(destination, name))
             for name in names:
                 _rename(join(near, name), join(destination, name))
 
