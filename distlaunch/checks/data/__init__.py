@@ -19,6 +19,7 @@ from distlaunch.checks.problem import Problem, error, warning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
+    from pathlib import Path
 
     from distlaunch.checks.asked import Asked
     from distlaunch.checks.data.dealing import Told
@@ -96,7 +97,7 @@ class _Looked:
         if found.files is None:
             return None
         counted = records.count(found.files, until=self._until)
-        self.problems += self._unreadable(counted)
+        self.problems += [*self._unreadable(counted), *self._empty(counted)]
         return counted
 
     def _unreadable(self, counted: Counted) -> Iterator[Problem]:
@@ -108,13 +109,26 @@ class _Looked:
             if damaged:
                 yield make(
                     "data-unreadable",
-                    self._place(damaged[0]),
+                    self._place(damaged[0].path),
                     f"{damaged[0].what}{_and_more(damaged)}",
                     "write the file anew, or take it out of the pattern",
                 )
 
-    def _place(self, damage: Damage) -> str:
-        path, folder = damage.path, self._places.order.folder
+    def _empty(self, counted: Counted) -> Iterator[Problem]:
+        """Yield a warning of empty files among others."""
+        others = len(counted.empty) - 1
+        if not 0 <= others < counted.files - 1:
+            return
+        more = f", and so are {others:,} more of the {counted.files:,} files of the pattern"
+        yield warning(
+            "data-empty",
+            self._place(counted.empty[0]),
+            f"the file is empty{more if others else ''}",
+            "write it again if it should hold examples",
+        )
+
+    def _place(self, path: Path) -> str:
+        folder = self._places.order.folder
         return (path.relative_to(folder) if path.is_relative_to(folder) else path).as_posix()
 
 

@@ -65,12 +65,15 @@ class Counted:
         Whether there are no more.
     damaged
         What is wrong with which file.
+    empty
+        Files of 0 bytes.
     """
 
     files: int
     records: int | None
     is_all: bool = True
     damaged: tuple[Damage, ...] = ()
+    empty: tuple[Path, ...] = ()
 
 
 class _Damaged(Exception):
@@ -98,6 +101,7 @@ def count(files: Iterable[Path], most: int = MOST, *, until: float | None = None
         min(counting.records, most) if is_known else None,
         not counting.is_over and counting.records <= most,
         tuple(counting.damaged),
+        tuple(counting.empty),
     )
 
 
@@ -106,6 +110,7 @@ class _Counting:
         self.records = 0
         self.is_over = self.is_packed = False
         self.damaged: list[Damage] = []
+        self.empty: list[Path] = []
         self._most = most
         self._until = until
         self._sizes: dict[bytes, int] = {}
@@ -127,6 +132,8 @@ class _Counting:
             self.is_packed = True
             return
         size = _size(file)
+        if not size:
+            self.empty.append(path)
         try:
             self._walk(file, size)
         except _Damaged as problem:

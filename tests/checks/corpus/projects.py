@@ -300,6 +300,13 @@ DATA = {
         where="data/train-00005-of-00005.tfrecord",
         files={"data/train-00005-of-00005.tfrecord": _RECORD[:-1]},
     ),
+    "an empty training file": Broken(
+        code="data-empty",
+        severity="warning",
+        remedy="write it again",
+        where="data/train-00005-of-00005.tfrecord",
+        files={"data/train-00005-of-00005.tfrecord": b""},
+    ),
     "data in a bucket of another cloud": Broken(
         code="data-unreadable",
         remedy="gcloud storage cp s3://theirs/digits/",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from distlaunch.checks import data, trainer
@@ -53,6 +55,27 @@ def test_what_only_this_machine_cannot_read_is_warned_of(project):
     _, [problem] = data.look(order, asked(order), trainer.find(order), files, bundled())
     assert (problem.code, problem.severity) == ("data-unreadable", "warning")
     assert "cannot be read" in problem.what
+
+
+def test_empty_files_among_others_are_warned_of(project):
+    for number in (5, 6, 7):
+        project.write(f"data/train-0000{number}-of-00005.tfrecord", b"")
+    [problem] = project.problems
+    assert (problem.code, problem.severity) == ("data-empty", "warning")
+    assert problem.where == "data/train-00005-of-00005.tfrecord"
+    assert problem.what == "the file is empty, and so are 2 more of the 8 files of the pattern"
+    assert project.facts.examples == 1437
+
+
+@pytest.mark.timeout(20)  # opening the pipe would block
+def test_a_named_pipe_among_the_files_is_not_opened(project):
+    order = project.order
+    files = [file.relative_to(project.folder).as_posix() for file in project.folder.rglob("*.*")]
+    os.mkfifo(project.folder / "data/train-00009-of-00005.tfrecord")
+    files.append("data/train-00009-of-00005.tfrecord")
+    facts, problems = data.look(order, asked(order), trainer.find(order), files, bundled())
+    assert facts is not None
+    assert (facts.files, problems) == (5, [])
 
 
 @pytest.mark.parametrize("before", ["", "download('data')\n"])

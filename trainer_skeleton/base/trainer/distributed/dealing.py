@@ -15,7 +15,7 @@ from .datasets import Positions, open_dataset
 from .errors import DataError, PlanError
 from .explain import from_user
 from .input import Arrays, Records
-from .pipeline import Data, Order, Pipeline
+from .pipeline import Data, Items, Order, Pipeline
 from .plan import Plan, Shares, coverage_note
 from .report import Report
 from .saving import Progress
@@ -130,13 +130,19 @@ class Dealer:
                 )
         return kept("--global-batch-size", asked, start and start.global_batch, 0)
 
+    def _open(self, source: Records | Arrays, *, numbered: bool = False) -> Items:
+        items = source.open(self._team, self._job_dir, numbered=numbered)
+        if note := items.empty_files_note():
+            self._report.warn(note)
+        return items
+
     def _planned(self, source: Records | Arrays, start: Progress) -> tuple[Data, Audit | None]:
         if self._settings.shard_policy:
             raise PlanError(
                 "--shard-policy is for a tf.data.Dataset of your own: Records and Arrays are dealt "
                 "out evenly by themselves; leave it out"
             )
-        items = source.open(self._team, self._job_dir, numbered=is_asked())
+        items = self._open(source, numbered=is_asked())
         batch = start.global_batch or 32 * self._team.replicas
         plan = Plan(items.examples, batch, self._team.replicas, start.shards)
         audit = None
@@ -189,7 +195,7 @@ class Dealer:
         try:
             if isinstance(source, tf.data.Dataset):
                 return open_dataset(source, progress.shard_policy, self._team, self._report)[0]
-            items = source.open(self._team, self._job_dir)
+            items = self._open(source)
             plan = Plan(items.examples, progress.global_batch, self._team.replicas, progress.shards)
         except PlanError as problem:
             raise PlanError(f"validation data: {problem}") from problem

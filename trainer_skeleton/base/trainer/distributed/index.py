@@ -10,6 +10,7 @@ import base64
 import gzip
 import io
 import json
+import stat
 import zlib
 from array import array
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ EVERY = 16
 """A byte offset is kept for every record whose number is a multiple of this."""
 
 _CACHE_NAME = ".records-index.json"
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def index_files(pattern: str, team: Team, fallback_dir: str) -> Index:
     Raises
     ------
     DataError
-        If no file matches, the tasks see different files, or a file is damaged.
+        If no file matches, the tasks see different files, or a file is damaged or no regular file.
     """
     files = _matching(pattern)
     _check_same_files(files, pattern, team)
@@ -135,7 +137,7 @@ def _matching(pattern: str) -> list[tuple[str, int, int]]:
         raise DataError(f"the data {pattern} cannot be listed: {error.strerror}") from error
     if not paths:
         raise DataError(f"no file matches {pattern}: see trainer/data.py")
-    return [(path, *stat) for path, stat in zip(paths, stats, strict=True)]
+    return [(path, *facts) for path, facts in zip(paths, stats, strict=True)]
 
 
 def _last_part(path: str) -> str:
@@ -143,11 +145,24 @@ def _last_part(path: str) -> str:
 
 
 def _stat(path: str) -> tuple[int, int]:
-    """Return a file's size and the time of its last change in nanoseconds."""
-    stat = tf.io.gfile.stat(path)
-    # TensorFlow's own is in whole seconds for local files.
-    changed = stat.mtime_nsec if is_remote(path) else Path(path).stat().st_mtime_ns
-    return int(stat.length), int(changed)
+    """Return a file's size and the time of its last change in nanoseconds.
+
+    Raises
+    ------
+    DataError
+        If it is no regular file: a named pipe would never end.
+    """
+    if is_remote(path):
+        remote = tf.io.gfile.stat(path)
+        return int(remote.length), int(remote.mtime_nsec)
+    local = Path(path).stat()  # TensorFlow's own has the time in whole seconds
+    kind = stat.S_IFMT(local.st_mode)
+    if kind != stat.S_IFREG:
+        raise DataError(
+            f"{path} is {_KINDS.get(kind, 'a device')}, and data are read from regular files: "
+            f"remove it, or change the pattern in trainer/data.py"
+        )
+    return local.st_size, local.st_mtime_ns
 
 
 def _check_same_files(files: list[tuple[str, int, int]], pattern: str, team: Team) -> None:

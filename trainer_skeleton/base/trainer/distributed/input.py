@@ -19,6 +19,7 @@ Dataset = tf.data.Dataset
 
 _BUFFER_BYTES = 256 << 10
 _FRAME_BYTES = 16  # of a record, around its data
+_MOST_NAMED = 3  # files in a message
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,10 @@ class ArrayItems:
         """Arrays have no damaged records."""
         return None
 
+    def empty_files_note(self) -> str | None:
+        """Arrays have no files."""
+        return None
+
 
 class RecordItems:
     """The items of `Records` are serialized records."""
@@ -160,6 +165,18 @@ class RecordItems:
     def compressed(self) -> bool:
         """Whether some file can only be read from its beginning."""
         return any(file.compression for file in self._files)
+
+    def empty_files_note(self) -> str | None:
+        """Return a warning that names files without records, if there are some among others."""
+        empty = [file.path for file in self._files if not file.records]
+        if not empty or not self.examples:
+            return None
+        more = len(empty) - _MOST_NAMED
+        names = ", ".join(empty[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        return (
+            f"{len(empty):,} of {len(self._files):,} files {'is' if len(empty) == 1 else 'are'} "
+            f"empty ({names}): the others hold {self.examples:,} examples"
+        )
 
     def between(self, start: int, stop: int) -> list[tuple[int, ...]]:
         """Return segments of these examples.
