@@ -300,7 +300,8 @@ def _searched(parameter: Span | Choice) -> Iterator[tuple[str, ...]]:
 
 
 def _written(number: float) -> tuple[str, ...]:
-    return (str(int(number)), repr(number)) if number.is_integer() else (repr(number),)
+    # Not is_integer(): the number may be an int, which has that from Python 3.12 on only.
+    return (str(int(number)), repr(number)) if number % 1 == 0 else (repr(number),)
 
 
 def _unknown(name: str, where: str, known: Mapping[str, Option]) -> Problem:

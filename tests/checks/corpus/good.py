@@ -49,6 +49,15 @@ trainingInput:
   useChiefInTfConfig: true
   args: [--epochs=8]
 """
+LEGACY_TUNED = f"""{LEGACY_BUILT}\
+  hyperparameters:
+    hyperparameterMetricTag: accuracy
+    goal: MAXIMIZE
+    maxTrials: 4
+    params:
+    - {{parameterName: epochs, type: INTEGER, minValue: 1, maxValue: 8}}
+    - {{parameterName: learning-rate, type: DOUBLE, minValue: 1e-4, maxValue: 1}}
+"""
 SPEC = f"""\
 workerPoolSpecs:
 - machineSpec: {{machineType: g2-standard-12, acceleratorType: NVIDIA_L4, acceleratorCount: 1}}
@@ -198,6 +207,7 @@ GOOD = {
     ),
     "AI Platform's file": Good(**of_config(LEGACY)),
     "AI Platform's file, and the image is built here": Good(**of_config(LEGACY_BUILT)),
+    "AI Platform's file with hyperparameters": Good(**of_config(LEGACY_TUNED)),
     "Vertex AI's spec": Good(**of_config(SPEC)),
     "Vertex AI's job as JSON": Good(**of_config(WHOLE_JOB, "job.json")),
     "a TPU with an image of one's own": Good(**of_config(TPU, "tpu.yaml")),

@@ -5,14 +5,15 @@ import importlib.util
 import pytest
 
 from distlaunch.checks.project.arguments import options
+from distlaunch.job.model import Span, Tuning
 
 TASK = "trainer_skeleton/base/trainer/task.py"
 
 
-def told(made, args, *sets):
+def told(made, args, *sets, **job):
     return [
         (each.where, each.what, each.remedy)
-        for each in made.problems(f"args={args}", *sets)
+        for each in made.problems(f"args={args}", *sets, **job)
         if each.code == "argument-unknown"
     ]
 
@@ -131,6 +132,11 @@ def searching(made, parameter, args="[]"):
 )
 def test_a_search_among_what_the_trainer_takes_is_no_problem(parameter, made):
     assert searching(made, parameter) == []
+
+
+def test_the_ends_of_a_search_may_be_int(made):  # as AI Platform's files are read
+    tuning = Tuning("loss", "minimize", {"epochs": Span(1, 8, whole=True)}, trials=4)
+    assert told(made, "[]", tuning=tuning) == []
 
 
 @pytest.mark.parametrize(
