@@ -74,9 +74,10 @@ def _flag(value: Any) -> bool:
 def _number(value: Any) -> int | float:
     try:
         number = int(value) if _WHOLE.fullmatch(str(value)) else float(value)
-    except (TypeError, ValueError):
+        is_finite = math.isfinite(number)
+    except (TypeError, ValueError, OverflowError):
         raise _refusal("a number") from None
-    if not math.isfinite(number):
+    if not is_finite:
         raise _refusal("a number")
     return number
 

@@ -268,6 +268,12 @@ def test_problems_are_told_all_at_once(name):
     assert problems(text) == lines
 
 
+def test_a_number_too_large_for_a_float_is_refused():
+    text = f"trainingInput: {{hyperparameters: {{params: [{{minValue: {10**400}}}]}}}}"
+    [line] = problems(text)
+    assert "params.0.minValue: expected a number, got '1000" in line
+
+
 @pytest.mark.parametrize(
     ("text", "is_ours"),
     [
