@@ -7,6 +7,7 @@ options as `Settings` in ``ctx.obj`` and returns its exit code (None for 0).
 from __future__ import annotations
 
 import sys
+import warnings
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -122,6 +123,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The words after ``distlaunch``; by default those of this process.
     """
     lost: BrokenPipeError | OutputError | None = None
+    # Google's clients warn on each Python that is near its end of life, amid a command's output.
+    warnings.filterwarnings(
+        "ignore", category=FutureWarning, module=r"google\.api_core\._python_version_support"
+    )
     try:
         code = _run(arguments)
     except OutputError as problem:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from importlib import import_module
 
 import click
@@ -70,6 +71,16 @@ def test_help_imports_click_and_nothing_of_weight():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_imports_nothing_of_weight(command):
     assert imported_by(command, "--help") == set()
+
+
+def test_googles_warning_of_an_old_python_is_not_shown():
+    module = "google.api_core._python_version_support"
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.resetwarnings()
+        main(["--version"])
+        warnings.warn_explicit("upgrade", FutureWarning, "a.py", 1, module=module)
+        warnings.warn_explicit("another", FutureWarning, "a.py", 1, module="a")
+    assert [str(each.message) for each in shown] == ["another"]
 
 
 def test_help_shows_each_example_on_a_line_of_its_own(cli):
