@@ -10,7 +10,12 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3 python
 IS_FIT := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: help demo test laws check
+# Tests that take seconds and need few packages, for the Python versions that `make test` is not run on.
+QUICK_TESTS := tests/job tests/google tests/checks/machines \
+  tests/checks/project/test_arguments.py tests/checks/project/test_source.py
+QUICK_PACKAGES := google-api-python-client hypothesis jsonschema pytest pytest-timeout pytest-xdist trustme
+
+.PHONY: help demo test quick laws check
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -22,6 +27,10 @@ demo: $(VENV)/.demo ## From nothing to a trained model: a chief and a worker on 
 
 test: $(VENV)/.test ## Run all tests
 	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope
+
+quick: $(VENV)/.quick ## Run the quick tests without TensorFlow (make quick PYTHON=python3.10 VENV=.venv-3.10)
+	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope -m 'not slow and not hypothesis' \
+	  $(QUICK_TESTS)
 
 laws: $(VENV)/.test ## Run the trainer's laws at full length: every model and kill, on every size
 	@DISTLAUNCH_TEST_LAWS=1 $(BIN)/python -m pytest --numprocesses=2 --dist=loadscope \
@@ -52,3 +61,8 @@ $(VENV)/.test: $(VENV)/.made pyproject.toml
 	@echo "installing distlaunch, TensorFlow and what tests need into $(VENV)"
 	@$(PIP_INSTALL) -e '.[local,dev]'
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.quick: $(VENV)/.made pyproject.toml
+	@echo "installing distlaunch and what the quick tests need into $(VENV)"
+	@$(PIP_INSTALL) --no-compile -e . $(QUICK_PACKAGES)
+	@touch $@

@@ -50,6 +50,7 @@ def test_help_names_every_target(folder):
         "make help",
         "make demo",
         "make test",
+        "make quick",
         "make laws",
         "make check",
     ]
@@ -107,7 +108,39 @@ def test_demo_scaffolds_anew_and_runs_two_tasks(folder):
     ]
 
 
-def test_ci_runs_every_target(checkout):
-    ci = checkout / ".ci" / "run"
-    assert os.access(ci, os.X_OK)
-    assert "for target in check test demo; do" in ci.read_text()
+def ci(folder: Path, checkout: Path) -> str:
+    """Run CI's script with a make that does nothing, and return what it prints."""
+    (folder / ".ci").mkdir()
+    shutil.copy(checkout / ".ci" / "run", folder / ".ci")
+    script(folder / "bin" / "make", "echo running $*")
+    (folder / ".venv").mkdir()
+    script(folder / ".venv" / "bin" / "python", "echo Python 3.12.1")
+    return subprocess.run(
+        [folder / ".ci" / "run"],
+        env={"PATH": f"{folder / 'bin'}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_ci_runs_every_target_and_the_quick_tests_on_the_oldest_python(folder, checkout):
+    script(folder / "bin" / "python3.10", "exit 0")
+    quick = "quick PYTHON=python3.10 VENV=.venv-3.10"
+    lines = ci(folder, checkout).splitlines()
+    assert [line for line in lines if line.startswith("running")] == [
+        "running check",
+        "running test",
+        "running demo",
+        f"running {quick}",
+    ]
+    assert lines[-1].endswith(f"0 s  make {quick}")
+
+
+def test_ci_reports_that_it_found_no_oldest_python(folder, checkout):
+    script(folder / "bin" / "python3.10", "exit 127")  # a shim without a Python behind it
+    lines = ci(folder, checkout).splitlines()
+    assert lines[-1] == (
+        "NOT RUN on Python 3.10, which was not found; the oldest was Python 3.12.1"
+    )
+    assert not any("quick" in line for line in lines)

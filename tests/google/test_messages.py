@@ -205,8 +205,9 @@ def test_what_google_refuses_is_refused_and_nothing_else(path):
 
 
 def run(script: str) -> str:
+    old_python = "ignore::FutureWarning:google.api_core._python_version_support"
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", script],
+        [sys.executable, "-W", "error", "-W", old_python, "-c", script],
         capture_output=True,
         text=True,
         check=True,
@@ -224,6 +225,7 @@ print([name for name in sys.modules if name.startswith("google.cloud.aiplatform_
     assert run(script) == "[]\n[]\n"
 
 
+@pytest.mark.slow
 def test_the_package_can_be_imported_afterwards_and_is_the_same():
     script = """
 from distlaunch.google import messages
