@@ -279,7 +279,7 @@ class Buckets:
                 self._make_room(path if name.endswith("/") else path.parent, bucket)
                 generation = self._next_generation()
                 if not name.endswith("/"):
-                    _clear(path)
+                    self._clear(path, bucket, name)
                     content.chmod(0o644)
                     os.utime(content, ns=(generation * _MICRO, generation * _MICRO))
                     content.replace(path)
@@ -350,6 +350,14 @@ class Buckets:
             each.mkdir(exist_ok=True)
             self._made.add(each)
 
+    def _clear(self, path: Path, bucket: str, name: str) -> None:
+        """Remove an empty folder from where a file is to be, unless the folder is an object."""
+        if not path.is_dir():
+            return
+        if self._is_marker(bucket, f"{name}/", path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        path.rmdir()
+
     def _prune(self, folder: Path, bucket: str) -> None:
         root = self.path(bucket)
         while folder != root and folder in self._made:
@@ -389,12 +397,6 @@ def _is_object(folder: str, name: str) -> bool:
         return False
     is_link = os.path.islink(os.path.join(folder, name))  # noqa: PTH114, PTH118 - there may be many
     return not is_link and _as_file_name(_as_name(name)) == name
-
-
-def _clear(path: Path) -> None:
-    """Remove an empty folder from where a file is to be."""
-    if path.is_dir():
-        path.rmdir()
 
 
 def _not_found(bucket: str, name: str) -> StorageRefused:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distlaunch.emulator.service.buckets import Buckets, StorageRefused, hashes_of
@@ -48,7 +48,8 @@ NAMES = st.lists(
 ).map("/".join)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
+@example(wanted=["a/a/", "a/a"], prefix="")
 @given(wanted=st.lists(NAMES.filter(bool), unique=True, max_size=6), prefix=NAMES)
 def test_objects_are_what_was_put_under_their_names_and_nothing_else(
     tmp_path_factory, wanted, prefix
@@ -68,6 +69,15 @@ def test_objects_are_what_was_put_under_their_names_and_nothing_else(
         [[".uploads"]] if not kept else [[".uploads", BUCKET], [BUCKET, ".uploads"]]
     )
     assert not kept or list((buckets.folder / BUCKET).iterdir()) == []
+
+
+def test_a_file_does_not_replace_a_folder_that_is_an_object(buckets):
+    put(buckets, "a/", b"")
+    (buckets.folder / BUCKET / "logs").mkdir()  # as a job makes one
+    for name in ("a", "logs"):
+        with pytest.raises(StorageRefused, match="is a directory"):
+            put(buckets, name, b"")
+    assert names(buckets) == ["a/", "logs/"]
 
 
 def test_what_a_job_writes_into_its_folder_are_objects(buckets):
