@@ -51,8 +51,9 @@ class AiPlatformFile:
 
     def dump(self) -> dict[str, Any]:
         """Return the whole file as plain data in Google's JSON names."""
+        # All of these are text to the API but trainingOutput, even an etag such as 00e0.
         told = {
-            camel(key): self.document.typed(key)
+            camel(key): value if isinstance(value, str) else self.document.typed(key)
             for key, value in self.document.data.items()
             if camel(key) in TOLD_BY_THE_SERVICE and value is not None
         }
