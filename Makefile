@@ -15,7 +15,9 @@ QUICK_TESTS := tests/job tests/google tests/checks/machines \
   tests/checks/project/test_arguments.py tests/checks/project/test_source.py
 QUICK_PACKAGES := google-api-python-client hypothesis jsonschema pytest pytest-timeout pytest-xdist trustme
 
-.PHONY: help demo test quick laws check
+ROUNDS := 3
+
+.PHONY: help demo test quick fuzz laws check
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -31,6 +33,11 @@ test: $(VENV)/.test ## Run all tests
 quick: $(VENV)/.quick ## Run the quick tests without TensorFlow (make quick PYTHON=python3.10 VENV=.venv-3.10)
 	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope -m 'not slow and not hypothesis' \
 	  $(QUICK_TESTS)
+
+fuzz: $(VENV)/.test ## Run the property-based tests on random examples, 3 rounds (make fuzz ROUNDS=20)
+	@for round in $$(seq $(ROUNDS)); do \
+	  $(BIN)/python -m pytest --numprocesses=2 --quiet -m hypothesis --hypothesis-profile=fuzz || exit; \
+	done
 
 laws: $(VENV)/.test ## Run the trainer's laws at full length: every model and kill, on every size
 	@DISTLAUNCH_TEST_LAWS=1 $(BIN)/python -m pytest --numprocesses=2 --dist=loadscope \

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +26,16 @@ sys.path.pop(0)
 # A shell has what it runs in the background ignore Ctrl-C, and with it all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Property-based tests run the same examples every time, however slow the machine is.
+settings.register_profile(
+    "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+# `make fuzz`: random examples, and more of them.
+settings.register_profile(
+    "fuzz", settings.get_profile("fixed"), derandomize=False, max_examples=1000
+)
+settings.load_profile("fixed")
 
 
 @pytest.fixture(scope="session")

@@ -51,6 +51,7 @@ def test_help_names_every_target(folder):
         "make demo",
         "make test",
         "make quick",
+        "make fuzz",
         "make laws",
         "make check",
     ]
@@ -106,6 +107,18 @@ def test_demo_scaffolds_anew_and_runs_two_tasks(folder):
         ".venv/bin/distlaunch init build/demo/digits",
         'cd build/demo/digits && "/.venv/bin/distlaunch" local --workers 2',
     ]
+
+
+def test_fuzz_stops_at_the_first_round_that_fails(folder):
+    (folder / ".venv").mkdir()
+    (folder / ".venv" / ".made").touch()
+    (folder / ".venv" / ".test").touch()
+    script(folder / ".venv" / "bin" / "python", 'echo "$@"; test ! -e failed')
+    options = "-m pytest --numprocesses=2 --quiet -m hypothesis --hypothesis-profile=fuzz"
+    assert make(folder, "fuzz", "ROUNDS=2").stdout.splitlines() == [options] * 2
+    (folder / "failed").touch()
+    done = make(folder, "fuzz")
+    assert (done.returncode != 0, done.stdout.splitlines()) == (True, [options])
 
 
 def ci(folder: Path, checkout: Path) -> str:

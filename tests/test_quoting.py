@@ -81,7 +81,7 @@ def test_a_source_of_copy_is_no_other_path(path, other):
     assert bool(as_path_pattern(expanded(source(path))).fullmatch(other)) == (path == other)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(lines, min_size=8, max_size=8))
 @example(HOSTILE)
 def test_words_of_the_shell(words):
@@ -109,7 +109,6 @@ data = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(data)
 @example({"a": "line\nline", "b": ["- x", "a: b", "yes", "1e3", "0o17", "1_000", "~", "=", "<<"]})
 @example({"%": "...", "---": "--- x", "!tag": "&anchor", "*alias": "@", "`": "%"})
@@ -117,13 +116,11 @@ def test_yaml(value):
     assert yaml.safe_load(yaml_text(value)) == value
 
 
-@settings(deadline=None)
 @given(st.dictionaries(texts.filter(bool), texts, min_size=1))
 def test_yaml_is_read_by_our_own_reader(value):
     assert Document(yaml_text(value)).data == value
 
 
-@settings(deadline=None)
 @given(texts)
 def test_text_is_one_line_of_yaml(text):
     assert re.fullmatch(r"[^\n\r\x85\u2028\u2029]*", yaml_text(text))
@@ -133,7 +130,6 @@ def no_json(word):
     raise ValueError(f"{word} is no JSON")
 
 
-@settings(deadline=None)
 @given(st.lists(texts))
 @example(["Infinity"])
 def test_text_is_never_something_else_in_the_newer_yaml(words):

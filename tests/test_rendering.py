@@ -144,7 +144,7 @@ names = st.text(
 ).filter(lambda name: name.isprintable() and not re.search(r"^\.|/|\.pyc$", name))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(names, names)
 @example("$(touch x)", "<<EOF")
 @example("a\\", "'; RUN x #")
@@ -402,7 +402,7 @@ hostile = st.text(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(hostile, max_size=3), st.dictionaries(st.sampled_from("AB"), hostile))
 @example(["{{ 7 * 7 }}", "{% endfor %}"], {"A": "x: y\n- z"})
 @example(["yes", "1e3", "0o17", "~", "---", "<<", "=", "--a=b"], {"A": "012"})
@@ -417,7 +417,7 @@ def test_vertex_reads_any_text_as_it_was(args, env):
     assert [note.split(": ")[1] for note in notes] == list(dict.fromkeys(variables))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(hostile, max_size=3))
 @example(["{{ 7 * 7 }}", "{% endfor %}", "x: y\n- z"])
 @example(["yes", "1e3", "0o17", "~", "---", "<<", "=", "--a=b"])

@@ -374,7 +374,7 @@ FAILURES = some.lists(some.sampled_from([None, None, None, *TROUBLE.values()]), 
     FAILURES,
     some.sampled_from([1, 3, 50]),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_whatever_fails_and_whoever_interrupts_each_line_is_shown_once(
     signals, breaks, failures, page
 ):

@@ -268,7 +268,7 @@ FAILURES = some.lists(
 
 
 @given(FAILURES, some.integers(0, 2), some.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whatever_fails_there_is_one_job_in_the_end(failures, lag, may_exist):
     """The law of a submit: also where it gives up, the next one makes no second job."""
     clock, service = Clock(), Vertex(failures, lag)

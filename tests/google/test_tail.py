@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from distlaunch.errors import GoogleError, Unavailable
@@ -63,7 +63,6 @@ FAILURES = some.lists(
 
 
 @given(ENTRIES, FAILURES, some.floats(2, 15))
-@settings(deadline=None)
 def test_each_entry_comes_once_however_late_and_often_it_is_there(written, failures, pause):
     clock = Clock()
     clock.time = 0.0

@@ -54,7 +54,7 @@ def entries(layer):
         }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(trees)
 @example({"ü\n'\"\\ $(x)": (b"1", 0o644), "a" * 250: (b"", 0o755)})
 def test_what_goes_in_is_what_comes_out(tree):

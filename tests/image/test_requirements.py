@@ -79,7 +79,7 @@ def test_twice_is_as_once_and_back_again_too(line, gpu):
     subprocess.run(["sed", "--version"], capture_output=True, check=False).returncode != 0,
     reason="this sed is not GNU's, which the image has",
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(lines, min_size=20, max_size=60), st.booleans())
 @example([*(line for line, _, _ in LINES), *LEFT_ALONE], True)
 @example([*(line for line, _, _ in LINES), *LEFT_ALONE], False)

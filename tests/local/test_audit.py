@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from distlaunch.local.audit import judge
@@ -302,7 +302,6 @@ SPOILT = st.builds(
 TOLD = st.lists(st.one_of(SOUND, SPOILT, GARBAGE), max_size=6)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 @given(st.lists(st.fixed_dictionaries({"chief": TOLD, "worker:0": TOLD}), min_size=1, max_size=3))
 def test_whatever_is_told_there_is_a_finding(attempts):
     finding = judge(attempts)

@@ -8,7 +8,7 @@ from itertools import cycle
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trainer.distributed import chain
@@ -138,7 +138,6 @@ def test_some_lengths_have_a_checksum_that_begins_with_zeros():
     assert [value & 0xFF for value in first_bytes] == [0, 0, 0]
 
 
-@settings(deadline=None)
 @given(files, reads, st.booleans())
 @example(joined([bytes(100)] * 50), [1 << 22], True)
 @example(joined([joined([b"in"] * 5)] * 50), [1 << 22], True)
@@ -146,7 +145,6 @@ def test_a_walk_finds_what_a_plain_one_finds(content, reads, always):
     assert not isinstance(check_end(content, reads, always), str)
 
 
-@settings(deadline=None)
 @given(files.filter(len), reads, st.booleans(), st.data())
 def test_a_changed_byte_has_the_same_end(content, reads, always, data):
     at = data.draw(st.integers(0, len(content) - 1))
@@ -155,7 +153,6 @@ def test_a_changed_byte_has_the_same_end(content, reads, always, data):
     check_end(bytes(changed), reads, always)
 
 
-@settings(deadline=None)
 @given(files.filter(len), reads, st.booleans(), st.data())
 def test_a_damaged_length_has_the_same_end(content, reads, always, data):
     _, starts = plain_walk(content)
@@ -165,13 +162,11 @@ def test_a_damaged_length_has_the_same_end(content, reads, always, data):
     assert "is damaged at byte" in check_end(bytes(changed), reads, always)
 
 
-@settings(deadline=None)
 @given(files.filter(len), reads, st.booleans(), st.data())
 def test_a_cut_has_the_same_end(content, reads, always, data):
     check_end(content[: data.draw(st.integers(0, len(content) - 1))], reads, always)
 
 
-@settings(deadline=None)
 @given(files, st.integers(0, 40), reads, st.booleans())
 def test_bytes_that_are_no_records_have_the_same_end(content, shift, reads, always):
     check_end(content[shift:] + content[:shift], reads, always)

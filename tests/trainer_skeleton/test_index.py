@@ -66,7 +66,7 @@ def scan_now(path: Path) -> index.FileIndex:
     return scan(str(path), path.stat().st_size, 0)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 300), max_size=200), compressions)
 def test_counts_and_offsets_are_those_of_the_file(sizes, compression):
     records = [noise(size, seed) for seed, size in enumerate(sizes)]
@@ -95,7 +95,7 @@ def test_a_packed_file_is_entered_at_its_beginning(tmp_path):
     assert scan_now(tmp_path / "data").entry(199) == (0, 199)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.data(), st.lists(st.integers(0, 40), min_size=1, max_size=8))
 def test_a_file_cut_off_anywhere_is_refused(data, sizes):
     with TemporaryDirectory() as folder:
@@ -122,7 +122,7 @@ def test_every_cut_of_a_packed_file_is_refused(tmp_path):
             scan_now(path)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.data())
 def test_a_damaged_length_is_refused_with_its_place(sizes, data):
     number = data.draw(st.integers(0, len(sizes) - 1))

@@ -73,7 +73,8 @@ def numbers_of(pipeline, replica, steps, first=0):
 
 
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(dealt(), st.integers(0, 60), st.data())
 def test_every_example_is_trained_on_once_in_a_pass(team, made, pool, data):
@@ -111,7 +112,7 @@ def test_shares_see_all_their_rows_in_a_pass(plan, steps):
     assert plan.may_lack_rows == (min(map(plan.steps_of, range(plan.replicas))) < plan.steps)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 5), st.data())
 def test_own_data_sets_are_seen_once_in_a_pass(rows, replicas, batch, data):
     batches = tf.data.Dataset.range(rows).map(lambda x: (x, x)).batch(batch * replicas)

@@ -371,7 +371,10 @@ def test_odd_patterns(project, pattern):
     assert all("\n" not in each.line for each in problems)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(pattern=st.text(alphabet="adt/.*?[]-:~\\ \n\0é", max_size=12))
 def test_any_text_may_be_a_pattern(project, pattern):
     project.reads(ascii(pattern))

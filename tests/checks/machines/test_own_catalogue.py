@@ -78,7 +78,7 @@ STRATEGIES = st.sampled_from(["STANDARD", "FLEX_START"])
 A100_ENDS = {"retired": {"accelerators": {"NVIDIA_TESLA_A100": {"since": "2026-01-01"}}}}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @example(A100_ENDS, [AskedPool("chief", 1, "a2-highgpu-1g")], "", "STANDARD", date(2026, 1, 1))
 @given(FILES, st.lists(POOLS, min_size=1, max_size=2), REGIONS, STRATEGIES, DAYS)
 def test_every_catalogue_answers_every_job(said, pools, region, strategy, today):

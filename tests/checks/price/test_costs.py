@@ -205,7 +205,7 @@ def test_it_is_plain_data_too(job, listing, cost):
 AMOUNTS = some.integers(1, 2**63)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some.data())
 def test_whatever_is_asked_for_is_told(data):
     whole = data.draw(some.lists(AMOUNTS, min_size=4, max_size=4))

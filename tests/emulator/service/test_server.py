@@ -206,7 +206,8 @@ JSON = st.recursive(
 
 
 @settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(way=st.sampled_from(WAYS), body=JSON, query=st.sampled_from(QUERIES))
 def test_nothing_that_is_sent_puts_the_emulator_at_fault(service, way, body, query):

@@ -109,7 +109,7 @@ def made_of(folder: Path, files: dict[str, tuple[bytes, bool]]) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(contents, contents)
 def test_two_folders_have_one_digest_if_and_only_if_they_are_alike(one, other):
     with tempfile.TemporaryDirectory() as name:

@@ -9,7 +9,7 @@ import subprocess
 import tarfile
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from distlaunch.errors import ImageError
@@ -128,7 +128,6 @@ plain_paths = st.lists(st.sampled_from(["a", "b", "c.py", "ab"]), min_size=1, ma
 lines = st.lists(st.tuples(st.booleans(), patterns), max_size=6)
 
 
-@settings(deadline=None)
 @given(paths, paths)
 @example("a", "a")
 def test_the_pattern_of_a_path_matches_it_and_no_other(path, other):
@@ -174,7 +173,6 @@ def one_matches(pattern: str, path: str) -> bool:
     return bool(re.fullmatch(made, path))
 
 
-@settings(deadline=None)
 @given(lines, plain_paths)
 @example([(False, "*"), (True, "a"), (False, "**/b")], "a/ab/b")
 def test_groups_of_patterns_say_what_each_by_itself_would(listed, path):
@@ -182,7 +180,6 @@ def test_groups_of_patterns_say_what_each_by_itself_would(listed, path):
     assert IgnoreRules(text).ignores(path) == as_documented(listed, path)
 
 
-@settings(deadline=None)
 @given(lines, plain_paths)
 def test_no_folder_is_passed_over_in_which_something_is_let_in(listed, path):
     text = "\n".join(f"{'!' if lets_in else ''}{pattern}" for lets_in, pattern in listed)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from distlaunch.job.ai_platform import from_job, read
@@ -205,7 +205,6 @@ def jobs(draw) -> Job:
     )
 
 
-@settings(deadline=None)
 @given(job=jobs())
 def test_what_is_written_is_translated_back_into_the_same_job(job):
     written, notes = from_job(job, None)

@@ -177,7 +177,7 @@ forms = st.fixed_dictionaries(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_a_file_comes_out_as_it_went_in(tmp_path_factory, kind, data):
     message = data.draw(jobs(kind))
     folder = tmp_path_factory.getbasetemp() / "lossless"
