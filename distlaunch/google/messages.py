@@ -66,8 +66,8 @@ def parse(kind: Kind, data: Mapping[str, Any], *, as_text: bool = False) -> Pars
     data
         What it holds, in camelCase or snake_case.
     as_text
-        Whether numbers and booleans may be in the text that they were written in, as
-        `job.yaml_marks` hands them over.
+        Whether the data is a file's, as `job.yaml_marks` returns it: numbers and booleans are text,
+        and a single value may be in place of a list, as in gcloud's ``--config`` files.
     """
     from distlaunch.google.parsing import parse_message
 

@@ -141,13 +141,21 @@ class _Walk:
         if not _is_repeated(kind):
             return self._one(kind, value, here, there)
         if not isinstance(value, list | tuple):
-            return self._expected("a list", value, here)
+            return self._alone(kind, value, here, there)
         made = []
         for index, item in enumerate(value):
             path = (*there, index)
             self.origins[path] = (*here, index)
             made.append(self._one(kind, item, (*here, index), path))
         return made
+
+    def _alone(self, kind: Any, value: Any, here: Path, there: Path) -> Any:
+        """Read a value in place of a list; in a file it is a list of one, as gcloud reads it."""
+        if not self.as_text:
+            return self._expected("a list", value, here)
+        path = (*there, 0)
+        self.origins[path] = here
+        return [self._one(kind, value, here, path)]
 
     def _map(self, kind: Any, value: Any, here: Path, there: Path) -> Any:
         if not hasattr(value, "items"):

@@ -126,13 +126,25 @@ BROKEN = {
         SPEC + "enableWebAccess: maybe\n",
         ["3:18: enableWebAccess: expected true or false, got 'maybe'"],
     ),
-    "args in one piece": (
-        pool(containerSpec={"args": "--epochs 5"}),
-        ["1:68: workerPoolSpecs[0].containerSpec.args: expected a list, got '--epochs 5'"],
-    ),
     "env as a section": (
         pool(containerSpec={"env": {"A": "b"}}),
-        ["1:67: workerPoolSpecs[0].containerSpec.env: expected a list, got a section"],
+        [
+            "1:68: workerPoolSpecs[0].containerSpec.env.A: unknown field; known here: name, value",
+        ],
+    ),
+    "one pool without a list": (
+        "workerPoolSpecs:\n  replicaCount: 2\n  containerSpec: {args: {a: b}, env: {name: 1=}}\n",
+        [
+            "3:25: workerPoolSpecs.containerSpec.args: expected text, got a section",
+        ],
+    ),
+    "a chief of two without a list": (
+        "workerPoolSpecs:\n  replicaCount: 2\n  containerSpec: {env: {name: 1=}}\n",
+        [
+            "2:17: workerPoolSpecs.replicaCount: expected 1, as the first pool is the chief, got 2",
+            "3:31: workerPoolSpecs.containerSpec.env.name: expected a variable's name, as "
+            "LOG_LEVEL, got '1='",
+        ],
     ),
     "env as Docker has it": (
         pool(containerSpec={"env": ["A=b"]}),
@@ -144,7 +156,7 @@ BROKEN = {
     ),
     "text for a section": (
         "workerPoolSpecs: n1-standard-4\n",
-        ["1:18: workerPoolSpecs: expected a list, got 'n1-standard-4'"],
+        ["1:18: workerPoolSpecs: expected a section, got 'n1-standard-4'"],
     ),
     "no pools": (
         "workerPoolSpecs: []\n",

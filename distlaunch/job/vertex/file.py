@@ -15,11 +15,11 @@ from distlaunch.job.problems import refusal, shown
 from distlaunch.job.vertex import reading
 from distlaunch.job.vertex.rules import broken_rules
 from distlaunch.job.vertex.tuning import read_tuning
-from distlaunch.job.wording import dotted
+from distlaunch.job.wording import describe, dotted
 from distlaunch.job.yaml_marks import YamlProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from distlaunch.google.messages import Kind
@@ -107,7 +107,8 @@ def read(document: Document, path: Path) -> VertexFile:
         raise refusal(path, problems)
     told = TOLD_BY_GOOGLE & body.keys()
     kept = {key: value for key, value in body.items() if key not in told}
-    return VertexFile(path, where, kept, (*_dropped(path, told), *_assumed(path, where, kept)))
+    notes = (*_dropped(path, told), *_assumed(path, where, kept), *_one_argument(path, parsed))
+    return VertexFile(path, where, kept, notes)
 
 
 def to_job(file: VertexFile, base: Job) -> Job:
@@ -183,6 +184,18 @@ def _assumed(path: Path, where: vertex.Collection, body: Mapping[str, Any]) -> l
         for index, pool in enumerate(pools)
         if pool and "replicaCount" not in pool
     ]
+
+
+def _one_argument(path: Path, parsed: Parsed) -> Iterator[str]:
+    """Warn of text that looks like several arguments in place of a list: ``args: --epochs 5``."""
+    for there, origin in parsed.origins.items():
+        if there[-2:] in (("args", 0), ("command", 0)) and origin[-1] == there[-2]:
+            text: Any = parsed.json
+            for step in there:
+                text = text[step]
+            if " " in text:
+                what = f"one argument, {describe(text)}; write a list for several"
+                yield f"{shown(path)}: {dotted(origin)}: {what}"
 
 
 def _cluster(specs: list[dict[str, Any]]) -> Cluster:

@@ -145,7 +145,17 @@ def escaped(value: Any) -> Any:
     )
 
 
-def written(message: Any, form: str, *, snake: bool, defaults: bool) -> str:
+def without_lists_of_one(value: Any) -> Any:
+    """Write what is alone in a list without the list."""
+    if isinstance(value, dict):
+        return {key: without_lists_of_one(item) for key, item in value.items()}
+    if isinstance(value, list):
+        items = [without_lists_of_one(item) for item in value]
+        return items[0] if len(items) == 1 else items
+    return value
+
+
+def written(message: Any, form: str, *, snake: bool, defaults: bool, alone: bool) -> str:
     content = escaped(
         json_format.MessageToDict(
             message,
@@ -153,6 +163,8 @@ def written(message: Any, form: str, *, snake: bool, defaults: bool) -> str:
             always_print_fields_with_no_presence=defaults,
         )
     )
+    if alone:
+        content = without_lists_of_one(content)
     if form == "yaml":
         as_json = json.dumps(content, ensure_ascii=False)
         is_plain = not re.search("[\x85\u2028\u2029]", as_json)  # PyYAML would fold these
@@ -171,6 +183,7 @@ forms = st.fixed_dictionaries(
         "form": st.sampled_from(["yaml", "json", "ascii"]),
         "snake": st.booleans(),
         "defaults": st.booleans(),
+        "alone": st.booleans(),
     }
 )
 
