@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch import rendering
 from distlaunch.errors import DistlaunchError, ImageError
+from distlaunch.job import vertex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -75,8 +76,6 @@ def render(job: Job, folder: Path, output: Path, format: rendering.Format) -> Re
     ImageError
         If the job says too little of its image, or something cannot be rendered.
     """
-    from distlaunch.job import vertex
-
     builds = vertex.needs_image(job)
     image = _image(job) if builds else job.image.uri or ""
     files: dict[str, str] = {}
@@ -131,7 +130,7 @@ def _skips_a_pool(job: Job) -> bool:
     cluster = job.cluster
     pools = [cluster.workers, cluster.parameter_servers, cluster.evaluators]
     there = [pool is not None and pool.count > 0 for pool in pools]
-    return job.tuning is None and there != sorted(there, reverse=True)
+    return not vertex.is_tuned(job) and there != sorted(there, reverse=True)
 
 
 def _gcloud(job: Job, config: str) -> str:
@@ -143,7 +142,7 @@ def _gcloud(job: Job, config: str) -> str:
         "kms-key": job.vertex.get("encryptionSpec", {}).get("kmsKeyName"),
         "config": config,
     }
-    kind = "hp-tuning-jobs" if job.tuning else "custom-jobs"
+    kind = "hp-tuning-jobs" if vertex.is_tuned(job) else "custom-jobs"
     options = [f"--{name}={value}" for name, value in said.items() if value]
     return shlex.join(["gcloud", "ai", kind, "create", *options])
 

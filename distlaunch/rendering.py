@@ -136,7 +136,7 @@ def config(job: Job, *, format: Format, image: str, folder: Path | None = None) 
         from distlaunch.job import vertex
 
         made = vertex.request(job, image=image, labels={}, job_dir=_output_of(job))
-        values = {"request": made, "is_tuned": job.tuning is not None}
+        values = {"request": made, "is_tuned": vertex.is_tuned(job)}
     return _stamped(_render(f"config.{format}.yaml", folder, job=job, image=image, **values))
 
 

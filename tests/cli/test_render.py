@@ -97,6 +97,38 @@ def test_variables_that_look_secret_are_warned_of(cli, project):
     assert "abc" not in done.stdout
 
 
+CONDITIONAL = """\
+vertex:
+  maxTrialCount: 4
+  parallelTrialCount: 2
+  studySpec:
+    metrics: [{metricId: loss, goal: MINIMIZE}]
+    parameters:
+    - parameterId: optimizer
+      categoricalValueSpec: {values: [sgd, adam]}
+      conditionalParameterSpecs:
+      - parentCategoricalValues: {values: [sgd]}
+        parameterSpec: {parameterId: momentum, doubleValueSpec: {minValue: 0, maxValue: 1}}
+"""
+
+
+def test_conditional_parameters_are_written_for_vertex_ai_only(cli, project):
+    (project / "distlaunch.yaml").write_text(JOB + CONDITIONAL)
+    done = cli("render")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "gcloud ai hp-tuning-jobs create" in done.stdout
+    job = yaml.safe_load((project / "config.yaml").read_text())
+    assert job["studySpec"] == yaml.safe_load(CONDITIONAL)["vertex"]["studySpec"]
+    assert job["trialJobSpec"]["workerPoolSpecs"][1]["replicaCount"] == 2
+    legacy = cli("render", "--format", "ai-platform", "--output", "legacy")
+    assert (legacy.returncode, legacy.stdout) == (1, "")
+    assert legacy.stderr == (
+        "distlaunch: error: studySpec: AI Platform's format cannot express this search: it has no "
+        "conditional parameters, default values or several metrics; write it with --format vertex\n"
+    )
+    assert not (project / "legacy").exists()
+
+
 @pytest.mark.parametrize(
     ("prepare", "words", "refusal"),
     [

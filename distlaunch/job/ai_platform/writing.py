@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic.alias_generators import to_camel
 
+from distlaunch.errors import DistlaunchError
 from distlaunch.job import vertex
 from distlaunch.job.ai_platform.cluster import ROLES
 from distlaunch.job.ai_platform.machines import CLOUD_TPU, SMALLEST_TPU, TPU_MACHINE
@@ -47,7 +48,17 @@ def from_job(job: Job, image: str | None) -> tuple[TrainingInput, tuple[str, ...
         The job.
     image
         The job's own image, for the pools that have none of their own; None where it is not known.
+
+    Raises
+    ------
+    DistlaunchError
+        If the job is a search that the format cannot express.
     """
+    if job.tuning is None and vertex.is_tuned(job):
+        raise DistlaunchError(
+            "studySpec: AI Platform's format cannot express this search: it has no conditional "
+            "parameters, default values or several metrics; write it with --format vertex"
+        )
     spec = _spec(job)
     job_dir = _output(spec) or (f"{job.bucket}/{job.name}" if job.bucket else None)
     pools = _pools(job)

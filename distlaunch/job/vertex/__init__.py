@@ -27,8 +27,12 @@ SPECS: dict[Collection, str] = {
 
 def collection(job: Job) -> Collection:
     """Return where Vertex AI keeps such a job: with its tuned ones, or with all others."""
-    is_tuned = job.tuning is not None or not reading.TUNED.isdisjoint(job.vertex)
-    return "hyperparameterTuningJobs" if is_tuned else "customJobs"
+    return "hyperparameterTuningJobs" if is_tuned(job) else "customJobs"
+
+
+def is_tuned(job: Job) -> bool:
+    """Return whether it is a HyperparameterTuningJob, even one that `Tuning` cannot express."""
+    return job.tuning is not None or not reading.TUNED.isdisjoint(job.vertex)
 
 
 def needs_image(job: Job) -> bool:

@@ -61,7 +61,7 @@ def take_in(
     from distlaunch.google import messages
 
     data = marked.data[KEY]
-    is_tuned = bool(marked.data.get("tuning")) or (whole is not None and _is_tuned(whole))
+    is_tuned = bool(marked.data.get("tuning")) or (whole is not None and vertex.is_tuned(whole))
     where = _where(data, is_tuned=is_tuned)
     parsed = messages.parse(_KINDS[where], data, as_text=True)
     problems = [
@@ -75,10 +75,6 @@ def take_in(
         return replace(job, vertex=parsed.json), [each for each in found if each.place.option]
     job = _absorb(job, parsed.json, marked)
     return job, _contradictions(job, marked, parsed)
-
-
-def _is_tuned(job: Job) -> bool:
-    return vertex.collection(job) == "hyperparameterTuningJobs"
 
 
 def _where(data: Mapping[str, Any], *, is_tuned: bool) -> vertex.Collection:
