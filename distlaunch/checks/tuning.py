@@ -111,7 +111,7 @@ def _of_parameter(parameter: Mapping[str, Any]) -> Iterator[_Fault]:
         ends = [float(spec.get(end, 0)) for end in ("minValue", "maxValue")]
         if not ends[0] <= ends[1]:
             what = f"{name!r} goes from {ends[0]:g} to {ends[1]:g}, where there is nothing"
-            yield where, what, "write a min that is less than the max"
+            yield where, what, "write a min that is at most the max"
         yield from _of_scale(where, name, scale, ends)
 
 

@@ -301,8 +301,8 @@ class ParameterSection(Section):
         is_span = self.values is None and None not in span
         if not (is_choice or is_span):
             raise _refusal("either type, min and max or a list of values")
-        if self.min is not None and self.max is not None and self.min >= self.max:
-            raise _refusal("a min that is less than the max")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise _refusal("a min that is at most the max")
         if self.type == "integer" and any(end and end % 1 for end in (self.min, self.max)):
             raise _refusal("a min and a max that are whole, for the type integer")
         if self.type == "double" and not all(map(_is_number, self.values or [])):

@@ -97,11 +97,11 @@ BAD = {
     ),
     "a span that goes back": (
         search(span(3, 1, kind="integer")),
-        ("parameters.rate", "from 3 to 1", "less than the max"),
+        ("parameters.rate", "from 3 to 1", "at most the max"),
     ),
     "a span that is no number": (
         search(span("NaN", 1)),
-        ("parameters.rate", "from nan to 1", "less than the max"),
+        ("parameters.rate", "from nan to 1", "at most the max"),
     ),
     "a logarithm of 0": (
         search(span(0, 1, "log")),

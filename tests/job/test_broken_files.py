@@ -297,7 +297,7 @@ BROKEN = {
             "8:28: tuning.parameters.a.min: expected a number, got 'x'",
             "9:9: tuning.parameters.b.mn: unknown key; did you mean 'min'?",
             "10:17: tuning.parameters.c.values: expected one or more, got an empty list",
-            "11:8: tuning.parameters.d: expected a min that is less than the max, got a section",
+            "11:8: tuning.parameters.d: expected a min that is at most the max, got a section",
             "12:8: tuning.parameters.e: expected either type, min and max or a list of values, "
             "got a section",
             "13:28: tuning.parameters.f.min: expected a number, got 'nan'",

@@ -149,8 +149,8 @@ def _span(param: ParameterSpec, where: str, ledger: Ledger) -> Span:
         if whole and end is not None and end != int(end):
             ledger.refuse(f"{where}.{name}", f"expected a whole number for type INTEGER, got {end}")
     low, high = param.min_value or 0, param.max_value or 0
-    if None not in ends.values() and low >= high:
-        ledger.refuse(f"{where}.maxValue", f"expected more than minValue, {low}, got {high}")
+    if None not in ends.values() and low > high:
+        ledger.refuse(f"{where}.maxValue", f"expected minValue, {low}, or more, got {high}")
     return Span(low, high, whole, _scale(param, where, ledger))
 
 

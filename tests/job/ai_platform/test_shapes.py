@@ -485,8 +485,8 @@ REFUSED = {
             "values",
             "10:7: trainingInput.hyperparameters.params.5.discreteValues: expected one or more "
             "values",
-            "11:63: trainingInput.hyperparameters.params.6.maxValue: expected more than minValue, "
-            "2, got 1",
+            "11:63: trainingInput.hyperparameters.params.6.maxValue: expected minValue, 2, "
+            "or more, got 1",
             "12:32: trainingInput.hyperparameters.params.7.type: expected DOUBLE, INTEGER, "
             "CATEGORICAL or DISCRETE",
         ],
