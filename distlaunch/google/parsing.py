@@ -22,6 +22,7 @@ _WRAPPERS = re.compile(
     r"google\.protobuf\.(Bool|Bytes|Double|Float|U?Int(32|64)|String)Value", re.ASCII
 )
 _MOST_VALUES = 20_000  # in a job; aliases of YAML's can multiply
+_MOST_HINTS = 100  # each looks for a similar name
 _MOST_NAMED = 6  # values of an enum that are listed beside a hint
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
@@ -187,7 +188,8 @@ class _Walk:
         return _READERS[_kind_name(kind)](value, self.as_text)
 
     def _unknown(self, key: str, known: Mapping[str, Any], here: Path) -> None:
-        hint = did_you_mean(str(key), known) or f"; known here: {', '.join(known)}"
+        hint = did_you_mean(str(key), known) if len(self.problems) < _MOST_HINTS else ""
+        hint = hint or f"; known here: {', '.join(known)}"
         self._note((*here, key), f"unknown field{hint}", of_key=True)
 
     def _expected(self, expected: str, value: Any, here: Path) -> None:

@@ -28,6 +28,8 @@ _EXPECTED_BY_ERROR = {
     "too_short": "one or more",
 }
 
+_MOST_SHOWN = 100  # problems of a file
+
 _S = TypeVar("_S", bound=BaseModel)
 
 
@@ -44,14 +46,20 @@ def validate(document: Marked, root: type[_S]) -> tuple[_S | None, list[YamlProb
     try:
         return root.model_validate(document.data), list(document.problems)
     except ValidationError as error:
-        found = [_problem(document, root, detail) for detail in error.errors()]
+        found = [
+            _problem(document, root, detail, with_hint=index < _MOST_SHOWN)
+            for index, detail in enumerate(error.errors())
+        ]
         return None, document.problems + found
 
 
 def refusal(path: Path, problems: Iterable[YamlProblem]) -> JobFileError:
-    """Return the error that tells a file's problems, in the order of their places."""
+    """Return the error with a file's first problems, in the order of their places."""
     in_order = sorted(problems, key=lambda problem: (problem.place.line, problem.place.column))
-    return JobFileError(_line(path, problem) for problem in in_order)
+    lines = [_line(path, problem) for problem in in_order[:_MOST_SHOWN]]
+    if len(in_order) > _MOST_SHOWN:
+        lines.append(f"{shown(path)}: and {len(in_order) - _MOST_SHOWN:,} more problems")
+    return JobFileError(lines)
 
 
 def _line(path: Path, problem: YamlProblem) -> str:
@@ -78,23 +86,27 @@ def shown(path: Path) -> str:
     return str(full.relative_to(here) if full.is_relative_to(here) else path)
 
 
-def _problem(document: Marked, root: type[BaseModel], detail: ErrorDetails) -> YamlProblem:
+def _problem(
+    document: Marked, root: type[BaseModel], detail: ErrorDetails, *, with_hint: bool
+) -> YamlProblem:
     of_key = detail["loc"][-1:] == ("[key]",)
     path = detail["loc"][:-1] if of_key else detail["loc"]
     name = ".".join(str(step) for step in path)
-    what = _what(root, path, detail)
+    what = _what(root, path, detail, with_hint=with_hint)
     at_key = of_key or detail["type"] in ("extra_forbidden", "missing")
     return YamlProblem(document.place(path, of_key=at_key), f"{name}: {what}")
 
 
-def _what(root: type[BaseModel], path: tuple[int | str, ...], detail: ErrorDetails) -> str:
+def _what(
+    root: type[BaseModel], path: tuple[int | str, ...], detail: ErrorDetails, *, with_hint: bool
+) -> str:
     """Say what is wrong at a path, and what was expected there."""
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "missing":
         return "is missing"
     if kind == "extra_forbidden":
         known = _keys_at(root, path[:-1])
-        hint = did_you_mean(str(path[-1]), known)
+        hint = did_you_mean(str(path[-1]), known) if with_hint else ""
         return f"unknown key{hint or '; known here: ' + ', '.join(known)}"
     if kind == EXPECTED:
         expected, hint = context["expected"], context["hint"]

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_LARGEST = 1_000_000  # bytes; YAML of this size takes seconds to read
+
+
 def read_text(path: Path, *, remedy: str = "") -> str:
     """Read a file of UTF-8 text.
 
@@ -26,11 +29,16 @@ def read_text(path: Path, *, remedy: str = "") -> str:
     Raises
     ------
     DistlaunchError
-        If there is no such file, or none that can be read.
+        If there is no such file, or none that can be read, or one too large for what it is.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
             raise DistlaunchError(f"{shown(path)}: not a file; expected text in YAML")
+        if found.st_size > _LARGEST:
+            raise DistlaunchError(
+                f"{shown(path)}: too large: {found.st_size:,} bytes, expected at most {_LARGEST:,}"
+            )
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         if path.is_symlink():

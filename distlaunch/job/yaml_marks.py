@@ -96,6 +96,7 @@ class Document:
         self._variables = variables
         self._made: dict[int, Any] = {}
         self._open: set[int] = set()
+        self._by_key: dict[int, dict[str | int, tuple[yaml.Node, yaml.Node]]] = {}
         try:
             self._root = _compose(_without_tabs(text))
             self.data: dict[str, Any] = self._plain(self._root)
@@ -104,7 +105,7 @@ class Document:
 
     def typed(self, key: str) -> Any:
         """Return what stands under a key of the first level with numbers and booleans as such."""
-        found = _step(self._root, key)
+        found = self._step(self._root, key)
         if found is None:
             return None
         _, node = found
@@ -129,12 +130,24 @@ class Document:
         here: yaml.Node = self._root
         mark = here.start_mark
         for step in path:
-            found = _step(here, step)
+            found = self._step(here, step)
             if found is None:
                 return False, _place(mark)
             key, here = found
             mark = key.start_mark if of_key else here.start_mark
         return True, _place(mark)
+
+    def _step(self, node: yaml.Node, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+        """Return the key (or the item itself) and the value that a step leads to."""
+        if isinstance(node, yaml.MappingNode):
+            if id(node) not in self._by_key:  # kept: each problem of a long section is looked up
+                in_reverse = reversed(_pairs(node))
+                self._by_key[id(node)] = {key.value: (key, value) for key, value in in_reverse}
+            return self._by_key[id(node)].get(step)
+        items = node.value if isinstance(node, yaml.SequenceNode) else []
+        if isinstance(step, int) and step < len(items):
+            return items[step], items[step]
+        return None
 
     def _plain(self, node: yaml.Node) -> Any:
         """Turn a node into dicts, lists and text, each node once however often it is named."""
@@ -288,16 +301,6 @@ def _merged_mappings(node: yaml.Node) -> list[yaml.MappingNode] | None:
     sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
     mappings = [source for source in sources if isinstance(source, yaml.MappingNode)]
     return mappings if len(mappings) == len(sources) else None
-
-
-def _step(node: yaml.Node, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
-    """Return the key (or the item itself) and the value that a step leads to."""
-    if isinstance(node, yaml.MappingNode):
-        return next((pair for pair in _pairs(node) if pair[0].value == step), None)
-    items = node.value if isinstance(node, yaml.SequenceNode) else []
-    if isinstance(step, int) and step < len(items):
-        return items[step], items[step]
-    return None
 
 
 def _place(mark: yaml.Mark) -> Place:

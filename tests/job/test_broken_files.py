@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from textwrap import dedent
 
 import pytest
 
-from distlaunch.errors import JobFileError
+from distlaunch.errors import DistlaunchError, JobFileError
 from distlaunch.job.project_file import load
 
 SMALLEST = "name: digits\ncluster: {chief: {machine: n1-standard-4}}\n"
@@ -323,3 +324,44 @@ def test_problems_are_told_all_at_once(tmp_path, name):
     with pytest.raises(JobFileError) as refusal:
         load(file)
     assert refusal.value.lines == tuple(f"{file}:{line}" for line in lines)
+
+
+def counting(monkeypatch, target):
+    """Record the calls of a function."""
+    module, name = target.rsplit(".", maxsplit=1)
+    real = getattr(import_module(module), name)
+    calls = []
+    monkeypatch.setattr(target, lambda *args: (calls.append(args), real(*args))[1])
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("before", "path", "module"),
+    [("", "", "distlaunch.job.problems"), ("vertex:\n", "vertex.", "distlaunch.google.parsing")],
+)
+def test_many_unknown_keys_take_bounded_work(tmp_path, monkeypatch, before, path, module):
+    hints = counting(monkeypatch, f"{module}.did_you_mean")
+    sections = counting(monkeypatch, "distlaunch.job.yaml_marks._pairs")
+    indent = " " if before else ""
+    keys = "".join(f"{indent}key{number}: x\n" for number in range(250))
+    file = tmp_path / "distlaunch.yaml"
+    file.write_text(SMALLEST + before + keys)
+    with pytest.raises(JobFileError) as refusal:
+        load(file)
+    *lines, last = refusal.value.lines
+    assert [line.split(": ")[1] for line in lines] == [f"{path}key{n}" for n in range(100)]
+    assert last == f"{file}: and 150 more problems"
+    assert len(hints) == 100
+    assert len(sections) < 10  # each section is looked through once, not for each problem
+
+
+def test_a_file_too_large_for_a_job_is_not_read(tmp_path):
+    file = tmp_path / "distlaunch.yaml"
+    file.write_text(SMALLEST + "# " + "x" * 999_900 + "\n")
+    assert load(file).name == "digits"
+    file.write_text(SMALLEST + "# " + "x" * 1_000_000 + "\n")
+    with pytest.raises(DistlaunchError) as refusal:
+        load(file)
+    assert str(refusal.value) == (
+        f"{file}: too large: {file.stat().st_size:,} bytes, expected at most 1,000,000"
+    )
