@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from trainer.distributed import stop_signal
-
 _CHIEF_FIRST_SECONDS = 5.0
 
 
@@ -124,6 +122,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Train; return the exit code."""
+    from trainer.distributed import stop_signal
+
     settings = parser().parse_args(arguments)
     os.environ["KERAS_BACKEND"] = "tensorflow"
     # Read before TensorFlow is imported: by default it asks a bucket for 64 MiB at each entry into
