@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Level = Literal["debug", "info", "warning", "error"]
+
+
+class Tell(Protocol):
+    """Shows a message, as `Console.say` does."""
+
+    def __call__(self, text: str, level: Level = "info", /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from distlaunch.google.refusals import LOGIN
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+INVALID = "INVALID_ANSWER"
+
 
 def no_token(problem: Exception) -> GoogleError:
     """Return what to tell where a call could not be signed."""
@@ -25,6 +27,16 @@ def no_token(problem: Exception) -> GoogleError:
         status=401,
         reason="UNAUTHENTICATED",
     )
+
+
+def invalid(host: str, problem: str) -> GoogleError:
+    """Return the error for an answer that is a success, but not what the API documents."""
+    return GoogleError(f"{host}: not a valid answer: {problem}", status=200, reason=INVALID)
+
+
+def garbled(host: str, problem: str) -> Unavailable:
+    """Return the error for an answer that is not the API's, such as a proxy's page."""
+    return Unavailable(f"{host}: not a valid answer: {problem}", status=200, reason=INVALID)
 
 
 def was_not_sent(problem: BaseException) -> bool:

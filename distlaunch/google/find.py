@@ -14,9 +14,10 @@ from distlaunch.google.session import connect
 from distlaunch.records import LAUNCH_LABEL, Records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from distlaunch.events import Tell
     from distlaunch.records import Record
 
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{1,63}", re.ASCII)
@@ -34,14 +35,14 @@ class Place:
     endpoint, project, region
         What was asked for; None for what the job's record, distlaunch.yaml or gcloud says.
     tell
-        Is told when Google has to be asked again for some time.
+        Is told when Google has to be asked again for some time, and of what is skipped.
     """
 
     folder: Path
     endpoint: str | None = None
     project: str | None = None
     region: str | None = None
-    tell: Callable[[str], None] | None = None
+    tell: Tell | None = None
 
     def jobs(self, record: Record | None = None, name: str = "") -> Jobs:
         """Return the jobs there.

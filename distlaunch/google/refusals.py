@@ -74,6 +74,8 @@ class Refusal:
         What else was answered.
     service, project
         What was asked, and who was to pay for it.
+    host
+        Who answered; the service's own host by default.
     member
         Who asked, as IAM writes it (``serviceAccount:…``), where that is known.
     """
@@ -85,6 +87,7 @@ class Refusal:
         body: bytes,
         *,
         service: str,
+        host: str = "",
         project: str | None = None,
         member: str | None = None,
     ) -> None:
@@ -92,9 +95,10 @@ class Refusal:
         self.status = status
         self.message = _one_line(error.get("message")) or _told_otherwise(status, body)
         self.reason = _one_line(error.get("status")) or _reason(status)
-        self._details = [each for each in error.get("details") or [] if isinstance(each, dict)]
+        self._details = _dicts(error.get("details"))
         self._info = self._detail("ErrorInfo")
         self._service = service
+        self._host = host or f"{service}.googleapis.com"
         self._project = project
         self._member = member or WHOEVER
         self._wait = _seconds(headers.get("Retry-After")) or self._retry_delay()
@@ -103,13 +107,14 @@ class Refusal:
         """Return what to raise."""
         if self.status == _TOO_MUCH:
             reason = RATE if self._is_rate() else QUOTA
-            text = self.message if reason == RATE else self._quota()
+            text = self._answered() if reason == RATE else self._quota()
             return Unavailable(
                 text, status=self.status, reason=reason, wait=self._wait, heard=False
             )
         if self.status in _COME_BACK:
-            text = f"Google answers {self.status} ({self.message})"
-            return Unavailable(text, status=self.status, reason=self.reason, wait=self._wait)
+            return Unavailable(
+                self._answered(), status=self.status, reason=self.reason, wait=self._wait
+            )
         return GoogleError(
             self._text(),
             status=self.status,
@@ -117,6 +122,9 @@ class Refusal:
             why=self._why(),
             service=self._api(),
         )
+
+    def _answered(self) -> str:
+        return f"{self._host} answers {self.status} ({self.message})"
 
     def _text(self) -> str:
         if self.status == HTTPStatus.UNAUTHORIZED:

@@ -7,13 +7,14 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from distlaunch import __version__
 from distlaunch.errors import GoogleError, Unavailable
 from distlaunch.google import credentials as google_credentials
 from distlaunch.google import endpoints, failures
 from distlaunch.google.refusals import Refusal
+from distlaunch.meanwhile import Meanwhile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     from google.auth.transport.requests import AuthorizedSession
     from requests import Response
 
+    from distlaunch.events import Tell
+
 Timeout = tuple[float, float]
 """Seconds: to connect, and between two bytes of the answer."""
 Params = Mapping[str, str | int | Sequence[str]]
+_Answer = TypeVar("_Answer")
 
 PATIENCE = 60.0  # seconds for which a call that may do better later is tried again
 
@@ -35,6 +39,10 @@ _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 16.0
 _TELL_AFTER = 5.0  # seconds of waiting before somebody is told of it
 _CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
+_LARGEST = 64 << 20  # bytes of an answer, decompressed
+_LONGEST = 120.0  # seconds for a request and its whole answer
+_CHUNK = 1 << 16  # bytes
+_SHOWN = 40  # bytes of an answer that is no JSON object
 
 
 class _Request(NamedTuple):
@@ -46,6 +54,10 @@ class _Request(NamedTuple):
     params: Params | None
     data: bytes | None
     timeout: Timeout
+
+    @property
+    def host(self) -> str:
+        return failures.host(self.url)
 
 
 class Session:
@@ -62,7 +74,7 @@ class Session:
     clock, sleep
         Seconds.
     tell
-        Is told when a call has to be tried again for some time.
+        Is told when a call has to be tried again for some time, and of what is skipped.
     """
 
     def __init__(
@@ -73,7 +85,7 @@ class Session:
         project: str | None,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
-        tell: Callable[[str], None] | None,
+        tell: Tell | None,
     ) -> None:
         self.endpoint = endpoint
         self.sleep = sleep
@@ -150,11 +162,42 @@ class Session:
         """
         url = endpoints.url(service, path, region=region, endpoint=self.endpoint, version=version)
         data = None if body is None else json.dumps(body).encode()
-        request = _Request(method, service, url, params, data, timeout)
+        return self._answer(_Request(method, service, url, params, data, timeout), patience, _json)
+
+    def download(
+        self, service: str, path: str, *, params: Params, patience: float = PATIENCE
+    ) -> bytes:
+        """Return what a GET is answered with, as it is.
+
+        Raises
+        ------
+        Unavailable
+            If there is no answer, or it asks to come back later.
+        GoogleError
+            If it is refused, or too large.
+        """
+        url = endpoints.url(service, path, endpoint=self.endpoint)
+        request = _Request("GET", service, url, params, None, _TIMEOUT)
+        return self._answer(request, patience, _content)
+
+    def invalid(self, service: str, problem: str, *, region: str | None = None) -> GoogleError:
+        """Return the error for an answer that is JSON, but not what the API documents."""
+        url = endpoints.url(service, "", region=region, endpoint=self.endpoint)
+        return failures.invalid(failures.host(url), problem)
+
+    def warn(self, text: str) -> None:
+        """Show a warning."""
+        if self._tell:
+            self._tell(text, "warning")
+
+    def _answer(
+        self, request: _Request, patience: float, read: Callable[[_Request, bytes], _Answer]
+    ) -> _Answer:
+        """Send a request, as often as `patience` allows, and return what `read` makes of it."""
         began = self.clock()
         has_told = False
         for delay in delays():
-            answer = self._attempt(request)
+            answer = self._attempt(request, read)
             if not isinstance(answer, Unavailable):
                 return answer
             wait = max(delay, answer.wait)
@@ -167,13 +210,15 @@ class Session:
             self.sleep(wait)
         raise AssertionError  # there is always another delay
 
-    def _attempt(self, request: _Request) -> dict[str, Any] | Unavailable:
+    def _attempt(
+        self, request: _Request, read: Callable[[_Request, bytes], _Answer]
+    ) -> _Answer | Unavailable:
         try:
-            return self._once(request)
+            return read(request, self._once(request))
         except Unavailable as problem:
             return problem
 
-    def _once(self, request: _Request) -> dict[str, Any]:
+    def _once(self, request: _Request) -> bytes:
         response = self._response(request)
         if not 200 <= response.status_code < 300:
             raise Refusal(
@@ -181,38 +226,50 @@ class Session:
                 response.headers,
                 response.content,
                 service=request.service,
+                host=request.host,
                 project=self.project,
                 member=google_credentials.member(self.credentials),
             ).problem()
-        try:
-            answer = json.loads(response.content or b"{}")
-        except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict):
-            host = failures.host(request.url)
-            raise Unavailable(f"{host} gives an answer that is no JSON object", status=200)
-        return answer
+        if len(response.content) > _LARGEST:
+            raise failures.invalid(request.host, f"larger than {_LARGEST >> 20} MiB")
+        return response.content
 
     def _response(self, request: _Request) -> Response:
-        from google.auth.exceptions import GoogleAuthError
-        from requests.exceptions import RequestException
+        """Send a request once and return the answer.
 
-        headers = {"Content-Type": "application/json"} if request.data is not None else {}
+        Requests' own timeout is one for each read, which a server that sends a byte a second never
+        exceeds. So the request is made on a thread, which is abandoned after `_LONGEST`.
+        """
+        from google.auth.exceptions import GoogleAuthError
+        from requests.exceptions import ContentDecodingError, RequestException
+
         try:
-            found: Response = self.http.request(  # type: ignore[no-untyped-call]
-                request.method,
-                request.url,
-                params=request.params,
-                data=request.data,
-                headers=headers,
-                timeout=request.timeout,
-                allow_redirects=False,
-            )
+            return Meanwhile(partial(self._exchange, request)).result(_LONGEST)
+        except TimeoutError as problem:
+            raise Unavailable(
+                f"no complete answer from {request.host} within {_LONGEST:g} s",
+                reason="UNREACHABLE",
+            ) from problem
         except GoogleAuthError as problem:
             raise failures.no_token(problem) from problem
+        except ContentDecodingError as problem:
+            raise failures.garbled(request.host, failures.why(problem)) from problem
         except RequestException as problem:
             raise self._unreachable(request.url, problem) from problem
-        return found
+
+    def _exchange(self, request: _Request) -> Response:
+        headers = {"Content-Type": "application/json"} if request.data is not None else {}
+        response: Response = self.http.request(  # type: ignore[no-untyped-call]
+            request.method,
+            request.url,
+            params=request.params,
+            data=request.data,
+            headers=headers,
+            timeout=request.timeout,
+            allow_redirects=False,
+            stream=True,
+        )
+        return response
 
     def _unreachable(self, url: str, problem: Exception) -> GoogleError:
         from requests.exceptions import ConnectTimeout
@@ -241,7 +298,7 @@ def connect(
     project: str | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
 ) -> Session:
     """Return a session; no API is called yet.
 
@@ -255,7 +312,7 @@ def connect(
     clock, sleep
         Seconds.
     tell
-        Is told when a call has to be tried again for some time.
+        Is told when a call has to be tried again for some time, and of what is skipped.
 
     Raises
     ------
@@ -266,7 +323,7 @@ def connect(
     """
     endpoint = endpoints.checked(endpoint) if endpoint else None
     http = _anonymous() if endpoints.is_loopback(endpoint) else _authorized(project)
-    _mount(http)
+    _prepare(http)
     http.headers["User-Agent"] = f"distlaunch/{__version__}"
     return Session(http, endpoint=endpoint, project=project, clock=clock, sleep=sleep, tell=tell)
 
@@ -279,13 +336,42 @@ def delays() -> Iterator[float]:
         delay = min(2 * delay, _LONGEST_DELAY)
 
 
-def _mount(http: AuthorizedSession) -> None:
-    """Let several threads have a connection each to one host."""
+def _json(request: _Request, body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body or b"{}")
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        shown = body[:_SHOWN].decode("utf-8", "replace")
+        raise failures.garbled(request.host, f"expected a JSON object, got {shown!r}")
+    return answer
+
+
+def _content(_: _Request, body: bytes) -> bytes:
+    return body
+
+
+def _read(response: Response, **_: Any) -> None:
+    """Read the body of an answer, and leave off where it is too large."""
+    body = bytearray()
+    with response:
+        for chunk in response.iter_content(_CHUNK):
+            body += chunk
+            if len(body) > _LARGEST:
+                break
+    response._content = bytes(body)  # noqa: SLF001 - Requests itself has no limit
+
+
+def _prepare(http: AuthorizedSession) -> None:
+    """Let several threads have a connection each to one host, and limit what is read."""
     from requests.adapters import HTTPAdapter
 
     adapter = HTTPAdapter(pool_maxsize=_THREADS)
     for scheme in ("https://", "http://"):
         http.mount(scheme, adapter)
+    http.hooks["response"].append(_read)
+    # Requests looks at a redirect's target, although it does not follow it.
+    http.get_redirect_target = lambda resp: None  # type: ignore[method-assign]  # noqa: ARG005
 
 
 def _anonymous() -> AuthorizedSession:

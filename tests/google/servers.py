@@ -6,6 +6,8 @@ import json
 import socket
 import struct
 import threading
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -28,12 +30,17 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer; `breaks` is where the connection is closed: before it, or half-way through it."""
+    """An answer; `breaks` is where the connection is closed: before it, or half-way through it.
+
+    `drips` is where a byte at a time is sent from then on, for some seconds: ``before`` the
+    headers or ``amid`` the body.
+    """
 
     status: int = 200
     body: Any = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
     breaks: str = ""
+    drips: str = ""
 
 
 def refused(status: int, reason: str = "", message: str = "No.", *details: dict) -> Reply:
@@ -55,10 +62,10 @@ def in_turn(*replies: Reply) -> Callable[[Asked], Reply]:
 class Server:
     """Listens on loopback; `answer` makes the replies, and `asked` keeps the requests."""
 
-    def __init__(self, answer: Callable[[Asked], Reply], tls: Any = None) -> None:
+    def __init__(self, answer: Callable[[Asked], Reply], tls: Any = None, *, port: int = 0) -> None:
         self.answer = answer
         self.asked: list[Asked] = []
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self._http = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
         self._http.daemon_threads = True
         self._http.owner = self
         self.port = self._http.server_address[1]
@@ -99,19 +106,31 @@ class _Handler(BaseHTTPRequestHandler):
         body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
         if reply.breaks == "before":
             return self._reset()
+        if reply.drips == "before":
+            return self._drip()
         self.send_response(reply.status)
         for name, value in {"Content-Type": "application/json", **reply.headers}.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(1_000 if reply.drips else len(body)))
         self.end_headers()
         if reply.breaks == "amid":
             self.wfile.write(body[: len(body) // 2])
             self.wfile.flush()
             return self._reset()
-        self.wfile.write(body)
+        if reply.drips == "amid":
+            return self._drip()
+        with suppress(ConnectionError):  # too large for the client, which leaves
+            self.wfile.write(body)
         return None
 
     do_GET = do_POST = do_DELETE = _handle  # noqa: N815
+
+    def _drip(self) -> None:
+        with suppress(ConnectionError):
+            for _ in range(60):
+                self.wfile.write(b" ")
+                time.sleep(0.05)
+        self._reset()
 
     def _reset(self) -> None:
         self.close_connection = True

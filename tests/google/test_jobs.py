@@ -104,8 +104,15 @@ def vertex(serve, clock):
     def make(failures=(), lag: int = 0) -> tuple[Vertex, Jobs]:
         service = Vertex(failures, lag)
         server = serve(service)
-        service.asked = server.asked
-        session = connect(server.url, project="p", clock=clock, sleep=clock.sleep)
+        service.asked, service.url = server.asked, server.url
+        service.told = []
+        session = connect(
+            server.url,
+            project="p",
+            clock=clock,
+            sleep=clock.sleep,
+            tell=lambda *told: service.told.append(told),
+        )
         return service, Jobs(session, "p", "us-central1")
 
     return make
@@ -186,8 +193,8 @@ def test_an_answer_that_is_lost_while_nobody_can_be_asked(vertex):
     with pytest.raises(Unavailable) as problem:
         jobs.create("customJobs", BODY, may_exist=False)
     assert str(problem.value) == (
-        "the job may have been created, but the look-up failed (Google answers 503 (No)); run the "
-        "same command again: it looks for the job first and never creates a second one"
+        f"the job may have been created, but the look-up failed ({service.url} answers 503 (No)); "
+        "run the same command again: it looks for the job first and never creates a second one"
     )
     assert creations(service) == 1
 

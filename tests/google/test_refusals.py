@@ -277,6 +277,8 @@ def test_too_many_calls_are_no_quota_of_machines(content, headers, reason):
     found = problem(429, content, headers)
     assert isinstance(found, Unavailable)
     assert (found.reason, found.heard) == (reason, False)
+    if content == b"slow down":
+        assert str(found) == "aiplatform.googleapis.com answers 429 (slow down)"
     if reason == "RESOURCE_EXHAUSTED":
         assert str(found) == (
             f"the quota does not allow it: {QUOTA}; choose another machine or region, or ask for "
@@ -288,7 +290,10 @@ def test_too_many_calls_are_no_quota_of_machines(content, headers, reason):
 def test_what_may_do_better_later(status):
     found = problem(status, body(status, "UNAVAILABLE", "Try again."))
     assert isinstance(found, Unavailable)
-    assert (str(found), found.heard) == (f"Google answers {status} (Try again)", True)
+    assert (str(found), found.heard) == (
+        f"aiplatform.googleapis.com answers {status} (Try again)",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -320,7 +325,8 @@ ERRORS = some.fixed_dictionaries(
         "code": JSON,
         "message": JSON,
         "status": JSON,
-        "details": some.lists(
+        "details": JSON
+        | some.lists(
             some.fixed_dictionaries(
                 {"@type": some.sampled_from([f"{RPC}{kind}" for kind in KINDS])},
                 optional=dict.fromkeys(

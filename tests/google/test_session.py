@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import socket
 
@@ -12,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from distlaunch import __version__
 from distlaunch.errors import GoogleError, Unavailable, UsageProblem
+from distlaunch.google import session as google_session
 from distlaunch.google.session import connect
 
 from .servers import HALF, RESET, Reply, in_turn, refused
@@ -56,6 +58,7 @@ def test_an_answer_without_a_body_is_an_empty_one(call):
         Reply(body=b"<html>a hotel's wifi</html>"),
         Reply(body=["no object"]),
         Reply(body=b"[" * 100_000),
+        Reply(body=b"{}", headers={"Content-Encoding": "gzip"}),
     ],
     ids=lambda reply: reply.breaks or f"{reply.status} {str(reply.body)[:10]}",
 )
@@ -66,14 +69,68 @@ def test_what_is_transient_is_tried_again_with_longer_and_longer_waits(call, clo
         assert most / 2 <= wait <= most
 
 
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        (Reply(body=b"<html>wifi"), "expected a JSON object, got '<html>wifi'"),
+        (Reply(body=[1, 2]), "expected a JSON object, got '[1, 2]'"),
+        (
+            Reply(body=b"{}", headers={"Content-Encoding": "gzip"}),
+            "Error -3 while decompressing data: incorrect header check",
+        ),
+    ],
+)
+def test_an_answer_that_is_not_the_apis_is_named_with_its_host(call, reply, problem):
+    with pytest.raises(Unavailable) as error:
+        call(reply, patience=0)
+    assert str(error.value) == f"{call.server.url}: not a valid answer: {problem}"
+
+
+@pytest.mark.parametrize("drips", ["before", "amid"])
+def test_a_request_ends_in_time_although_a_byte_comes_now_and_then(call, monkeypatch, drips):
+    monkeypatch.setattr(google_session, "_LONGEST", 0.3)
+    with pytest.raises(Unavailable) as error:
+        call(Reply(drips=drips), patience=0)
+    assert str(error.value) == f"no complete answer from {call.server.url} within 0.3 s"
+    assert error.value.heard
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(body=b" " * 500_000),
+        Reply(body=gzip.compress(b" " * 500_000), headers={"Content-Encoding": "gzip"}),
+    ],
+    ids=["plain", "gzip"],
+)
+def test_an_answer_that_is_too_large_is_not_read_to_its_end(call, clock, monkeypatch, reply):
+    monkeypatch.setattr(google_session, "_LARGEST", 1 << 17)
+    with pytest.raises(GoogleError, match=r"not a valid answer: larger than 0 MiB$"):
+        call(reply)
+    assert clock.slept == []
+
+
+def test_a_large_refusal_is_told_as_one(call, monkeypatch):
+    monkeypatch.setattr(google_session, "_LARGEST", 1 << 17)
+    with pytest.raises(GoogleError, match="Google refuses") as error:
+        call(Reply(400, b"no " * 200_000))
+    assert error.value.status == 400
+
+
+def test_the_target_of_a_redirection_is_not_looked_at(call):
+    with pytest.raises(GoogleError, match="Google refuses"):
+        call(Reply(302, b"", {"Location": "http://[::1"}))
+
+
 def test_google_says_how_long_to_wait(call, clock):
     call(Reply(503, {}, {"Retry-After": "9"}), GOOD)
     assert clock.slept == [9.0]
 
 
 def test_patience_ends(call, clock):
-    with pytest.raises(Unavailable, match=r"^Google answers 503 \(No\)$") as problem:
+    with pytest.raises(Unavailable) as problem:
         call(refused(503, "UNAVAILABLE"), patience=60)
+    assert str(problem.value) == f"{call.server.url} answers 503 (No)"
     assert problem.value.status == 503
     assert 30 < sum(clock.slept) <= 60
 
@@ -112,7 +169,7 @@ def test_waiting_is_told_once_when_it_takes_long(serve, clock):
     told = []
     session = connect(server.url, clock=clock, sleep=clock.sleep, tell=told.append)
     session.call("GET", "logging", "x")
-    assert told == ["Google answers 503 (No); trying again"]
+    assert told == [f"{server.url} answers 503 (No); trying again"]
 
 
 def test_nobody_listens_on_loopback(clock):

@@ -1,8 +1,6 @@
-"""Files of job folders, read from the emulator's storage by Google's own client."""
+"""Files of job folders, read from the emulator's storage."""
 
 from __future__ import annotations
-
-import gc
 
 import pytest
 
@@ -11,9 +9,6 @@ from distlaunch.emulator.faults import Faults
 from distlaunch.errors import DistlaunchError, GoogleError
 from distlaunch.google.session import connect
 from distlaunch.google.storage import read
-
-# Google's client leaves the connection of a download that failed to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
@@ -32,7 +27,6 @@ def storage(tmp_path):
     yield run
     for emulator in emulators:
         emulator.__exit__()
-    gc.collect()
 
 
 def test_a_file_is_read(storage):

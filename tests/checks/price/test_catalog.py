@@ -205,8 +205,11 @@ def test_what_an_emulator_makes_up_is_never_kept(listing, ask, a3, cache):
     ("refusal", "told"),
     [
         (refused(403, "PERMISSION_DENIED", "No such luck"), "No such luck"),
-        (refused(503, "UNAVAILABLE", "Later."), "Google answers 503 (Later)"),
-        (Reply(body=b"<html>"), "an answer that is no JSON object"),
+        (refused(503, "UNAVAILABLE", "Later."), "cloudbilling.googleapis.com answers 503 (Later)"),
+        (
+            Reply(body=b"<html>"),
+            "cloudbilling.googleapis.com: not a valid answer: expected a JSON object",
+        ),
     ],
 )
 def test_a_refusal_leaves_prices_unknown_and_says_why(google, ask, a3, refusal, told):
