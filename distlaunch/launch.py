@@ -265,7 +265,7 @@ class Launcher:
         from distlaunch.google.jobs import parse_name
         from distlaunch.job.names import job_name
 
-        name = job_name(job["displayName"])
+        name = job_name(job.get("displayName") or parse_name(job["name"]).id)
         launch_id = records.new_launch_id(name)
         body = request(launch_id)
         return _of_this_moment(
@@ -320,7 +320,7 @@ def _summary(session: Session, record: Record, watch: Watch) -> dict[str, Any] |
         return None
     try:
         found = json.loads(storage.read(session, f"{record.job_dir}/summary.json") or b"null")
-    except ValueError:
+    except (RecursionError, ValueError):
         return None
     except GoogleError as problem:  # the job has ended well, whoever may read of it
         watch.see(Notice(f"its summary cannot be read: {problem}", "warning"))

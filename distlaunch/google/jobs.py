@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from heapq import nlargest
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
 from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, Unavailable
+from distlaunch.google.answers import JOB, mismatch
+from distlaunch.google.failures import INVALID
 from distlaunch.google.refusals import QUOTA
 from distlaunch.google.session import PATIENCE, delays
 from distlaunch.records import LAUNCH_LABEL
@@ -25,11 +28,13 @@ COLLECTIONS: tuple[Collection, ...] = get_args(Collection)
 
 ENDED = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED"})
 
+_PART = "[!-.0-~]+"  # printable ASCII without a slash
 _NAME = re.compile(
-    rf"projects/(?P<project>[^/]+)/locations/(?P<region>[a-z0-9-]+)/"
-    rf"(?P<collection>{'|'.join(COLLECTIONS)})/(?P<id>[^/]+)",
+    rf"projects/(?P<project>{_PART})/locations/(?P<region>[a-z0-9-]+)/"
+    rf"(?P<collection>{'|'.join(COLLECTIONS)})/(?P<id>{_PART})",
     re.ASCII,
 )
+_SHOWN = 60  # characters of a name
 _PAGE = 100
 _LOOKS = (0.0, 1.0, 3.0)  # seconds before each look for a job, as lists may be behind
 
@@ -133,12 +138,22 @@ class Jobs:
         Raises
         ------
         GoogleError
-            If there is none, Google refuses, or it cannot be reached.
+            If there is none, Google refuses, it cannot be reached, or the answer is not valid.
         """
-        return self._call("GET", name, patience=patience)
+        job = self._call("GET", name, patience=patience)
+        problem = _mismatch(job)
+        if problem:
+            region = parse_name(name).region
+            raise self.session.invalid("aiplatform", problem, region=region)
+        return job
 
     def list(
-        self, collection: str, matching: str = "", limit: int | None = None
+        self,
+        collection: str,
+        matching: str = "",
+        limit: int | None = None,
+        *,
+        skips_invalid: bool = True,
     ) -> Iterator[dict[str, Any]]:
         """Go through jobs in Google's order, page by page.
 
@@ -148,21 +163,35 @@ class Jobs:
             A filter, as ``labels.team=vision`` or ``display_name="digits"``.
         limit
             How many at most.
+        skips_invalid
+            Whether a job with a field of a wrong type is skipped with a warning, not an error.
 
         Raises
         ------
         GoogleError
-            If Google refuses, or cannot be reached.
+            If Google refuses, cannot be reached, or the answer is not valid.
         """
+        page: dict[str, Any] = {collection: [], "nextPageToken": str}
         params: dict[str, str | int] = {"pageSize": min(_PAGE, limit or _PAGE)}
         if matching:
             params["filter"] = matching
         path = f"projects/{quote(self.project, safe='')}/locations/{self.region}/{collection}"
-        left = limit
+        left, seen = limit, 0
         while True:
             answer = self.session.call("GET", "aiplatform", path, params=params, region=self.region)
+            problem = mismatch(answer, page)
+            if problem:
+                raise self._invalid(problem)
             jobs = answer.get(collection) or []
-            yield from jobs[:left]
+            for number, job in enumerate(jobs[:left], seen):
+                problem = _mismatch(job, f"{collection}[{number}]")
+                if not problem:
+                    yield job
+                elif skips_invalid:
+                    self.session.warn(f"{self._invalid(problem)}; this job is skipped")
+                else:
+                    raise self._invalid(problem)
+            seen += len(jobs)
             left = None if left is None else left - len(jobs)
             token = answer.get("nextPageToken")
             if not token or (left is not None and left <= 0):
@@ -223,6 +252,9 @@ class Jobs:
             method, "aiplatform", path, body=body, region=region, patience=patience
         )
 
+    def _invalid(self, problem: str) -> GoogleError:
+        return self.session.invalid("aiplatform", problem, region=self.region)
+
     def _try(self, collection: str, body: Mapping[str, Any]) -> dict[str, Any] | Unavailable:
         """Ask for a job once; what may do better later is returned."""
         path = f"projects/{quote(self.project, safe='')}/locations/{self.region}/{collection}"
@@ -234,9 +266,14 @@ class Jobs:
             if problem.reason == QUOTA:
                 raise GoogleError(str(problem), status=problem.status, reason=QUOTA) from None
             return problem
+        except GoogleError as problem:
+            if problem.reason != INVALID:
+                raise
+            return Unavailable(str(problem), status=problem.status, reason=INVALID)
         if not isinstance(job.get("name"), str):
             return Unavailable("google's answer to the job's creation does not name the job")
-        return job
+        # The job is there, whatever else is in the answer: what is not valid comes up with `get`.
+        return {"name": job["name"]} if _mismatch(job) else job
 
     def _look(self, collection: str, launch_id: str) -> dict[str, Any] | None:
         """Look for a job that may have been created, more than once, as lists may be behind."""
@@ -292,7 +329,9 @@ class Jobs:
         return True
 
     def _labelled(self, collection: str, launch_id: str) -> Iterator[dict[str, Any]]:
-        return self.list(collection, f"labels.{LAUNCH_LABEL}={launch_id}")
+        """Go through a launch's jobs; an invalid one is not skipped, as it may be the launch's."""
+        matching = f"labels.{LAUNCH_LABEL}={launch_id}"
+        return self.list(collection, matching, skips_invalid=False)
 
 
 def parse_name(name: str) -> Name:
@@ -345,6 +384,20 @@ def _create_refused(refusal: GoogleError) -> CreateRefused:
         why=refusal.why,
         service=refusal.service,
     )
+
+
+def _mismatch(job: object, path: str = "") -> str:
+    """Return what is not as Google documents it in a job, with its path; nothing if it is valid."""
+    problem = mismatch(job, JOB, path)
+    if problem or not isinstance(job, dict):
+        return problem
+    place = f"{path}.name".removeprefix(".")
+    if "name" not in job:
+        return f"{place} is missing"
+    if _NAME.fullmatch(job["name"]) is None:
+        shown = json.dumps(job["name"][:_SHOWN])
+        return f"{place}: expected projects/P/locations/R/customJobs/NUMBER, got {shown}"
+    return ""
 
 
 def _age(job: Mapping[str, Any]) -> tuple[str, str]:

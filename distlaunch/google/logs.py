@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch.google import times
+from distlaunch.google.answers import LOG_PAGE, mismatch
 from distlaunch.google.session import PATIENCE
 from distlaunch.job.model import Task
 
@@ -21,7 +22,7 @@ PAGE = 1_000  # entries; Cloud Logging gives no more at once
 
 _TRIAL_LABEL = "ml.googleapis.com/trial_id"
 _SERVICE = "service"  # Google's name for who writes the platform's own lines
-_TASK = re.compile(r"workerpool([0-3])-([0-9]+)", re.ASCII)
+_TASK = re.compile(r"workerpool([0-3])-([0-9]{1,9})", re.ASCII)
 _POOLS = ("chief", "worker", "ps", "evaluator")
 _TRIAL = re.compile(r"^trial:[0-9]+/", re.ASCII)
 
@@ -132,7 +133,7 @@ class Logs:
         Raises
         ------
         GoogleError
-            If Google refuses, or cannot be reached.
+            If Google refuses, cannot be reached, or the answer is not valid.
         """
         body: dict[str, Any] = {
             "resourceNames": [f"projects/{self._project}"],
@@ -143,6 +144,9 @@ class Logs:
         if token:
             body["pageToken"] = token
         answer = self._session.call("POST", "logging", "entries:list", body=body, patience=patience)
+        problem = mismatch(answer, LOG_PAGE)
+        if problem:
+            raise self._session.invalid("logging", problem)
         found = [_entry(each, query.trials) for each in answer.get("entries") or []]
         return [each for each in found if query.wants(each.task)], answer.get("nextPageToken")
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MINUTE = len("2026-11-21T17:00")
+_SECOND = re.compile(r"[0-9]{2}(\.[0-9]{1,9})?", re.ASCII)
 
 
 def seconds(text: str) -> float:
@@ -17,14 +19,16 @@ def seconds(text: str) -> float:
     ValueError
         If this is no time of Google's.
     """
-    if text[-1:] != "Z" or text[_MINUTE : _MINUTE + 1] != ":":
+    second = text[_MINUTE + 1 : -1]
+    is_time = text[-1:] == "Z" and text[_MINUTE : _MINUTE + 1] == ":"
+    if not is_time or _SECOND.fullmatch(second) is None:
         raise ValueError(f"{text!r} is no time in RFC 3339, UTC")
-    return _minute(text[:_MINUTE]) + float(text[_MINUTE + 1 : -1])
+    return _minute(text[:_MINUTE]) + float(second)
 
 
 def stamp(moment: float) -> str:
-    """Return seconds since 1970 as Google writes them."""
-    return f"{_EPOCH + timedelta(seconds=moment):%Y-%m-%dT%H:%M:%S.%fZ}"
+    """Return seconds since 1970 as Google writes them; times before that are 1970."""
+    return f"{_EPOCH + timedelta(seconds=max(moment, 0.0)):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 def between(start: object, end: object) -> float | None:

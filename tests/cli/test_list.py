@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import json
 
+from ..google.servers import Reply  # noqa: TID252 - tests are no package
+from .cloud import PLACE
+
 OK = "print('hello')"
 
 
@@ -25,6 +28,29 @@ def test_ours_are_listed_the_newest_first(cli, cloud):
 
     told = json.loads(cli("list", "--json", *cloud.options).stdout)
     assert [job["id"] for job in told] == ["digits-3", "digits-2", "digits-1"]
+
+
+def test_one_invalid_job_is_skipped_with_a_warning(cli, serve):
+    name = "projects/1/locations/us-central1/customJobs"
+    listed = [{"name": f"{name}/1"}, {"name": f"{name}/2", "labels": 5}, {"name": f"{name}/3"}]
+    server = serve(lambda asked: Reply(body={asked.path.rpartition("/")[2]: listed[:3]}))
+    done = cli("list", "--endpoint", server.url, *PLACE)
+    assert done.returncode == 0
+    assert [row.split()[0] for row in done.stdout.splitlines()[1:]] == ["3", "3", "1", "1"]
+    assert done.stderr.splitlines() == [
+        f"distlaunch: warning: {server.url}: not a valid answer: {kind}[1].labels: "
+        "expected an object, got 5; this job is skipped"
+        for kind in ("customJobs", "hyperparameterTuningJobs")
+    ]
+
+
+def test_an_invalid_job_is_one_error(cli, serve):
+    server = serve(lambda _: Reply(body={}))
+    done = cli("status", "4711", "--endpoint", server.url, *PLACE)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"distlaunch: error: {server.url}: not a valid answer: name is missing\n"
+    )
 
 
 def test_nothing_to_list(cli, cloud):

@@ -36,7 +36,8 @@ class Vertex:
         self.lag = lag
         self.size = 100
         self._listed: dict[str, int] = {}
-        self._failures = iter(failures)
+        self.fail(failures)
+        self.changes: dict = {}
         self._numbers = itertools.count(1)
 
     def __call__(self, asked) -> Reply:
@@ -45,6 +46,9 @@ class Vertex:
             return failure[1]
         reply = self._carry_out(asked)
         return failure[1] if failure else reply
+
+    def fail(self, failures) -> None:
+        self._failures = iter(failures)
 
     @property
     def alive(self) -> list[dict]:
@@ -63,7 +67,7 @@ class Vertex:
                 "createTime": f"2026-11-21T17:00:{number:02}Z",
                 "state": "JOB_STATE_PENDING",
             }
-            self.jobs.append(job)
+            self.jobs.append(job | self.changes)
             return Reply(body=job)
         if path.endswith("Jobs"):
             return self._list(path, asked.params)
@@ -338,6 +342,75 @@ def test_the_newest_jobs_of_both_kinds_come_first(vertex):
     assert numbers == ["3", "2", "1"]
     numbers = [job["name"].rpartition("/")[2] for job in jobs.newest(1, everybodys=True)]
     assert numbers == ["3"]
+
+
+ODD = [
+    ({}, "name is missing"),
+    ({"name": 5}, "name: expected text, got 5"),
+    (
+        {"name": "x"},
+        'name: expected projects/P/locations/R/customJobs/NUMBER, got "x"',
+    ),
+    ({"state": []}, "state: expected text, got a list"),
+    ({"labels": {"a": {}}}, "labels.a: expected text, got an object"),
+    (
+        {"jobSpec": {"workerPoolSpecs": [{}, {"replicaCount": "-1"}]}},
+        'jobSpec.workerPoolSpecs[1].replicaCount: expected a count, got "-1"',
+    ),
+    ({"trials": [5]}, "trials[0]: expected an object, got 5"),
+]
+
+
+def changed(job: dict, changes: dict) -> dict:
+    return {**job, **changes} if changes else {}
+
+
+@pytest.mark.parametrize(("changes", "problem"), ODD)
+def test_an_invalid_job_names_host_and_field(vertex, changes, problem):
+    service, jobs = vertex()
+    name = jobs.create("customJobs", BODY, may_exist=False).job["name"]
+    service.fail([("before", Reply(body=changed(service.jobs[0], changes)))])
+    with pytest.raises(GoogleError) as error:
+        jobs.get(name)
+    assert str(error.value) == f"{service.url}: not a valid answer: {problem}"
+
+
+@pytest.mark.parametrize(("changes", "problem"), ODD)
+def test_an_invalid_job_is_skipped_in_a_list_with_a_warning(vertex, changes, problem):
+    service, jobs = vertex()
+    for _ in range(3):
+        jobs.create("customJobs", BODY, may_exist=False)
+    listed = [service.jobs[0], changed(service.jobs[1], changes), service.jobs[2]]
+    service.fail([("before", Reply(body={"customJobs": listed}))])
+    newest = jobs.newest(9, everybodys=True)
+    assert [job["name"][-2:] for job in newest] == ["/3", "/1"]
+    assert service.told == [
+        (
+            f"{service.url}: not a valid answer: customJobs[1].{problem}; this job is skipped",
+            "warning",
+        )
+    ]
+
+
+@pytest.mark.parametrize("page", [{"customJobs": {}}, {"nextPageToken": 5}, {"customJobs": "x"}])
+def test_an_invalid_list_is_an_error(vertex, page):
+    _, jobs = vertex([("before", Reply(body=page))])
+    with pytest.raises(GoogleError, match=r"not a valid answer: (customJobs|nextPageToken): exp"):
+        jobs.newest(9, everybodys=True)
+
+
+def test_an_invalid_answer_to_a_creation_makes_no_second_job(vertex):
+    service, jobs = vertex([("after", Reply(body={"name": f"{PLACE}/customJobs/1", "state": 5}))])
+    made = jobs.create("customJobs", BODY, may_exist=False)
+    assert (made.job, len(service.jobs)) == ({"name": f"{PLACE}/customJobs/1"}, 1)
+
+
+def test_a_launch_is_not_doubled_because_its_job_is_invalid(vertex):
+    service, jobs = vertex([("after", RESET)])
+    service.changes = {"state": 5}
+    with pytest.raises(GoogleError, match=r"customJobs\[0\]\.state: expected text, got 5"):
+        jobs.create("customJobs", BODY, may_exist=False)
+    assert creations(service) == 1
 
 
 def test_what_is_said_of_a_job():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.errors import UsageProblem
+from distlaunch.errors import GoogleError, UsageProblem
 from distlaunch.google import times
 from distlaunch.google.lines import Lines, check_tasks, task_names
 from distlaunch.google.logs import Logs, Query, check_task
@@ -39,6 +39,27 @@ def read(serve):
         return logs.page(query or Query("77"), times.seconds("2026-11-21T16:00:00Z"), token)
 
     return run
+
+
+@pytest.mark.parametrize(
+    ("page", "problem"),
+    [
+        ({"entries": {}}, "entries: expected a list, got an object"),
+        ({"entries": [5]}, "entries[0]: expected an object, got 5"),
+        ({"entries": [], "nextPageToken": {}}, "nextPageToken: expected text, got an object"),
+    ],
+)
+def test_an_invalid_page_names_host_and_field(serve, page, problem):
+    server = serve(in_turn(Reply(body=page)))
+    with pytest.raises(GoogleError) as error:
+        Logs(connect(server.url), "p").page(Query("77"), 0.0)
+    assert str(error.value) == f"{server.url}: not a valid answer: {problem}"
+
+
+@pytest.mark.parametrize("time", ["2026-11-21T17:00:infZ", "2026-11-21T17:00:nanZ", 5, None, {}])
+def test_a_time_that_is_none_is_left_out(read, time):
+    (found,), _ = read(entry(timestamp=time, receiveTimestamp=time))
+    assert found.time == found.received == 0.0
 
 
 def test_what_is_asked(read):
