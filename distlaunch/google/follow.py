@@ -36,6 +36,8 @@ _LOGS_QUIET = 10.0  # seconds at most, while none come
 _GROWTH = 1.5
 _UNTIL_ERROR = 120.0  # seconds after a bad end: Google says why after about a minute
 _LONGEST_END = 300.0  # seconds after the end, whatever is still missing
+_UNTIL_GONE = 12.0  # seconds for which an emulator may refuse connections, as while it restarts
+_REFUSED_EVERY = 2.0  # seconds between two tries in that time
 _UNTIL_SETTLED = 60.0  # seconds after the end of a job of which no line is late any more
 
 
@@ -98,6 +100,8 @@ class Follow:
         self._ended: float | None = clock() if google_jobs.has_ended(job) else None
         self._newest_line = clock()
         self._is_old = _ended_long_ago(job, now())
+        self._refused_since: float | None = None
+        self._is_gone = False
 
     def __iter__(self) -> Iterator[Event]:
         """Yield what happens until the job has ended and its last lines and its error are here.
@@ -105,7 +109,7 @@ class Follow:
         Raises
         ------
         GoogleError
-            If the job may not be read or is not there any more.
+            If the job may not be read or is not there any more, or the emulator is not.
         """
         while True:
             while self._waiting:
@@ -133,8 +137,9 @@ class Follow:
             with self._interrupts.let_through():
                 job = self._jobs.get(self.job["name"], patience=0)
         except Unavailable as problem:
-            self._waiting.extend(self._state_rhythm.failed(problem))
+            self._failed(self._state_rhythm, problem)
             return
+        self._refused_since = None
         self._waiting.extend(self._state_rhythm.answered())
         changes = self._states.see(job)
         self.job = job
@@ -148,16 +153,36 @@ class Follow:
         try:
             lines = self._lines.step(self.job, thorough=self._ended is not None)
         except Unavailable as problem:
-            self._waiting.extend(self._log_rhythm.failed(problem))
+            self._failed(self._log_rhythm, problem)
         except GoogleError as problem:
             self._has_logs = False
             self._waiting.append(Notice(f"no logs are shown: {problem}", "warning"))
         else:
+            self._refused_since = None
             self._waiting.extend(lines)
             if lines:
                 self._newest_line = self._clock()
             self._pace(is_busy=bool(lines))
             self._waiting.extend(self._log_rhythm.answered(again_now=self._lines.tail.is_amid))
+
+    def _failed(self, rhythm: Rhythm, problem: Unavailable) -> None:
+        """Note that a call got no answer; an emulator that stays away has ended, and its jobs."""
+        self._waiting.extend(rhythm.failed(problem))
+        if not self._jobs.session.is_in_vain(problem):
+            self._refused_since = None
+            return
+        now = self._clock()
+        rhythm.due = min(rhythm.due, now + _REFUSED_EVERY)
+        if self._refused_since is None:
+            self._refused_since = now
+        if now - self._refused_since < _UNTIL_GONE:
+            return
+        if self._ended is None:
+            raise GoogleError(
+                f"{self._jobs.session.endpoint} has refused connections for {_UNTIL_GONE:g} s: "
+                "the emulator has stopped, and the job with it"
+            ) from problem
+        self._is_gone = True
 
     def _pace(self, *, is_busy: bool) -> None:
         """Read oftener while lines come, and at the end; more seldom while none do."""
@@ -169,6 +194,8 @@ class Follow:
         """Whether nothing more is to come."""
         if self._ended is None:
             return False
+        if self._is_gone:
+            return True
         if self._is_old:
             return not self._has_logs or self._lines.tail.whole_look >= self._ended
         since_end = self._clock() - self._ended
