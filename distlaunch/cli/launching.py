@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distlaunch.cli import INTERRUPTED
 from distlaunch.events import Notice
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from typing_extensions import Self
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from distlaunch.console import Console
     from distlaunch.google.jobs import Jobs
     from distlaunch.launch import Launched, Launcher
+    from distlaunch.watch import Watch
 
 
 def see_through(
@@ -59,6 +61,35 @@ def see_through(
         launcher.close(record)
 
 
+def show_final_state(job: Mapping[str, Any], name: str, watch: Watch) -> bool:
+    """Show the final state of a job whose following was interrupted; False if it still runs.
+
+    Parameters
+    ----------
+    job
+        What Google says of it.
+    name
+        What it is called by.
+    watch
+        Where to show it.
+    """
+    from distlaunch.google.jobs import has_ended, state
+
+    if not has_ended(job):
+        return False
+    text = f"interrupted: the job has ended: {state(job)}; 'distlaunch logs {name}' shows all lines"
+    watch.see(Notice(text))
+    return True
+
+
+def exit_code(job: Mapping[str, Any]) -> int:
+    """Return the exit code for a job that has ended."""
+    from distlaunch.google.jobs import state
+    from distlaunch.launch import ENDED_BADLY, SUCCEEDED
+
+    return 0 if state(job) == SUCCEEDED else ENDED_BADLY
+
+
 class _Followed:
     """A job that is followed, and what Ctrl-C means for it."""
 
@@ -75,6 +106,7 @@ class _Followed:
         from distlaunch.watch import JsonWatch, Watch
 
         self._record, job = launched
+        self._name = self._record.launch_id
         self._jobs = jobs
         self._watch = (JsonWatch if as_json else Watch)(console, task_names(job))
         self._follow = Follow(
@@ -92,24 +124,41 @@ class _Followed:
         try:
             return attend(self._record, self._jobs.session, self._follow, self._watch)
         except KeyboardInterrupt:
+            if self._has_ended():
+                return exit_code(self._follow.job)
             if not cancels:
-                self._say_how_to_come_back()
+                self._warn(
+                    f"the job goes on; 'distlaunch logs --follow {self._name}' comes back to it, "
+                    f"'distlaunch cancel {self._name}' ends it"
+                )
                 return INTERRUPTED
         self._cancel()
-        try:
-            attend(self._record, self._jobs.session, self._follow, self._watch)
-        except KeyboardInterrupt:
-            self._say_how_to_come_back()
         return INTERRUPTED
 
     def _cancel(self) -> None:
-        self._watch.see(Notice("interrupted: cancelling the job (Ctrl-C again leaves)"))
-        self._jobs.cancel(str(self._record.resource))
+        """Cancel the job and follow it to its end; Ctrl-C leaves."""
+        from distlaunch.launch import attend
 
-    def _say_how_to_come_back(self) -> None:
-        job = self._record.launch_id
-        text = f"interrupted: the job goes on; 'distlaunch logs --follow {job}' comes back to it, "
-        self._watch.see(Notice(f"{text}'distlaunch cancel {job}' ends it", "warning"))
+        try:
+            self._watch.see(Notice("interrupted: cancelling the job (Ctrl-C again leaves)"))
+            self._jobs.cancel(str(self._record.resource))
+        except KeyboardInterrupt:
+            self._warn(
+                f"the cancellation is not confirmed; 'distlaunch cancel {self._name}' repeats it"
+            )
+            return
+        try:
+            attend(self._record, self._jobs.session, self._follow, self._watch)
+        except KeyboardInterrupt:
+            if not self._has_ended():
+                self._warn(f"cancellation requested; 'distlaunch status {self._name}' shows it")
+
+    def _has_ended(self) -> bool:
+        """Whether the job is known to have ended; if so, its final state is shown."""
+        return show_final_state(self._follow.job, self._name, self._watch)
+
+    def _warn(self, text: str) -> None:
+        self._watch.see(Notice(f"interrupted: {text}", "warning"))
 
     def __enter__(self) -> Self:
         self._watch.__enter__()

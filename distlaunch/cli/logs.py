@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from distlaunch.google.find import Found
     from distlaunch.watch import Watch
 
-WITHOUT_SUCCESS = 3
-
 
 @click.command("logs", short_help="Show what a job's tasks wrote.")
 @options.job
@@ -86,10 +84,10 @@ def _show(found: Found, tasks: Sequence[str], watch: Watch, *, one_by_one: bool)
 
 def _follow(found: Found, tasks: Sequence[str], watch: Watch, *, one_by_one: bool) -> int:
     """Show lines and states until the job has ended."""
+    from distlaunch.cli.launching import exit_code, show_final_state
     from distlaunch.events import Notice
     from distlaunch.google.find import job_id
     from distlaunch.google.follow import Follow
-    from distlaunch.google.jobs import state
     from distlaunch.google.logs import Logs
 
     logs = Logs(found.jobs.session, found.jobs.project)
@@ -99,6 +97,8 @@ def _follow(found: Found, tasks: Sequence[str], watch: Watch, *, one_by_one: boo
     try:
         watch.show(follow)
     except KeyboardInterrupt:
-        watch.see(Notice(f"the job goes on; 'distlaunch cancel {job_id(found.job)}' ends it"))
-        raise
-    return 0 if state(follow.job) == "SUCCEEDED" else WITHOUT_SUCCESS
+        name = job_id(found.job)
+        if not show_final_state(follow.job, name, watch):
+            watch.see(Notice(f"the job goes on; 'distlaunch cancel {name}' ends it"))
+            raise
+    return exit_code(follow.job)

@@ -94,6 +94,26 @@ def test_ctrl_c_leaves_the_job_alone(cloud, tmp_path):
     assert "Traceback" not in err
 
 
+def test_ctrl_c_after_the_end_shows_the_final_state(cloud, tmp_path):
+    cloud.launch("digits-1", program())
+    words = [sys.executable, "-m", "distlaunch", "logs", "digits-1", "-f", *cloud.options]
+    with subprocess.Popen(
+        words,
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    ) as process:
+        while "state SUCCEEDED" not in process.stderr.readline():
+            pass
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate()
+    assert process.returncode == 0
+    assert "interrupted: the job has ended: SUCCEEDED; 'distlaunch logs digits-1' shows" in err
+    assert "the job goes on" not in err
+
+
 def test_a_job_that_goes_on_is_told_to(cli, cloud):
     cloud.launch("digits-1", "import time; time.sleep(60)")
     done = cli("logs", "digits-1", *cloud.options)
