@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from distlaunch.events import Event, Level
+    from distlaunch.events import Event, Level, Tell
     from distlaunch.google.follow import Follow
     from distlaunch.google.jobs import Jobs
     from distlaunch.google.session import Session
@@ -117,11 +117,20 @@ class Launcher:
         Google's jobs in the project and region where they are to be.
     see
         Who shows what happens.
+    tell
+        Is told of files in the folder that are not valid records; None if they were reported.
     """
 
-    def __init__(self, folder: Path, jobs: Jobs, see: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        jobs: Jobs,
+        see: Callable[[Event], None],
+        *,
+        tell: Tell | None = None,
+    ) -> None:
         self._folder = folder
-        self._records = records.Records(folder)
+        self._records = records.Records(folder, tell)
         self._jobs = jobs
         self._see = see
 

@@ -13,8 +13,9 @@ import secrets
 import subprocess
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError, did_you_mean
@@ -22,6 +23,7 @@ from distlaunch.errors import DistlaunchError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from distlaunch.events import Tell
     from distlaunch.job.vertex import Collection
 
 JOBS = Path(".distlaunch", "jobs")  # in the project's folder
@@ -30,6 +32,16 @@ REDACTED = "(not recorded)"
 
 _LONGEST_NAME = 40  # characters of a job's name in its launch's id, which is a label's value
 _LOCK = ".lock"
+_LARGEST = 16 << 20  # bytes of a record; Google takes no request that makes one as large
+_TYPES: dict[str, type | tuple[type, ...]] = {  # by the annotations of a record's fields
+    "Collection": str,
+    "Mapping[str, Any]": dict,
+    "Mapping[str, str]": dict,
+    "bool": bool,
+    "bool | None": (bool, NoneType),
+    "str": str,
+    "str | None": (str, NoneType),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +121,19 @@ class Records:
     ----------
     project
         The project's folder.
+    tell
+        Is told, once for each, of files that are not valid records.
     """
 
-    def __init__(self, project: Path) -> None:
+    def __init__(self, project: Path, tell: Tell | None = None) -> None:
         self._project = project
         self._folder = project / JOBS
+        self._tell = tell
+        self._ignored: set[Path] = set()
 
     def all(self) -> list[Record]:
-        """Return all records, the newest first.
-
-        Raises
-        ------
-        DistlaunchError
-            If one of them cannot be read.
-        """
-        found = [_read(path) for path in self._folder.glob("*.json")]
+        """Return all records, the newest first, without files that are not valid records."""
+        found = filter(None, map(self._valid, sorted(self._folder.glob("*.json"))))
         return sorted(found, key=lambda record: (record.time, record.launch_id), reverse=True)
 
     def find(
@@ -137,11 +147,6 @@ class Records:
             Its id or name; None for the newest job of all, without launches that were refused.
         project, region
             Where it is, None for anywhere.
-
-        Raises
-        ------
-        DistlaunchError
-            If a record cannot be read.
         """
         for record in self.all():
             is_there = project in (None, record.project) and region in (None, record.region)
@@ -200,6 +205,17 @@ class Records:
             yield
         finally:
             os.close(lock)
+
+    def _valid(self, path: Path) -> Record | None:
+        """Return the record in a file, or warn that it is ignored."""
+        try:
+            return _read(path)
+        except (OSError, RecursionError, ValueError) as problem:
+            if self._tell and path not in self._ignored:
+                reason = getattr(problem, "strerror", None) or problem
+                self._tell(f"{path}: not a valid record ({reason}); ignored", "warning")
+            self._ignored.add(path)
+            return None
 
     def _make_folder(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -285,14 +301,38 @@ def _names(record: Record) -> list[str]:
 
 
 def _read(path: Path) -> Record:
-    try:
-        return Record(**json.loads(path.read_bytes()))
-    except OSError as problem:
-        raise DistlaunchError(f"{path}: cannot be read ({problem.strerror})") from None
-    except (TypeError, ValueError):
-        raise DistlaunchError(
-            f"{path}: not a record that this version of distlaunch wrote; move it away"
-        ) from None
+    """Return the record in a file.
+
+    Raises
+    ------
+    OSError, RecursionError, ValueError
+        If it is not a small file with a valid record.
+    """
+    if not path.is_file():
+        raise ValueError("not a regular file")
+    with path.open("rb") as file:
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise ValueError(f"larger than {_LARGEST >> 20} MiB")
+    record = _parse(json.loads(content))
+    json.dumps(asdict(record), ensure_ascii=False).encode()  # else it could not be written again
+    if record.launch_id != path.stem:
+        raise ValueError(f"launch_id is not {path.stem}")
+    return record
+
+
+def _parse(found: Any) -> Record:
+    """Return a record from JSON; fields that only a newer version knows are ignored."""
+    if not isinstance(found, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - all that is wrong is one error
+    known = {each.name: found[each.name] for each in fields(Record) if each.name in found}
+    for each in fields(Record):
+        if each.name not in known:
+            if each.default is MISSING and each.default_factory is MISSING:
+                raise ValueError(f"{each.name} is missing")
+        elif not isinstance(known[each.name], _TYPES[str(each.type)]):
+            raise ValueError(f"{each.name} is not of type {each.type}")
+    return Record(**known)
 
 
 def _cannot_be_written(path: Path, problem: OSError) -> DistlaunchError:

@@ -4,8 +4,8 @@ import json
 import os
 import re
 import subprocess
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -21,9 +21,6 @@ from distlaunch.records import (
     new_launch_id,
     redacted,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RESOURCE = "projects/my-project/locations/us-central1/customJobs/4711"
 
@@ -101,13 +98,68 @@ def test_an_empty_folder_has_no_records(tmp_path):
     assert Records(tmp_path).find(None) is None
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"launch_id": 1}', '{"launch_id": "a", "x": 2}'])
-def test_a_file_that_is_no_record_is_named(content, tmp_path):
+def written(**changes) -> str:
+    return json.dumps(asdict(record("broken")) | changes)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", "Expecting value: line 1 column 1 (char 0)"),
+        ("[]", "not a JSON object"),
+        ("[" * 100_000, "recursion"),
+        ('{"launch_id": "broken"}', "name is missing"),
+        (written(name=5), "name is not of type str"),
+        (written(request=[]), "request is not of type Mapping[str, Any]"),
+        (written(is_open="yes"), "is_open is not of type bool"),
+        (written(resource={}), "resource is not of type str | None"),
+        (written(launch_id="../../elsewhere"), "launch_id is not broken"),
+        (written(name="\ud800"), "surrogates not allowed"),
+        (" " * (17 << 20), "larger than 16 MiB"),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_a_file_that_is_no_record_is_ignored_with_one_warning(content, reason, tmp_path):
+    told = []
+    records = Records(tmp_path, lambda *text: told.append(text))
+    records.write(record("digits-1"))
+    path = tmp_path / JOBS / "broken.json"
+    path.write_text(content)
+    assert records.all() == records.all() == [record("digits-1")]
+    [(text, level)] = told
+    assert text.startswith(f"{path}: not a valid record (")
+    assert reason in text
+    assert (text[-10:], level) == ("); ignored", "warning")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        os.mkfifo,
+        Path.mkdir,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.symlink_to(path),
+        lambda path: path.symlink_to("nowhere"),
+    ],
+    ids=["fifo", "directory", "device", "loop", "broken symlink"],
+)
+def test_what_is_no_regular_file_is_never_waited_for(make, tmp_path):
+    told = []
+    records = Records(tmp_path, lambda *text: told.append(text))
+    records.write(record("digits-1"))
+    path = tmp_path / JOBS / "broken.json"
+    make(path)
+    assert records.find(None) == record("digits-1")
+    assert told == [(f"{path}: not a valid record (not a regular file); ignored", "warning")]
+
+
+def test_a_record_of_a_newer_version_is_read(tmp_path):
     path = tmp_path / JOBS / "digits-1.json"
     path.parent.mkdir(parents=True)
-    path.write_text(content)
-    with pytest.raises(DistlaunchError, match=r"digits-1\.json: not a record"):
-        Records(tmp_path).find(None)
+    path.write_text(json.dumps(asdict(record()) | {"colour": "red"}))
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert Records(tmp_path).all() == [record()]
 
 
 def test_where_no_record_can_be_written_nothing_is_submitted(tmp_path):

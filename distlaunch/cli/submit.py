@@ -109,7 +109,8 @@ def _submit(
         _show(console, plan, verbose=verbose)
         return 0
     jobs = Jobs(session, str(job.project), str(job.region))
-    launcher = launch.Launcher(order.folder, jobs, Watch(console, ["image"]).see)
+    watch = Watch(console, ["image"])
+    launcher = launch.Launcher(order.folder, jobs, watch.see, tell=console.say)
     launched = launcher.launch(plan, console.progress, is_new=is_new)
     return see_through(
         console,

@@ -84,9 +84,9 @@ class Place:
         Raises
         ------
         DistlaunchError
-            If there is no such job, or a record cannot be read.
+            If there is no such job.
         """
-        records = Records(self.folder)
+        records = Records(self.folder, self.tell)
         record = records.find(which, project=self.project, region=self.region)
         if record:
             return self._recorded(record)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -139,6 +140,19 @@ def test_a_job_that_is_not_there_is_told_with_one_that_is(cli, cloud):
     )
     done = cli("status", "12345", *cloud.options)
     assert "no job '12345' in project p" in done.stderr
+
+
+def test_broken_records_are_ignored_with_a_warning_each(cli, cloud, tmp_path):
+    cloud.record(cloud.wait(cloud.launch("digits-1", OK)), "digits-1")
+    folder = tmp_path / ".distlaunch/jobs"
+    (folder / "a.json").write_text("{")
+    os.mkfifo(folder / "b.json")
+    done = cli("status")
+    assert done.stdout.splitlines()[0].split() == ["job", "digits-1"]
+    lines = done.stderr.splitlines()
+    assert [line.partition(": not a valid record (")[0] for line in lines] == [
+        f"distlaunch: warning: {folder / name}" for name in ("a.json", "b.json")
+    ]
 
 
 def test_a_launch_that_was_cut_off_before_google_had_it(cli, cloud):
