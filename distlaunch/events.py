@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 Level = Literal["debug", "info", "warning", "error"]
 
 
-class Tell(Protocol):
+class ShowMessage(Protocol):
     """Shows a message, as `Console.say` does."""
 
     def __call__(self, text: str, level: Level = "info", /) -> None: ...

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from distlaunch.events import Event, Level, Tell
+    from distlaunch.events import Event, Level, ShowMessage
     from distlaunch.google.follow import Follow
     from distlaunch.google.jobs import Jobs
     from distlaunch.google.session import Session
@@ -127,7 +127,7 @@ class Launcher:
         jobs: Jobs,
         see: Callable[[Event], None],
         *,
-        tell: Tell | None = None,
+        tell: ShowMessage | None = None,
     ) -> None:
         self._folder = folder
         self._records = records.Records(folder, tell)

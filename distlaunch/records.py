@@ -23,7 +23,7 @@ from distlaunch.errors import DistlaunchError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from distlaunch.events import Tell
+    from distlaunch.events import ShowMessage
     from distlaunch.job.vertex import Collection
 
 JOBS = Path(".distlaunch", "jobs")  # in the project's folder
@@ -125,7 +125,7 @@ class Records:
         Is told, once for each, of files that are not valid records.
     """
 
-    def __init__(self, project: Path, tell: Tell | None = None) -> None:
+    def __init__(self, project: Path, tell: ShowMessage | None = None) -> None:
         self._project = project
         self._folder = project / JOBS
         self._tell = tell

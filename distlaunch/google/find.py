@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from distlaunch.events import Tell
+    from distlaunch.events import ShowMessage
     from distlaunch.records import Record
 
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{1,63}", re.ASCII)
@@ -42,7 +42,7 @@ class Place:
     endpoint: str | None = None
     project: str | None = None
     region: str | None = None
-    tell: Tell | None = None
+    tell: ShowMessage | None = None
 
     def jobs(self, record: Record | None = None, name: str = "") -> Jobs:
         """Return the jobs there.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch import __version__
 from distlaunch.errors import GoogleError, Unavailable
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     from google.auth.transport.requests import AuthorizedSession
     from requests import Response
 
-    from distlaunch.events import Tell
+    from distlaunch.events import ShowMessage
 
 Timeout = tuple[float, float]
 """Seconds: to connect, and between two bytes of the answer."""
 Params = Mapping[str, str | int | Sequence[str]]
-_Answer = TypeVar("_Answer")
 
 PATIENCE = 60.0  # seconds for which a call that may do better later is tried again
 
@@ -39,8 +38,8 @@ _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 16.0
 _TELL_AFTER = 5.0  # seconds of waiting before somebody is told of it
 _CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
-_LARGEST = 64 << 20  # bytes of an answer, decompressed
-_LONGEST = 120.0  # seconds for a request and its whole answer
+LARGEST = 64 << 20  # bytes of an answer, decompressed
+LONGEST = 120.0  # seconds for a request and its whole answer
 _CHUNK = 1 << 16  # bytes
 _SHOWN = 40  # bytes of an answer that is no JSON object
 
@@ -85,7 +84,7 @@ class Session:
         project: str | None,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
-        tell: Tell | None,
+        tell: ShowMessage | None,
     ) -> None:
         self.endpoint = endpoint
         self.sleep = sleep
@@ -162,42 +161,11 @@ class Session:
         """
         url = endpoints.url(service, path, region=region, endpoint=self.endpoint, version=version)
         data = None if body is None else json.dumps(body).encode()
-        return self._answer(_Request(method, service, url, params, data, timeout), patience, _json)
-
-    def download(
-        self, service: str, path: str, *, params: Params, patience: float = PATIENCE
-    ) -> bytes:
-        """Return what a GET is answered with, as it is.
-
-        Raises
-        ------
-        Unavailable
-            If there is no answer, or it asks to come back later.
-        GoogleError
-            If it is refused, or too large.
-        """
-        url = endpoints.url(service, path, endpoint=self.endpoint)
-        request = _Request("GET", service, url, params, None, _TIMEOUT)
-        return self._answer(request, patience, _content)
-
-    def invalid(self, service: str, problem: str, *, region: str | None = None) -> GoogleError:
-        """Return the error for an answer that is JSON, but not what the API documents."""
-        url = endpoints.url(service, "", region=region, endpoint=self.endpoint)
-        return failures.invalid(failures.host(url), problem)
-
-    def warn(self, text: str) -> None:
-        """Show a warning."""
-        if self._tell:
-            self._tell(text, "warning")
-
-    def _answer(
-        self, request: _Request, patience: float, read: Callable[[_Request, bytes], _Answer]
-    ) -> _Answer:
-        """Send a request, as often as `patience` allows, and return what `read` makes of it."""
+        request = _Request(method, service, url, params, data, timeout)
         began = self.clock()
         has_told = False
         for delay in delays():
-            answer = self._attempt(request, read)
+            answer = self._attempt(request)
             if not isinstance(answer, Unavailable):
                 return answer
             wait = max(delay, answer.wait)
@@ -210,11 +178,19 @@ class Session:
             self.sleep(wait)
         raise AssertionError  # there is always another delay
 
-    def _attempt(
-        self, request: _Request, read: Callable[[_Request, bytes], _Answer]
-    ) -> _Answer | Unavailable:
+    def invalid(self, service: str, problem: str, *, region: str | None = None) -> GoogleError:
+        """Return the error for an answer that is JSON, but not what the API documents."""
+        url = endpoints.url(service, "", region=region, endpoint=self.endpoint)
+        return failures.invalid(failures.host(url), problem)
+
+    def warn(self, text: str) -> None:
+        """Show a warning."""
+        if self._tell:
+            self._tell(text, "warning")
+
+    def _attempt(self, request: _Request) -> dict[str, Any] | Unavailable:
         try:
-            return read(request, self._once(request))
+            return _json(request, self._once(request))
         except Unavailable as problem:
             return problem
 
@@ -230,24 +206,24 @@ class Session:
                 project=self.project,
                 member=google_credentials.member(self.credentials),
             ).problem()
-        if len(response.content) > _LARGEST:
-            raise failures.invalid(request.host, f"larger than {_LARGEST >> 20} MiB")
+        if len(response.content) > LARGEST:
+            raise failures.invalid(request.host, f"larger than {LARGEST >> 20} MiB")
         return response.content
 
     def _response(self, request: _Request) -> Response:
         """Send a request once and return the answer.
 
         Requests' own timeout is one for each read, which a server that sends a byte a second never
-        exceeds. So the request is made on a thread, which is abandoned after `_LONGEST`.
+        exceeds. So the request is made on a thread, which is abandoned after `LONGEST`.
         """
         from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import ContentDecodingError, RequestException
 
         try:
-            return Meanwhile(partial(self._exchange, request)).result(_LONGEST)
+            return Meanwhile(partial(self._exchange, request)).result(LONGEST)
         except TimeoutError as problem:
             raise Unavailable(
-                f"no complete answer from {request.host} within {_LONGEST:g} s",
+                f"no complete answer from {request.host} within {LONGEST:g} s",
                 reason="UNREACHABLE",
             ) from problem
         except GoogleAuthError as problem:
@@ -268,6 +244,7 @@ class Session:
             timeout=request.timeout,
             allow_redirects=False,
             stream=True,
+            hooks={"response": _read},
         )
         return response
 
@@ -298,7 +275,7 @@ def connect(
     project: str | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-    tell: Tell | None = None,
+    tell: ShowMessage | None = None,
 ) -> Session:
     """Return a session; no API is called yet.
 
@@ -347,29 +324,24 @@ def _json(request: _Request, body: bytes) -> dict[str, Any]:
     return answer
 
 
-def _content(_: _Request, body: bytes) -> bytes:
-    return body
-
-
 def _read(response: Response, **_: Any) -> None:
     """Read the body of an answer, and leave off where it is too large."""
     body = bytearray()
     with response:
         for chunk in response.iter_content(_CHUNK):
             body += chunk
-            if len(body) > _LARGEST:
+            if len(body) > LARGEST:
                 break
     response._content = bytes(body)  # noqa: SLF001 - Requests itself has no limit
 
 
 def _prepare(http: AuthorizedSession) -> None:
-    """Let several threads have a connection each to one host, and limit what is read."""
+    """Let several threads have a connection each to one host, and ignore redirects."""
     from requests.adapters import HTTPAdapter
 
     adapter = HTTPAdapter(pool_maxsize=_THREADS)
     for scheme in ("https://", "http://"):
         http.mount(scheme, adapter)
-    http.hooks["response"].append(_read)
     # Requests looks at a redirect's target, although it does not follow it.
     http.get_redirect_target = lambda resp: None  # type: ignore[method-assign]  # noqa: ARG005
 

@@ -2,35 +2,90 @@
 
 from __future__ import annotations
 
+import io
 import re
-from http import HTTPStatus
-from typing import TYPE_CHECKING
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
+from distlaunch.google import failures
+from distlaunch.google.refusals import Refusal
+from distlaunch.google.session import LARGEST, LONGEST
+from distlaunch.meanwhile import Meanwhile
 
 if TYPE_CHECKING:
+    from google.api_core.exceptions import GoogleAPICallError
+
     from distlaunch.google.session import Session
 
 _URI = re.compile(r"gs://(?P<bucket>[^/]+)/(?P<path>.+)", re.DOTALL)
 
 
 def read(session: Session, uri: str) -> bytes | None:
-    """Return what a small file (``gs://BUCKET/PATH``) holds, None where there is none.
+    """Return what a file (``gs://BUCKET/PATH``) holds, None where there is none.
 
     Raises
     ------
     GoogleError
-        If it may not be read, or is too large, or Google cannot be reached.
+        If it may not be read, is larger than `LARGEST`, or Google cannot be reached.
     """
+    from google.api_core.exceptions import GoogleAPICallError, NotFound, RetryError
+    from google.auth.exceptions import GoogleAuthError
+    from google.cloud.storage import Client  # type: ignore[import-untyped]
+    from requests.exceptions import RequestException
+
     found = _URI.fullmatch(uri)
     if found is None:
         raise DistlaunchError(f"{uri}: not a file in Cloud Storage; expected gs://BUCKET/PATH")
-    path = f"b/{quote(found['bucket'], safe='')}/o/{quote(found['path'], safe='')}"
+    client = Client(
+        project=session.project,
+        credentials=session.credentials,
+        _http=session.http,
+        client_options={"api_endpoint": session.endpoint} if session.endpoint else None,
+    )
+    blob = client.bucket(found["bucket"]).blob(found["path"])
+    content = _Limited()
     try:
-        return session.download("storage", path, params={"alt": "media"})
-    except GoogleError as problem:
-        if problem.status == HTTPStatus.NOT_FOUND:
-            return None
-        kind = Unavailable if isinstance(problem, Unavailable) else GoogleError
-        raise kind(f"{uri}: {problem}", status=problem.status, reason=problem.reason) from problem
+        Meanwhile(lambda: blob.download_to_file(content)).result(LONGEST)
+    except TimeoutError as problem:
+        raise Unavailable(f"{uri}: cannot be read within {LONGEST:g} s") from problem
+    except NotFound:
+        return None
+    except _TooLargeError as problem:
+        raise failures.invalid(uri, f"larger than {LARGEST >> 20} MiB") from problem
+    except GoogleAPICallError as problem:
+        raise _refused(uri, problem, session) from problem
+    except (RetryError, RequestException, GoogleAuthError) as problem:
+        raise Unavailable(f"{uri}: cannot be read ({_first_line(problem)})") from problem
+    return content.getvalue()
+
+
+class _TooLargeError(Exception):
+    """A file has more than `LARGEST` bytes."""
+
+
+class _Limited(io.BytesIO):
+    """A buffer for `LARGEST` bytes."""
+
+    def write(self, data: Any, /) -> int:
+        if self.tell() + len(data) > LARGEST:
+            raise _TooLargeError
+        return super().write(data)
+
+
+def _refused(uri: str, problem: GoogleAPICallError, session: Session) -> GoogleError:
+    response = getattr(problem, "response", None)
+    refusal = Refusal(
+        int(problem.code or 0),
+        getattr(response, "headers", {}),
+        getattr(response, "content", b""),
+        service="storage",
+        project=session.project,
+    ).problem()
+    text = f"{uri}: {refusal}"
+    if isinstance(refusal, Unavailable):
+        return Unavailable(text, status=refusal.status, reason=refusal.reason)
+    return GoogleError(text, status=refusal.status, reason=refusal.reason)
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).splitlines() or [type(problem).__name__])[0]

@@ -88,7 +88,7 @@ def test_an_answer_that_is_not_the_apis_is_named_with_its_host(call, reply, prob
 
 @pytest.mark.parametrize("drips", ["before", "amid"])
 def test_a_request_ends_in_time_although_a_byte_comes_now_and_then(call, monkeypatch, drips):
-    monkeypatch.setattr(google_session, "_LONGEST", 0.3)
+    monkeypatch.setattr(google_session, "LONGEST", 0.3)
     with pytest.raises(Unavailable) as error:
         call(Reply(drips=drips), patience=0)
     assert str(error.value) == f"no complete answer from {call.server.url} within 0.3 s"
@@ -104,14 +104,14 @@ def test_a_request_ends_in_time_although_a_byte_comes_now_and_then(call, monkeyp
     ids=["plain", "gzip"],
 )
 def test_an_answer_that_is_too_large_is_not_read_to_its_end(call, clock, monkeypatch, reply):
-    monkeypatch.setattr(google_session, "_LARGEST", 1 << 17)
+    monkeypatch.setattr(google_session, "LARGEST", 1 << 17)
     with pytest.raises(GoogleError, match=r"not a valid answer: larger than 0 MiB$"):
         call(reply)
     assert clock.slept == []
 
 
 def test_a_large_refusal_is_told_as_one(call, monkeypatch):
-    monkeypatch.setattr(google_session, "_LARGEST", 1 << 17)
+    monkeypatch.setattr(google_session, "LARGEST", 1 << 17)
     with pytest.raises(GoogleError, match="Google refuses") as error:
         call(Reply(400, b"no " * 200_000))
     assert error.value.status == 400

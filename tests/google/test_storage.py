@@ -1,14 +1,21 @@
-"""Files of job folders, read from the emulator's storage."""
+"""Files of job folders, read from the emulator's storage by Google's own client."""
 
 from __future__ import annotations
+
+import gc
 
 import pytest
 
 from distlaunch.emulator.emulator import Emulator
 from distlaunch.emulator.faults import Faults
-from distlaunch.errors import DistlaunchError, GoogleError
+from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
 from distlaunch.google.session import connect
 from distlaunch.google.storage import read
+
+from .servers import Reply, in_turn
+
+# Google's client leaves the connection of a download that failed to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
@@ -27,6 +34,7 @@ def storage(tmp_path):
     yield run
     for emulator in emulators:
         emulator.__exit__()
+    gc.collect()
 
 
 def test_a_file_is_read(storage):
@@ -40,6 +48,20 @@ def test_a_file_that_is_not_there_is_none(storage, uri):
 
 def test_a_moment_of_trouble_is_survived(storage):
     assert storage("gs://jobs/digits/summary é.json", "503@storage") == b"{}\xff"
+
+
+def test_a_file_that_is_too_large_is_not_read_to_its_end(storage, monkeypatch):
+    monkeypatch.setattr("distlaunch.google.storage.LARGEST", 2)
+    uri = "gs://jobs/digits/summary é.json"
+    with pytest.raises(GoogleError, match="not a valid answer: larger than"):
+        storage(uri)
+
+
+def test_a_file_that_does_not_come_in_time_is_given_up(serve, monkeypatch):
+    monkeypatch.setattr("distlaunch.google.storage.LONGEST", 0.2)
+    server = serve(in_turn(Reply(drips="amid")))
+    with pytest.raises(Unavailable, match=r"cannot be read within 0\.2 s$"):
+        read(connect(server.url, project="p"), "gs://jobs/digits/summary.json")
 
 
 def test_what_may_not_be_read_names_the_role(storage):
