@@ -118,7 +118,7 @@ class Launcher:
     see
         Who shows what happens.
     tell
-        Is told of files in the folder that are not valid records; None if they were reported.
+        Shows a warning for each file that is not a valid record; None if that was done.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.errors import DistlaunchError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from distlaunch.events import ShowMessage
     from distlaunch.job.vertex import Collection
@@ -122,7 +122,7 @@ class Records:
     project
         The project's folder.
     tell
-        Is told, once for each, of files that are not valid records.
+        Shows a warning once for each file that is not a valid record.
     """
 
     def __init__(self, project: Path, tell: ShowMessage | None = None) -> None:
@@ -237,14 +237,19 @@ def now() -> str:
 
 def redacted(request: Any) -> Any:
     """Return a request of Google's without the values of variables."""
+    return map_env(request, _without_value)
+
+
+def map_env(request: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a request of Google's with a function applied to each variable in it."""
     if isinstance(request, list):
-        return [redacted(each) for each in request]
+        return [map_env(each, change) for each in request]
     if not isinstance(request, dict):
         return request
     return {
-        key: [_without_value(each) for each in value]
+        key: [change(each) for each in value]
         if key == "env" and isinstance(value, list)
-        else redacted(value)
+        else map_env(value, change)
         for key, value in request.items()
     }
 

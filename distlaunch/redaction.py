@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from distlaunch.image.context import secrets
+from distlaunch.records import map_env
 
 HIDDEN = "(hidden)"
 
@@ -23,18 +24,6 @@ def hide_secrets(request: Any) -> tuple[Any, tuple[str, ...]]:
     """
     names: dict[str, None] = {}
 
-    def hide(value: Any) -> Any:
-        if isinstance(value, list):
-            return [hide(each) for each in value]
-        if not isinstance(value, dict):
-            return value
-        return {
-            key: [hide_variable(each) for each in inner]
-            if key == "env" and isinstance(inner, list)
-            else hide(inner)
-            for key, inner in value.items()
-        }
-
     def hide_variable(variable: Any) -> Any:
         if not (isinstance(variable, dict) and variable.get("value")):
             return variable
@@ -44,4 +33,4 @@ def hide_secrets(request: Any) -> tuple[Any, tuple[str, ...]]:
         names[name] = None
         return {**variable, "value": HIDDEN}
 
-    return hide(request), tuple(names)
+    return map_env(request, hide_variable), tuple(names)

@@ -141,7 +141,7 @@ def config(job: Job, *, format: Format, image: str, folder: Path | None = None) 
 
 
 def config_notes(job: Job, *, format: Format, image: str) -> tuple[str, ...]:  # noqa: A002
-    """Return what config.yaml cannot say of the job, and what it should not, a line each."""
+    """Return what config.yaml cannot express of the job or should not hold, a line each."""
     from distlaunch.job import vertex
     from distlaunch.job.ai_platform.writing import from_job
     from distlaunch.redaction import hide_secrets

@@ -67,11 +67,11 @@ def show_final_state(job: Mapping[str, Any], name: str, watch: Watch) -> bool:
     Parameters
     ----------
     job
-        What Google says of it.
+        Its resource.
     name
-        What it is called by.
+        What 'distlaunch logs' finds it by.
     watch
-        Where to show it.
+        Shows it.
     """
     from distlaunch.google.jobs import has_ended, state
 

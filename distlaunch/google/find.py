@@ -35,7 +35,7 @@ class Place:
     endpoint, project, region
         What was asked for; None for what the job's record, distlaunch.yaml or gcloud says.
     tell
-        Is told when Google has to be asked again for some time, and of what is skipped.
+        Shows that a call is being retried for some time, and what is skipped.
     """
 
     folder: Path

@@ -73,7 +73,7 @@ class Session:
     clock, sleep
         Seconds.
     tell
-        Is told when a call has to be tried again for some time, and of what is skipped.
+        Shows that a call is being retried for some time, and what is skipped.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ def connect(
     clock, sleep
         Seconds.
     tell
-        Is told when a call has to be tried again for some time, and of what is skipped.
+        Shows that a call is being retried for some time, and what is skipped.
 
     Raises
     ------

@@ -113,7 +113,7 @@ _TOKENS = {
     rb"(?:hf|api_org)_[A-Za-z0-9]{34}": "a token of Hugging Face",
     # npm, "Announcing npm's new access token format", github.blog
     rb"npm_[A-Za-z0-9]{36}": "a token of npm",
-    # PyPI: a macaroon whose base64 begins with pypi.org or test.pypi.org; pypi.org/help
+    # PyPI, "API tokens" in its help: a macaroon that begins with the index's host name
     rb"pypi-AgE[A-Za-z0-9_-]{50}": "a token of PyPI",
     # Stripe, "API keys", docs.stripe.com
     rb"[rs]k_live_[A-Za-z0-9]{24}": "a key of Stripe",
