@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +37,12 @@ settings.register_profile(
     "fuzz", settings.get_profile("fixed"), derandomize=False, max_examples=1000
 )
 settings.load_profile("fixed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw no constants of our modules in fixed examples: they depend on what was imported."""
+    if config.getoption("--hypothesis-profile") is None:
+        providers._get_local_constants = providers.Constants
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import signal
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from distlaunch.errors import GoogleError
@@ -279,6 +279,7 @@ FAILURES = some.lists(some.sampled_from([None, None, None, *TROUBLE.values()]), 
     FAILURES,
     some.sampled_from([1, 3, 50]),
 )
+@example({10, 11}, set(), [], 50)
 @settings(max_examples=20)
 def test_whatever_fails_and_whoever_interrupts_each_line_is_shown_once(
     signals, breaks, failures, page
