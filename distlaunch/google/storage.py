@@ -31,6 +31,7 @@ def read(session: Session, uri: str) -> bytes | None:
     from google.api_core.exceptions import GoogleAPICallError, NotFound, RetryError
     from google.auth.exceptions import GoogleAuthError
     from google.cloud.storage import Client  # type: ignore[import-untyped]
+    from google.cloud.storage.retry import DEFAULT_RETRY  # type: ignore[import-untyped]
     from requests.exceptions import RequestException
 
     found = _URI.fullmatch(uri)
@@ -44,8 +45,9 @@ def read(session: Session, uri: str) -> bytes | None:
     )
     blob = client.bucket(found["bucket"]).blob(found["path"])
     content = _Limited()
+    retry = DEFAULT_RETRY.with_timeout(LONGEST)
     try:
-        Meanwhile(lambda: blob.download_to_file(content)).result(LONGEST)
+        Meanwhile(lambda: blob.download_to_file(content, retry=retry)).result(LONGEST)
     except TimeoutError as problem:
         raise Unavailable(f"{uri}: cannot be read within {LONGEST:g} s") from problem
     except NotFound:
