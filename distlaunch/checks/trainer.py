@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ENGINE_ROOM = "distributed"
 """The folder of the engine room, beside the job's module."""
 
-FLAGS = ("--resume", "--sync-batch-norm", "--debug")
+FLAGS = ("--resume", "--sync-batch-norm", "--allow-cpu", "--gpu-memory-growth", "--debug")
 """The trainer's options that take no value."""
 
 _NUMBER = re.compile(r"-[0-9.]+", re.ASCII)

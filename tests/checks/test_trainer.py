@@ -20,7 +20,10 @@ from trainer.task import parser
 sys.path.pop(0)
 
 NUMBERS = ("--epochs", "--shards", "--steps-per-epoch", "--shuffle", "--checkpoint-every", "--seed")
-FLAGS = ("--resume", "--no-resume", "--sync-batch-norm", "--debug")
+FLAGS = (
+    *("--resume", "--no-resume", "--sync-batch-norm"),
+    *("--allow-cpu", "--gpu-memory-growth", "--debug"),
+)
 
 
 @pytest.fixture

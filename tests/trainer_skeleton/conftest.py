@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,18 @@ def python(
     for process in started:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def ports() -> list[int]:
+    """Ports that were free a moment ago, all at once."""
+    sockets = [socket.socket() for _ in range(2)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    numbers = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return numbers
 
 
 @pytest.fixture

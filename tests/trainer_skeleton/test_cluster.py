@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from pathlib import Path
 
 import pytest
@@ -18,18 +17,6 @@ REPLICAS = {
 }
 TWO = {"chief": ["127.0.0.1:1001"], "worker": ["127.0.0.1:1002"]}
 CHIEF = {"type": "chief", "index": 0}
-
-
-@pytest.fixture
-def ports() -> list[int]:
-    """Ports that were free a moment ago, all at once."""
-    sockets = [socket.socket() for _ in range(2)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    numbers = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return numbers
 
 
 def config_of(ports: list[int], rank: int) -> str:

@@ -21,6 +21,8 @@ OPTIONS = [
     "--checkpoint-every",
     "--resume",
     "--no-resume",
+    "--allow-cpu",
+    "--gpu-memory-growth",
     "--debug",
 ]
 

@@ -115,6 +115,16 @@ def parser() -> argparse.ArgumentParser:
         default=True,
         help="go on from the newest checkpoint of the job folder, or remove its checkpoints",
     )
+    add(
+        "--allow-cpu",
+        action="store_true",
+        help="train even if TensorFlow sees fewer GPUs than the machine has",
+    )
+    add(
+        "--gpu-memory-growth",
+        action="store_true",
+        help="allocate GPU memory when it is needed instead of all of it at the start",
+    )
     is_asked = bool(os.environ.get("DISTLAUNCH_DEBUG"))
     add("--debug", action="store_true", default=is_asked, help="show tracebacks")
     return options

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from .devices import check_same_devices
 from .errors import ClusterError, gist
 
 _TRAINING_TYPES = ("chief", "master", "worker")
@@ -154,6 +155,8 @@ def connect(role: Role) -> tf.distribute.Strategy:
     ------
     ClusterError
         If the task is none that trains, or the cluster cannot be formed.
+    DeviceError
+        If the tasks have different numbers of devices.
     """
     if role.rank < 0:
         raise ClusterError(
@@ -170,9 +173,11 @@ def connect(role: Role) -> tf.distribute.Strategy:
     )
     with _Watchdog(role):
         try:
-            return tf.distribute.MultiWorkerMirroredStrategy(_resolver(role), options)
+            strategy = tf.distribute.MultiWorkerMirroredStrategy(_resolver(role), options)
         except (tf.errors.OpError, RuntimeError, ValueError) as error:
             raise ClusterError(f"{role.name} could not join the cluster: {gist(error)}") from error
+    check_same_devices(role.peers)
+    return strategy
 
 
 def _without_proxy(role: Role, environ: Mapping[str, str]) -> dict[str, str]:

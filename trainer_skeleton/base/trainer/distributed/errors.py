@@ -2,6 +2,7 @@
 
 TrainerError            the run cannot go on; the process ends with 1
 ├── ClusterError        the tasks do not form a cluster
+│   └── DeviceError     the tasks do not have the GPUs that they should
 ├── PlanError           these examples, this batch and these workers do not go together
 ├── DataError           a file or a record cannot be used
 ├── ModelError          the model cannot be trained as it is
@@ -36,6 +37,10 @@ class TrainerError(Exception):
 
 class ClusterError(TrainerError):
     """The tasks do not form a cluster."""
+
+
+class DeviceError(ClusterError):
+    """The tasks do not have the GPUs that they should; several may find this at once."""
 
 
 class PlanError(TrainerError):

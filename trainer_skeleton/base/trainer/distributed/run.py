@@ -12,10 +12,10 @@ from typing import Any
 
 import keras
 
-from . import explain, stop_signal
+from . import devices, explain, stop_signal
 from .cluster import Role, Team, connect, role_from
 from .dealing import Dealer
-from .errors import ModelError, TrainerError
+from .errors import DeviceError, ModelError, TrainerError
 from .explain import from_user, model_build
 from .loop import Loop, Stopped
 from .model_files import files_in, save_model, serialization_problem
@@ -26,6 +26,8 @@ from .saving import Checkpoints, Progress
 from .settings import FLOAT, Settings, UserCode, kept
 from .stop_signal import StopSignal
 from .storage import join, make_folder
+
+_CHIEF_FIRST_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,20 @@ def run(settings: Settings, load: Callable[[], UserCode]) -> int:
     except Stopped as stopped:
         print(f"trainer: {stopped}", file=sys.stderr, flush=True)
         return stop_signal.STOPPED
+    except DeviceError as problem:
+        _let_chief_end_first()
+        _end_with(str(problem), debug=settings.debug)
     except TrainerError as problem:
         _end_with(str(problem), debug=settings.debug)
     except Exception as error:  # noqa: BLE001 - told in one line like every other
         _end_with(explain.ending(error), debug=settings.debug)
     return 0
+
+
+def _let_chief_end_first() -> None:
+    """Wait on other tasks than the chief, whose end stops them before they report the same."""
+    if not role_from(os.environ).is_chief:
+        stop_signal.sleep(_CHIEF_FIRST_SECONDS)
 
 
 def _end_with(problem: str, *, debug: bool) -> None:
@@ -82,6 +93,7 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
     folders = folders_from(settings.job_dir, os.environ)
     report = Report(role, folders.logs)
     stop_signal.end_if_pending()
+    _prepare_devices(role, settings)
     team = Team(role, connect(role))
     stop = StopSignal()
     checkpoints = _open_folders(folders, role, report)
@@ -145,6 +157,16 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
         report.say(f"model: {folders.model}")
     team.meet()
     report.event("end", step=final.step, **results)
+
+
+def _prepare_devices(role: Role, settings: Settings) -> None:
+    """Print this task's devices, and check them before TensorFlow waits for the other tasks."""
+    print(devices.describe_devices(), flush=True)
+    warning = devices.check_gpus(role.name, os.environ, allow_cpu=settings.allow_cpu)
+    if warning:
+        print(f"trainer: warning: {warning}", file=sys.stderr, flush=True)
+    if settings.gpu_memory_growth:
+        devices.allow_memory_growth()
 
 
 def _nothing_left(final: Progress) -> str:

@@ -32,6 +32,8 @@ class Settings:
     sync_batch_norm: bool = False
     checkpoint_every: int = 0
     resume: bool = True
+    allow_cpu: bool = False
+    gpu_memory_growth: bool = False
     debug: bool = False
 
 

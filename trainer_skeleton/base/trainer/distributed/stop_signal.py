@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import NoReturn
 
 STOPPED = 143
 """Exit code of a run that was asked to stop (128 + SIGTERM)."""
+
+_POLL_SECONDS = 0.1
 
 
 def block() -> None:
@@ -31,6 +34,14 @@ def end_if_pending() -> None:
     """End this process if SIGTERM was sent while it is blocked."""
     if signal.SIGTERM in signal.sigpending():
         _end()
+
+
+def sleep(seconds: float) -> None:
+    """Sleep while SIGTERM is blocked; end this process when it is sent."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        end_if_pending()
+        time.sleep(_POLL_SECONDS)
 
 
 class StopSignal:
