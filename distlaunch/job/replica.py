@@ -18,6 +18,9 @@ WORKER_POOLS: dict[TaskType, str] = {
     "evaluator": "workerpool3",
 }
 
+EXPECTED_GPUS = "DISTLAUNCH_EXPECTED_GPUS"
+"""The variable with the number of GPUs of a task's machine; the trainer stops if it sees fewer."""
+
 # CLOUD_ML_PROJECT_ID is a project's number; no project of Google's has this one.
 NO_PROJECT = "0"
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from distlaunch.job.replica import EXPECTED_GPUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +47,10 @@ class Share:
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return the variables that hold a task to its share, but for threads already `given`."""
         threads = {name: str(self.threads) for name in THREAD_VARIABLES if name not in given}
-        return threads | {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus) or NO_GPU}
+        return threads | {
+            "CUDA_VISIBLE_DEVICES": ",".join(self.gpus) or NO_GPU,
+            EXPECTED_GPUS: str(len(self.gpus)),
+        }
 
 
 def this_machine(env: Mapping[str, str]) -> Machine:
@@ -58,11 +64,22 @@ def this_machine(env: Mapping[str, str]) -> Machine:
     return Machine(_cores(), _gpus({**os.environ, **env}))
 
 
+def has_cpu_tensorflow() -> bool:
+    """Return whether the TensorFlow that is installed here is the build without CUDA."""
+    try:
+        version("tensorflow-cpu")
+    except PackageNotFoundError:
+        return False
+    return True
+
+
 def share_out(machine: Machine, tasks: Iterable[Task]) -> dict[Task, Share]:
     """Give each task its part.
 
     With fewer cores than training tasks nobody is pinned, with fewer GPUs than training tasks
-    nobody gets one. Parameter servers and evaluators are never pinned and get no GPU.
+    nobody gets one. All training tasks get the same number of GPUs, which
+    MultiWorkerMirroredStrategy needs. Parameter servers and evaluators are never pinned and get no
+    GPU.
 
     Parameters
     ----------
@@ -74,7 +91,8 @@ def share_out(machine: Machine, tasks: Iterable[Task]) -> dict[Task, Share]:
     everyone = tuple(tasks)
     training = [task for task in everyone if task.is_training]
     cores = split(machine.cores, len(training))
-    gpus = split(machine.gpus, len(training))
+    used = len(machine.gpus) // len(training) * len(training)
+    gpus = split(machine.gpus[:used], len(training))
     threads = max(1, len(machine.cores) // len(training))
     shares = {task: Share(None, threads, ()) for task in everyone}
     for task, own_cores, own_gpus in zip(training, cores, gpus, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError, OutputError
@@ -17,7 +17,8 @@ from distlaunch.local.environment import (
     host_environment,
     task_environment,
 )
-from distlaunch.local.machine import share_out, this_machine
+from distlaunch.local.machine import has_cpu_tensorflow, share_out, this_machine
+from distlaunch.local.order import Container
 from distlaunch.local.plans import plan_task
 from distlaunch.local.policy import Done, Failure, Stopped
 from distlaunch.local.ports import HOST, HeldPorts, is_taken
@@ -103,10 +104,25 @@ class Runner:
     def _share_out(self) -> None:
         self._env = common_environment(self._order)
         machine = this_machine(self._env)
-        self._shares = share_out(machine, self._tasks)
-        if machine.gpus and not any(share.gpus for share in self._shares.values()):
-            text = f"{machine.describe()} for more training tasks than that: no GPU is used"
+        if machine.gpus and self._runs_without_cuda():
+            text = (
+                f"{machine.describe()}: GPUs are not used, as tensorflow-cpu is installed; install "
+                "distlaunch[local-gpu] in place of distlaunch[local]"
+            )
             self._watch.see(Notice(text, "warning"))
+            machine = replace(machine, gpus=())
+        self._shares = share_out(machine, self._tasks)
+        shares = [share for task, share in self._shares.items() if task.is_training]
+        each, total = len(shares[0].gpus), len(machine.gpus)
+        if each * len(shares) < total:
+            text = f"{total} GPUs for {len(shares)} training tasks: {each} each, the rest is unused"
+            self._watch.see(Notice(text, "warning"))
+
+    def _runs_without_cuda(self) -> bool:
+        """Whether tasks get no GPUs, because none were chosen and TensorFlow here has no CUDA."""
+        is_chosen = "CUDA_VISIBLE_DEVICES" in self._env
+        is_contained = isinstance(self._order.program, Container)
+        return not is_chosen and not is_contained and has_cpu_tensorflow()
 
     def _attempt(self, number: int, signals: StopSignals) -> int | None:
         """Run the group once and return the exit code, or None where it is to be restarted."""

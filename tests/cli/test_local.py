@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from distlaunch.cli import main
+
 JOB = """\
 name: digits
 module: prog
 args: [--epochs, "5"]
-env: {COLOUR: green}
+env: {COLOUR: green, NCCL_DEBUG: INFO, TF_CPP_MIN_LOG_LEVEL: "0"}
 cluster:
   chief: {machine: n1-standard-4}
   workers: {machine: n1-standard-4, count: 2}
@@ -281,6 +283,37 @@ def test_program_in_a_project_has_its_cluster_and_variables(local, project):
     for task in ("chief", "worker:0", "worker:1"):
         told = told_by(done, task)
         assert (told["argv"], told["env"]["COLOUR"]) == ([], "green")
+        assert (told["env"]["NCCL_DEBUG"], told["env"]["TF_CPP_MIN_LOG_LEVEL"]) == ("INFO", "0")
+
+
+def gpus_of(done, task):
+    env = told_by(done, task)["env"]
+    return env["CUDA_VISIBLE_DEVICES"], env["DISTLAUNCH_EXPECTED_GPUS"]
+
+
+def test_tasks_get_the_same_number_of_gpus_and_expect_it(local, project):
+    shell = {"CUDA_VISIBLE_DEVICES": "4,5,6", "DISTLAUNCH_EXPECTED_GPUS": "3"}
+    done = local("--workers 2 -- python tell.py", env=os.environ | shell)
+    assert "3 GPUs for 2 training tasks: 1 each, the rest is unused" in done.stderr
+    assert (gpus_of(done, "chief"), gpus_of(done, "worker:0")) == (("4", "1"), ("5", "1"))
+    done = local("--workers 4 -- python tell.py", env=os.environ | shell)
+    assert "3 GPUs for 4 training tasks: 0 each, the rest is unused" in done.stderr
+    assert gpus_of(done, "worker:2") == ("-1", "0")
+
+
+def test_tensorflow_without_cuda_gets_no_gpu_unless_one_is_chosen(project, monkeypatch, capfd):
+    devices = project / "devices"
+    (devices / "0000:00:04.0").mkdir(parents=True)
+    monkeypatch.setattr("distlaunch.local.machine._NVIDIA_GPUS", devices)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.chdir(project)
+    assert main(["local", "--workers", "1", "--", "python", "tell.py"]) == 0
+    out, err = capfd.readouterr()
+    assert '"DISTLAUNCH_EXPECTED_GPUS": "0"' in out
+    assert "1 GPU: GPUs are not used, as tensorflow-cpu is installed; install distlaunch[loc" in err
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert main(["local", "--workers", "1", "--", "python", "tell.py"]) == 0
+    assert '"DISTLAUNCH_EXPECTED_GPUS": "1"' in capfd.readouterr().out
 
 
 def test_python_is_the_launchers_own(local, tmp_path):

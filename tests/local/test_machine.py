@@ -1,4 +1,4 @@
-"""Cores and GPUs are shared out evenly, all of them, or not at all."""
+"""Cores are shared out evenly, and GPUs in equal numbers, or not at all."""
 
 from __future__ import annotations
 
@@ -44,9 +44,11 @@ def test_training_tasks_share_and_nobody_gets_what_is_another_s(machine, tasks):
     assert set(shares) == set(tasks)
     training = [shares[task] for task in tasks if task.is_training]
     cores = [core for share in training for core in share.cores or ()]
+    assert len({len(share.gpus) for share in training}) == 1
     gpus = [gpu for share in training for gpu in share.gpus]
     assert tuple(cores) == (machine.cores if len(machine.cores) >= len(training) else ())
-    assert tuple(gpus) == (machine.gpus if len(machine.gpus) >= len(training) else ())
+    assert tuple(gpus) == machine.gpus[: len(gpus)]
+    assert len(machine.gpus) - len(gpus) < len(training)
     assert all(share.threads == max(1, len(share.cores or ())) for share in training)
     for task in tasks:
         if not task.is_training:
@@ -60,8 +62,11 @@ def test_the_environment_of_a_share():
         "TF_NUM_INTRAOP_THREADS": "2",
         "TF_NUM_INTEROP_THREADS": "2",
         "CUDA_VISIBLE_DEVICES": "3,4",
+        "DISTLAUNCH_EXPECTED_GPUS": "2",
     }
-    assert Share(None, 1, ()).environment({})["CUDA_VISIBLE_DEVICES"] == "-1"
+    without = Share(None, 1, ()).environment({"DISTLAUNCH_EXPECTED_GPUS": "4"})
+    assert without["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert without["DISTLAUNCH_EXPECTED_GPUS"] == "0"
 
 
 def test_the_job_s_own_gpus_win():
