@@ -70,6 +70,12 @@ class Machine:
     accelerator: str | None = None
     accelerator_count: int = 0
 
+    @property
+    def gpu_count(self) -> int:
+        """The number of GPUs on one such machine."""
+        is_gpu = self.accelerator is not None and self.accelerator.startswith("NVIDIA")
+        return max(0, self.accelerator_count) if is_gpu else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Program:

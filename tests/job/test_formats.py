@@ -245,6 +245,7 @@ def test_what_else_it_says_wins_and_the_rest_stays(project):
     assert chief["containerSpec"]["env"] == [
         {"name": "MODE", "value": "on"},
         {"name": "LEVEL", "value": "info"},
+        {"name": "DISTLAUNCH_EXPECTED_GPUS", "value": "1"},
     ]
 
 
@@ -481,6 +482,19 @@ def test_what_the_file_says_otherwise_is_refused(tmp_path):
         f"but service_account {there}",
         f"distlaunch.yaml:19:48: {spec}.base_output_directory.output_uri_prefix: 'gs://c' here, "
         f"but bucket {there}",
+    ]
+
+
+def test_variables_of_a_pool_with_gpus_are_no_contradiction(project):
+    sets = [
+        *("cluster.chief.machine=n1-standard-8", "cluster.chief.accelerator.type=NVIDIA_TESLA_T4"),
+        'vertex.jobSpec={workerPoolSpecs: [{containerSpec: {env: [{name: A, value: "1"}]}}]}',
+    ]
+    (project / "distlaunch.yaml").write_text("name: digits\ncluster: {}\n")
+    chief, *_ = request(load_job(project, sets=sets).job)["jobSpec"]["workerPoolSpecs"]
+    assert chief["containerSpec"]["env"] == [
+        {"name": "A", "value": "1"},
+        {"name": "DISTLAUNCH_EXPECTED_GPUS", "value": "1"},
     ]
 
 

@@ -222,7 +222,7 @@ def _paths_left_out(job: Job) -> Iterator[str]:
 
     What a Job has a field for is written, or told of by itself.
     """
-    known = _fields(vertex.request(replace(job, vertex={}), image="", labels={}, job_dir=""))
+    known = _fields(vertex.plain_request(replace(job, vertex={}), image="", labels={}, job_dir=""))
     for path, plain in _fields(job.vertex).items():
         is_written = plain in _WRITTEN | _WRITTEN_OF_SPEC | _WRITTEN_OF_POOL
         if path not in known and not is_written:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Literal
 
+from distlaunch.job.replica import EXPECTED_GPUS
 from distlaunch.job.vertex import reading
 from distlaunch.job.vertex.tuning import read_tuning, write_tuning
 
@@ -54,6 +55,8 @@ def request(
 ) -> dict[str, Any]:
     """Return the body of the call that makes the job.
 
+    Each pool with GPUs has their number in the variable `EXPECTED_GPUS`.
+
     Parameters
     ----------
     job
@@ -66,6 +69,16 @@ def request(
     job_dir
         The ``gs://…`` folder for the job's output, None for what the job's file says.
     """
+    body = plain_request(job, image=image, labels=labels, job_dir=job_dir)
+    for spec in body[SPECS[collection(job)]]["workerPoolSpecs"]:
+        _expect_gpus(spec)
+    return body
+
+
+def plain_request(
+    job: Job, *, image: str | None, labels: Mapping[str, str], job_dir: str | None
+) -> dict[str, Any]:
+    """Return what `request` does, without the variables that distlaunch adds by itself."""
     body = as_body_of(collection(job), job.vertex)
     key = SPECS[collection(job)]
     if reading.name(body) != job.name:
@@ -177,6 +190,18 @@ def _lay_program(spec: dict[str, Any], task: str, said: dict[str, Any]) -> None:
         there["env"] = _merged_env(there.get("env", []), env)
     if there:
         spec[task] = there
+
+
+def _expect_gpus(spec: dict[str, Any]) -> None:
+    """Set the number of GPUs of a pool's machine as a variable of its program, if it has any."""
+    program, gpus = reading.program(spec), reading.machine(spec).gpu_count
+    if program is None:
+        return
+    task = spec[reading.task_of(program)]
+    if gpus:
+        task["env"] = _merged_env(task.get("env", []), {EXPECTED_GPUS: str(gpus)})
+    elif EXPECTED_GPUS in program.env:
+        task["env"] = [each for each in task["env"] if each.get("name") != EXPECTED_GPUS]
 
 
 def _merged_env(entries: list[dict[str, Any]], env: dict[str, str]) -> list[dict[str, Any]]:

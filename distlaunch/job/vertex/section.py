@@ -120,7 +120,7 @@ def _contradictions(job: Job, marked: Marked, parsed: Parsed) -> list[YamlProble
     # The image and the args are the job's even where they are not known yet.
     certain = replace(job, args=job.args or ("ARGS",))
     folder = job.bucket and f"{job.bucket}/{job.name}/JOB_ID"
-    body = vertex.request(certain, image="IMAGE", labels={}, job_dir=folder)
+    body = vertex.plain_request(certain, image="IMAGE", labels={}, job_dir=folder)
     found = []
     for path, value in _leaves(parsed.json):
         key = next((_ELSEWHERE[step] for step in reversed(path) if step in _ELSEWHERE), None)

@@ -33,7 +33,7 @@ def translated(folder, text: str, **given: Any) -> Translation:
 
 def request(job: Job) -> dict[str, Any]:
     """Return what is sent of a job, once Google's own message and the emulator have taken it."""
-    body = vertex.request(job, image=OWN, labels={}, job_dir=None)
+    body = vertex.plain_request(job, image=OWN, labels={}, job_dir=None)
     where = vertex.collection(job)
     check(where, body)
     rules = custom_job_problems if where == "customJobs" else tuning_job_problems

@@ -175,7 +175,7 @@ def written(message: Any, form: str, *, snake: bool, defaults: bool, alone: bool
 def sent(file: Path) -> tuple[str, dict[str, Any]]:
     """Return what a submit of a file would send, with nothing of its own."""
     job = load_job(file.parent, config=file).job
-    return vertex.collection(job), vertex.request(job, image=None, labels={}, job_dir=None)
+    return vertex.collection(job), vertex.plain_request(job, image=None, labels={}, job_dir=None)
 
 
 forms = st.fixed_dictionaries(

@@ -77,14 +77,16 @@ def test_a_whole_job():
         "acceleratorType": "NVIDIA_TESLA_T4",
         "acceleratorCount": 2,
     }
+    expected = [*container["env"], {"name": "DISTLAUNCH_EXPECTED_GPUS", "value": "2"}]
+    on_gpus = container | {"env": expected}
     labels = {"distlaunch-launch": "digits-1"}
     assert sent(job, labels=labels, job_dir="gs://b/digits/digits-1") == {
         "displayName": "digits",
         "labels": {"team": "vision", "distlaunch-launch": "digits-1"},
         "jobSpec": {
             "workerPoolSpecs": [
-                {"machineSpec": gpus, "replicaCount": 1, "containerSpec": container},
-                {"machineSpec": gpus, "replicaCount": 3, "containerSpec": container},
+                {"machineSpec": gpus, "replicaCount": 1, "containerSpec": on_gpus},
+                {"machineSpec": gpus, "replicaCount": 3, "containerSpec": on_gpus},
                 {},
                 {
                     "machineSpec": {"machineType": "n1-standard-4"},
@@ -103,6 +105,33 @@ def test_a_whole_job():
             "baseOutputDirectory": {"outputUriPrefix": "gs://b/digits/digits-1"},
         },
     }
+
+
+ENV = {"NCCL_DEBUG": "INFO", "TF_CPP_MIN_LOG_LEVEL": "0"}
+PROGRAMS = [
+    None,
+    Program(image="a/b:1", env={"OWN": "1", "DISTLAUNCH_EXPECTED_GPUS": "8"}),
+    Program(image="a/b:1", module="trainer", packages=("gs://b/t.tar.gz",)),
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [(CPU, None), (GPU, "2"), (Machine("cloud-tpu", "TPU_V3", 8), None)],
+)
+def test_every_task_has_the_variables_of_the_job_and_the_number_of_its_gpus(
+    program, machine, expected
+):
+    pool = Pool(machine, 1, program)
+    body = sent(Job(name="j", env=ENV, cluster=Cluster(pool, *[Pool(CPU, 2)] * 3)))
+    gpu_pool, *others = pools(body)
+    task = gpu_pool.get("containerSpec") or gpu_pool["pythonPackageSpec"]
+    env = {each["name"]: each["value"] for each in task["env"]}
+    own = {"OWN": "1"} if program and program.env else {}
+    assert env == ENV | own | ({"DISTLAUNCH_EXPECTED_GPUS": expected} if expected else {})
+    for other in others:
+        assert {each["name"]: each["value"] for each in other["containerSpec"]["env"]} == ENV
 
 
 def test_what_is_not_said_is_left_to_google():
