@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.emulator.machines.group import Group, Outcome, Stop
-from distlaunch.emulator.machines.work import scheduling, work
+from distlaunch.emulator.machines.work import expects_gpus, scheduling, work
 from distlaunch.emulator.store import ENDED, UnknownJob
+from distlaunch.job.replica import EXPECTED_GPUS
 
 if TYPE_CHECKING:
     from distlaunch.emulator.logs import Logs
@@ -25,6 +26,7 @@ _LAST_WORDS = {
     "JOB_STATE_FAILED": "Job failed.",
     "JOB_STATE_CANCELLED": "Job cancelled.",
 }
+_NO_GPUS = f"The emulator has no GPUs: {EXPECTED_GPUS} is 0 in all replicas, which use CPUs."
 _PATIENCE = 30.0  # seconds for all jobs to end in when the emulator ends
 
 _log = logging.getLogger(__name__)
@@ -204,6 +206,8 @@ class Life:
         return not self.stop.sleep(self.pace.pending)
 
     def _run(self, job: dict[str, Any]) -> Outcome:
+        if expects_gpus(job.get("trialJobSpec") or job["jobSpec"]):
+            self.say("WARNING", _NO_GPUS)
         if "trialJobSpec" in job:
             from distlaunch.emulator.machines.trials import Tuning
 

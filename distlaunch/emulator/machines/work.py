@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.emulator.machines.running import Replica, Work
 from distlaunch.job.model import TASK_TYPES, Task
+from distlaunch.job.replica import EXPECTED_GPUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -86,6 +87,12 @@ def trial_of(whole: Work, trial: str, parameters: Mapping[str, object]) -> Work:
     )
 
 
+def expects_gpus(spec: Mapping[str, Any]) -> bool:
+    """Whether a replica of a CustomJobSpec expects GPUs, which the emulator does not offer."""
+    pools = spec.get("workerPoolSpecs", [])
+    return any(_environment(pool).get(EXPECTED_GPUS, "0") != "0" for pool in pools)
+
+
 def _plain(value: object) -> object:
     """Return whole numbers without a point, for options that take integers."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -101,12 +108,18 @@ def _replica(task: Task, pool: Mapping[str, Any]) -> Replica:
     container = pool.get("containerSpec", {})
     package = pool.get("pythonPackageSpec", {})
     told = container or package
+    env = _environment(pool)
     return Replica(
         task=task,
         image=container.get("imageUri") or package.get("executorImageUri", ""),
         command=tuple(container.get("command", ())),
         args=tuple(told.get("args", ())),
-        env={each["name"]: each.get("value", "") for each in told.get("env", ())},
+        env=env | ({EXPECTED_GPUS: "0"} if EXPECTED_GPUS in env else {}),
         module=package.get("pythonModule"),
         packages=tuple(package.get("packageUris", ())),
     )
+
+
+def _environment(pool: Mapping[str, Any]) -> dict[str, str]:
+    program = pool.get("containerSpec") or pool.get("pythonPackageSpec") or {}
+    return {each["name"]: each.get("value", "") for each in program.get("env", ())}

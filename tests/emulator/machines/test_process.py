@@ -122,6 +122,17 @@ def test_without_a_command_it_is_the_project_s_module_and_alone_there_is_no_tf_c
     assert told["env"]["CLOUD_ML_JOB_ID"] == name.rpartition("/")[2]
 
 
+def test_a_job_that_expects_gpus_runs_on_cpus_with_one_warning(jobs):
+    expected = [{"name": "DISTLAUNCH_EXPECTED_GPUS", "value": "4"}]
+    chief = pool(env=expected)
+    name, job = jobs.run(custom_job(chief, {**chief, "replicaCount": 2}))
+    assert job["state"] == "JOB_STATE_SUCCEEDED"
+    assert told_by(jobs, name)["env"]["DISTLAUNCH_EXPECTED_GPUS"] == "0"
+    assert [text for text in jobs.texts(name, "service") if "DISTLAUNCH_EXPECTED_GPUS" in text] == [
+        "The emulator has no GPUs: DISTLAUNCH_EXPECTED_GPUS is 0 in all replicas, which use CPUs."
+    ]
+
+
 def test_the_module_is_trainer_task_where_no_job_file_says_otherwise(jobs, project):
     (project / "distlaunch.yaml").write_text("module: [no name")
     (project / "trainer").mkdir()
