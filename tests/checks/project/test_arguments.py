@@ -47,7 +47,7 @@ def test_what_the_trainer_takes_is_no_problem(args, made):
     [
         ("[--epoch=3]", "the trainer has no option --epoch", "did you mean '--epochs'?"),
         ("[--batch_size, '32']", "no option --batch_size", "did you mean '--batch-size'?"),
-        ("[--momentum=3]", "no option --momentum", "it has --batch-size, "),
+        ("[--momentum=3]", "no option --momentum", "it has --allow-cpu, --batch-size, "),
         ("[--no-debug]", "no option --no-debug", "--debug"),
         ("[-e, '3']", "no option -e", "--epochs"),
         ("[--epochs]", "--epochs has no value", "write --epochs=VALUE"),
