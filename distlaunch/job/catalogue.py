@@ -49,6 +49,8 @@ class MachineKind:
         The kind of these TPUs.
     architecture
         What its images are for, as images call it: ``amd64`` or ``arm64``.
+    rdma
+        Whether its GPUs communicate by RDMA, see `has_rdma`; only the bundled file has this key.
     """
 
     family: str
@@ -59,6 +61,7 @@ class MachineKind:
     topologies: tuple[str, ...] = ()
     tpu: str | None = None
     architecture: str = "amd64"
+    rdma: bool = False
 
     @property
     def has_tpu(self) -> bool:
@@ -199,6 +202,21 @@ def offered_as(kind: MachineKind | None, accelerator: str | None, count: int) ->
     return _PODS.get(accelerator, accelerator) if count > _POD_CORES else accelerator
 
 
+def has_rdma(machine_type: str) -> bool:
+    """Return whether a machine's GPUs communicate by RDMA.
+
+    On these machines a training program has to source ``set_nccl_env.sh`` first:
+    https://docs.cloud.google.com/gemini-enterprise-agent-platform/machine-learning/training/configure-compute
+
+    Parameters
+    ----------
+    machine_type
+        Such as ``a4-highgpu-8g``; False for an unknown machine.
+    """
+    kind = bundled().machines.get(machine_type)
+    return kind is not None and kind.rdma
+
+
 def chips(topology: str) -> int:
     """Return how many chips a TPU of a shape has: ``2x4`` has 8, and what is no shape none."""
     sides = topology.split("x")
@@ -265,6 +283,7 @@ def _machine(name: str, said: Mapping[str, Any]) -> MachineKind:
         topologies=tuple(said.get("topologies", ())),
         tpu=said.get("tpu"),
         architecture=said.get("architecture", "amd64"),
+        rdma=said.get("rdma", False),
     )
 
 
