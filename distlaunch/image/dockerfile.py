@@ -24,6 +24,11 @@ _WORD = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTAL
 _PIECE = re.compile(
     r"""(?P<bare>(?:[^"'\\]|\\.)+)|"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>[^']*)'""", re.DOTALL
 )
+_USE = re.compile(
+    r"\\(?P<escaped>.)|\$(?:(?P<plain>[A-Za-z_]\w*)"
+    r"|\{(?P<name>[A-Za-z_]\w*)(?::(?P<sign>[-+])(?P<word>[^{}]*))?\})",
+    re.ASCII | re.DOTALL,
+)
 _FILLED = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
 _VARIABLE = re.compile(r"(?<!\\)(?:\\\\)*\$")
 _WITH_SOURCES = ("COPY", "ADD")
@@ -200,14 +205,22 @@ def code_of(dockerfile: Dockerfile) -> Code | None:
     return Code(root, Settings(entrypoint, env, root, labels))
 
 
-def pairs_in(text: str) -> dict[str, str] | None:
-    """Return ``NAME=VALUE …``, None for the old form and where a variable is to be filled in."""
-    if _VARIABLE.search(text):
-        return None
+def pairs_in(text: str, variables: Mapping[str, str] | None = None) -> dict[str, str] | None:
+    """Return the pairs of ``NAME=VALUE …``.
+
+    None for the old form ``NAME VALUE``, and for a variable that cannot be expanded.
+
+    Parameters
+    ----------
+    variables
+        What ``$NAME``, ``${NAME}``, ``${NAME:-word}`` and ``${NAME:+word}`` are expanded with, see
+        https://docs.docker.com/reference/dockerfile/#environment-replacement; by default none is.
+    """
+    cannot_expand = _VARIABLE.search(text) if variables is None else "$" in _USE.sub("", text)
     words = _WORD.findall(text)
-    if not all("=" in word for word in words):
+    if cannot_expand or not all("=" in word for word in words):
         return None
-    return dict(_unquoted(word).split("=", 1) for word in words)
+    return dict(_unquoted(word, variables or {}).split("=", 1) for word in words)
 
 
 def _workdir(stage: Stage) -> str:
@@ -231,16 +244,23 @@ def _copies_all(instruction: Instruction, root: str) -> bool:
     return words[1] in (".", "./") or words[1].rstrip("/") == root
 
 
-def _unquoted(word: str) -> str:
-    return "".join(map(_value, _PIECE.finditer(word)))
+def _unquoted(word: str, variables: Mapping[str, str]) -> str:
+    return "".join(_value(piece, variables) for piece in _PIECE.finditer(word))
 
 
-def _value(piece: re.Match[str]) -> str:
+def _value(piece: re.Match[str], variables: Mapping[str, str]) -> str:
+    def replace_use(found: re.Match[str]) -> str:
+        if found["escaped"]:
+            is_escape = piece["bare"] is not None or found["escaped"] in '"\\$`'
+            return found["escaped"] if is_escape else found[0]
+        value = variables.get(found["plain"] or found["name"], "")
+        if found["sign"] and bool(value) == (found["sign"] == "+"):
+            return _USE.sub(replace_use, found["word"])
+        return value
+
     if piece["single"] is not None:
         return piece["single"]
-    if piece["double"] is not None:
-        return re.sub(r"""\\(["\\$`])""", r"\1", piece["double"])
-    return re.sub(r"\\(.)", r"\1", piece["bare"], flags=re.DOTALL)
+    return _USE.sub(replace_use, piece["bare"] if piece["double"] is None else piece["double"])
 
 
 def _instructions(text: str) -> Iterator[Instruction]:

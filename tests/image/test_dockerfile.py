@@ -1,3 +1,5 @@
+import json
+import os
 import re
 
 import pytest
@@ -153,6 +155,50 @@ def test_the_last_stage_stands_on_another_image():
         "COPY . .",
         'ENTRYPOINT ["python", "-m", "trainer.task"]',
     ]
+
+
+# Values of ENV, and what Docker makes of them where A is "a", E is empty and N is not set.
+EXPANDED = {
+    "$A": "a",
+    "x${A}y": "xay",
+    "$A/$A:$N.": "a/a:.",
+    "${A:-b}": "a",
+    "${E:-b}": "b",
+    "${N:-b,c}": "b,c",
+    "${N:-$A}": "a",
+    "${A:+:$A}": ":a",
+    "x${E:+:$E}": "x",
+    "x${N:+:$N}": "x",
+    '"$A \\$A ${N:-b c}"': "a $A b c",
+    "'$A'$A": "$Aa",
+    "\\$A": "$A",
+    "\\\\$A": "\\a",
+}
+
+
+def test_variables_are_expanded_as_docker_does():
+    variables = {"A": "a", "E": ""}
+    for value, expected in EXPANDED.items():
+        assert pairs_in(f"A=1 X={value}", variables) == {"A": "1", "X": expected}
+
+
+@pytest.mark.parametrize("value", ["$5", "$", "${A", "${A:?b}", "${A#b}", "${A:-${E}}"])
+def test_other_uses_of_variables_are_not_read(value):
+    assert pairs_in(f"X={value}", {"A": "a"}) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("buildkit", ["0", "1"])
+def test_docker_expands_variables_the_same_way(engine, tmp_path, buildkit):
+    pairs = " ".join(f"X{number}={value}" for number, value in enumerate(EXPANDED))
+    (tmp_path / "Dockerfile").write_text(f"FROM {engine.base}\nENV A=a E=\nENV {pairs}\n")
+    done = engine.docker(
+        "build", "--quiet", str(tmp_path), env=os.environ | {"DOCKER_BUILDKIT": buildkit}
+    )
+    config = engine.docker("inspect", "--format", "{{json .Config.Env}}", done.stdout.strip())
+    variables = dict(each.split("=", 1) for each in json.loads(config.stdout))
+    engine.docker("rmi", done.stdout.strip())
+    assert [variables[f"X{number}"] for number in range(len(EXPANDED))] == [*EXPANDED.values()]
 
 
 WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="$"))
