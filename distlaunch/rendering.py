@@ -189,7 +189,7 @@ def _output_of(job: Job) -> str | None:
 
 
 def _dockerfile(job: Job, folder: Path) -> str:
-    from distlaunch.image import requirements
+    from distlaunch.image import cuda, requirements
 
     base = job.image.base or BASE
     if not _IMAGE.fullmatch(base):
@@ -205,6 +205,9 @@ def _dockerfile(job: Job, folder: Path) -> str:
         requirements=list(found.files) if found else [],
         changed=found.changed if found else (),
         tensorflow_script=requirements.sed_script(gpu=gpu),
+        cuda_folder=cuda.FOLDER,
+        link_cuda=cuda.LINK_COMMAND,
+        entrypoint=cuda.entrypoint(job),
         code=CODE,
     )
 

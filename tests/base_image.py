@@ -27,8 +27,9 @@ HOOKS = (
     'chroot "$1" python3 -m venv /usr/local',
     'rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/usr/lib/python3*/test',
 )
+PATH = "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = [
-    "PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin",
+    f"PATH={PATH}",
     "LANG=C.UTF-8",
     "PYTHON_VERSION=3.11.2",
 ]

@@ -27,7 +27,7 @@ DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 RUN = "console"  # the kind of block whose commands are typed
 SET_UP = "sh"
-NOT_COMMANDS = {"json", "python", "text", "yaml"}
+NOT_COMMANDS = {"dockerfile", "json", "python", "text", "yaml"}
 
 
 def blocks(text: str) -> list[tuple[str, list[str]]]:

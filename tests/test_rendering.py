@@ -129,12 +129,46 @@ def test_without_requirements_nothing_is_installed(folder):
 @pytest.mark.parametrize(("job", "gpu"), [(JOB, False), (FULL, True)])
 def test_tensorflow_is_that_of_the_machines(folder, job, gpu):
     (folder / "requirements.txt").write_text("tensorflow==2.21.0\n")
-    first, _ = by_word(dockerfile(job, folder), "RUN")
+    first, *_ = by_word(dockerfile(job, folder), "RUN")
     command = first.rest.replace("/environment/", f"{folder}/")
     subprocess.run(["sh", "-c", command], check=True)
     name = "tensorflow[and-cuda]" if gpu else "tensorflow-cpu"
     assert (folder / "requirements.txt").read_text() == f"{name}==2.21.0\n"
     assert sed_script(gpu=gpu) in first.rest
+
+
+def test_the_lines_for_gpus_are_those_of_the_document(folder, checkout):
+    document = (checkout / "docs/submit.md").read_text(encoding="utf-8")
+    lines = re.search(r"```dockerfile\n(.*?)```", document, re.DOTALL)[1]
+    assert lines in dockerfile(FULL, folder)
+    assert "nvidia" not in dockerfile(JOB, folder)
+
+
+@pytest.mark.parametrize("has_script", [True, False])
+def test_on_machines_with_rdma_googles_settings_for_nccl_come_first(folder, has_script):
+    rdma = Machine("a4-highgpu-8g", "NVIDIA_B200", 8)
+    (entrypoint,) = by_word(
+        dockerfile(replace(JOB, cluster=Cluster(Pool(CPU), Pool(rdma))), folder), "ENTRYPOINT"
+    )
+    (folder / "trainer/task.py").write_text(
+        "import os, sys; print(os.environ.get('NCCL_NET'), sys.argv[1:])"
+    )
+    if has_script:
+        (folder / "gib/scripts").mkdir(parents=True)
+        (folder / "gib/scripts/set_nccl_env.sh").write_text("export NCCL_NET=gIB\n")
+    words = [each.replace("/usr/local/gib", f"{folder}/gib") for each in entrypoint.exec_form()]
+    run = [*words, "--a=b c", "$HOME"]
+    printed = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert printed == f"{'gIB' if has_script else None} ['--a=b c', '$HOME']\n"
+
+
+def test_without_rdma_the_program_is_the_entrypoint(folder):
+    mega = Machine("a3-megagpu-8g", "NVIDIA_H100_MEGA_80GB", 8)
+    for machine in (CPU, GPU, mega):
+        (entrypoint,) = by_word(
+            dockerfile(replace(JOB, cluster=Cluster(Pool(machine))), folder), "ENTRYPOINT"
+        )
+        assert entrypoint.exec_form() == ["python", "-m", "trainer.task"]
 
 
 names = st.text(

@@ -31,7 +31,8 @@ _OWN_FOLDER, _FILE = CACHE.partition("/")[0], "recipe.json"
 _MOST_ENTRIES = 200  # of a folder that is looked through
 _LARGEST = 1 << 18  # bytes of a file that can say something of an image
 _TEMPLATES = "templates"
-_OURS = ("job", "image", "rendering.py", "quoting.py")  # code that turns a job file into a recipe
+# What turns a job file into a recipe; job/catalogue.json says which machines have RDMA.
+_OURS = ("job", "image", "rendering.py", "quoting.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def _own_code() -> list[tuple[str, int, int]]:
     files = [*resources.templates().iterdir()]
     for name in _OURS:
         path = package / name
-        files += path.rglob("*.py") if path.is_dir() else [path]
+        files += [*path.rglob("*.py"), *path.rglob("*.json")] if path.is_dir() else [path]
     return sorted((file.name, *_stamp(file)) for file in files)
 
 

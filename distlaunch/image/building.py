@@ -161,6 +161,7 @@ class _Work:
                     found.base,
                     found.requirements,
                     Path(folder, "environment.tar.gz"),
+                    link_cuda=found.link_cuda,
                     progress=self.progress,
                 )
             except ImageError as problem:

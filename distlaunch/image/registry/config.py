@@ -56,6 +56,12 @@ def extended(
     return new
 
 
+def environment_variables(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment variables that an image's config sets."""
+    inner = config.get("config") or {}
+    return dict(each.partition("=")[::2] for each in inner.get("Env") or ())
+
+
 def _history(config: Mapping[str, Any], layers: int) -> list[Any]:
     """Return a base's history, filled up where it tells of fewer layers than there are."""
     told = list(config.get("history") or ())

@@ -15,7 +15,7 @@ from distlaunch.errors import ImageError
 from distlaunch.image.layers import Layer
 from distlaunch.image.registry.client import Registry
 from distlaunch.image.tarball import Tarball
-from distlaunch.image.wheels.installed import add_installed
+from distlaunch.image.wheels.installed import add_cuda_links, add_installed
 from distlaunch.image.wheels.interpreter import find_interpreter
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def environment_layer(
     requirements: str,
     file: Path,
     *,
+    link_cuda: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Layer:
     """Write what pip installs for a base image as a layer.
@@ -71,6 +72,8 @@ def environment_layer(
         The text of a requirements file.
     file
         Where to write to; what pip unpacks goes to a folder beside it for as long.
+    link_cuda
+        Whether to add the symlinks that `cuda.LINK_COMMAND` creates.
     progress
         Told what is being done, a line each.
 
@@ -89,6 +92,8 @@ def environment_layer(
         progress("packing the environment")
         with Tarball(file, level=_LEVEL) as tarball:
             add_installed(tarball, target, interpreter)
+            if link_cuda:
+                add_cuda_links(tarball, target, interpreter)
             return Layer.of(file, tarball.finish(), "RUN pip install -r requirements.txt")
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from distlaunch.image import cuda
 from distlaunch.image.dockerfile import pairs_in
 from distlaunch.image.environment import is_pip
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry.config import Settings
+from distlaunch.image.registry.client import Registry
+from distlaunch.image.registry.config import Settings, environment_variables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 # COPY and sed bring the requirements into the image and make them fit; pip gets them from here.
 _FOR_PIP = ("COPY", "WORKDIR")
+# Docker's, for an image that sets none:
+# https://github.com/moby/buildkit/blob/master/util/system/path.go
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +38,14 @@ class Installation:
         The text of a requirements file.
     settings
         What the config of the environment says.
+    link_cuda
+        Whether the CUDA libraries get symlinks.
     """
 
     base: Reference
     requirements: str
     settings: Settings
+    link_cuda: bool
 
 
 def what_pip_does(
@@ -55,25 +63,29 @@ def what_pip_does(
     Raises
     ------
     ImageError
-        If the requirements cannot be read.
+        If the requirements cannot be read, or the base image's registry refuses.
     """
     stage = environment.stages[-1]
     if len(environment.stages) > 1 or not any(map(is_pip, stage.instructions)):
         return None
+    base = Reference.parse(stage.base)
+    with Registry(base) as registry:
+        of_base = {"PATH": _DEFAULT_PATH, **environment_variables(registry.image().config)}
     env: dict[str, str] = {}
     for each in stage.instructions:
-        pairs = pairs_in(each.rest) if each.word == "ENV" else None
+        pairs = pairs_in(each.rest, {**of_base, **env}) if each.word == "ENV" else None
         if pairs is not None:
             env |= pairs
-        elif each.word and not _is_for_pip(each):
+        elif each.word and not _can_be_done(each):
             return None
-    base = Reference.parse(stage.base)
-    return Installation(base, _requirements(job, folder, scratch), Settings(env=env))
+    link_cuda = any(map(cuda.is_link_step, stage.instructions))
+    return Installation(base, _requirements(job, folder, scratch), Settings(env=env), link_cuda)
 
 
-def _is_for_pip(instruction: Instruction) -> bool:
+def _can_be_done(instruction: Instruction) -> bool:
     is_sed = instruction.word == "RUN" and instruction.rest.startswith("sed ")
-    return instruction.word in _FOR_PIP or is_sed or is_pip(instruction)
+    is_for_pip = instruction.word in _FOR_PIP or is_sed or is_pip(instruction)
+    return is_for_pip or cuda.is_link_step(instruction)
 
 
 def _requirements(job: Job, folder: Path, scratch: Path) -> str:

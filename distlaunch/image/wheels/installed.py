@@ -7,6 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from distlaunch.image import cuda
 from distlaunch.image.wheels.interpreter import distribution
 
 if TYPE_CHECKING:
@@ -51,6 +52,25 @@ def add_installed(tarball: Tarball, target: Path, python: Interpreter) -> None:
             replaced.add(top)
             tarball.replace_folder(f"{place}/{top}")
         _add(tarball, target / path, f"{place}/{path}", python)
+
+
+def add_cuda_links(tarball: Tarball, target: Path, python: Interpreter) -> None:
+    """Add symlinks to the CUDA libraries, as `cuda.LINK_COMMAND` does in an image.
+
+    Parameters
+    ----------
+    target
+        The folder that pip installed to.
+    python
+        Whose packages they will be; libraries of the base image are linked too.
+    """
+    folder = cuda.FOLDER.strip("/")
+    tarball.add_folders_of(f"{folder}/", below=folder.rpartition("/")[0])
+    kept = () if _is_replaced("nvidia", target, python) else python.cuda_libraries
+    found = sorted({*kept, *filter(cuda.is_library, _files(target))}, reverse=True)
+    links = {path.rpartition("/")[2]: path for path in found}  # of one name, the first path
+    for name in sorted(links):
+        tarball.add_link(f"{folder}/{name}", f"/{python.library}/{links[name]}")
 
 
 def _existing(place: str, path: str, python: Interpreter) -> str:

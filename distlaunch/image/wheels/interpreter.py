@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, cast
 
 from distlaunch.errors import ImageError
+from distlaunch.image import cuda
+from distlaunch.image.registry.config import environment_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -48,6 +50,8 @@ class Interpreter:
         The minor version of the system's C library 2.x.
     entries
         What lies in `library`.
+    cuda_libraries
+        The paths of NVIDIA's libraries in `library`.
     """
 
     version: str
@@ -55,6 +59,7 @@ class Interpreter:
     library: str
     glibc: int
     entries: frozenset[str] = frozenset()
+    cuda_libraries: frozenset[str] = frozenset()
 
     @property
     def short(self) -> str:
@@ -87,13 +92,7 @@ def find_interpreter(
             f"({each['size'] / 1e6:.1f} MB)"
         )
         found.look_through(registry.blob(each["digest"], each["size"]), str(registry.repository))
-    return found.interpreter(_environment(image.config), str(registry.repository))
-
-
-def _environment(config: Mapping[str, object]) -> dict[str, str]:
-    inner = config.get("config")
-    env = inner.get("Env") if isinstance(inner, dict) else None
-    return dict(each.partition("=")[::2] for each in env or ())
+    return found.interpreter(environment_variables(image.config), str(registry.repository))
 
 
 @dataclass
@@ -102,6 +101,7 @@ class _Found:
 
     pythons: dict[str, int] = field(default_factory=dict)  # path → minor version
     libraries: dict[str, set[str]] = field(default_factory=dict)  # folder → what lies in it
+    cuda_libraries: set[str] = field(default_factory=set)
     glibc: int | None = None
     is_musl: bool = False
 
@@ -129,6 +129,8 @@ class _Found:
             self.pythons[path] = int(python["minor"])
         elif library := _LIBRARY.match(path):
             self.libraries.setdefault(library["folder"], set()).add(library[2])
+            if cuda.is_library(path.removeprefix(f"{library['folder']}/")):
+                self.cuda_libraries.add(path)
         elif _LIBC.fullmatch(path) and entry.isreg():
             self._see_libc(tar.extractfile(entry))
         elif _MUSL.match(path):
@@ -142,6 +144,9 @@ class _Found:
     def _forget(self, path: str) -> None:
         for python in [each for each in self.pythons if f"{each}/".startswith(f"{path}/")]:
             del self.pythons[python]
+        self.cuda_libraries -= {
+            each for each in self.cuda_libraries if f"{each}/".startswith(f"{path}/")
+        }
         for folder, entries in self.libraries.items():
             if f"{folder}/".startswith(f"{path}/"):
                 entries.clear()
@@ -176,6 +181,11 @@ class _Found:
             library=library,
             glibc=_OLDEST_GLIBC if self.glibc is None else self.glibc,
             entries=frozenset(self.libraries.get(library, ())),
+            cuda_libraries=frozenset(
+                each.removeprefix(f"{library}/")
+                for each in self.cuda_libraries
+                if each.startswith(f"{library}/")
+            ),
         )
 
 

@@ -167,6 +167,36 @@ def test_what_lies_beside_the_packages_goes_beside_them(base, index, tmp_path):
     assert files["usr/local/share/one/a.txt"] == b"a"
 
 
+def test_cuda_libraries_have_symlinks_in_one_folder(base, index, tmp_path):
+    wheel(index, "cublas", files={"nvidia/cublas/lib/libcublas.so.12": "", "nvidia/cublas/a.h": ""})
+    wheel(index, "cudnn", files={"nvidia/cudnn/lib/libcudnn.so.9": "", "nvidia/cudnn/b.so": ""})
+    library = "opt/conda/lib/python3.12/site-packages"
+    files = {
+        "opt/conda/bin/python3.12": b"",
+        f"{library}/nvidia/nccl/lib/libnccl.so.2": b"",
+        f"{library}/nvidia/cublas/lib/libcublas.so.12": b"",
+        f"{library}/nvidia/old/lib/libold.so.1": b"",
+    }
+    removed = {f"{library}/nvidia/.wh.old": b""}
+    image = base(files, {"Env": ["PATH=/opt/conda/bin"]}, more=[removed])
+    layer = environment_layer(image, "cublas\ncudnn\n", tmp_path / "layer", link_cuda=True)
+    with tarfile.open(layer.file) as tar:
+        links = {each.name: each.linkname for each in tar if each.issym()}
+    folder = "usr/local/lib/nvidia-wheels"
+    assert links == {
+        f"{folder}/libcublas.so.12": f"/{library}/nvidia/cublas/lib/libcublas.so.12",
+        f"{folder}/libcudnn.so.9": f"/{library}/nvidia/cudnn/lib/libcudnn.so.9",
+        f"{folder}/libnccl.so.2": f"/{library}/nvidia/nccl/lib/libnccl.so.2",
+    }
+
+
+def test_the_folder_for_cuda_libraries_is_made_without_any(base, index, tmp_path):
+    layer = environment_layer(base(), "# nothing\n", tmp_path / "layer", link_cuda=True)
+    with tarfile.open(layer.file) as tar:
+        (folder,) = tar
+    assert (folder.name, folder.isdir()) == ("usr/local/lib/nvidia-wheels", True)
+
+
 def test_nothing_to_install_is_an_empty_layer(base, index, tmp_path):
     assert files_of(environment_layer(base(), "# nothing\n", tmp_path / "layer")) == {}
 
