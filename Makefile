@@ -17,10 +17,10 @@ QUICK_PACKAGES := google-api-python-client hypothesis jsonschema pytest pytest-t
 
 ROUNDS := 3
 
-.PHONY: help demo test quick fuzz laws check
+.PHONY: help demo test quick fuzz laws gpu-image check
 
 help: ## Say what there is to make
-	@sed -n 's/^\([a-z]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo ## From nothing to a trained model: a chief and a worker on this machine
 	@rm -rf build/demo
@@ -42,6 +42,9 @@ fuzz: $(VENV)/.test ## Run the property-based tests on random examples, 3 rounds
 laws: $(VENV)/.test ## Run the trainer's laws at full length: every model and kill, on every size
 	@DISTLAUNCH_TEST_LAWS=1 $(BIN)/python -m pytest --numprocesses=2 --dist=loadscope \
 	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_zoo.py
+
+gpu-image: $(VENV)/.test ## Build the GPU image with Docker and without, and verify it (10 GB, 20 min)
+	@$(BIN)/python tools/gpu_image.py
 
 check: $(VENV)/.test ## Look over the code: ruff and mypy
 	@$(BIN)/ruff check .

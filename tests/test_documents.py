@@ -254,6 +254,7 @@ SETUP = {
     "make test": (make, "test"),
     "make check": (make, "check"),
     "make laws": (make, "laws"),
+    "make gpu-image": (make, "gpu-image"),
     "pip install .": (pip_install, ""),
     "pip install '.[local]'": (pip_install, "[local]"),
     "pip install '.[local-gpu]'": (pip_install, "[local-gpu]"),

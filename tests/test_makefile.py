@@ -53,6 +53,7 @@ def test_help_names_every_target(folder):
         "make quick",
         "make fuzz",
         "make laws",
+        "make gpu-image",
         "make check",
     ]
 
