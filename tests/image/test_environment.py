@@ -1,6 +1,7 @@
 import pytest
 
 from distlaunch.image.context import Context, ContextFile
+from distlaunch.image.cuda import LINK_COMMAND
 from distlaunch.image.dockerfile import read
 from distlaunch.image.environment import environment_of, pinned
 
@@ -101,6 +102,14 @@ def test_an_environment_is_parted_at_pip(tmp_path):
     told = "python -m pip install --no-cache-dir -r /environment/requirements.txt"
     assert command == ("/bin/sh", "-c", told)
     assert after == "WORKDIR /app\n"
+
+
+def test_the_step_for_cuda_is_not_pips(tmp_path):
+    text = DOCKERFILE.replace("WORKDIR", f"RUN {LINK_COMMAND}\nWORKDIR")
+    before, command, after = environment_of(read(text), context(tmp_path)).parted_at_pip()
+    assert LINK_COMMAND not in before
+    assert "pip install" in command[-1]
+    assert after == f"RUN {LINK_COMMAND}\nWORKDIR /app\n"
 
 
 def test_pip_in_the_form_of_an_array_is_run_as_that(tmp_path):
