@@ -130,6 +130,7 @@ def _skips_a_pool(job: Job) -> bool:
     cluster = job.cluster
     pools = [cluster.workers, cluster.parameter_servers, cluster.evaluators]
     there = [pool is not None and pool.count > 0 for pool in pools]
+    there[1] |= job.reduction_server is not None
     return not vertex.is_tuned(job) and there != sorted(there, reverse=True)
 
 

@@ -12,6 +12,7 @@ from distlaunch.job.model import (
     Job,
     Machine,
     Pool,
+    ReductionServer,
     Scheduling,
     Span,
     Tuning,
@@ -38,6 +39,7 @@ def to_job(section: sections.JobSection) -> Job:
         service_account=section.service_account,
         network=section.network,
         tensorboard=section.tensorboard,
+        reduction_server=_reduction_server(section.reduction_server),
         tuning=_tuning(section.tuning) if section.tuning else None,
         vertex=section.vertex,
     )
@@ -66,6 +68,10 @@ def _machine(section: sections.ChiefSection) -> Machine:
     if accelerator is None:
         return Machine(section.machine)
     return Machine(section.machine, accelerator.type, accelerator.count)
+
+
+def _reduction_server(section: sections.ReductionServerSection | None) -> ReductionServer | None:
+    return ReductionServer(section.replicas) if section else None
 
 
 def _tuning(section: sections.TuningSection) -> Tuning:
@@ -119,6 +125,8 @@ def to_data(job: Job) -> dict[str, Any]:
         "service_account": job.service_account,
         "network": job.network,
         "tensorboard": job.tensorboard,
+        "reduction_server": job.reduction_server
+        and {"replicas": job.reduction_server.replicas or "auto"},
         "tuning": job.tuning and _tuning_data(job.tuning),
         "vertex": dict(job.vertex),
     }

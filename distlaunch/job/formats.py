@@ -16,7 +16,7 @@ from distlaunch.job.vertex import SPECS, collection
 from distlaunch.job.yaml_marks import Document, YamlProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from distlaunch.job.ai_platform import AiPlatformFile
@@ -114,7 +114,9 @@ def _load_with_config(
     if base is None or lay_over is None:
         raise JobFileError(problems)
     loaded = lay_over(base)
-    return replace(loaded, job=project_file.override(loaded.job, overrides, config))
+    job = project_file.override(loaded.job, overrides, config)
+    project_file.check_reduction_server(job, overrides, path)
+    return replace(loaded, job=job)
 
 
 def _folder_name(folder: Path) -> str:
@@ -135,20 +137,22 @@ def _read_config(path: Path, folder: Path, image: str | None) -> Callable[[Job],
     from distlaunch.job.vertex import file as vertex_file
 
     file = vertex_file.read(document, path)
-    return lambda base: Loaded(
-        vertex_file.to_job(file, base), (*file.notes, *_unused(base, path, folder))
-    )
+
+    def lay_over(base: Job) -> Loaded:
+        job = vertex_file.to_job(file, base)
+        return Loaded(job, (*file.notes, *_unused(base, job, path, folder)))
+
+    return lay_over
 
 
-def _unused(base: Job, config: Path, folder: Path) -> list[str]:
+def _unused(base: Job, job: Job, config: Path, folder: Path) -> Iterator[str]:
     """Tell of pools in the project's own file, which the other file's take the place of."""
     spec = base.vertex.get(SPECS[collection(base)], {})
-    if "workerPoolSpecs" not in spec:
-        return []
-    file = shown(folder / project_file.FILE_NAME)
-    return [
-        f"{file}: vertex: workerPoolSpecs are not used, as {shown(config)} says what the pools are"
-    ]
+    file, other = shown(folder / project_file.FILE_NAME), shown(config)
+    if "workerPoolSpecs" in spec:
+        yield f"{file}: vertex: workerPoolSpecs are not used, as {other} says what the pools are"
+    if base.reduction_server and job.reduction_server is None:
+        yield f"{file}: reduction_server is not used, as {other} says what worker pool 2 is"
 
 
 def _legacy(file: AiPlatformFile, folder: Path, image: str | None) -> Callable[[Job], Loaded]:

@@ -216,6 +216,19 @@ class Scheduling:
 
 
 @dataclass(frozen=True, slots=True)
+class ReductionServer:
+    """Google's all-reduce for GPU workers, on machines of its own.
+
+    Parameters
+    ----------
+    replicas
+        How many; None for as many as the machines of the cluster need.
+    """
+
+    replicas: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """A tuned parameter that is a number between two others."""
 
@@ -287,6 +300,7 @@ class Job:
     service_account: str | None = None
     network: str | None = None
     tensorboard: str | None = None
+    reduction_server: ReductionServer | None = None
     tuning: Tuning | None = None
     vertex: Mapping[str, Any] = field(default_factory=dict)
 

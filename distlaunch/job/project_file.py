@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.job import conversion
+from distlaunch.job import conversion, reduction_server
 from distlaunch.job.overrides import Overridden
 from distlaunch.job.problems import refusal, validate
 from distlaunch.job.sections import JobSection
@@ -45,7 +45,8 @@ def load(path: Path, overrides: Sequence[Override] = ()) -> Job:
         If the file cannot be read.
     """
     document = _document(path)
-    return _job(path, Overridden(document, document.data, overrides))
+    marked = Overridden(document, document.data, overrides)
+    return _job(path, marked, is_complete=True)
 
 
 def load_without_cluster(path: Path, overrides: Sequence[Override], name: str) -> Job:
@@ -93,6 +94,40 @@ def override(job: Job, overrides: Sequence[Override], path: Path) -> Job:
     return replace(job, **changed)
 
 
+def check_reduction_server(job: Job, overrides: Sequence[Override], path: Path) -> None:
+    """Check the section ``reduction_server`` of a job whose cluster another file describes.
+
+    Parameters
+    ----------
+    job
+        The job, with its cluster.
+    overrides
+        Values from the command line.
+    path
+        The job file, which may be missing.
+
+    Raises
+    ------
+    JobFileError
+        If such a job cannot have a Reduction Server.
+    """
+    document = _document(path) if os.path.lexists(path) else Document("{}")
+    marked = Overridden(document, document.data, overrides)
+    problems = _reduction_server_problems(job, marked)
+    if problems:
+        raise refusal(path, problems)
+
+
+def _reduction_server_problems(job: Job, marked: Marked) -> list[YamlProblem]:
+    if job.reduction_server is None or not marked.data.get(reduction_server.KEY):
+        return []
+    what = reduction_server.problem(job)
+    if what is None:
+        return []
+    key = tuple(what.partition(":")[0].split("."))
+    return [YamlProblem(marked.place(key, of_key=True), what)]
+
+
 def _document(path: Path) -> Document:
     try:
         return Document(read_text(path, remedy=_REMEDY))
@@ -100,10 +135,15 @@ def _document(path: Path) -> Document:
         raise refusal(path, [problem]) from None
 
 
-def _job(path: Path, marked: Marked, whole: Job | None = None) -> Job:
-    """Return what the data says; a bag of Google's fields is checked against `whole`, if given."""
+def _job(path: Path, marked: Marked, whole: Job | None = None, *, is_complete: bool = False) -> Job:
+    """Return what the data says; a bag of Google's fields is checked against `whole`, if given.
+
+    Sections are checked against each other where the data `is_complete`.
+    """
     section, problems = validate(marked, JobSection)
     job = conversion.to_job(section) if section else None
+    if job and is_complete and (found := _reduction_server_problems(job, marked)):
+        raise refusal(path, [*problems, *found])
     if isinstance(marked.data.get("vertex"), dict) and marked.data["vertex"]:
         from distlaunch.job.vertex.section import take_in
 

@@ -124,6 +124,19 @@ def _seconds(value: Any) -> int:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+def _replicas(value: Any) -> int | None:
+    """Return a number of replicas, None for ``auto``."""
+    if value == "auto":
+        return None
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = 0
+    if number < 1:
+        raise _refusal("auto or a whole number of 1 or more")
+    return number
+
+
 def _variable(value: Any) -> str:
     name = str(value)
     if _SET_FOR_EVERY_TASK.fullmatch(name):
@@ -273,6 +286,15 @@ class ImageSection(Section):
     uri: ImageName | None = None
 
 
+class ReductionServerSection(Section):
+    """``reduction_server``."""
+
+    replicas: Annotated[
+        int | None,
+        _Read(_replicas, {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
+    ] = None
+
+
 class SchedulingSection(Section):
     """``scheduling``."""
 
@@ -342,5 +364,6 @@ class JobSection(Section):
     service_account: AccountEmail | None = None
     network: Filled | None = None
     tensorboard: Filled | None = None
+    reduction_server: ReductionServerSection | None = None
     tuning: TuningSection | None = None
     vertex: Annotated[dict[str, Any], _none_is(dict)] = {}

@@ -205,6 +205,8 @@ def _left_out(job: Job, programs: Mapping[str, Program]) -> Iterator[str]:
         yield f"env: {names}: left out, as AI Platform sets none; set them in the image"
     if job.tensorboard:
         yield "tensorboard: left out, as AI Platform had no managed TensorBoard"
+    if job.reduction_server:
+        yield "reduction_server: left out, as AI Platform had no Reduction Server"
     master = programs["master"]
     if master.module:
         yield (

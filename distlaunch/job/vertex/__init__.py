@@ -9,6 +9,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Literal
 
+from distlaunch.job import reduction_server
 from distlaunch.job.replica import EXPECTED_GPUS
 from distlaunch.job.vertex import reading
 from distlaunch.job.vertex.tuning import read_tuning, write_tuning
@@ -123,7 +124,27 @@ def _pools(job: Job, specs: list[dict[str, Any]], image: str | None) -> list[dic
     count = max(len(specs), live[-1] + 1 if live else 0)
     padded = [*specs, *({} for _ in range(count - len(specs)))]
     pools = [*in_order, *[None] * count]
-    return [_pool(job, pool, spec, image) for pool, spec in zip(pools, padded, strict=False)]
+    written = [_pool(job, pool, spec, image) for pool, spec in zip(pools, padded, strict=False)]
+    return _with_reduction_server(job, written)
+
+
+def _with_reduction_server(job: Job, specs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the pools with that of the job's Reduction Server, or without one."""
+    before = reading.reduction_server(specs)
+    if job.reduction_server is None and before is None:
+        return specs
+    first = [*specs, {}, {}, {}][: reduction_server.POOL]
+    spec, *others = specs[reduction_server.POOL :] or [{}]
+    if job.reduction_server is None:
+        return [*first, {}, *others]
+    count = reduction_server.replica_count(job)
+    if before is None:
+        machine = spec.setdefault("machineSpec", {})
+        machine.setdefault("machineType", reduction_server.MACHINE)
+        spec["containerSpec"] = {"imageUri": reduction_server.image(job.region)}
+    if spec.get("replicaCount") != count:
+        spec["replicaCount"] = count
+    return [*first, spec, *others]
 
 
 def _pool(job: Job, pool: Pool | None, spec: dict[str, Any], image: str | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import did_you_mean
-from distlaunch.job import vertex
+from distlaunch.job import reduction_server, vertex
 from distlaunch.job.model import Cluster, Job, Scheduling
 from distlaunch.job.problems import refusal, shown
 from distlaunch.job.vertex import reading
@@ -124,16 +124,21 @@ def to_job(file: VertexFile, base: Job) -> Job:
     where = file.collection if file.collection != "customJobs" else vertex.collection(base)
     body = vertex.as_body_of(where, file.body)
     spec = body.get(vertex.SPECS[where], {})
-    scheduling = spec.get("scheduling", {})
+    pools, scheduling = spec["workerPoolSpecs"], spec.get("scheduling", {})
     return replace(
         base,
         name=reading.name(body) or base.name,
-        cluster=_cluster(spec["workerPoolSpecs"]),
+        cluster=_cluster(pools),
         scheduling=_scheduling(scheduling, base.scheduling),
         labels={**base.labels, **body.get("labels", {})},
         service_account=spec.get("serviceAccount") or base.service_account,
         network=spec.get("network") or base.network,
         tensorboard=spec.get("tensorboard") or base.tensorboard,
+        reduction_server=(
+            reading.reduction_server(pools)
+            if any(pools[reduction_server.POOL :][:1])
+            else base.reduction_server
+        ),
         tuning=read_tuning(body) if "studySpec" in body else base.tuning,
         vertex=_over(_without_pools(vertex.as_body_of(where, base.vertex), where), body),
     )
@@ -199,10 +204,12 @@ def _one_argument(path: Path, parsed: Parsed) -> Iterator[str]:
 
 
 def _cluster(specs: list[dict[str, Any]]) -> Cluster:
-    chief, *others = [reading.pool(spec) for spec in [*specs, {}, {}, {}][:4]]
-    if chief is None:
+    chief, workers, third, evaluators = [*specs, {}, {}, {}][:4]
+    pools = [chief, workers, {} if reading.is_reduction_server(third) else third, evaluators]
+    first, *others = map(reading.pool, pools)
+    if first is None:
         raise ValueError("a job without a chief")  # `broken_rules` has seen to it
-    return Cluster(chief, *others)
+    return Cluster(first, *others)
 
 
 def _scheduling(there: Mapping[str, Any], base: Scheduling) -> Scheduling:

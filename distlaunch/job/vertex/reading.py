@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.job.model import Machine, Pool, Program, Strategy
+from distlaunch.job.model import Machine, Pool, Program, ReductionServer, Strategy
 from distlaunch.job.names import job_name
+from distlaunch.job.reduction_server import POOL, is_image
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 TASKS = ("containerSpec", "pythonPackageSpec")
 TUNED = frozenset(
@@ -40,6 +41,19 @@ def pool(spec: Mapping[str, Any]) -> Pool | None:
     if not spec or spec.get("replicaCount") == 0:
         return None
     return Pool(machine(spec), spec.get("replicaCount", 1), program(spec))
+
+
+def reduction_server(specs: Sequence[Mapping[str, Any]]) -> ReductionServer | None:
+    """Return the Reduction Server among a job's worker pools, None without one."""
+    spec = specs[POOL] if len(specs) > POOL else {}
+    if not is_reduction_server(spec) or spec.get("replicaCount") == 0:
+        return None
+    return ReductionServer(int(spec.get("replicaCount", 1)))
+
+
+def is_reduction_server(spec: Mapping[str, Any]) -> bool:
+    """Return whether a worker pool runs Google's Reduction Server."""
+    return is_image((spec.get("containerSpec") or {}).get("imageUri"))
 
 
 def machine(spec: Mapping[str, Any]) -> Machine:

@@ -99,6 +99,8 @@ def _absorb(job: Job, body: dict[str, Any], marked: Marked) -> Job:
         service_account=job.service_account or spec.get("serviceAccount"),
         network=job.network or spec.get("network"),
         tensorboard=job.tensorboard or spec.get("tensorboard"),
+        reduction_server=job.reduction_server
+        or reading.reduction_server(spec.get("workerPoolSpecs", [])),
         tuning=job.tuning or read_tuning(body),
         scheduling=replace(
             job.scheduling,

@@ -1,0 +1,278 @@
+"""Reduction Server: from the job file to worker pool 2 of the request, and back from Google's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from distlaunch import rendering
+from distlaunch.errors import JobFileError
+from distlaunch.google import messages
+from distlaunch.job import vertex
+from distlaunch.job.formats import load_job
+from distlaunch.job.model import Job, ReductionServer
+
+IMAGE = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
+JOB = """\
+name: digits
+region: us-central1
+args: [--epochs=5]
+env: {NCCL_DEBUG: INFO}
+image: {uri: "us-docker.pkg.dev/p/r/digits:1"}
+cluster:
+  chief: &machine {machine: MACHINE, accelerator: {type: ACCELERATOR, count: 8}}
+  workers: {<<: *machine, count: 4}
+reduction_server: {replicas: auto}
+"""
+V100 = JOB.replace("MACHINE", "n1-highmem-96").replace("ACCELERATOR", "NVIDIA_TESLA_V100")
+A100 = (
+    JOB.replace("MACHINE", "a2-megagpu-16g")
+    .replace("ACCELERATOR, count: 8", "NVIDIA_TESLA_A100, count: 16")
+    .replace("count: 4", "count: 7")
+)
+LEGACY = """\
+trainingInput:
+  scaleTier: CUSTOM
+  masterType: n1-highmem-8
+  masterConfig: {imageUri: x/y:1, acceleratorConfig: {type: NVIDIA_TESLA_T4, count: 1}}
+"""
+SERVERS = "  parameterServerType: n1-highmem-8\n  parameterServerCount: 2\n"
+POOL = """\
+- machineSpec: {machineType: n2-highcpu-16}
+  replicaCount: 5
+  containerSpec: {imageUri: europe-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:1}
+"""
+WORKERS = """\
+workerPoolSpecs:
+- machineSpec: {machineType: g2-standard-48, acceleratorType: NVIDIA_L4, acceleratorCount: 4}
+  replicaCount: 1
+  containerSpec: {imageUri: x/y:1}
+- machineSpec: {machineType: g2-standard-48, acceleratorType: NVIDIA_L4, acceleratorCount: 4}
+  replicaCount: 3
+  containerSpec: {imageUri: x/y:1}
+"""
+
+
+def load(folder, text: str, config: str | None = None, *sets: str) -> Job:
+    (folder / "distlaunch.yaml").write_text(text)
+    if config is None:
+        return load_job(folder, sets=sets).job
+    (folder / "config.yaml").write_text(config)
+    return load_job(folder, config=folder / "config.yaml", sets=sets).job
+
+
+def problem(folder, text: str, config: str | None = None, *sets: str) -> str:
+    """Return the one problem of a job."""
+    with pytest.raises(JobFileError) as refusal:
+        load(folder, text, config, *sets)
+    [line] = refusal.value.lines
+    return line.removeprefix(f"{folder}/")
+
+
+def request(job: Job) -> dict:
+    body = vertex.request(job, image=None, labels={}, job_dir=None)
+    messages.check("customJobs", body)
+    return body
+
+
+def third_pool(job: Job) -> dict:
+    return request(job)["jobSpec"]["workerPoolSpecs"][2]
+
+
+@pytest.mark.parametrize(
+    ("text", "machine", "workers", "reducers"),
+    [
+        (V100, ["n1-highmem-96", "NVIDIA_TESLA_V100", 8], 4, 16),
+        (A100, ["a2-megagpu-16g", "NVIDIA_TESLA_A100", 16], 7, 25),
+    ],
+)
+def test_the_request_is_that_of_google_s_examples(text, machine, workers, reducers, tmp_path):
+    keys = ("machineType", "acceleratorType", "acceleratorCount")
+    training = {
+        "machineSpec": dict(zip(keys, machine, strict=True)),
+        "containerSpec": {
+            "imageUri": "us-docker.pkg.dev/p/r/digits:1",
+            "args": ["--epochs=5"],
+            "env": [{"name": "NCCL_DEBUG", "value": "INFO"}],
+        },
+    }
+    assert request(load(tmp_path, text)) == {
+        "displayName": "digits",
+        "jobSpec": {
+            "workerPoolSpecs": [
+                training | {"replicaCount": 1},
+                training | {"replicaCount": workers},
+                {
+                    "machineSpec": {"machineType": "n1-highcpu-16"},
+                    "replicaCount": reducers,
+                    "containerSpec": {"imageUri": IMAGE},
+                },
+            ]
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("region", "continent"),
+    [
+        ("us-east4", "us"),
+        ("northamerica-northeast1", "us"),
+        ("southamerica-east1", "us"),
+        ("europe-west4", "europe"),
+        ("me-west1", "europe"),
+        ("africa-south1", "europe"),
+        ("asia-southeast1", "asia"),
+        ("australia-southeast1", "asia"),
+        ("", "us"),
+    ],
+)
+def test_the_image_is_of_the_nearest_multi_region(region, continent, tmp_path):
+    pool = third_pool(load(tmp_path, V100, None, f"region={region}"))
+    assert pool["containerSpec"]["imageUri"] == continent + IMAGE.removeprefix("us")
+
+
+@pytest.mark.parametrize(
+    ("machine", "accelerator", "count", "reducers"),
+    [
+        ("n1-standard-8", "NVIDIA_TESLA_T4", 1, 3),  # 5 x 16 Gbps
+        ("n1-standard-32", "NVIDIA_TESLA_T4", 2, 8),  # 5 x 50
+        ("n1-standard-16", "NVIDIA_TESLA_P100", 1, 5),  # 5 x 32
+        ("g2-standard-12", "NVIDIA_L4", 1, 3),  # 5 x 16
+        ("a3-highgpu-8g", "NVIDIA_H100_80GB", 8, 157),  # 5 x 1000
+    ],
+)
+def test_the_reducers_send_as_much_as_the_workers(machine, accelerator, count, reducers, tmp_path):
+    text = JOB.replace("MACHINE", machine).replace("ACCELERATOR, count: 8", accelerator)
+    sets = [f"cluster.{pool}.accelerator.count={count}" for pool in ("chief", "workers")]
+    assert third_pool(load(tmp_path, text, None, *sets))["replicaCount"] == reducers
+
+
+def test_the_number_is_that_of_the_job_file_or_of_set(tmp_path):
+    assert third_pool(load(tmp_path, V100.replace("auto", "3")))["replicaCount"] == 3
+    assert third_pool(load(tmp_path, V100, None, "reduction_server.replicas=8"))[
+        "replicaCount"
+    ] == 8  # fmt: skip
+    text = V100.partition("reduction_server")[0]
+    job = load(tmp_path, text, None, "reduction_server.replicas=auto")
+    assert third_pool(job)["replicaCount"] == 16
+    assert load(tmp_path, V100, None, "reduction_server=").reduction_server is None
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "all", "[]"])
+def test_other_numbers_are_refused(value, tmp_path):
+    got = "an empty list" if value == "[]" else repr(value)
+    assert problem(tmp_path, V100.replace("auto", value)) == (
+        "distlaunch.yaml:9:30: reduction_server.replicas: expected auto or a whole number of 1 or "
+        f"more, got {got}"
+    )
+
+
+def test_it_is_no_part_of_the_cluster(tmp_path):
+    cluster = load(tmp_path, V100).cluster
+    assert cluster.describe() == "chief + 4 workers"
+    assert [str(task) for task in cluster.with_training_tasks(2).tasks()] == ["chief", "worker:0"]
+
+
+BOTH = "cannot be combined with parameter servers: both are worker pool 2"
+NO_GPU = "needs NVIDIA accelerators on the chief and the workers; cluster.workers has none"
+
+
+def test_what_cannot_have_it_is_refused_where_it_is_set(tmp_path):
+    assert (
+        problem(tmp_path, V100, None, "cluster.parameter_servers={machine: n1-highmem-8}")
+        == f"distlaunch.yaml:9:1: reduction_server: {BOTH}"
+    )
+    text = V100.partition("reduction_server")[0]
+    assert (
+        problem(tmp_path, text, None, "cluster.workers.accelerator=", "reduction_server.replicas=2")
+        == f"--set reduction_server.replicas: reduction_server: {NO_GPU}"
+    )
+    text = JOB.replace("MACHINE", "g4-standard-384").replace("ACCELERATOR", "NVIDIA_RTX_PRO_6000")
+    assert problem(tmp_path, text) == (
+        "distlaunch.yaml:9:20: reduction_server.replicas: no egress limit is documented for "
+        "g4-standard-384 with 8 NVIDIA_RTX_PRO_6000; write reduction_server.replicas: N"
+    )
+    assert third_pool(load(tmp_path, text.replace("auto", "9")))["replicaCount"] == 9
+
+
+def test_pools_without_machines_do_not_count(tmp_path):
+    job = load(
+        tmp_path,
+        V100,
+        None,
+        "cluster.workers={machine: n1-standard-4, count: 0}",
+        "cluster.parameter_servers={machine: n1-highmem-8, count: 0}",
+    )
+    assert third_pool(job)["replicaCount"] == 4
+
+
+def test_it_is_added_to_the_pools_of_a_file_of_google_s(tmp_path):
+    job = load(tmp_path, V100, WORKERS)
+    assert third_pool(job) == {
+        "machineSpec": {"machineType": "n1-highcpu-16"},
+        "replicaCount": 7,  # 4 x 50 Gbps
+        "containerSpec": {"imageUri": IMAGE},
+    }
+    assert problem(tmp_path, V100, LEGACY + SERVERS) == (
+        f"distlaunch.yaml:9:1: reduction_server: {BOTH}"
+    )
+    assert third_pool(load(tmp_path, V100, LEGACY))["replicaCount"] == 1
+
+
+def test_a_third_pool_of_google_s_file_wins(tmp_path):
+    job = load(tmp_path, V100, WORKERS + POOL)
+    assert job.reduction_server == ReductionServer(5)
+    assert job.cluster.parameter_servers is None
+    assert third_pool(job) == yaml.safe_load(POOL)[0]
+
+    servers = POOL.replace("vertex-ai-restricted/training/reductionserver:1", "p/r/servers:1")
+    (tmp_path / "config.yaml").write_text(WORKERS + servers)
+    loaded = load_job(tmp_path, config=tmp_path / "config.yaml")
+    assert loaded.job.reduction_server is None
+    assert loaded.job.cluster.describe() == "chief + 3 workers + 5 parameter servers"
+    assert loaded.notes == (
+        f"{tmp_path}/distlaunch.yaml: reduction_server is not used, as {tmp_path}/config.yaml says "
+        "what worker pool 2 is",
+    )
+
+
+def test_the_command_line_wins_over_a_file_of_google_s(tmp_path):
+    job = load(tmp_path, V100, WORKERS + POOL, "reduction_server.replicas=9")
+    assert third_pool(job) == yaml.safe_load(POOL)[0] | {"replicaCount": 9}
+    job = load(tmp_path, V100, WORKERS + POOL, "reduction_server=")
+    assert third_pool(job) == {}
+
+
+def test_what_is_rendered_is_read_again_as_the_same(tmp_path):
+    job = load(tmp_path, V100)
+    text = rendering.config(job, format="vertex", image="x/y:1")
+    assert "# the Reduction Server\n" in text
+    again = load(tmp_path, V100, text)
+    assert third_pool(again) == third_pool(job)
+    assert again.reduction_server == ReductionServer(16)
+
+
+def test_ai_platform_s_format_cannot_express_it(tmp_path):
+    job = load(tmp_path, V100)
+    notes = rendering.config_notes(job, format="ai-platform", image="x/y:1")
+    assert "reduction_server: left out, as AI Platform had no Reduction Server" in notes
+    again = load(tmp_path, V100, WORKERS + POOL)
+    notes = rendering.config_notes(again, format="ai-platform", image="x/y:1")
+    assert [note for note in notes if "workerPoolSpecs[2]" in note] == []
+
+
+def test_google_s_own_fields_of_its_pool_are_kept(tmp_path):
+    specs = [{}, {}, {"diskSpec": {"bootDiskSizeGb": 200}}]
+    text = f"{V100}vertex: {json.dumps({'jobSpec': {'workerPoolSpecs': specs}})}\n"
+    assert third_pool(load(tmp_path, text)) == {
+        "diskSpec": {"bootDiskSizeGb": 200},
+        "machineSpec": {"machineType": "n1-highcpu-16"},
+        "replicaCount": 16,
+        "containerSpec": {"imageUri": IMAGE},
+    }
+    text = V100.partition("reduction_server")[0]
+    specs[2] = yaml.safe_load(POOL)[0]
+    text = f"{text}vertex: {json.dumps({'jobSpec': {'workerPoolSpecs': specs}})}\n"
+    assert third_pool(load(tmp_path, text)) == specs[2]
