@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.job import vertex
+from distlaunch.job import reduction_server, vertex
 from distlaunch.job.vertex import reading
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ class AskedPool:
     Parameters
     ----------
     role
-        ``chief``, ``workers``, ``parameter_servers`` or ``evaluators``; ``pool 4`` for one behind.
+        ``chief``, ``workers``, ``parameter_servers`` (or ``reduction_server``) or ``evaluators``;
+        ``pool 4`` for one behind.
     replicas
         How many machines.
     machine
@@ -63,6 +64,8 @@ class AskedPool:
     @property
     def where(self) -> str:
         """Its key in the job file."""
+        if self.role == reduction_server.KEY:
+            return self.role
         return f"cluster.{self.role}" if self.role in ROLES else "vertex"
 
     def key(self, field: str) -> str:
@@ -157,6 +160,8 @@ def asked(order: Order) -> Asked:
 def pools_of(specs: list[dict[str, Any]]) -> list[AskedPool]:
     """Return the worker pools of a job's body, whether it is ours or as Google gives it."""
     roles = [*ROLES, *(f"pool {index}" for index in range(len(ROLES), len(specs)))]
+    if reading.reduction_server(specs):
+        roles[reduction_server.POOL] = reduction_server.KEY
     return [
         _pool(role, spec)
         for role, spec in zip(roles, specs, strict=False)

@@ -12,9 +12,17 @@ from distlaunch.errors import UsageProblem
 from distlaunch.events import TaskLines
 from distlaunch.google import times
 from distlaunch.google.jobs import parse_name
-from distlaunch.google.logs import PLATFORM, Query, check_task, without_trial
+from distlaunch.google.logs import (
+    PLATFORM,
+    POOLS,
+    POOLS_WITH_REDUCTION_SERVER,
+    Query,
+    check_task,
+    without_trial,
+)
 from distlaunch.google.session import PATIENCE
 from distlaunch.google.tail import Tail
+from distlaunch.job.vertex import reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +32,6 @@ if TYPE_CHECKING:
 
 _EARLIER = 60.0  # seconds before a job's creation, as clocks differ
 _MOST_LISTED = 12
-_KINDS = ("chief", "worker", "ps", "evaluator")  # by the number of the worker pool
 
 
 class Lines:
@@ -111,7 +118,8 @@ class Lines:
             return self._logs.page(self._query, since, token, patience=self._patience)
 
     def _query_of(self, job: Mapping[str, Any]) -> Query:
-        return Query(parse_name(job["name"]).id, self._tasks, _trials(job))
+        pools = _types(_worker_pools(job))
+        return Query(parse_name(job["name"]).id, self._tasks, _trials(job), pools)
 
 
 def task_names(job: Mapping[str, Any]) -> tuple[str, ...]:
@@ -119,10 +127,10 @@ def task_names(job: Mapping[str, Any]) -> tuple[str, ...]:
 
     A tuning job's are those of its trial with the longest number.
     """
-    spec = job.get("jobSpec") or job.get("trialJobSpec") or {}
+    pools = _worker_pools(job)
     tasks = [
         "chief" if kind == "chief" else f"{kind}:{index}"
-        for kind, pool in zip(_KINDS, spec.get("workerPoolSpecs") or [], strict=False)
+        for kind, pool in zip(_types(pools), pools, strict=False)
         for index in range(int((pool or {}).get("replicaCount") or 0))
     ] or ["chief"]
     trials = job.get("maxTrialCount")
@@ -145,6 +153,16 @@ def check_tasks(tasks: Sequence[str], job: Mapping[str, Any]) -> None:
                 known if len(known) <= _MOST_LISTED else [*known[:3], "…", known[-1]]
             )
             raise UsageProblem(f"--task {task}: no such task in this job; there are: {listed}")
+
+
+def _worker_pools(job: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    spec = job.get("jobSpec") or job.get("trialJobSpec") or {}
+    return spec.get("workerPoolSpecs") or []
+
+
+def _types(pools: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the types of a job's tasks by the number of their worker pool."""
+    return POOLS_WITH_REDUCTION_SERVER if reading.reduction_server(pools) else POOLS
 
 
 def _trials(job: Mapping[str, Any]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from distlaunch.google import times
 from distlaunch.google.answers import LOG_PAGE, mismatch
 from distlaunch.google.session import PATIENCE
+from distlaunch.job import reduction_server
 from distlaunch.job.model import Task
 
 if TYPE_CHECKING:
@@ -23,7 +24,11 @@ PAGE = 1_000  # entries; Cloud Logging gives no more at once
 _TRIAL_LABEL = "ml.googleapis.com/trial_id"
 _SERVICE = "service"  # Google's name for who writes the platform's own lines
 _TASK = re.compile(r"workerpool([0-3])-([0-9]{1,9})", re.ASCII)
-_POOLS = ("chief", "worker", "ps", "evaluator")
+POOLS = ("chief", "worker", "ps", "evaluator")
+"""The types of tasks by the number of their worker pool."""
+POOLS_WITH_REDUCTION_SERVER = ("chief", "worker", reduction_server.TASK, "evaluator")
+
+_REDUCTION_SERVER = re.compile(rf"{reduction_server.TASK}:(0|[1-9][0-9]*)", re.ASCII)
 _TRIAL = re.compile(r"^trial:[0-9]+/", re.ASCII)
 
 
@@ -72,15 +77,18 @@ class Query:
         Whose; all if empty. A task without a trial is meant of every trial.
     trials
         The trial's id by the number of the trial's own job, of a tuning job.
+    pools
+        The types of tasks by the number of their worker pool.
     """
 
     job_id: str
     tasks: tuple[str, ...] = ()
     trials: Mapping[str, str] = field(default_factory=dict)
+    pools: tuple[str, ...] = POOLS
 
     def filter(self, since: float) -> str:
         """Return it in Cloud Logging's language."""
-        names = sorted({_google_name(task) for task in self.tasks})
+        names = sorted({_google_name(task, self.pools) for task in self.tasks})
         terms = [
             'resource.type="ml_job"',
             _any_of("resource.labels.job_id", [self.job_id, *self.trials]),
@@ -147,7 +155,7 @@ class Logs:
         problem = mismatch(answer, LOG_PAGE)
         if problem:
             raise self._session.invalid("logging", problem)
-        found = [_entry(each, query.trials) for each in answer.get("entries") or []]
+        found = [_entry(each, query) for each in answer.get("entries") or []]
         return [each for each in found if query.wants(each.task)], answer.get("nextPageToken")
 
 
@@ -160,7 +168,7 @@ def check_task(name: str) -> None:
         If it cannot.
     """
     task = without_trial(name)
-    if task != PLATFORM:
+    if task != PLATFORM and not _REDUCTION_SERVER.fullmatch(task):
         Task.parse(task)
 
 
@@ -169,11 +177,12 @@ def _any_of(field: str, values: Sequence[str]) -> str:
     return terms[0] if len(terms) == 1 else f"({' OR '.join(terms)})" if terms else ""
 
 
-def _entry(found: Mapping[str, Any], trials: Mapping[str, str]) -> Entry:
+def _entry(found: Mapping[str, Any], query: Query) -> Entry:
     resource = _bag(_bag(found, "resource"), "labels")
     stamp = str(found.get("timestamp") or found.get("receiveTimestamp") or "")
-    trial = _bag(found, "labels").get(_TRIAL_LABEL) or trials.get(str(resource.get("job_id")))
-    task = _our_name(str(resource.get("task_name") or ""))
+    job_id = str(resource.get("job_id"))
+    trial = _bag(found, "labels").get(_TRIAL_LABEL) or query.trials.get(job_id)
+    task = _our_name(str(resource.get("task_name") or ""), query.pools)
     time = _seconds(stamp, 0.0)
     return Entry(
         time=time,
@@ -200,21 +209,21 @@ def _text(entry: Mapping[str, Any]) -> str:
     return text.replace("\r\n", "\n").rstrip("\r\n").replace("\r", "\n")
 
 
-def _our_name(name: str) -> str:
+def _our_name(name: str, pools: Sequence[str]) -> str:
     """Return our name of a task: ``workerpool1-3`` is ``worker:3``."""
     found = _TASK.fullmatch(name)
     if found is None:
         return PLATFORM if name in (_SERVICE, "") else name
-    kind, index = _POOLS[int(found[1])], int(found[2])
+    kind, index = pools[int(found[1])], int(found[2])
     return kind if kind == "chief" and not index else f"{kind}:{index}"
 
 
-def _google_name(task: str) -> str:
+def _google_name(task: str, pools: Sequence[str]) -> str:
     task = without_trial(task)
     if task == PLATFORM:
         return _SERVICE
     kind, _, index = task.partition(":")
-    return f"workerpool{_POOLS.index(kind)}-{index or 0}"
+    return f"workerpool{pools.index(kind)}-{index or 0}"
 
 
 def without_trial(name: str) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.console import duration
 from distlaunch.google import jobs, times
 from distlaunch.google.find import job_id
+from distlaunch.job import reduction_server
+from distlaunch.job.vertex import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -109,7 +111,10 @@ def _times(job: Mapping[str, Any]) -> list[tuple[str, float]]:
 def _pools(job: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the worker pools that have machines, by what they do."""
     spec = job.get("jobSpec") or job.get("trialJobSpec") or {}
-    pools = zip(_POOLS, spec.get("workerPoolSpecs") or [], strict=False)
+    specs, names = spec.get("workerPoolSpecs") or [], list(_POOLS)
+    if reading.reduction_server(specs):
+        names[reduction_server.POOL] = reduction_server.KEY.replace("_", " ")
+    pools = zip(names, specs, strict=False)
     return [(name, pool) for name, pool in pools if pool and _count(pool)]
 
 

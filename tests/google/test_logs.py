@@ -199,6 +199,29 @@ def test_names_of_a_jobs_tasks():
     assert task_names({}) == ("chief", "vertex")
 
 
+IMAGE = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
+REDUCTION = {
+    "workerPoolSpecs": [
+        {"replicaCount": "1"},
+        {"replicaCount": "1"},
+        {"replicaCount": "2", "containerSpec": {"imageUri": IMAGE}},
+    ]
+}
+
+
+def test_the_third_pool_may_be_google_s_reduction_server(serve):
+    job = JOB | {"jobSpec": REDUCTION}
+    names = ("chief", "worker:0", "reduction-server:0", "reduction-server:1", "vertex")
+    assert task_names(job) == names
+    check_tasks(names, job)
+    with pytest.raises(UsageProblem, match="no such task"):
+        check_tasks(("ps:0",), job)
+    server = serve(in_turn(Reply(body={"entries": entries(("workerpool2-1", "ready"))})))
+    [line] = Lines(Logs(connect(server.url), "p"), job, tasks=["reduction-server:1"]).whole(job)
+    assert (line.task, line.text) == ("reduction-server:1", "ready\n")
+    assert 'task_name="workerpool2-1"' in server.asked[0].body["filter"]
+
+
 def test_tasks_that_a_job_has_not():
     check_tasks(("chief", "worker:1", "vertex"), {"jobSpec": SPEC})
     check_tasks(("chief", "trial:3/worker:1"), {"trialJobSpec": SPEC, "maxTrialCount": 12})

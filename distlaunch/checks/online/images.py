@@ -8,7 +8,7 @@ from distlaunch.checks.online.about import TIMEOUT, unanswered
 from distlaunch.checks.problem import error
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import Reference
-from distlaunch.job import vertex
+from distlaunch.job import reduction_server, vertex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 
 def named(about: About) -> list[Reference]:
-    """Return the images that the job's pools name; what is no image's name is told elsewhere."""
-    uris = dict.fromkeys(pool.image for pool in about.asked.pools if pool.image)
+    """Return the images that the job's pools name; what is no image's name is told elsewhere.
+
+    Only Vertex AI itself may pull that of the Reduction Server.
+    """
+    own = [pool for pool in about.asked.pools if pool.role != reduction_server.KEY]
+    uris = dict.fromkeys(pool.image for pool in own if pool.image)
     return list(filter(None, map(_read, uris)))
 
 

@@ -74,7 +74,8 @@ class DockerMachines:
         )
 
     def site(self, work: Work, is_wanted: Callable[[], bool]) -> DockerSite:
-        for image in dict.fromkeys(replica.image for replica in work.replicas):
+        started = [replica for replica in work.replicas if replica.is_started]
+        for image in dict.fromkeys(replica.image for replica in started):
             _pull(self._client, image, is_wanted)
         return DockerSite(work, self._client, self._storage, self._owner.name)
 

@@ -139,6 +139,7 @@ class Group:
         except CannotRun as problem:
             return Outcome("stopped") if self._stop.reason else Outcome("failed", str(problem))
         try:
+            self._note_what_is_not_started()
             self._start_all(site)
             at_start()
             return self._follow(site)
@@ -190,9 +191,17 @@ class Group:
         self._say("INFO", "Finished tearing down training program.")
         return Outcome(kind, error, site.measurements())
 
+    def _note_what_is_not_started(self) -> None:
+        count = sum(not replica.is_started for replica in self._work.replicas)
+        if count:
+            replicas = f"{count} replica{'s are' if count > 1 else ' is'}"
+            why = "as the emulator does not have Google's image"
+            self._say("INFO", f"Reduction Server: its {replicas} not started, {why}.")
+
     def _start_all(self, site: Site) -> None:
         for replica in self._work.replicas:
-            self._start(site, replica)
+            if replica.is_started:
+                self._start(site, replica)
 
     def _start(self, site: Site, replica: Replica) -> None:
         last = self._last_errors[replica.task] = deque(maxlen=_QUOTED_LINES)

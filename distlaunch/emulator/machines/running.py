@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from distlaunch.job.reduction_server import is_image
 from distlaunch.job.replica import WORKER_POOLS
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ class Replica:
     def name(self) -> str:
         """What logs and errors call it, as ``workerpool1-0``."""
         return f"{WORKER_POOLS[self.task.type]}-{self.task.index}"
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the emulator starts it: not Google's Reduction Server, whose image it lacks."""
+        return not is_image(self.image)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,11 @@ import json
 
 import pytest
 
-from distlaunch.job.model import Cluster, Image, Machine, Pool, Program
+from distlaunch.checks.asked import asked
+from distlaunch.checks.online import images
+from distlaunch.checks.online.about import About
+from distlaunch.job.model import Cluster, Image, Machine, Pool, Program, ReductionServer
+from distlaunch.order import Order
 
 from ...google.servers import Reply, Server  # noqa: TID252 - tests are no package
 
@@ -98,3 +102,10 @@ def test_pools_with_images_of_their_own(registry, job, look, google):
     cluster = Cluster(Pool(machine), own, Pool(machine, 1, own.program))
     [problem] = look(job(cluster=cluster), google().url)
     assert (problem.code, problem.where) == ("image-architecture", f"{registry}:arm64")
+
+
+def test_google_s_image_of_reduction_server_is_for_vertex_ai_alone(job, known, tmp_path):
+    order = Order(tmp_path, job(image=Image(uri="a/b:1"), reduction_server=ReductionServer(2)))
+    about = About(order, asked(order), None, known)
+    assert about.asked.pools[-1].role == "reduction_server"
+    assert [str(image) for image in images.named(about)] == ["a/b:1"]
