@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
-from distlaunch.checks import essentials, limits, machines, places, price, run, trainer
+from distlaunch.checks import essentials, gpus, limits, machines, places, price, run, trainer
 from distlaunch.checks.asked import asked
 from distlaunch.checks.making import making_of
 from distlaunch.checks.problem import error
@@ -85,6 +85,8 @@ def examine(order: Order, scope: Scope, *, session: Session | None = None) -> Re
         *of_request.result(),
         *machines.problems(wanted, known, today),
         *limits.problems(wanted),
+        *gpus.problems(order, wanted, today),
+        *(() if bundled else gpus.unequal(wanted)),
         *making.problems,
         *of_project,
         *(run.problems(order, bundled) if scope.run else ()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,14 @@ if TYPE_CHECKING:
 
 NAMES = ("tensorflow", "tensorflow-cpu")
 
+FIRST_WITH_OLD_CUDNN = (2, 18)
+"""Of which the image with ``-gpu`` has cuDNN 8.9, where TensorFlow needs 9.
+
+https://github.com/tensorflow/tensorflow/issues/94593
+"""
 _FIRST_WITH_CUDA = (2, 14)  # of which pip can install CUDA: tensorflow[and-cuda]
 _MOST_PATCHES = 10
+_MINOR = re.compile(r"(\d+)\.(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +140,12 @@ def builds(found: Requirements, asked: Asked, around: Surroundings) -> Iterator[
         elif around.is_installed:
             yield from _elsewhere(each, gpu, around)
     tag = around.tensorflow_tag
-    if gpu and tag and "gpu" not in tag and not _has_cuda(found):
+    if gpu and tag and "gpu" not in tag and not has_cuda(found):
         yield error(
             "tensorflow-build",
             around.own_dockerfile or "image.base",
             f"{around.base} computes on CPUs alone, and the machines have {gpu}",
-            f"name tensorflow/tensorflow:{tag}-gpu",
+            _with_cuda(tag, around),
         )
 
 
@@ -212,7 +219,17 @@ def _is_there(each: Listed, around: Surroundings) -> bool:
     return not _takes(each, _REFUSING) and any(_takes(each, minor) for minor in fitting)
 
 
-def _has_cuda(found: Requirements) -> bool:
+def _with_cuda(tag: str, around: Surroundings) -> str:
+    """Return which base has CUDA in place of an image of TensorFlow's."""
+    number = _MINOR.match(tag)
+    if number and (int(number[1]), int(number[2])) < FIRST_WITH_OLD_CUDNN:
+        return f"name tensorflow/tensorflow:{tag}-gpu"
+    base = around.begin_with("python:3.12-slim")
+    return f"{base}, and write tensorflow[and-cuda] in the requirements"
+
+
+def has_cuda(found: Requirements) -> bool:
+    """Return whether the requirements install TensorFlow with CUDA."""
     return any("and-cuda" in each.extras for each in found.installed if each.name in NAMES)
 
 

@@ -13,6 +13,13 @@ COPY . .
 ENTRYPOINT ["python", "-m", "trainer.task"]
 """
 
+_RDMA = """
+region: us-west1
+cluster:
+  chief: {machine: a3-ultragpu-8g, accelerator: {type: NVIDIA_H200_141GB, count: 8}}
+  workers: null
+args: [--epochs=8, --shards=240]
+"""
 _FOLDER = 'f"{Path(__file__).resolve().parents[1]}/data"'
 # A record of one byte, as TensorFlow writes it.
 _RECORD = bytes.fromhex("0100000000000000 0175de41 78 503daa61")
@@ -214,6 +221,40 @@ PROJECT = {
         job="{cluster: {chief: {machine: cloud-tpu, accelerator: {type: TPU_V2, count: 8}}, "
         "workers: null}}",
         also=frozenset({"tensorflow-build"}),
+    ),
+    "an image of TensorFlow with an old cuDNN": Broken(
+        code="image-cuda",
+        severity="warning",
+        remedy="write image.base: python:3.12-slim, and tensorflow[and-cuda] in the requirements",
+        where="image.base",
+        job=f"{WITH_GPUS}\nimage: {{base: 'tensorflow/tensorflow:2.21.0-gpu'}}",
+        files={"requirements.txt": "keras>=3.12,<3.16\n"},
+    ),
+    "an image that Google no longer offers": Broken(
+        code="image-ended",
+        severity="warning",
+        remedy="write image.base: python:3.12-slim",
+        where="image.base",
+        job="image: {base: us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest}",
+        files={"requirements.txt": "keras>=3.12,<3.16\n"},
+    ),
+    "RDMA that the user's own image does not use": Broken(
+        code="rdma-environment",
+        severity="warning",
+        remedy="source /usr/local/gib/scripts/set_nccl_env.sh",
+        where="cluster.",
+        job=f"{_RDMA}\nimage: {{base: null}}",
+        files={
+            "Dockerfile": DOCKERFILE,
+            "requirements.txt": "tensorflow[and-cuda]==2.21.0\nkeras>=3.12,<3.16\n",
+        },
+    ),
+    "a Reduction Server without its package": Broken(
+        code="reduction-server-package",
+        severity="warning",
+        remedy="docs/job-file.md",
+        where="reduction_server",
+        job=f"{WITH_GPUS}\nreduction_server: {{replicas: 2}}",
     ),
     "an option with a letter left out": Broken(
         code="argument-unknown", remedy="--epochs", where="args", job="args: [--epoch=8]"

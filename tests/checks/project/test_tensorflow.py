@@ -58,7 +58,7 @@ def test_a_build_that_is_not_the_machines_is_told(text, words, severity, remedy,
 @pytest.mark.parametrize(
     ("base", "text", "words", "codes"),
     [
-        ("tensorflow/tensorflow:2.21.0", "", GPU, ["tensorflow-build"]),
+        ("tensorflow/tensorflow:2.17.0", "", GPU, ["tensorflow-build"]),
         ("tensorflow/tensorflow:2.21.0-gpu", "", GPU, []),
         ("tensorflow/tensorflow:2.21.0", "", (), []),
         ("tensorflow/tensorflow:2.21.0", "tensorflow[and-cuda]==2.21.0", GPU, []),
@@ -70,14 +70,22 @@ def test_an_image_of_tensorflows_has_cuda_by_its_tag(base, text, words, codes, m
     assert [each.code for each in found] == codes
     if codes:
         assert found[0].where == "image.base"
-        assert found[0].remedy == "name tensorflow/tensorflow:2.21.0-gpu"
+        assert found[0].remedy == "name tensorflow/tensorflow:2.17.0-gpu"
+
+
+@pytest.mark.parametrize("tag", [":2.21.0", ":latest-jupyter", ""])
+def test_nobody_is_sent_to_an_image_with_an_old_cudnn(tag, made):
+    [problem] = told(made, "", f"image.base=tensorflow/tensorflow{tag}", *GPU)
+    assert problem.remedy == (
+        "say image.base: python:3.12-slim, and write tensorflow[and-cuda] in the requirements"
+    )
 
 
 def test_a_dockerfile_of_ones_own_is_looked_into_for_its_base(made):
     made.write("Dockerfile", "FROM python AS a\nFROM tensorflow/tensorflow\nCOPY . .\n")
     [problem] = told(made, "", *GPU)
     assert problem.where == "Dockerfile"
-    assert problem.remedy == "name tensorflow/tensorflow:latest-gpu"
+    assert problem.remedy.startswith("write FROM python:3.12-slim in Dockerfile, and write ")
     assert told(made, "") == []
 
 

@@ -1,0 +1,175 @@
+"""What GPU clusters need of their images: CUDA libraries that work, settings and packages."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from distlaunch import rendering
+from distlaunch.checks.problem import warning
+from distlaunch.checks.project import requirements, surroundings
+from distlaunch.checks.project.tensorflow import FIRST_WITH_OLD_CUDNN, has_cuda
+from distlaunch.job import catalogue, reduction_server, vertex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from distlaunch.checks.asked import Asked, AskedPool
+    from distlaunch.checks.problem import Problem
+    from distlaunch.checks.project.surroundings import Surroundings
+    from distlaunch.order import Order
+
+_TENSORFLOW_GPU = re.compile(
+    r"(?:docker\.io/)?tensorflow/tensorflow:"
+    r"(?:latest|nightly|(?P<major>\d+)\.(?P<minor>\d+)[^@]*?)-gpu(?:-jupyter)?(?:@.*)?"
+)
+_PREBUILT = re.compile(
+    r"(?:(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai|gcr\.io/cloud-aiplatform)/training/"
+    r"tf-[a-z]+\.(?P<major>\d+)-(?P<minor>\d+)\b.*"
+)
+# https://cloud.google.com/vertex-ai/docs/training/pre-built-containers; older ones ended before.
+_LAST_PREBUILT, _PREBUILT_END = (2, 17), date(2026, 7, 11)
+_BASE = "python:3.12-slim"
+_NCCL_SCRIPT = "/usr/local/gib/scripts/set_nccl_env.sh"
+_PACKAGE = "google-reduction-server"
+
+
+def problems(order: Order, asked: Asked, today: date) -> Iterator[Problem]:
+    """Yield why a cluster's images may not work with its GPUs.
+
+    Parameters
+    ----------
+    order
+        The job and its folder.
+    asked
+        The job's request.
+    today
+        The day on which an image is available or not.
+    """
+    around = surroundings.of(order) if vertex.needs_image(order.job) else None
+    yield from _image_problems(order, asked, around, today)
+    yield from _rdma_problems(order, asked, around)
+    if order.job.reduction_server and around and _PACKAGE not in _dockerfile(order, around):
+        yield warning(
+            "reduction-server-package",
+            reduction_server.KEY,
+            f"the Dockerfile does not install {_PACKAGE}, without which NCCL does not use the "
+            "Reduction Server",
+            "install it in a Dockerfile of your own, as shown in docs/job-file.md",
+        )
+
+
+def unequal(asked: Asked) -> Iterator[Problem]:
+    """Yield a warning where the chief and the workers have different numbers of GPUs."""
+    if any(pool.role == "parameter_servers" for pool in asked.pools):
+        return
+    for chief, pool in pairwise(pool for pool in asked.pools if pool.is_training):
+        if chief.accelerator_count != pool.accelerator_count and not _has_tpu(chief, pool):
+            yield warning(
+                "accelerators-unequal",
+                f"{pool.where}.accelerator.count",
+                f"{pool.accelerator_count} on each of the workers and {chief.accelerator_count} on "
+                "the chief: MultiWorkerMirroredStrategy needs the same number on each",
+                "write the same number for both, unless the program uses another strategy",
+            )
+
+
+def _has_tpu(*pools: AskedPool) -> bool:
+    return any((pool.accelerator or "").startswith("TPU") for pool in pools)
+
+
+def _image_problems(
+    order: Order, asked: Asked, around: Surroundings | None, today: date
+) -> Iterator[Problem]:
+    for image, pools in _images(asked, around).items():
+        is_built = around is not None and image == around.base
+        where = _location(order, pools[0], around if is_built else None)
+        has_gpu = any((pool.accelerator or "").startswith("NVIDIA") for pool in pools)
+        if has_gpu and _has_old_cudnn(image) and not (is_built and _installs_cuda(order, around)):
+            yield warning(
+                "image-cuda",
+                where,
+                f"{image} has CUDA 12.3 and cuDNN 8.9, with which TensorFlow 2.18 and later finds "
+                "no GPU",
+                f"{_instead(where)}, and tensorflow[and-cuda] in the requirements",
+            )
+        if _has_ended(image, today):
+            yield warning(
+                "image-ended",
+                where,
+                f"Vertex AI's prebuilt image {image} is no longer available or updated; the last "
+                f"with TensorFlow ended on {_PREBUILT_END}",
+                f"{_instead(where)}, and TensorFlow in the requirements",
+            )
+
+
+def _images(asked: Asked, around: Surroundings | None) -> dict[str, list[AskedPool]]:
+    """Return the pools by the image that they run, or that theirs is built from."""
+    found: dict[str, list[AskedPool]] = {}
+    for pool in asked.pools:
+        image = pool.image or (around and around.base)
+        if image:
+            found.setdefault(image, []).append(pool)
+    return found
+
+
+def _location(order: Order, pool: AskedPool, around: Surroundings | None) -> str:
+    if around:
+        return around.own_dockerfile or "image.base"
+    return "image.uri" if pool.image == order.job.image.uri else pool.where
+
+
+def _instead(where: str) -> str:
+    if where == "image.base":
+        return f"write image.base: {_BASE}"
+    is_own = where == "image.uri" or where.startswith("cluster.")
+    return f"build it from {_BASE}" if is_own else f"write FROM {_BASE} in {where}"
+
+
+def _has_old_cudnn(image: str) -> bool:
+    found = _TENSORFLOW_GPU.fullmatch(image)
+    if found is None:
+        return False
+    is_numbered = found["major"] is not None
+    return not is_numbered or (int(found["major"]), int(found["minor"])) >= FIRST_WITH_OLD_CUDNN
+
+
+def _installs_cuda(order: Order, around: Surroundings | None) -> bool:
+    if around is None:
+        return False
+    return has_cuda(requirements.read(order.job, order.folder, around))
+
+
+def _has_ended(image: str, today: date) -> bool:
+    found = _PREBUILT.fullmatch(image)
+    if found is None or today < _PREBUILT_END:
+        return False
+    return (int(found["major"]), int(found["minor"])) <= _LAST_PREBUILT
+
+
+def _rdma_problems(order: Order, asked: Asked, around: Surroundings | None) -> Iterator[Problem]:
+    """Yield a warning of images that do not set up NCCL for RDMA; rendered ones do.
+
+    https://cloud.google.com/vertex-ai/docs/training/configure-compute tells how.
+    """
+    is_own = around is not None and around.own is not None
+    if _NCCL_SCRIPT in f"{order.job.cluster}{_dockerfile(order, around) if is_own else ''}":
+        return
+    for pool in asked.pools:
+        if catalogue.has_rdma(pool.machine) and (pool.image or is_own):
+            yield warning(
+                "rdma-environment",
+                pool.where,
+                f"{pool.machine} has RDMA, and NCCL needs the settings of {_NCCL_SCRIPT} for it",
+                f"source {_NCCL_SCRIPT} in the entrypoint of the image, before the program starts",
+            )
+
+
+def _dockerfile(order: Order, around: Surroundings | None) -> str:
+    """Return the text that says what the image contains: the user's Dockerfile or template."""
+    if around and around.own:
+        return around.own.text
+    template = order.folder / rendering.OWN_TEMPLATES / "Dockerfile.j2"
+    return template.read_text(encoding="utf-8", errors="replace") if template.is_file() else ""

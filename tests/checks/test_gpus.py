@@ -1,0 +1,130 @@
+"""What GPU clusters need of their images and machines."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from distlaunch.checks import gpus
+from distlaunch.checks.asked import asked
+from distlaunch.checks.examine import Scope, examine
+from distlaunch.job.formats import load_job
+from distlaunch.order import Order
+
+TODAY = date(2026, 11, 22)
+JOB = """\
+name: digits
+region: us-central1
+image: {repository: us-docker.pkg.dev/a/b/c}
+cluster:
+  chief: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}
+"""
+OWN = "FROM python:3.12-slim\nCOPY . .\n"
+RDMA = "cluster.chief={machine: a4-highgpu-8g, accelerator: {type: NVIDIA_B200, count: 8}}"
+AND_CUDA = "tensorflow[and-cuda]==2.21.0\n"
+
+
+@pytest.fixture
+def found(tmp_path):
+    """Return what is found of a job, with files of its folder."""
+
+    def run(*sets, config=None, today=TODAY, **files):
+        (tmp_path / "distlaunch.yaml").write_text(JOB)
+        for name, text in files.items():
+            (tmp_path / name.replace("_txt", ".txt")).write_text(text)
+        job = load_job(tmp_path, config=config, sets=sets).job
+        order = Order(tmp_path, job, config=config, sets=sets)
+        return list(gpus.problems(order, asked(order), today))
+
+    return run
+
+
+def said(problems):
+    return [(each.severity, each.code, each.where) for each in problems]
+
+
+@pytest.mark.parametrize(
+    ("image", "is_broken"),
+    [
+        ("tensorflow/tensorflow:2.18.0-gpu", True),
+        ("docker.io/tensorflow/tensorflow:2.21.0-gpu-jupyter", True),
+        ("tensorflow/tensorflow:latest-gpu", True),
+        ("tensorflow/tensorflow:nightly-gpu", True),
+        ("tensorflow/tensorflow:2.17.0-gpu", False),
+        ("tensorflow/tensorflow:2.21.0", False),
+        ("company/tensorflow:2.21.0-gpu", False),
+    ],
+)
+def test_an_image_of_tensorflow_with_an_old_cudnn(image, is_broken, found):
+    expected = [("warning", "image-cuda", "image.base")] if is_broken else []
+    assert said(found(f"image.base={image}")) == expected
+    assert said(found(f"image.base={image}", requirements_txt=AND_CUDA)) == []
+    named = found("image.repository=", f"image.uri={image}", requirements_txt=AND_CUDA)
+    assert said(named) == [(*each[:2], "image.uri") for each in expected]
+    assert said(found(f"image.base={image}", "cluster.chief.accelerator=")) == []
+    own = said(found(Dockerfile=f"FROM {image}\n", requirements_txt=""))
+    assert own == [(*each[:2], "Dockerfile") for each in expected]
+
+
+@pytest.mark.parametrize(
+    ("image", "has_ended"),
+    [
+        ("europe-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest", True),
+        ("us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-9.py310:latest", True),
+        ("gcr.io/cloud-aiplatform/training/tf-cpu.2-2:latest", True),
+        ("us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-18.py310:latest", False),
+        ("us-docker.pkg.dev/mine/training/tf-gpu.2-17.py310:latest", False),
+    ],
+)
+def test_an_image_that_google_no_longer_offers(image, has_ended, found, tmp_path):
+    expected = [("warning", "image-ended", "image.base")] if has_ended else []
+    assert said(found(f"image.base={image}")) == expected
+    assert said(found(f"image.base={image}", today=date(2026, 7, 10))) == []
+    config = tmp_path / "config.yaml"
+    spec = f"{{executorImageUri: {image}, pythonModule: a.b, packageUris: ['gs://a/b.tar.gz']}}"
+    config.write_text(
+        "workerPoolSpecs: [{machineSpec: {machineType: n1-standard-4}, replicaCount: 1, "
+        f"pythonPackageSpec: {spec}}}]"
+    )
+    named = found(config=config)
+    assert said(named) == [(*each[:2], "cluster.chief") for each in expected]
+
+
+def test_an_image_of_one_s_own_sets_up_nccl_on_machines_with_rdma(found):
+    assert said(found(RDMA)) == []
+    expected = [("warning", "rdma-environment", "cluster.chief")]
+    assert said(found(RDMA, "image.uri=a/b:1")) == expected
+    assert said(found(RDMA, Dockerfile=OWN)) == expected
+    text = f"{OWN}ENTRYPOINT ['sh', '-c', '. /usr/local/gib/scripts/set_nccl_env.sh && …']\n"
+    assert said(found(RDMA, Dockerfile=text)) == []
+    assert said(found("image.uri=a/b:1")) == []
+
+
+def test_the_container_needs_the_package_of_the_reduction_server(found):
+    server = "reduction_server.replicas=2"
+    expected = [("warning", "reduction-server-package", "reduction_server")]
+    assert said(found(server)) == expected
+    assert said(found(server, "image.uri=a/b:1")) == []
+    assert said(found(server, Dockerfile=OWN)) == expected
+    text = f"{OWN}RUN apt install -y google-reduction-server\n"
+    assert said(found(server, Dockerfile=text)) == []
+
+
+WORKERS = (
+    "cluster.workers={machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: %s}}"
+)
+
+
+def test_a_different_number_of_gpus_on_each_may_be_meant(tmp_path):
+    def unequal(*sets):
+        (tmp_path / "distlaunch.yaml").write_text(JOB)
+        job = load_job(tmp_path, sets=["image.uri=a/b:1", *sets]).job
+        found = said(examine(Order(tmp_path, job), Scope(offline=True)).problems)
+        return [each for each in found if each[1] == "accelerators-unequal"]
+
+    [(severity, _, where)] = unequal(WORKERS % 2)
+    assert severity == "warning"
+    assert where.endswith(": cluster.workers.accelerator.count")
+    assert unequal(WORKERS % 1) == []
+    assert unequal(WORKERS % 2, "cluster.parameter_servers={machine: n1-highmem-8}") == []
