@@ -33,6 +33,11 @@ _WITH_A_VALUE = (
     *("--timeout", "--retries", "--cache-dir", "--progress-bar"),
 )
 _FILE = re.compile(r"(?:-r|--requirement)(?:=| |(?=\S))(\S+)")
+_CUDA = re.compile(r"cuda|cudnn|nvidia", re.IGNORECASE)
+_WITHOUT_CUDA = re.compile(r"(?:docker\.io/)?(?:library/)?(?:python|debian|ubuntu)(?:[:@].*)?")
+_TENSORFLOW = re.compile(
+    r"\bpip[\d.]* install\b.*\s[\"']?(tensorflow(?:-cpu)?)(?=[\s\"'=<>!~;@]|$)"
+)
 _MADE_FOR = re.compile(r"\\1(tensorflow-cpu|tensorflow\[and-cuda\])\\3")  # image.requirements
 
 
@@ -76,6 +81,23 @@ class Dockerfile:
         """Whether it writes CUDA into the requirements, or takes it out; None for neither."""
         found = _MADE_FOR.search(self.text)
         return found[1] == "tensorflow[and-cuda]" if found else None
+
+    @property
+    def is_without_cuda(self) -> bool:
+        """Whether nothing in it brings CUDA: its base is plain, and no line names CUDA."""
+        is_plain = self.base is not None and _WITHOUT_CUDA.fullmatch(self.base)
+        return bool(is_plain) and not _CUDA.search(self.text)
+
+    @property
+    def tensorflow(self) -> tuple[int, str] | None:
+        """The line on which pip installs TensorFlow by name, and which; None without one."""
+        first = 1
+        for lines in re.split(r"(?<!\\)\n", self.text):
+            found = _TENSORFLOW.search(_CONTINUED.sub(" ", lines))
+            if found and not lines.lstrip().startswith("#"):
+                return first, found[1]
+            first += 1 + lines.count("\n")
+        return None
 
     def requirements(self, folder: Path) -> str | None:
         """Return the project's file that it has pip install, and nothing else; None without one."""

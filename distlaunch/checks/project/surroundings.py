@@ -65,6 +65,13 @@ class Surroundings:
         """Whether the requirements are known to be installed."""
         return self.own is None or self.requirements is not None
 
+    def installs_without_cuda(self, requirements: str) -> bool:
+        """Return whether the user's Dockerfile names a requirements file and has no CUDA."""
+        own = self.own
+        return (
+            own is not None and own.is_without_cuda and posixpath.basename(requirements) in own.text
+        )
+
     def begin_with(self, base: str) -> str:
         """Say how to have the image begin with another one."""
         return f"write FROM {base} in {self.own.path}" if self.own else f"say image.base: {base}"

@@ -108,6 +108,10 @@ _BEFORE = {
 _ALL = {minor: Release(python, {}) for minor, python in _BEFORE.items()} | RELEASES
 """With those of which no more is told than the versions of Python that there are wheels for."""
 
+_REQUIRING = (  # which require tensorflow, directly or not
+    *("tf-keras", "tensorflow-hub", "tensorflow-text", "keras-hub"),
+    *("tensorflow-recommenders", "tensorflow-decision-forests"),
+)
 _NOT_FOR_LINUX = ("tensorflow-macos", "tensorflow-metal", "tensorflow-intel")
 _GPU_ALONE = "tensorflow-gpu"
 _REFUSING = (2, 12)  # tensorflow-gpu of this version only says that it is no more
@@ -129,7 +133,7 @@ def builds(found: Requirements, asked: Asked, around: Surroundings) -> Iterator[
     gpu = next((kind for kind in sorted(kinds) if kind.startswith("NVIDIA")), None)
     for each in found.installed:
         if each.name in NAMES:
-            yield from _build(each, gpu, around)
+            yield from _build(each, gpu, found, around)
             if around.own_dockerfile is None and any(kind.startswith("TPU") for kind in kinds):
                 yield warning(
                     "tensorflow-build",
@@ -139,6 +143,8 @@ def builds(found: Requirements, asked: Asked, around: Surroundings) -> Iterator[
                 )
         elif around.is_installed:
             yield from _elsewhere(each, gpu, around)
+    if gpu:
+        yield from _without_cuda(found, gpu, around)
     tag = around.tensorflow_tag
     if gpu and tag and "gpu" not in tag and not has_cuda(found):
         yield error(
@@ -149,8 +155,41 @@ def builds(found: Requirements, asked: Asked, around: Surroundings) -> Iterator[
         )
 
 
-def _build(each: Listed, gpu: str | None, around: Surroundings) -> Iterator[Problem]:
-    if not around.is_plain:
+def _without_cuda(found: Requirements, gpu: str, around: Surroundings) -> Iterator[Problem]:
+    """Yield a TensorFlow without CUDA that no requirement names: constraints, packages, RUN."""
+    for each in found.of(*NAMES):
+        if each.is_constraint and "and-cuda" in each.extras:
+            yield error(
+                "tensorflow-build",
+                each.where,
+                "the image gets tensorflow[and-cuda], and pip takes no extras in constraints",
+                f"write tensorflow[and-cuda]{each.specifier} in {found.name} instead",
+            )
+    requiring = next((each for each in found.installed if each.name in _REQUIRING), None)
+    if around.is_plain and requiring and not set(found.names) & {*NAMES, "tf-nightly"}:
+        yield error(
+            "tensorflow-build",
+            requiring.where,
+            f"{requiring.name} requires tensorflow, which has no CUDA and does not compute on "
+            f"{gpu}",
+            "add tensorflow[and-cuda]",
+        )
+    own = around.own
+    if own and own.is_without_cuda and own.tensorflow:
+        line, name = own.tensorflow
+        yield error(
+            "tensorflow-build",
+            f"{own.path}:{line}",
+            f"{name} alone has no CUDA, without which it does not compute on {gpu}",
+            "write tensorflow[and-cuda]",
+        )
+
+
+def _build(
+    each: Listed, gpu: str | None, found: Requirements, around: Surroundings
+) -> Iterator[Problem]:
+    is_installed = gpu and around.installs_without_cuda(found.name or "")
+    if not around.is_plain and not is_installed:
         return
     if gpu and each.name == "tensorflow-cpu" and around.own:
         yield error(

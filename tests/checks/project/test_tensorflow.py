@@ -55,6 +55,48 @@ def test_a_build_that_is_not_the_machines_is_told(text, words, severity, remedy,
     assert remedy in problem.remedy
 
 
+@pytest.mark.parametrize("name", ["tf-keras", "tensorflow-hub", "tensorflow-text", "keras-hub"])
+def test_a_tensorflow_that_only_another_package_requires_has_no_cuda(name, made):
+    [problem] = told(made, f"keras>=3.12,<3.16\n{name}<9\n", *GPU)
+    assert (problem.code, problem.where) == ("tensorflow-build", "requirements.txt:2")
+    assert problem.remedy == "add tensorflow[and-cuda]"
+    assert told(made, f"tensorflow==2.21.0\n{name}<9\nkeras>=3.12,<3.16\n", *GPU) == []
+    assert told(made, f"keras>=3.12,<3.16\n{name}<9\n") == []
+
+
+@pytest.mark.parametrize("name", ["tensorflow", "tensorflow-cpu"])
+def test_a_constraint_cannot_ask_for_cuda(name, made):
+    made.write("constraints.txt", f"{name}==2.21.0\n")
+    text = "-c constraints.txt\ntensorflow\nkeras>=3.12,<3.16\n"
+    [problem] = told(made, text, *GPU)
+    assert (problem.code, problem.where) == ("tensorflow-build", "constraints.txt:1")
+    assert problem.remedy == "write tensorflow[and-cuda]==2.21.0 in requirements.txt instead"
+    assert told(made, text) == []
+
+
+@pytest.mark.parametrize(
+    ("base", "command", "where"),
+    [
+        ("python:3.12-slim", "pip install tensorflow==2.21.0", "Dockerfile:2"),
+        ("ubuntu:24.04", "apt-get update && pip3 install -U 'tensorflow-cpu>=2'", "Dockerfile:2"),
+        ("python:3.12", "pip install -r requirements.txt wandb", "requirements.txt:1"),
+        ("python:3.12", "pip install -q \\\n  numpy \\\n  tensorflow==2.21.0", "Dockerfile:2"),
+        ("python:3.12", "pip install 'tensorflow[and-cuda]==2.21.0'", None),
+        ("python:3.12", "pip install tensorflow nvidia-cudnn-cu12", None),
+        ("python:3.12", "pip install keras", None),
+        ("nvidia/cuda:12.5.1-runtime-ubuntu22.04", "pip install tensorflow==2.21.0", None),
+        ("company/base:1", "pip install tensorflow==2.21.0", None),
+    ],
+)
+def test_a_dockerfile_that_installs_tensorflow_without_cuda(base, command, where, made):
+    made.write("Dockerfile", f"FROM {base}\nRUN {command}\n")
+    silent = "image={repository: us-docker.pkg.dev/a/b/c, base: null}"
+    found = told(made, "tensorflow==2.21.0\nkeras>=3.12,<3.16\n", silent, *GPU)
+    expected = [("tensorflow-build", "error", where)] if where else []
+    assert [(each.code, each.severity, each.where) for each in found] == expected
+    assert told(made, "tensorflow==2.21.0\nkeras>=3.12,<3.16\n", silent) == []
+
+
 @pytest.mark.parametrize(
     ("base", "text", "words", "codes"),
     [
