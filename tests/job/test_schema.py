@@ -22,6 +22,7 @@ GOOD = {
     "times": "scheduling: {strategy: SPOT, timeout: 1d12h, max_wait: 90m}\n",
     "an image": "image: {base: 'python:3.12-slim', include: [data], dockerfile: Dockerfile}\n",
     "tuning": "tuning: {metric: a, goal: maximize, trials: 3, parameters: {x: {values: [a]}}}\n",
+    "a computed number": "reduction_server:\n",
     "vertex": "vertex: {jobSpec: {enableWebAccess: true}}\n",
 }
 BAD = {
@@ -35,6 +36,8 @@ BAD = {
     "an enum": "scheduling: {strategy: spot}\n",
     "a path": "image: {include: [../x]}\n",
     "a list": "args: --epochs=5\n",
+    "no replicas": "reduction_server: {replicas: 0}\n",
+    "another word": "reduction_server: {replicas: all}\n",
     "a count": "tuning: {metric: a, goal: maximize, trials: 0, parameters: {x: {values: [a]}}}\n",
 }
 
