@@ -7,10 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from distlaunch.by_hand import Rendered, render
 from distlaunch.errors import DistlaunchError, ImageError
-from distlaunch.job.model import Choice, Cluster, Image, Job, Machine, Pool, Tuning
+from distlaunch.job.model import (
+    Choice,
+    Cluster,
+    Image,
+    Job,
+    Machine,
+    Pool,
+    ReductionServer,
+    Tuning,
+)
 
 REPOSITORY = "us-central1-docker.pkg.dev/my-project/training/digits"
 JOB = Job(
@@ -77,6 +87,17 @@ def test_gcloud_takes_no_file_in_which_a_pool_is_skipped(folder):
         "config.yaml: a pool of the cluster is skipped, which gcloud's --config does not take; "
         "'distlaunch submit' does",
     )
+
+
+@pytest.mark.parametrize(("workers", "command"), [(0, "distlaunch"), (1, "gcloud")])
+def test_the_reduction_server_is_the_pool_behind_the_workers(workers, command, folder):
+    pool = Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1), workers)
+    job = replace(
+        JOB, cluster=Cluster(replace(pool, count=1), pool), reduction_server=ReductionServer()
+    )
+    rendered = render(job, folder, Path(), "vertex")
+    assert rendered.commands[-1].split()[0] == command
+    assert yaml.safe_load(rendered.files["config.yaml"])["workerPoolSpecs"][2]["replicaCount"] == 1
 
 
 def test_what_is_there_is_not_built(folder):

@@ -131,7 +131,8 @@ def _egress_gbps(machine: Machine) -> int:
 
 
 def _n1_egress_gbps(machine: Machine) -> int | None:
-    vcpus = int(machine.type.rpartition("-")[2]) if machine.type[-1].isdecimal() else 0
+    size = machine.type.rpartition("-")[2]
+    vcpus = int(size) if size.isdecimal() else 0
     if machine.accelerator in _N1_GBPS:
         limit = _N1_GBPS[machine.accelerator].get(machine.accelerator_count)
         return limit and min(_GBPS_PER_VCPU * vcpus, limit)

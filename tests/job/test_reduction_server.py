@@ -195,6 +195,8 @@ def test_what_cannot_have_it_is_refused_where_it_is_set(tmp_path):
         "g4-standard-384 with 8 NVIDIA_RTX_PRO_6000; write reduction_server.replicas: N"
     )
     assert third_pool(load(tmp_path, text.replace("auto", "9")))["replicaCount"] == 9
+    text = JOB.replace("MACHINE", "n1-standard-4x2").replace("ACCELERATOR", "NVIDIA_TESLA_T4")
+    assert "no egress limit is documented for n1-standard-4x2" in problem(tmp_path, text)
 
 
 def test_pools_without_machines_do_not_count(tmp_path):
