@@ -83,11 +83,12 @@ def test_json_says_the_same_to_a_script(check):
 def test_an_error_is_told_with_place_remedy_and_code_and_is_exit_code_1(check):
     done = check("--offline", "--set", TOO_MANY)
     assert done.returncode == 1
-    first, second = done.stdout.splitlines()[-4:-2]
+    first, second, *warning = done.stdout.splitlines()[-6:-2]
     assert first.startswith("error      --set cluster.workers.accelerator.count: ")
     assert first.endswith("n1-standard-8 takes 1, 2 or 4 NVIDIA_TESLA_T4, not 3")
     assert second.endswith("[accelerator-count]")
-    assert done.stdout.endswith("\n\nnot ready: 1 error\n")
+    assert warning[1].endswith("[accelerators-unequal]")
+    assert done.stdout.endswith("\n\nnot ready: 1 error, 1 warning\n")
     found = problems(check("--offline", "--json", "--set", TOO_MANY))
     assert found["accelerator-count"]["severity"] == "error"
     assert found["accelerator-count"]["remedy"]
