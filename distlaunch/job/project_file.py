@@ -119,7 +119,7 @@ def check_reduction_server(job: Job, overrides: Sequence[Override], path: Path) 
 
 
 def _reduction_server_problems(job: Job, marked: Marked) -> list[YamlProblem]:
-    if job.reduction_server is None or not marked.data.get(reduction_server.KEY):
+    if job.reduction_server is None or marked.data.get(reduction_server.KEY) is None:
         return []
     what = reduction_server.problem(job)
     if what is None:

@@ -189,6 +189,10 @@ def test_what_cannot_have_it_is_refused_where_it_is_set(tmp_path):
         problem(tmp_path, text, None, "cluster.workers.accelerator=", "reduction_server.replicas=2")
         == f"--set reduction_server.replicas: reduction_server: {NO_GPU}"
     )
+    text = V100.replace("{replicas: auto}", "{}")
+    assert problem(tmp_path, text, None, "cluster.workers.accelerator=") == (
+        f"distlaunch.yaml:9:1: reduction_server: {NO_GPU}"
+    )
     text = JOB.replace("MACHINE", "g4-standard-384").replace("ACCELERATOR", "NVIDIA_RTX_PRO_6000")
     assert problem(tmp_path, text) == (
         "distlaunch.yaml:9:20: reduction_server.replicas: no egress limit is documented for "

@@ -141,9 +141,10 @@ def _with_reduction_server(job: Job, specs: list[dict[str, Any]]) -> list[dict[s
     if before is None:
         machine = spec.setdefault("machineSpec", {})
         machine.setdefault("machineType", reduction_server.MACHINE)
-        spec["containerSpec"] = {"imageUri": reduction_server.image(job.region)}
     if spec.get("replicaCount") != count:
         spec["replicaCount"] = count
+    if before is None:
+        spec["containerSpec"] = {"imageUri": reduction_server.image(job.region)}
     return [*first, spec, *others]
 
 
