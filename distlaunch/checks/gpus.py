@@ -139,7 +139,7 @@ def _has_old_cudnn(image: str) -> bool:
 def _installs_cuda(order: Order, around: Surroundings | None) -> bool:
     if around is None:
         return False
-    return has_cuda(requirements.read(order.job, order.folder, around))
+    return has_cuda(requirements.read(order.job, order.folder, around), around)
 
 
 def _has_ended(image: str, today: date) -> bool:

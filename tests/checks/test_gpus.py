@@ -65,6 +65,8 @@ def test_an_image_of_tensorflow_with_an_old_cudnn(image, is_broken, found):
     assert said(found(f"image.base={image}", "cluster.chief.accelerator=")) == []
     own = said(found(Dockerfile=f"FROM {image}\n", requirements_txt=""))
     assert own == [(*each[:2], "Dockerfile") for each in expected]
+    text = f"FROM {image}\nRUN pip install 'tensorflow[and-cuda]==2.21.0'\n"
+    assert said(found(Dockerfile=text, requirements_txt="")) == []
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def builds(found: Requirements, asked: Asked, around: Surroundings) -> Iterator[
     if gpu:
         yield from _without_cuda(found, gpu, around)
     tag = around.tensorflow_tag
-    if gpu and tag and "gpu" not in tag and not has_cuda(found):
+    if gpu and tag and "gpu" not in tag and not has_cuda(found, around):
         yield error(
             "tensorflow-build",
             around.own_dockerfile or "image.base",
@@ -267,8 +267,10 @@ def _with_cuda(tag: str, around: Surroundings) -> str:
     return f"{base}, and write tensorflow[and-cuda] in the requirements"
 
 
-def has_cuda(found: Requirements) -> bool:
-    """Return whether the requirements install TensorFlow with CUDA."""
+def has_cuda(found: Requirements, around: Surroundings) -> bool:
+    """Return whether the requirements or the user's Dockerfile install TensorFlow with CUDA."""
+    if around.own and "[and-cuda]" in around.own.text:
+        return True
     return any("and-cuda" in each.extras for each in found.installed if each.name in NAMES)
 
 

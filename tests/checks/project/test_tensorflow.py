@@ -83,6 +83,7 @@ def test_a_constraint_cannot_ask_for_cuda(name, made):
         ("python:3.12", "pip install -q \\\n  numpy \\\n  tensorflow==2.21.0", "Dockerfile:2"),
         ("python:3.12", "pip install 'tensorflow[and-cuda]==2.21.0'", None),
         ("python:3.12", "pip install tensorflow nvidia-cudnn-cu12", None),
+        ("tensorflow/tensorflow:2.21.0", "pip install 'tensorflow[and-cuda]==2.21.0'", None),
         ("python:3.12", "pip install keras", None),
         ("nvidia/cuda:12.5.1-runtime-ubuntu22.04", "pip install tensorflow==2.21.0", None),
         ("company/base:1", "pip install tensorflow==2.21.0", None),
