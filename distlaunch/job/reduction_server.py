@@ -51,11 +51,9 @@ _MACHINES_BY_GBPS = {
     3600: ("a3-ultragpu-8g", "a4-highgpu-8g"),
 }
 _GBPS = {machine: gbps for gbps, machines in _MACHINES_BY_GBPS.items() for machine in machines}
-# N1 machines with these have 2 Gbps per vCPU, up to a limit by the number of GPUs.
-_N1_GBPS = {
-    "NVIDIA_TESLA_T4": {1: 32, 2: 50, 4: 100},
-    "NVIDIA_TESLA_V100": {1: 32, 2: 32, 4: 50, 8: 100},
-}
+# N1 machines with these have 2 Gbps per vCPU, up to a limit by the number of GPUs. The limits of
+# other numbers are not documented, only that they are at most 100.
+_N1_GBPS = {"NVIDIA_TESLA_T4": {1: 32}, "NVIDIA_TESLA_V100": {1: 32, 8: 100}}
 _GBPS_PER_VCPU = 2
 _N1_BY_VCPUS = {1: 2, 2: 10, 4: 10, 8: 16}  # with other GPUs or none; 32 from 16 vCPUs on
 _N1_MOST = 32

@@ -90,12 +90,13 @@ def third_pool(job: Job) -> dict:
 )
 def test_the_request_is_that_of_google_s_examples(text, machine, workers, reducers, tmp_path):
     keys = ("machineType", "acceleratorType", "acceleratorCount")
+    env = {"NCCL_DEBUG": "INFO", "DISTLAUNCH_EXPECTED_GPUS": str(machine[-1])}
     training = {
         "machineSpec": dict(zip(keys, machine, strict=True)),
         "containerSpec": {
             "imageUri": "us-docker.pkg.dev/p/r/digits:1",
             "args": ["--epochs=5"],
-            "env": [{"name": "NCCL_DEBUG", "value": "INFO"}],
+            "env": [{"name": name, "value": value} for name, value in env.items()],
         },
     }
     assert request(load(tmp_path, text)) == {
@@ -137,7 +138,7 @@ def test_the_image_is_of_the_nearest_multi_region(region, continent, tmp_path):
     ("machine", "accelerator", "count", "reducers"),
     [
         ("n1-standard-8", "NVIDIA_TESLA_T4", 1, 3),  # 5 x 16 Gbps
-        ("n1-standard-32", "NVIDIA_TESLA_T4", 2, 8),  # 5 x 50
+        ("n1-standard-32", "NVIDIA_TESLA_V100", 1, 5),  # 5 x 32
         ("n1-standard-16", "NVIDIA_TESLA_P100", 1, 5),  # 5 x 32
         ("g2-standard-12", "NVIDIA_L4", 1, 3),  # 5 x 16
         ("a3-highgpu-8g", "NVIDIA_H100_80GB", 8, 157),  # 5 x 1000
@@ -199,6 +200,8 @@ def test_what_cannot_have_it_is_refused_where_it_is_set(tmp_path):
         "g4-standard-384 with 8 NVIDIA_RTX_PRO_6000; write reduction_server.replicas: N"
     )
     assert third_pool(load(tmp_path, text.replace("auto", "9")))["replicaCount"] == 9
+    text = JOB.replace("MACHINE", "n1-standard-32").replace("ACCELERATOR", "NVIDIA_TESLA_T4")
+    assert "no egress limit is documented for n1-standard-32 with 8" in problem(tmp_path, text)
     text = JOB.replace("MACHINE", "n1-standard-4x2").replace("ACCELERATOR", "NVIDIA_TESLA_T4")
     assert "no egress limit is documented for n1-standard-4x2" in problem(tmp_path, text)
 
