@@ -150,6 +150,7 @@ def verify(engine: engines.Engine, image: str, folder: Path) -> int:
         assert not missing, f"not opened: {missing}"
     assert found["all that a GPU requires"]
     assert found["driver"] == DRIVER
+    verify_trainer(engine, image, folder)
     print("the same without LD_LIBRARY_PATH:")
     print(json.dumps(run_inside(engine, image, folder, "--env=LD_LIBRARY_PATH="), indent=2))
     return int(engine.docker("inspect", "--format", "{{.Size}}", image).stdout)
@@ -166,6 +167,21 @@ def run_inside(engine: engines.Engine, image: str, folder: Path, *options: str) 
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def verify_trainer(engine: engines.Engine, image: str, folder: Path) -> None:
+    """Verify that the trainer stops if it expects a GPU, and that it opens all CUDA libraries."""
+    driver = f"--volume={folder / 'libcuda.so.1'}:{DRIVER}:ro"
+    no_driver = ("no device file /dev/nvidia0", "driver library libcuda.so.1 not found")
+    for options, reasons in (((), no_driver), ((driver,), ("the driver does not start",))):
+        words = ["--rm", "--network=none", "--env=DISTLAUNCH_EXPECTED_GPUS=1", *options]
+        done = engine.docker("run", *words, image)
+        error = done.stderr.splitlines()[-1]
+        print(f"{done.stdout}{error}")
+        assert done.returncode == 1
+        assert " · CUDA 12." in done.stdout
+        assert all(reason in error for reason in reasons)
+        assert "cannot open" not in error
 
 
 def remove_images(engine: engines.Engine, repository: str) -> None:

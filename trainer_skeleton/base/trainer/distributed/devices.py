@@ -163,8 +163,8 @@ def _task_name(kind: str, index: str) -> str:
 def describe_devices() -> str:
     """Return this task's devices and the versions of the libraries that compute on them.
 
-    For example ``2 GPUs (Tesla T4, 14.6 GiB) · TensorFlow 2.21.0 · CUDA 12.5 · cuDNN 9.3.0 · NCCL
-    2.27.7``, or ``no GPU, 2 CPU cores · TensorFlow 2.21.0 without CUDA``.
+    For example ``2 GPUs (Tesla T4, 14.6 GiB) · TensorFlow 2.21.0 · CUDA 12.9 · cuDNN 9.28.0 · NCCL
+    2.32.3``, or ``no GPU, 2 CPU cores · TensorFlow 2.21.0 without CUDA``.
     """
     gpus = Counter(_gpu_name(*gpu) for gpu in enumerate(tf.config.list_physical_devices("GPU")))
     devices = [f"{_counted(count, 'GPU')} ({name})" for name, count in gpus.items()]
