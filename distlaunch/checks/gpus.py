@@ -152,7 +152,7 @@ def _has_ended(image: str, today: date) -> bool:
 def _rdma_problems(order: Order, asked: Asked, around: Surroundings | None) -> Iterator[Problem]:
     """Yield a warning of images that do not set up NCCL for RDMA; rendered ones do.
 
-    https://cloud.google.com/vertex-ai/docs/training/configure-compute tells how.
+    Source: https://cloud.google.com/vertex-ai/docs/training/configure-compute
     """
     is_own = around is not None and around.own is not None
     if _NCCL_SCRIPT in f"{order.job.cluster}{_dockerfile(order, around) if is_own else ''}":
@@ -168,7 +168,7 @@ def _rdma_problems(order: Order, asked: Asked, around: Surroundings | None) -> I
 
 
 def _dockerfile(order: Order, around: Surroundings | None) -> str:
-    """Return the text that says what the image contains: the user's Dockerfile or template."""
+    """Return the text of the user's Dockerfile or template, if there is one."""
     if around and around.own:
         return around.own.text
     template = order.folder / rendering.OWN_TEMPLATES / "Dockerfile.j2"

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Job
 
 # TensorFlow opens the CUDA libraries by name, and the RUNPATH of its libtensorflow_framework.so.2
-# lacks the folders of some of them (2.21: cusolver, curand, nvjitlink, nvrtc). LD_LIBRARY_PATH
-# cannot name these folders: they depend on the image's Python, and a Dockerfile cannot compute a
+# does not name all of their folders (2.21: not cusolver, curand, nvjitlink, nvrtc). LD_LIBRARY_PATH
+# cannot name them either: they depend on the image's Python, and a Dockerfile cannot compute a
 # variable. So it names one folder with symlinks to all libraries. That is not in /usr/local/nvidia,
 # over which Google's training services mount the driver.
 FOLDER = "/usr/local/lib/nvidia-wheels"

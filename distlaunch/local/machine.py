@@ -76,8 +76,8 @@ def has_cpu_tensorflow() -> bool:
 def share_out(machine: Machine, tasks: Iterable[Task]) -> dict[Task, Share]:
     """Give each task its part.
 
-    With fewer cores than training tasks nobody is pinned, with fewer GPUs than training tasks
-    nobody gets one. All training tasks get the same number of GPUs, which
+    With fewer cores than training tasks no task is pinned, with fewer GPUs than training tasks no
+    task gets one. All training tasks get the same number of GPUs, which
     MultiWorkerMirroredStrategy needs. Parameter servers and evaluators are never pinned and get no
     GPU.
 

@@ -115,7 +115,10 @@ class Runner:
         shares = [share for task, share in self._shares.items() if task.is_training]
         each, total = len(shares[0].gpus), len(machine.gpus)
         if each * len(shares) < total:
-            text = f"{total} GPUs for {len(shares)} training tasks: {each} each, the rest is unused"
+            text = (
+                f"{machine.describe()} for {len(shares)} training tasks: GPUs per task: {each}, "
+                f"unused: {total - each * len(shares)}"
+            )
             self._watch.see(Notice(text, "warning"))
 
     def _runs_without_cuda(self) -> bool:

@@ -294,10 +294,10 @@ def gpus_of(done, task):
 def test_tasks_get_the_same_number_of_gpus_and_expect_it(local, project):
     shell = {"CUDA_VISIBLE_DEVICES": "4,5,6", "DISTLAUNCH_EXPECTED_GPUS": "3"}
     done = local("--workers 2 -- python tell.py", env=os.environ | shell)
-    assert "3 GPUs for 2 training tasks: 1 each, the rest is unused" in done.stderr
+    assert "3 GPUs for 2 training tasks: GPUs per task: 1, unused: 1" in done.stderr
     assert (gpus_of(done, "chief"), gpus_of(done, "worker:0")) == (("4", "1"), ("5", "1"))
     done = local("--workers 4 -- python tell.py", env=os.environ | shell)
-    assert "3 GPUs for 4 training tasks: 0 each, the rest is unused" in done.stderr
+    assert "3 GPUs for 4 training tasks: GPUs per task: 0, unused: 3" in done.stderr
     assert gpus_of(done, "worker:2") == ("-1", "0")
 
 

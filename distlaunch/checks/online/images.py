@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def named(about: About) -> list[Reference]:
-    """Return the images that the job's pools name; what is no image's name is told elsewhere.
+    """Return the images that the job's pools name; other names are reported elsewhere.
 
     Only Vertex AI itself may pull that of the Reduction Server.
     """

@@ -64,7 +64,7 @@ class Replica:
 
     @property
     def is_started(self) -> bool:
-        """Whether the emulator starts it: not Google's Reduction Server, whose image it lacks."""
+        """Whether the emulator starts it: not Google's Reduction Server."""
         return not is_image(self.image)
 
 

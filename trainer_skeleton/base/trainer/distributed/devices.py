@@ -178,7 +178,7 @@ def _gpu_name(number: int, gpu: tf.config.PhysicalDevice) -> str:
 
 
 def gpu_memory(driver: Any, number: int) -> int | None:
-    """Return the bytes of a GPU's memory, None where the driver does not say.
+    """Return the bytes of a GPU's memory, None where the driver does not report it.
 
     Parameters
     ----------
