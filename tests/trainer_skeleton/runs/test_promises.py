@@ -184,11 +184,10 @@ def test_sigterm_is_agreed_on_and_the_chief_saves(regression, undisturbed):
     assert again.code == 0, again.text
 
 
-CREATES = "return tf.distribute.MultiWorkerMirroredStrategy(_resolver(role), options)"
-STOP_WHEN_CONNECTED = """
-            strategy = tf.distribute.MultiWorkerMirroredStrategy(_resolver(role), options)
+CREATES = "strategy = tf.distribute.MultiWorkerMirroredStrategy(_resolver(role), options)"
+STOP_WHEN_CONNECTED = f"""
+            {CREATES}
             os.kill(os.getpid(), 15)
-            return strategy
 """
 
 
