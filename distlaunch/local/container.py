@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 SPEC = "DISTLAUNCH_CONTAINER"  # the variable that says what to run
 RUN, SIGNAL, REMOVE = "run", "signal", "remove"
 
-_PATIENCE = 10.0  # seconds for the engine to end containers in
+_PATIENCE = 10.0  # seconds for the engine to start, freeze or end containers in
+_POLL = 0.05
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
 # From a fixed place of ours, as the host is started, with nothing of the current folder's.
 _BOOT = (
@@ -89,9 +91,21 @@ def main() -> None:
             if action == REMOVE:
                 engine.remove_container(name, force=True)
             elif int(words[0]) == signal.SIGSTOP:
-                engine.pause(name)
+                _pause(engine, name)
             else:
                 engine.kill(name, int(words[0]))
+
+
+def _pause(engine: Any, name: str) -> None:
+    """Pause a container as soon as it runs; `call` ends this process if it never does."""
+    status = "created"
+    while status == "created":
+        with contextlib.suppress(_not_there()):
+            status = engine.inspect_container(name)["State"]["Status"]
+        if status == "created":
+            time.sleep(_POLL)
+    if status == "running":
+        engine.pause(name)
 
 
 def _engine() -> Any:

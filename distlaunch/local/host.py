@@ -146,9 +146,11 @@ class Host:
     def _signal(self, task: str, number: int) -> None:
         if task not in self._leaders:
             return
-        processes.signal_group(self._leaders[task], number)
         names = [plan.container for plan in self._plans if plan.name == task and plan.container]
-        if names and number in (signal.SIGSTOP, signal.SIGKILL):  # it can hand on all others
+        if names and number == signal.SIGSTOP:  # first: its stopped process would not start it
+            container.call(container.SIGNAL, str(int(number)), *names)
+        processes.signal_group(self._leaders[task], number)
+        if names and number == signal.SIGKILL:  # the process forwards all others
             container.call(container.SIGNAL, str(int(number)), *names)
 
     def _end(self) -> None:

@@ -116,7 +116,7 @@ def test_a_task_that_is_killed_is_started_again_with_all_others(run, engine):
 
 @pytest.mark.slow
 def test_a_frozen_task_is_a_container_that_stands_still(start, engine):
-    process = start("--freeze=worker:0@0.5s", "--", "--sleep")
+    process = start("--freeze=worker:0@0s", "--", "--sleep")
     for line in process.stderr:
         if "worker:0 is frozen" in line:
             break
