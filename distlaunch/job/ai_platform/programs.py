@@ -199,5 +199,8 @@ def _package(
 
 def lies_in(folder: Path, module: str) -> bool:
     """Return whether ``python -m MODULE`` finds its module in a folder."""
-    path = folder.joinpath(*module.split("."))
+    names = module.split(".")
+    if not all(name.isidentifier() for name in names):  # a path, which may lead anywhere
+        return False
+    path = folder.joinpath(*names)
     return path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()

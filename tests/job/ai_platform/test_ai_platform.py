@@ -307,6 +307,7 @@ ANYTHING = documents(schemas()["TrainingInput"])
 LIKELY = documents(schemas()["TrainingInput"], SANE)
 
 
+@example(document={"pythonModule": "/"})
 @given(document=ANYTHING | LIKELY)
 def test_every_job_is_translated_into_what_google_takes_or_refused_in_its_place(document):
     text = json.dumps({"trainingInput": document}, indent=1, ensure_ascii=False)
