@@ -52,7 +52,7 @@ def extended(
         *_history(config, len(before)),
         *({"created": created, "created_by": each.created_by} for each in layers),
     ]
-    new["config"] = _settled(config.get("config") or {}, settings)
+    new["config"] = _settled(config, settings)
     return new
 
 
@@ -69,10 +69,10 @@ def _history(config: Mapping[str, Any], layers: int) -> list[Any]:
     return [*({"created": _NO_TIME} for _ in range(layers - of_layers)), *told]
 
 
-def _settled(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+def _settled(image: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    config = image.get("config") or {}
     new = {key: value for key, value in config.items() if key != "Image"}
-    env = dict(each.partition("=")[::2] for each in config.get("Env") or ())
-    env.update(settings.env)
+    env = {**environment_variables(image), **settings.env}
     if env:
         new["Env"] = [f"{name}={value}" for name, value in env.items()]
     if settings.labels or config.get("Labels"):
