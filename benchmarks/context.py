@@ -22,7 +22,7 @@ from common import Limit, alternate, options, show, verdict
 
 from distlaunch.image.context import read_context
 from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
-from distlaunch.rendering import dockerignore
+from distlaunch.render.templates import dockerignore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

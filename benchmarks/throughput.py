@@ -38,7 +38,7 @@ from common import (
     verdict,
 )
 
-from distlaunch.local.machine import split
+from distlaunch.local.host_resources import split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from distlaunch.image.context import secrets
-from distlaunch.records import map_env
+from distlaunch.submit.records import map_env
 
 HIDDEN = "(hidden)"
 

@@ -104,7 +104,7 @@ def plan(folder: Path, starter: str) -> Scaffold:
     DistlaunchError
         If the folder is a link to nothing.
     """
-    from distlaunch.job.schema import schema_text
+    from distlaunch.job.json_schema import schema_text
 
     if folder.is_symlink() and not folder.exists():
         raise DistlaunchError(

@@ -19,8 +19,8 @@ import engine as engines
 import pytest
 
 from distlaunch import scaffold
+from distlaunch.job.json_schema import schema
 from distlaunch.job.project_file import load
-from distlaunch.job.schema import schema
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

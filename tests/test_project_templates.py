@@ -9,7 +9,7 @@ import pytest
 
 from distlaunch.errors import ImageError
 from distlaunch.job.model import Cluster, Job, Machine, Pool
-from distlaunch.rendering import dockerfile
+from distlaunch.render.templates import dockerfile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from distlaunch import resources
 from distlaunch.errors import DistlaunchError, UsageProblem
+from distlaunch.job.json_schema import schema_text
 from distlaunch.job.names import LONGEST_NAME, project_name
 from distlaunch.job.project_file import load
-from distlaunch.job.schema import schema_text
 from distlaunch.scaffold import Scaffold, plan
 
 SMALL = Scaffold("x", {Path("a"): b"new a", Path("folder/b"): b"new b"})

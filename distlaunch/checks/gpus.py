@@ -7,19 +7,19 @@ from datetime import date
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from distlaunch import rendering
 from distlaunch.checks.problem import warning
-from distlaunch.checks.project import requirements, surroundings
+from distlaunch.checks.project import image_runtime, requirements
 from distlaunch.checks.project.tensorflow import FIRST_WITH_OLD_CUDNN, has_cuda
-from distlaunch.job import catalogue, reduction_server, vertex
+from distlaunch.job import machine_catalogue, reduction_server, vertex
+from distlaunch.render import templates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from distlaunch.checks.asked import Asked, AskedPool
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.project.surroundings import Surroundings
-    from distlaunch.order import Order
+    from distlaunch.checks.project.image_runtime import Surroundings
+    from distlaunch.checks.request_view import Asked, AskedPool
+    from distlaunch.submit.plan import Order
 
 _TENSORFLOW_GPU = re.compile(
     r"(?:docker\.io/)?tensorflow/tensorflow:"
@@ -48,7 +48,7 @@ def problems(order: Order, asked: Asked, today: date) -> Iterator[Problem]:
     today
         The day on which an image is available or not.
     """
-    around = surroundings.of(order) if vertex.needs_image(order.job) else None
+    around = image_runtime.of(order) if vertex.needs_image(order.job) else None
     yield from _image_problems(order, asked, around, today)
     yield from _rdma_problems(order, asked, around)
     if order.job.reduction_server and around and _PACKAGE not in _dockerfile(order, around):
@@ -158,7 +158,7 @@ def _rdma_problems(order: Order, asked: Asked, around: Surroundings | None) -> I
     if _NCCL_SCRIPT in f"{order.job.cluster}{_dockerfile(order, around) if is_own else ''}":
         return
     for pool in asked.pools:
-        if catalogue.has_rdma(pool.machine) and (pool.image or is_own):
+        if machine_catalogue.has_rdma(pool.machine) and (pool.image or is_own):
             yield warning(
                 "rdma-environment",
                 pool.where,
@@ -171,5 +171,5 @@ def _dockerfile(order: Order, around: Surroundings | None) -> str:
     """Return the text of the user's Dockerfile or template, if there is one."""
     if around and around.own:
         return around.own.text
-    template = order.folder / rendering.OWN_TEMPLATES / "Dockerfile.j2"
+    template = order.folder / templates.OWN_TEMPLATES / "Dockerfile.j2"
     return template.read_text(encoding="utf-8", errors="replace") if template.is_file() else ""

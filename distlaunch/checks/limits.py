@@ -10,14 +10,14 @@ import re
 from typing import TYPE_CHECKING
 
 from distlaunch.checks import tuning
-from distlaunch.checks.asked import WEEK
 from distlaunch.checks.problem import error, warning
+from distlaunch.checks.request_view import WEEK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from distlaunch.checks.asked import Asked, AskedPool
     from distlaunch.checks.problem import Problem
+    from distlaunch.checks.request_view import Asked, AskedPool
 
 _POOLS = 4
 _NAME_LENGTH = 128

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.checks.problem import error
 
 if TYPE_CHECKING:
-    from distlaunch.checks.asked import Asked, AskedPool
     from distlaunch.checks.data import DataFacts
     from distlaunch.checks.price import Cost, Offer
     from distlaunch.checks.problem import Problem, Severity
+    from distlaunch.checks.request_view import Asked, AskedPool
     from distlaunch.errors import DistlaunchError
     from distlaunch.image import ImagePlan
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
-from distlaunch.console import duration
 from distlaunch.job.project_file import FILE_NAME
+from distlaunch.ui.console import duration
 
 if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.trainer import Trainer
-    from distlaunch.order import Order
+    from distlaunch.submit.plan import Order
 
 MOST = 1_800  # seconds for it, with the whole of the validation data
 SUMMARY = "summary.json"  # which the trainer leaves in its job folder at the end

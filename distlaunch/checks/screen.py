@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distlaunch.console import GREEN, RED, YELLOW
+from distlaunch.ui.console import GREEN, RED, YELLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.job.model import Job
-    from distlaunch.order import Order
+    from distlaunch.submit.plan import Order
 
 ENGINE_ROOM = "distributed"
 """The folder of the engine room, beside the job's module."""

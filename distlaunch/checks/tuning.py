@@ -16,8 +16,8 @@ from distlaunch.checks.problem import error
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from distlaunch.checks.asked import Asked
     from distlaunch.checks.problem import Problem
+    from distlaunch.checks.request_view import Asked
 
 _MOST_VALUES = 1_000
 _NEAREST = 1e-10  # that two values of a list may be to each other

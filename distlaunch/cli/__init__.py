@@ -22,8 +22,8 @@ from distlaunch.errors import DistlaunchError, OutputError, cannot_write
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from distlaunch.console import Console
-    from distlaunch.events import Level
+    from distlaunch.ui.console import Console
+    from distlaunch.ui.events import Level
 
 # The module of each command and its line in `distlaunch --help`, known without importing it.
 COMMANDS = {
@@ -56,7 +56,7 @@ class Settings:
 
     def console(self) -> Console:
         """Return the console that shows as much as they ask for."""
-        from distlaunch.console import Console
+        from distlaunch.ui.console import Console
 
         return Console(cast("Level", "error" if self.quiet else self.log_level))
 
@@ -182,7 +182,7 @@ def show(line: str) -> None:
     OutputError
         If it cannot be written.
     """
-    from distlaunch.console import visible
+    from distlaunch.ui.console import visible
 
     try:
         click.echo(visible(line))
@@ -220,7 +220,7 @@ def _say(line: str) -> None:
 
 
 def _print_error(line: str) -> None:
-    from distlaunch.console import visible
+    from distlaunch.ui.console import visible
 
     with suppress(OSError):  # nobody is there to be told
         click.echo(visible(line), err=True)

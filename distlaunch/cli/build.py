@@ -11,9 +11,9 @@ from distlaunch.cli import options, without_gc
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
-    from distlaunch.console import Console
-    from distlaunch.events import Event
     from distlaunch.image import Glance, ImagePlan
+    from distlaunch.ui.console import Console
+    from distlaunch.ui.events import Event
 
 
 @click.command("build", short_help="Build and push the job's image.")
@@ -55,7 +55,7 @@ def command(settings: Settings, /, *, no_push: bool, assignments: tuple[str, ...
 def _planned(console: Console, glance: Glance, assignments: tuple[str, ...]) -> ImagePlan:
     """Read the job file, and find out what there is to do."""
     from distlaunch.image import plan
-    from distlaunch.job.formats import load_job
+    from distlaunch.job.load import load_job
 
     loaded = load_job(glance.folder, sets=assignments)
     for note in loaded.notes:
@@ -76,7 +76,7 @@ def _tell(console: Console, made: ImagePlan, *, no_push: bool) -> None:
 
 
 def _see(console: Console, event: Event) -> None:
-    from distlaunch.events import Notice
+    from distlaunch.ui.events import Notice
 
     if isinstance(event, Notice):
         console.progress("")

@@ -37,8 +37,8 @@ def command(
     from distlaunch.cli import show
     from distlaunch.cli.place import place
     from distlaunch.errors import DistlaunchError
-    from distlaunch.google.find import job_id
     from distlaunch.google.jobs import has_ended, state
+    from distlaunch.google.lookup import job_id
 
     found = place(settings, endpoint, project, region).find(job)
     name = job_id(found.job)

@@ -54,7 +54,7 @@ def command(
       distlaunch check --set cluster.workers.count=7 --compare-machines
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.checks import screen
-    from distlaunch.checks.examine import Scope, examine
+    from distlaunch.checks.preflight import Scope, examine
     from distlaunch.checks.report import unread
 
     console = settings.console()

@@ -117,7 +117,7 @@ def command(
     from distlaunch.cli import show
     from distlaunch.emulator.emulator import Emulator
     from distlaunch.emulator.faults import Faults
-    from distlaunch.local.signals import StopSignals
+    from distlaunch.local.stop_signals import StopSignals
 
     console = settings.console()
     lock = threading.Lock()

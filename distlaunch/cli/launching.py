@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.cli import INTERRUPTED
-from distlaunch.events import Notice
+from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from distlaunch.console import Console
     from distlaunch.google.jobs import Jobs
-    from distlaunch.launch import Launched, Launcher
-    from distlaunch.watch import Watch
+    from distlaunch.submit.launcher import Launched, Launcher
+    from distlaunch.ui.console import Console
+    from distlaunch.ui.progress_view import Watch
 
 
 def see_through(
@@ -85,7 +85,7 @@ def show_final_state(job: Mapping[str, Any], name: str, watch: Watch) -> bool:
 def exit_code(job: Mapping[str, Any]) -> int:
     """Return the exit code for a job that has ended."""
     from distlaunch.google.jobs import state
-    from distlaunch.launch import ENDED_BADLY, SUCCEEDED
+    from distlaunch.submit.launcher import ENDED_BADLY, SUCCEEDED
 
     return 0 if state(job) == SUCCEEDED else ENDED_BADLY
 
@@ -103,7 +103,7 @@ class _Followed:
     ) -> None:
         from distlaunch.google.follow import Follow, task_names
         from distlaunch.google.logs import Logs
-        from distlaunch.watch import JsonWatch, Watch
+        from distlaunch.ui.progress_view import JsonWatch, Watch
 
         self._record, job = launched
         self._name = self._record.launch_id
@@ -119,7 +119,7 @@ class _Followed:
 
     def to_the_end(self, *, cancels: bool) -> int:
         """Follow it and return the exit code."""
-        from distlaunch.launch import attend
+        from distlaunch.submit.launcher import attend
 
         try:
             return attend(self._record, self._jobs.session, self._follow, self._watch)
@@ -137,7 +137,7 @@ class _Followed:
 
     def _cancel(self) -> None:
         """Cancel the job and follow it to its end; Ctrl-C leaves."""
-        from distlaunch.launch import attend
+        from distlaunch.submit.launcher import attend
 
         try:
             self._watch.see(Notice("interrupted: cancelling the job (Ctrl-C again leaves)"))

@@ -14,12 +14,12 @@ from distlaunch.cli.dashes import WithWordsAfterDashes
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
-    from distlaunch.console import Console
     from distlaunch.job.model import Cluster, Job
     from distlaunch.local.job_folder import JobFolder
-    from distlaunch.local.order import Command, Container, LocalOrder, Module
+    from distlaunch.local.run_spec import Command, Container, LocalOrder, Module
     from distlaunch.local.runner import Outcome
-    from distlaunch.watch import Watch
+    from distlaunch.ui.console import Console
+    from distlaunch.ui.progress_view import Watch
 
 MOST_TASKS = 1_000
 _TOO_MANY = f"expected no more than {MOST_TASKS:,} tasks on one machine"
@@ -85,10 +85,10 @@ def command(settings: Settings, /, **given: Any) -> int:
 
 def _run(console: Console, order: LocalOrder, folder: JobFolder) -> int:
     """Run the job, show it and return the exit code."""
-    from distlaunch.events import Notice
     from distlaunch.local import run
-    from distlaunch.local.machine import this_machine
-    from distlaunch.watch import Watch
+    from distlaunch.local.host_resources import this_machine
+    from distlaunch.ui.events import Notice
+    from distlaunch.ui.progress_view import Watch
 
     before = folder.summary_version()
     with Watch(console, [str(task) for task in order.cluster.tasks()]) as watch:
@@ -105,8 +105,8 @@ def _run(console: Console, order: LocalOrder, folder: JobFolder) -> int:
 
 def _audited(outcome: Outcome, watch: Watch) -> int:
     """Show what was proved of the examples and return the exit code."""
-    from distlaunch.events import Notice
     from distlaunch.local.audit import audit
+    from distlaunch.ui.events import Notice
 
     if outcome.code:
         watch.see(Notice("audit: nothing was proved, as the job did not end well", "warning"))
@@ -139,7 +139,7 @@ def _order(
     from distlaunch.local import arguments
     from distlaunch.local.faults import Fault, check_faults
     from distlaunch.local.job_folder import choose
-    from distlaunch.local.order import LocalOrder, Module
+    from distlaunch.local.run_spec import LocalOrder, Module
 
     project = Path.cwd()
     faults = tuple(
@@ -175,8 +175,8 @@ def _contained(job: Job | None, program: Module | Command, console: Console) -> 
     """Return the job's image as a program; it is built where the engine does not have it."""
     from distlaunch import image
     from distlaunch.errors import UsageProblem
-    from distlaunch.local.order import Container, Module
-    from distlaunch.watch import Watch
+    from distlaunch.local.run_spec import Container, Module
+    from distlaunch.ui.progress_view import Watch
 
     if job is None or not isinstance(program, Module):
         raise UsageProblem("--docker runs the job's image: leave out the program after '--'")

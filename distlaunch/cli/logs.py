@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from distlaunch.cli import Settings
-    from distlaunch.google.find import Found
-    from distlaunch.watch import Watch
+    from distlaunch.google.lookup import Found
+    from distlaunch.ui.progress_view import Watch
 
 
 @click.command("logs", short_help="Show what a job's tasks wrote.")
@@ -56,7 +56,7 @@ def command(
     """
     from distlaunch.cli.place import place
     from distlaunch.google.lines import check_tasks, task_names
-    from distlaunch.watch import JsonWatch, Watch
+    from distlaunch.ui.progress_view import JsonWatch, Watch
 
     found = place(settings, endpoint, project, region).find(job)
     check_tasks(tasks, found.job)
@@ -69,10 +69,10 @@ def command(
 
 def _show(found: Found, tasks: Sequence[str], watch: Watch, *, one_by_one: bool) -> int:
     """Show all lines that there are."""
-    from distlaunch.events import Notice
     from distlaunch.google.jobs import has_ended, state
     from distlaunch.google.lines import Lines
     from distlaunch.google.logs import Logs
+    from distlaunch.ui.events import Notice
 
     logs = Logs(found.jobs.session, found.jobs.project)
     lines = Lines(logs, found.job, tasks=tasks, one_by_one=one_by_one)
@@ -85,10 +85,10 @@ def _show(found: Found, tasks: Sequence[str], watch: Watch, *, one_by_one: bool)
 def _follow(found: Found, tasks: Sequence[str], watch: Watch, *, one_by_one: bool) -> int:
     """Show lines and states until the job has ended."""
     from distlaunch.cli.launching import exit_code, show_final_state
-    from distlaunch.events import Notice
-    from distlaunch.google.find import job_id
     from distlaunch.google.follow import Follow
     from distlaunch.google.logs import Logs
+    from distlaunch.google.lookup import job_id
+    from distlaunch.ui.events import Notice
 
     logs = Logs(found.jobs.session, found.jobs.project)
     follow = Follow(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from distlaunch.job.model import Job
-    from distlaunch.order import Order
+    from distlaunch.submit.plan import Order
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
@@ -88,10 +88,10 @@ def order_of(
     **_: Any,
 ) -> tuple[Order, tuple[str, ...]]:
     """Return what is to be launched, and what reading it has to tell."""
-    from distlaunch.job.formats import load_job
     from distlaunch.job.job_dir import job_dir_in, replace_job_dir
+    from distlaunch.job.load import load_job
     from distlaunch.local.arguments import refuse_ours
-    from distlaunch.order import Order
+    from distlaunch.submit.plan import Order
 
     refuse_ours(words, OURS)
     folder = Path.cwd()

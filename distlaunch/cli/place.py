@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distlaunch.google.find import Place
+from distlaunch.google.lookup import Place
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings

@@ -11,7 +11,7 @@ from distlaunch.cli import options, show
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
-    from distlaunch.rendering import Format
+    from distlaunch.render.templates import Format
 
 
 @click.command("render", short_help="Write Dockerfile, .dockerignore and config.yaml.")
@@ -54,9 +54,9 @@ def command(
       distlaunch render
       distlaunch render --format ai-platform --output legacy
     """  # noqa: D301 - click wants the character that this is an escape for
-    from distlaunch.by_hand import render
-    from distlaunch.checks.essentials import placeholders
-    from distlaunch.job.formats import load_job
+    from distlaunch.checks.required_fields import placeholders
+    from distlaunch.job.load import load_job
+    from distlaunch.render.files import render
 
     folder = Path.cwd()
     loaded = load_job(folder, config=config, sets=assignments)

@@ -46,8 +46,8 @@ def command(
     """
     from distlaunch.cli.launching import see_through
     from distlaunch.cli.place import place
-    from distlaunch.launch import Launcher
-    from distlaunch.watch import Watch
+    from distlaunch.submit.launcher import Launcher
+    from distlaunch.ui.progress_view import Watch
 
     shown = settings.console()
     found = place(settings, endpoint, project, region).find(job)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.report import Report
     from distlaunch.cli import Settings
-    from distlaunch.console import Console
     from distlaunch.image.context import ContextFile
-    from distlaunch.launch import Plan
-    from distlaunch.order import Order
+    from distlaunch.submit.launcher import Plan
+    from distlaunch.submit.plan import Order
+    from distlaunch.ui.console import Console
 
 MOST_FILES = 50  # that a dry run names
 
@@ -77,13 +77,14 @@ def _submit(
     prices: Path | None,
     **_: Any,
 ) -> int:
-    from distlaunch import launch
-    from distlaunch.checks.examine import Scope, examine, unexamined
+    from distlaunch.checks.preflight import Scope, examine, unexamined
     from distlaunch.cli.launching import see_through
     from distlaunch.errors import GoogleError, UsageProblem
+    from distlaunch.google.client import connect
     from distlaunch.google.jobs import Jobs
-    from distlaunch.google.session import connect
-    from distlaunch.watch import Watch
+    from distlaunch.submit.launcher import Launcher
+    from distlaunch.submit.launcher import plan as plan_submit
+    from distlaunch.ui.progress_view import Watch
 
     if verbose and not dry_run:
         raise UsageProblem("--verbose lists the image's files with --dry-run; add that")
@@ -104,13 +105,13 @@ def _submit(
         return 1
     if refusal is not None:
         raise refusal
-    plan = launch.plan(order, report.image if report.asks_registry else None)
+    plan = plan_submit(order, report.image if report.asks_registry else None)
     if session is None:
         _show(console, plan, verbose=verbose)
         return 0
     jobs = Jobs(session, str(job.project), str(job.region))
     watch = Watch(console, ["image"])
-    launcher = launch.Launcher(order.folder, jobs, watch.see, tell=console.say)
+    launcher = Launcher(order.folder, jobs, watch.see, tell=console.say)
     launched = launcher.launch(plan, console.progress, is_new=is_new)
     return see_through(
         console,

@@ -42,7 +42,7 @@ def command(hosts: str, name: str | None, shell: bool) -> None:
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.errors import UsageProblem
     from distlaunch.job.hosts import parse_hosts
-    from distlaunch.job.replica import tf_config
+    from distlaunch.job.tf_config import tf_config
 
     addresses = parse_hosts(hosts)
     tasks = [task for task in addresses if name in (None, str(task))]

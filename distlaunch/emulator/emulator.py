@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from distlaunch.emulator.faults import Faults, FaultyCalls
 from distlaunch.emulator.logs import Logs
-from distlaunch.emulator.machines.life import Lives, Pace
+from distlaunch.emulator.run.life import Lives, Pace
 from distlaunch.emulator.service.buckets import Buckets
 from distlaunch.emulator.service.job_service import JobService
 from distlaunch.emulator.service.log_service import LogService
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from distlaunch.emulator.machines.running import Machines
+    from distlaunch.emulator.run.running import Machines
 
 RunWith = Literal["docker", "process"]
 
@@ -109,10 +109,10 @@ class Emulator:
 
     def _machines(self) -> Machines:
         if self._run_with == "docker":
-            from distlaunch.emulator.machines.docker import DockerMachines
+            from distlaunch.emulator.run.docker import DockerMachines
 
             return DockerMachines(self.storage)
-        from distlaunch.emulator.machines.process import ProcessMachines
+        from distlaunch.emulator.run.process import ProcessMachines
 
         if not self._project_dir.is_dir():
             raise UsageProblem(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from distlaunch.errors import GoogleError, Unavailable
-from distlaunch.google.refusals import LOGIN
+from distlaunch.google.api_errors import LOGIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

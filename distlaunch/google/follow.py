@@ -11,20 +11,20 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import GoogleError, Unavailable
-from distlaunch.events import Notice
 from distlaunch.google import jobs as google_jobs
 from distlaunch.google import times
 from distlaunch.google.lines import Lines, task_names
-from distlaunch.google.rhythm import Rhythm, Trouble
+from distlaunch.google.polling import Rhythm, Trouble
 from distlaunch.google.states import States
-from distlaunch.interrupts import Interrupts
+from distlaunch.ui.events import Notice
+from distlaunch.ui.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from distlaunch.events import Event
     from distlaunch.google.jobs import Jobs
     from distlaunch.google.logs import Logs
+    from distlaunch.ui.events import Event
 
 __all__ = ["Follow", "task_names"]
 

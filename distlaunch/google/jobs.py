@@ -12,16 +12,16 @@ from urllib.parse import quote
 
 from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, Unavailable
 from distlaunch.google.answers import JOB, mismatch
+from distlaunch.google.api_errors import QUOTA
+from distlaunch.google.client import PATIENCE, delays
 from distlaunch.google.failures import INVALID
-from distlaunch.google.refusals import QUOTA
-from distlaunch.google.session import PATIENCE, delays
-from distlaunch.records import LAUNCH_LABEL
+from distlaunch.submit.records import LAUNCH_LABEL
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Iterator, Mapping
 
-    from distlaunch.google.session import Session
+    from distlaunch.google.client import Session
 
 Collection = Literal["customJobs", "hyperparameterTuningJobs"]
 COLLECTIONS: tuple[Collection, ...] = get_args(Collection)

@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import UsageProblem
-from distlaunch.events import TaskLines
 from distlaunch.google import times
+from distlaunch.google.client import PATIENCE
 from distlaunch.google.jobs import parse_name
 from distlaunch.google.logs import (
     PLATFORM,
@@ -20,9 +20,9 @@ from distlaunch.google.logs import (
     check_task,
     without_trial,
 )
-from distlaunch.google.session import PATIENCE
 from distlaunch.google.tail import Tail
 from distlaunch.job.vertex import reading
+from distlaunch.ui.events import TaskLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch.google import times
 from distlaunch.google.answers import LOG_PAGE, mismatch
-from distlaunch.google.session import PATIENCE
+from distlaunch.google.client import PATIENCE
 from distlaunch.job import reduction_server
 from distlaunch.job.model import Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from distlaunch.google.session import Session
+    from distlaunch.google.client import Session
 
 PLATFORM = "vertex"  # the name that the platform's own lines stand behind
 PAGE = 1_000  # entries; Cloud Logging gives no more at once

@@ -6,11 +6,11 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.console import duration
 from distlaunch.google import jobs, times
-from distlaunch.google.find import job_id
+from distlaunch.google.lookup import job_id
 from distlaunch.job import reduction_server
 from distlaunch.job.vertex import reading
+from distlaunch.ui.console import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

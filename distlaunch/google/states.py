@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.events import JobChanged
 from distlaunch.google import jobs, times
+from distlaunch.ui.events import JobChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

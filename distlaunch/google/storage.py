@@ -6,16 +6,16 @@ import io
 import re
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.background import Meanwhile
 from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
 from distlaunch.google import failures
-from distlaunch.google.refusals import Refusal
-from distlaunch.google.session import LARGEST, LONGEST
-from distlaunch.meanwhile import Meanwhile
+from distlaunch.google.api_errors import Refusal
+from distlaunch.google.client import LARGEST, LONGEST
 
 if TYPE_CHECKING:
     from google.api_core.exceptions import GoogleAPICallError
 
-    from distlaunch.google.session import Session
+    from distlaunch.google.client import Session
 
 _URI = re.compile(r"gs://(?P<bucket>[^/]+)/(?P<path>.+)", re.DOTALL)
 

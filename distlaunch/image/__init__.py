@@ -7,7 +7,7 @@ does it. An engine is started up for neither of them unless an environment has t
 from __future__ import annotations
 
 from distlaunch.image.as_before import Glance
-from distlaunch.image.building import carry_out
+from distlaunch.image.build import carry_out
 from distlaunch.image.plan import BuiltImage, ImagePlan, Way, plan, plan_as_before
 
 __all__ = ["BuiltImage", "Glance", "ImagePlan", "Way", "carry_out", "plan", "plan_as_before"]

@@ -32,7 +32,7 @@ _MOST_ENTRIES = 200  # of a folder that is looked through
 _LARGEST = 1 << 18  # bytes of a file that can say something of an image
 _TEMPLATES = "templates"
 # What turns a job file into a recipe; job/catalogue.json says which machines have RDMA.
-_OURS = ("job", "image", "rendering.py", "quoting.py")
+_OURS = ("job", "image", "render")
 
 
 @dataclass(frozen=True, slots=True)

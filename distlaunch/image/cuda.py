@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from distlaunch.job.catalogue import has_rdma
+from distlaunch.job.machine_catalogue import has_rdma
 
 if TYPE_CHECKING:
     from distlaunch.image.dockerfile import Instruction

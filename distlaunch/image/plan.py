@@ -11,7 +11,7 @@ from distlaunch.image.as_before import CACHE
 from distlaunch.image.dockerfile import Code, Dockerfile, code_of, read
 from distlaunch.image.environment import Environment, environment_of, hashed, pinned
 from distlaunch.image.reference import Reference
-from distlaunch.rendering import Recipe, recipe
+from distlaunch.render.templates import Recipe, recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from distlaunch.job.problems import refusal, validate
-from distlaunch.job.sections import (
+from distlaunch.job.schema import (
     EXPECTED,
     AcceleratorType,
     AtLeastOne,
@@ -21,7 +20,8 @@ from distlaunch.job.sections import (
     Section,
 )
 from distlaunch.job.text_file import read_text
-from distlaunch.job.yaml_marks import Document, YamlProblem
+from distlaunch.job.validation import refusal, validate
+from distlaunch.job.yaml_document import Document, YamlProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

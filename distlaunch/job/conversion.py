@@ -19,10 +19,10 @@ from distlaunch.job.model import (
 )
 
 if TYPE_CHECKING:
-    from distlaunch.job import sections
+    from distlaunch.job import schema
 
 
-def to_job(section: sections.JobSection) -> Job:
+def to_job(section: schema.JobSection) -> Job:
     """Return the job that a file's sections say; what is under ``vertex`` comes as it is there."""
     return Job(
         name=section.name,
@@ -45,12 +45,12 @@ def to_job(section: sections.JobSection) -> Job:
     )
 
 
-def _image(section: sections.ImageSection) -> Image:
+def _image(section: schema.ImageSection) -> Image:
     lists = {"include": tuple(section.include), "allow_secrets": tuple(section.allow_secrets)}
     return Image(**{**dict(section), **lists})
 
 
-def _cluster(section: sections.ClusterSection) -> Cluster:
+def _cluster(section: schema.ClusterSection) -> Cluster:
     return Cluster(
         chief=Pool(_machine(section.chief)),
         workers=_pool(section.workers),
@@ -59,22 +59,22 @@ def _cluster(section: sections.ClusterSection) -> Cluster:
     )
 
 
-def _pool(section: sections.PoolSection | None) -> Pool | None:
+def _pool(section: schema.PoolSection | None) -> Pool | None:
     return Pool(_machine(section), section.count) if section else None
 
 
-def _machine(section: sections.ChiefSection) -> Machine:
+def _machine(section: schema.ChiefSection) -> Machine:
     accelerator = section.accelerator
     if accelerator is None:
         return Machine(section.machine)
     return Machine(section.machine, accelerator.type, accelerator.count)
 
 
-def _reduction_server(section: sections.ReductionServerSection | None) -> ReductionServer | None:
+def _reduction_server(section: schema.ReductionServerSection | None) -> ReductionServer | None:
     return ReductionServer(section.replicas) if section else None
 
 
-def _tuning(section: sections.TuningSection) -> Tuning:
+def _tuning(section: schema.TuningSection) -> Tuning:
     return Tuning(
         metric=section.metric,
         goal=section.goal,
@@ -85,7 +85,7 @@ def _tuning(section: sections.TuningSection) -> Tuning:
     )
 
 
-def _parameter(section: sections.ParameterSection) -> Span | Choice:
+def _parameter(section: schema.ParameterSection) -> Span | Choice:
     if section.values is not None:
         is_numeric = section.type == "double"
         return Choice(tuple(section.values), numeric=is_numeric, scale=section.scale)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import UsageProblem
-from distlaunch.job.yaml_marks import Document, Place, YamlProblem
+from distlaunch.job.yaml_document import Document, Place, YamlProblem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from distlaunch.job.yaml_marks import Path
+    from distlaunch.job.yaml_document import Path
 
 _STEP = re.compile(r"""(?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>[^."'\s]+)""")
 _EXAMPLE = "expected as cluster.workers.count=7"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.job import conversion, reduction_server
 from distlaunch.job.overrides import Overridden
-from distlaunch.job.problems import refusal, validate
-from distlaunch.job.sections import JobSection
+from distlaunch.job.schema import JobSection
 from distlaunch.job.text_file import read_text
-from distlaunch.job.yaml_marks import Document, YamlProblem
+from distlaunch.job.validation import refusal, validate
+from distlaunch.job.yaml_document import Document, YamlProblem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from distlaunch.job.model import Cluster, Job, Pool
     from distlaunch.job.overrides import Override
-    from distlaunch.job.yaml_marks import Marked
+    from distlaunch.job.yaml_document import Marked
 
 FILE_NAME = "distlaunch.yaml"
 _REMEDY = "; 'distlaunch init' makes one"
@@ -145,7 +145,7 @@ def _job(path: Path, marked: Marked, whole: Job | None = None, *, is_complete: b
     if job and is_complete and (found := _reduction_server_problems(job, marked)):
         raise refusal(path, [*problems, *found])
     if isinstance(marked.data.get("vertex"), dict) and marked.data["vertex"]:
-        from distlaunch.job.vertex.section import take_in
+        from distlaunch.job.vertex.passthrough import take_in
 
         job, found = take_in(job, marked, whole)
         problems += found

@@ -6,8 +6,8 @@ import stat
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError
-from distlaunch.job.problems import refusal, shown
-from distlaunch.job.yaml_marks import Place, YamlProblem
+from distlaunch.job.validation import refusal, shown
+from distlaunch.job.yaml_document import Place, YamlProblem
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from distlaunch.local.order import LocalOrder
+    from distlaunch.local.run_spec import LocalOrder
     from distlaunch.local.runner import Outcome
-    from distlaunch.watch import Watch
+    from distlaunch.ui.progress_view import Watch
 
 
 def run(order: LocalOrder, watch: Watch) -> Outcome:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError, UsageProblem
 from distlaunch.job.job_dir import without_job_dir
-from distlaunch.local.order import Command, Module
+from distlaunch.local.run_spec import Command, Module
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

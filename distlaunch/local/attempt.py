@@ -9,25 +9,25 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError, OutputError
-from distlaunch.events import Notice, TaskChanged, TaskLines, Trained
 from distlaunch.local.event_file import EventFile
-from distlaunch.local.group import Group
+from distlaunch.local.host_process import Group
 from distlaunch.local.output import TaskOutput
 from distlaunch.local.policy import Ended, Policy, Stopped
+from distlaunch.ui.events import Notice, TaskChanged, TaskLines, Trained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from distlaunch.events import Event
     from distlaunch.job.model import Task
     from distlaunch.local.channel import Message
     from distlaunch.local.faults import Fault
     from distlaunch.local.policy import Verdict
     from distlaunch.local.ports import HeldPorts
-    from distlaunch.local.signals import StopSignals
-    from distlaunch.local.tasks import TaskPlan
-    from distlaunch.watch import Watch
+    from distlaunch.local.stop_signals import StopSignals
+    from distlaunch.local.task_process import TaskPlan
+    from distlaunch.ui.events import Event
+    from distlaunch.ui.progress_view import Watch
 
 _TICK = 0.1  # seconds between two looks at the clock and at the event files
 

@@ -14,10 +14,10 @@ from itertools import chain, groupby, islice
 from operator import add, attrgetter
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.console import table
 from distlaunch.local.account import Account, Course
 from distlaunch.local.coverage import MOST_NAMES, Coverage, listed, plural
 from distlaunch.local.event_file import EventFile
+from distlaunch.ui.console import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

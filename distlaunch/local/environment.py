@@ -7,15 +7,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distlaunch.job.replica import replica_environment
-from distlaunch.local.order import Container
+from distlaunch.job.tf_config import replica_environment
+from distlaunch.local.run_spec import Container
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from distlaunch.job.model import Task
-    from distlaunch.local.machine import Share
-    from distlaunch.local.order import LocalOrder
+    from distlaunch.local.host_resources import Share
+    from distlaunch.local.run_spec import LocalOrder
 
 PEER_TIMEOUT = 60  # seconds after which a trainer gives up on peers that have not come
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -16,7 +16,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.local import container, processes, tasks
+from distlaunch.local import container, processes, task_process
 from distlaunch.local.channel import Channel
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Host:
 
     def __init__(self, control: Channel) -> None:
         self._control = control
-        self._plans: list[tasks.TaskPlan] = []
+        self._plans: list[task_process.TaskPlan] = []
         self._leaders: dict[str, int] = {}
         self._running: dict[str, int] = {}
         self._forks_modules = False
@@ -87,14 +87,14 @@ class Host:
         if command["do"] == "go":
             return self._start_tasks()
         if command["do"] == "prepare":
-            self._prepare([tasks.TaskPlan(**plan) for plan in command["tasks"]])
+            self._prepare([task_process.TaskPlan(**plan) for plan in command["tasks"]])
         elif command["do"] == "signal":
             self._signal(command["task"], command["signal"])
         elif command["do"] == "end":
             self._end()
         return None
 
-    def _prepare(self, plans: list[tasks.TaskPlan]) -> None:
+    def _prepare(self, plans: list[task_process.TaskPlan]) -> None:
         """Take in what the tasks are and import what they have in common."""
         self._plans = plans
         for plan in plans:
@@ -114,8 +114,8 @@ class Host:
         for plan in self._plans:
             others = self._private - {plan.output}
             try:
-                process, program = tasks.start(plan, others, fork_module=self._forks_modules)
-            except tasks.StartError as problem:
+                process, program = task_process.start(plan, others, fork_module=self._forks_modules)
+            except task_process.StartError as problem:
                 self._tell("unstartable", task=plan.name, reason=str(problem), code=problem.code)
                 continue
             if program:

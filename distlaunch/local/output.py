@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from distlaunch.events import Notice, TaskLines
-from distlaunch.local.group import PIPE_SIZE
+from distlaunch.local.host_process import PIPE_SIZE
 from distlaunch.local.lines import Lines, without_noise
+from distlaunch.ui.events import Notice, TaskLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from distlaunch.events import Event
+    from distlaunch.ui.events import Event
 
 LAST_LINES = 20
 

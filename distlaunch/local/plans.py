@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.local import container
-from distlaunch.local.order import Container, Module
-from distlaunch.local.tasks import TaskPlan
+from distlaunch.local.run_spec import Container, Module
+from distlaunch.local.task_process import TaskPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from distlaunch.job.model import Task
-    from distlaunch.local.machine import Share
-    from distlaunch.local.order import LocalOrder
+    from distlaunch.local.host_resources import Share
+    from distlaunch.local.run_spec import LocalOrder
 
 # Where Google's libraries look for credentials, of which the first is a variable, too.
 _CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"

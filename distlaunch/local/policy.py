@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from distlaunch.events import Notice
+from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError, OutputError
-from distlaunch.events import Notice
 from distlaunch.local.attempt import Attempt, event_path
 from distlaunch.local.environment import (
     PEER_TIMEOUT,
@@ -17,23 +16,24 @@ from distlaunch.local.environment import (
     host_environment,
     task_environment,
 )
-from distlaunch.local.machine import has_cpu_tensorflow, share_out, this_machine
-from distlaunch.local.order import Container
+from distlaunch.local.host_resources import has_cpu_tensorflow, share_out, this_machine
 from distlaunch.local.plans import plan_task
 from distlaunch.local.policy import Done, Failure, Stopped
 from distlaunch.local.ports import HOST, HeldPorts, is_taken
-from distlaunch.local.signals import StopSignals
-from distlaunch.local.tasks import NOT_FOUND, NOT_RUNNABLE
+from distlaunch.local.run_spec import Container
+from distlaunch.local.stop_signals import StopSignals
+from distlaunch.local.task_process import NOT_FOUND, NOT_RUNNABLE
+from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from distlaunch.job.model import Task
-    from distlaunch.local.order import LocalOrder
     from distlaunch.local.policy import Ended, Verdict
-    from distlaunch.local.tasks import TaskPlan
-    from distlaunch.watch import Watch
+    from distlaunch.local.run_spec import LocalOrder
+    from distlaunch.local.task_process import TaskPlan
+    from distlaunch.ui.progress_view import Watch
 
 _NEW_PORTS = 3  # times that a group gets new ports, because a stranger took one
 _PORT_TROUBLE = 2.0 * PEER_TIMEOUT  # seconds; what fails later does not fail for want of a port

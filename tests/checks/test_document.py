@@ -8,7 +8,7 @@ import re
 import pytest
 
 from distlaunch.checks.price.file import read as read_prices
-from distlaunch.job import catalogue
+from distlaunch.job import machine_catalogue
 
 from .corpus.broken import BROKEN
 from .corpus.cases import Case, run
@@ -80,7 +80,7 @@ def test_the_files_that_it_shows_are_read(document, tmp_path):
     (tmp_path / "catalogue.yaml").write_text(machines)
     paid = read_prices(tmp_path / "prices.yaml").of("us-central1", "SPOT")
     assert {str(amount) for amount in paid.values()} == {"0.09", "0.14"}
-    known = catalogue.load(tmp_path / "catalogue.yaml")
+    known = machine_catalogue.load(tmp_path / "catalogue.yaml")
     assert known.machines["n9-standard-8"].takes("NVIDIA_L4", 2)
     assert known.offers("africa-south1", "NVIDIA_L4")
     assert known.offers("us-west4", "NVIDIA_TESLA_T4") is False

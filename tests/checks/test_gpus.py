@@ -7,10 +7,10 @@ from datetime import date
 import pytest
 
 from distlaunch.checks import gpus
-from distlaunch.checks.asked import asked
-from distlaunch.checks.examine import Scope, examine
-from distlaunch.job.formats import load_job
-from distlaunch.order import Order
+from distlaunch.checks.preflight import Scope, examine
+from distlaunch.checks.request_view import asked
+from distlaunch.job.load import load_job
+from distlaunch.submit.plan import Order
 
 TODAY = date(2026, 11, 22)
 JOB = """\

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.checks.asked import WEEK, Asked, AskedPool
 from distlaunch.checks.limits import problems
+from distlaunch.checks.request_view import WEEK, Asked, AskedPool
 
 CHIEF = AskedPool("chief", 1, "n1-standard-8")
 WORKERS = AskedPool("workers", 3, "n1-standard-8")

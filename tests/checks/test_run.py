@@ -6,8 +6,8 @@ import pytest
 
 from distlaunch import scaffold
 from distlaunch.checks import run, trainer
-from distlaunch.job.formats import load_job
-from distlaunch.order import Order
+from distlaunch.job.load import load_job
+from distlaunch.submit.plan import Order
 
 LEAVES = "\n\nimport os\n\n_made = create_model\n\n\ndef create_model():\n    os._exit(0)\n"
 

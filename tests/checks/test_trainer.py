@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from distlaunch.checks.trainer import find, options
 from distlaunch.job import project_file
 from distlaunch.job.model import Program
-from distlaunch.order import Order
+from distlaunch.submit.plan import Order
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "trainer_skeleton" / "base"))
 from trainer.task import parser

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.checks.asked import Asked, asked
+from distlaunch.checks.request_view import Asked, asked
 from distlaunch.checks.tuning import problems
 from distlaunch.job.model import Choice, Cluster, Image, Job, Machine, Pool, Span, Tuning
-from distlaunch.order import Order
+from distlaunch.submit.plan import Order
 
 SCALES = {
     None: "SCALE_TYPE_UNSPECIFIED",

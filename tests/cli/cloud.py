@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.emulator.emulator import Emulator
 from distlaunch.emulator.faults import Faults
+from distlaunch.google.client import connect
 from distlaunch.google.jobs import Jobs, has_ended
-from distlaunch.google.session import connect
-from distlaunch.records import Record, Records
+from distlaunch.submit.records import Record, Records
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from distlaunch.image.context import read_context
-from distlaunch.job.formats import load_job
-from distlaunch.rendering import recipe
+from distlaunch.job.load import load_job
+from distlaunch.render.templates import recipe
 from distlaunch.resources import starters
 
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from distlaunch import launch
 from distlaunch.cli.launching import see_through
-from distlaunch.console import Console
-from distlaunch.records import Record
+from distlaunch.submit import launcher
+from distlaunch.submit.records import Record
+from distlaunch.ui.console import Console
 
 JOB = {"name": "projects/1/locations/us-central1/customJobs/7"}
 RECORD = Record(
@@ -35,10 +35,10 @@ def interrupted(monkeypatch, capfd):
             follow.job = JOB | {"state": f"JOB_STATE_{left.pop(0)}"}
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(launch, "attend", attend)
+        monkeypatch.setattr(launcher, "attend", attend)
         code = see_through(
             Console(),
-            launch.Launched(RECORD, JOB),
+            launcher.Launched(RECORD, JOB),
             SimpleNamespace(close=lambda _: None),
             SimpleNamespace(session=None, cancel=cancel),
             detach=False,

@@ -304,7 +304,7 @@ def test_tasks_get_the_same_number_of_gpus_and_expect_it(local, project):
 def test_tensorflow_without_cuda_gets_no_gpu_unless_one_is_chosen(project, monkeypatch, capfd):
     devices = project / "devices"
     (devices / "0000:00:04.0").mkdir(parents=True)
-    monkeypatch.setattr("distlaunch.local.machine._NVIDIA_GPUS", devices)
+    monkeypatch.setattr("distlaunch.local.host_resources._NVIDIA_GPUS", devices)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.chdir(project)
     assert main(["local", "--workers", "1", "--", "python", "tell.py"]) == 0

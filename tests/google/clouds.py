@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from distlaunch.events import JobChanged, Notice, TaskLines
 from distlaunch.google import times
+from distlaunch.ui.events import JobChanged, Notice, TaskLines
 
 from .servers import Clock, Reply
 

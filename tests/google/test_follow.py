@@ -12,11 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from distlaunch.errors import GoogleError
-from distlaunch.events import JobChanged, TaskLines
+from distlaunch.google.client import connect
 from distlaunch.google.follow import Follow
 from distlaunch.google.jobs import Jobs
 from distlaunch.google.logs import Logs
-from distlaunch.google.session import connect
+from distlaunch.ui.events import JobChanged, TaskLines
 
 from .clouds import (
     BEGAN,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from distlaunch.errors import GoogleError
+from distlaunch.google.client import connect
 from distlaunch.google.follow import Follow
 from distlaunch.google.jobs import Jobs
 from distlaunch.google.logs import Logs
-from distlaunch.google.session import connect
 
 from .clouds import RUN, Cloud, ended, lines, states, texts
 from .servers import RESET, Server

@@ -10,8 +10,8 @@ from hypothesis import strategies as some
 
 from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, Unavailable
 from distlaunch.google import jobs as google_jobs
+from distlaunch.google.client import connect
 from distlaunch.google.jobs import Jobs
-from distlaunch.google.session import connect
 
 from .servers import HALF, RESET, Clock, Reply, Server, refused
 

@@ -6,9 +6,9 @@ import pytest
 
 from distlaunch.errors import GoogleError, UsageProblem
 from distlaunch.google import times
+from distlaunch.google.client import connect
 from distlaunch.google.lines import Lines, check_tasks, task_names
 from distlaunch.google.logs import Logs, Query, check_task
-from distlaunch.google.session import connect
 
 from .servers import Reply, in_turn
 

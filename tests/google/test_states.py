@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.events import JobChanged
 from distlaunch.google.states import States
+from distlaunch.ui.events import JobChanged
 
 from .servers import Clock
 

@@ -9,7 +9,7 @@ import pytest
 from distlaunch.emulator.emulator import Emulator
 from distlaunch.emulator.faults import Faults
 from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
-from distlaunch.google.session import connect
+from distlaunch.google.client import connect
 from distlaunch.google.storage import read
 
 from .servers import Reply, in_turn

@@ -13,7 +13,7 @@ import pytest
 import registries
 
 from distlaunch.image import Glance, carry_out, plan, plan_as_before
-from distlaunch.job.formats import load_job
+from distlaunch.job.load import load_job
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ import pytest
 
 from distlaunch.image import carry_out, plan
 from distlaunch.job.model import Cluster, Machine, Pool
-from distlaunch.rendering import dockerfile, dockerignore
+from distlaunch.render.templates import dockerfile, dockerignore
 
 if TYPE_CHECKING:
     import subprocess

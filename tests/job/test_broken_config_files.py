@@ -7,7 +7,7 @@ import json
 import pytest
 
 from distlaunch.errors import DistlaunchError, JobFileError
-from distlaunch.job.formats import load_job
+from distlaunch.job.load import load_job
 
 CHIEF = "{machineSpec: {machineType: n1-standard-4}, replicaCount: 1}"
 SPEC = f"workerPoolSpecs:\n- {CHIEF}\n"

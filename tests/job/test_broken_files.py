@@ -337,11 +337,14 @@ def counting(monkeypatch, target):
 
 @pytest.mark.parametrize(
     ("before", "path", "module"),
-    [("", "", "distlaunch.job.problems"), ("vertex:\n", "vertex.", "distlaunch.google.parsing")],
+    [
+        ("", "", "distlaunch.job.validation"),
+        ("vertex:\n", "vertex.", "distlaunch.job.vertex.proto"),
+    ],
 )
 def test_many_unknown_keys_take_bounded_work(tmp_path, monkeypatch, before, path, module):
     hints = counting(monkeypatch, f"{module}.did_you_mean")
-    sections = counting(monkeypatch, "distlaunch.job.yaml_marks._pairs")
+    sections = counting(monkeypatch, "distlaunch.job.yaml_document._pairs")
     indent = " " if before else ""
     keys = "".join(f"{indent}key{number}: x\n" for number in range(250))
     file = tmp_path / "distlaunch.yaml"

@@ -24,7 +24,7 @@ from distlaunch.job.model import (
     Tuning,
 )
 from distlaunch.job.project_file import load
-from distlaunch.job.sections import JobSection
+from distlaunch.job.schema import JobSection
 
 SMALLEST = "name: digits\ncluster: {chief: {machine: n1-standard-4}}\n"
 

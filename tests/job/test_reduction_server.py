@@ -7,12 +7,12 @@ import json
 import pytest
 import yaml
 
-from distlaunch import rendering
 from distlaunch.errors import JobFileError
-from distlaunch.google import messages
 from distlaunch.job import vertex
-from distlaunch.job.formats import load_job
+from distlaunch.job.load import load_job
 from distlaunch.job.model import Job, ReductionServer
+from distlaunch.job.vertex import messages
+from distlaunch.render import templates
 
 IMAGE = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
 JOB = """\
@@ -256,7 +256,7 @@ def test_the_command_line_wins_over_a_file_of_google_s(tmp_path):
 
 def test_what_is_rendered_is_read_again_as_the_same(tmp_path):
     job = load(tmp_path, V100)
-    text = rendering.config(job, format="vertex", image="x/y:1")
+    text = templates.config(job, format="vertex", image="x/y:1")
     assert "# the Reduction Server\n" in text
     again = load(tmp_path, V100, text)
     assert third_pool(again) == third_pool(job)
@@ -265,10 +265,10 @@ def test_what_is_rendered_is_read_again_as_the_same(tmp_path):
 
 def test_ai_platform_s_format_cannot_express_it(tmp_path):
     job = load(tmp_path, V100)
-    notes = rendering.config_notes(job, format="ai-platform", image="x/y:1")
+    notes = templates.config_notes(job, format="ai-platform", image="x/y:1")
     assert "reduction_server: left out, as AI Platform had no Reduction Server" in notes
     again = load(tmp_path, V100, WORKERS + POOL)
-    notes = rendering.config_notes(again, format="ai-platform", image="x/y:1")
+    notes = templates.config_notes(again, format="ai-platform", image="x/y:1")
     assert [note for note in notes if "workerPoolSpecs[2]" in note] == []
 
 

@@ -7,7 +7,7 @@ import pytest
 from distlaunch.errors import DistlaunchError, UsageProblem
 from distlaunch.job.model import Cluster, Job, Machine, Pool
 from distlaunch.local.arguments import program
-from distlaunch.local.order import Command, Module
+from distlaunch.local.run_spec import Command, Module
 
 JOB = Job("digits", Cluster(Pool(Machine("any"))), "trainer.task", ("--epochs", "5"))
 

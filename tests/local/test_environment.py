@@ -6,7 +6,7 @@ import pytest
 
 from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.local.environment import common_environment
-from distlaunch.local.order import Command, Container, LocalOrder, Module
+from distlaunch.local.run_spec import Command, Container, LocalOrder, Module
 
 LOOPBACK = "localhost,127.0.0.1,::1"
 TORCH = {"KERAS_BACKEND": "torch"}

@@ -11,26 +11,26 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.data import dealing, fitting, records, source
-from distlaunch.checks.data.dealing import Dealing
+from distlaunch.checks.data import cluster_fit, records, sharding, source
 from distlaunch.checks.data.facts import DataFacts
-from distlaunch.checks.data.places import Places
+from distlaunch.checks.data.location import Places
+from distlaunch.checks.data.sharding import Dealing
 from distlaunch.checks.problem import Problem, error, warning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
-    from distlaunch.checks.asked import Asked
-    from distlaunch.checks.data.dealing import Told
-    from distlaunch.checks.data.fitting import Machines
+    from distlaunch.checks.data.cluster_fit import Machines
     from distlaunch.checks.data.records import Counted, Damage
+    from distlaunch.checks.data.sharding import Told
     from distlaunch.checks.data.source import Source
     from distlaunch.checks.data.values import Given
+    from distlaunch.checks.request_view import Asked
     from distlaunch.checks.trainer import Trainer
-    from distlaunch.job.catalogue import Catalogue
+    from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.job.model import Job
-    from distlaunch.order import Order
+    from distlaunch.submit.plan import Order
 
 __all__ = ["DataFacts", "look"]
 
@@ -56,23 +56,23 @@ def look(
         What is known of machines. Where one does not take as many GPUs, the data are not held
         against their number: another is to be found first.
     """
-    from distlaunch.checks.project import surroundings
+    from distlaunch.checks.project import image_runtime
 
     if trainer is None:
         return None, []
-    around = surroundings.of(order)
+    around = image_runtime.of(order)
     found = source.read(order.folder, order.job, trainer, is_all=around.own_dockerfile is None)
     if found is None:
         return None, []
     places = Places(order, frozenset(files), around)
-    machines = fitting.machines(asked)
+    machines = cluster_fit.machines(asked)
     looked = _Looked(found, places)
-    told = None if _is_tuned(order.job) else dealing.told(trainer.options)
+    told = None if _is_tuned(order.job) else sharding.told(trainer.options)
     if machines is None or told is None:
         return None, _shown(looked.problems)
     deal = _dealing(found, told, machines, looked.training)
     problems = looked.problems
-    if fitting.can_be(asked, catalogue):
+    if cluster_fit.can_be(asked, catalogue):
         problems += _misfits(found, deal, told, machines, looked)
     return _facts(deal, told, looked.training), _shown(problems)
 
@@ -163,26 +163,26 @@ def _dealing(found: Source, told: Told, machines: Machines, counted: Counted | N
     replicas, given = machines.replicas, found.given.get("training")
     if found.is_own:
         return Dealing(replicas, given.batch if given else None, shards=None)
-    batch = told.global_batch or (told.batch or dealing.BATCH) * replicas
+    batch = told.global_batch or (told.batch or sharding.BATCH) * replicas
     examples = counted.records if counted else None
-    return Dealing(replicas, batch, told.shards or dealing.SHARDS, examples)
+    return Dealing(replicas, batch, told.shards or sharding.SHARDS, examples)
 
 
 def _misfits(
     found: Source, deal: Dealing, told: Told, machines: Machines, looked: _Looked
 ) -> Iterator[Problem]:
     """Yield what the trainer refuses, or warns of."""
-    yield from fitting.of_cluster(deal, told, machines)
+    yield from cluster_fit.of_cluster(deal, told, machines)
     training, validation = found.given.get("training"), found.given.get("validation")
     if training and found.is_own:
-        yield from fitting.of_own_batch(deal, told, training.where)
+        yield from cluster_fit.of_own_batch(deal, told, training.where)
     if training and looked.training:
         if looked.training.is_all:
-            yield from fitting.of_examples(deal, training.where, machines, "training")
-        yield from fitting.of_steps(deal, told, is_all=looked.training.is_all)
+            yield from cluster_fit.of_examples(deal, training.where, machines, "training")
+        yield from cluster_fit.of_steps(deal, told, is_all=looked.training.is_all)
     if validation and looked.validation and looked.validation.is_all:
         held_out = Dealing(machines.replicas, None, examples=looked.validation.records)
-        yield from fitting.of_examples(held_out, validation.where, machines, "validation")
+        yield from cluster_fit.of_examples(held_out, validation.where, machines, "validation")
 
 
 def _facts(deal: Dealing, told: Told, counted: Counted | None) -> DataFacts:

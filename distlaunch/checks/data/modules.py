@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.checks.data import statements, values
 from distlaunch.checks.data.expressions import Function, Module, Scope
 from distlaunch.checks.data.values import Named, Unknown
-from distlaunch.rendering import CODE
+from distlaunch.render.templates import CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

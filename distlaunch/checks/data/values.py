@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.rendering import CODE
+from distlaunch.render.templates import CODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -12,16 +12,16 @@ from distlaunch.checks.machines.flex_start import flex_start_problems
 from distlaunch.checks.machines.tpus import tpu_problems
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import did_you_mean
-from distlaunch.job.catalogue import FILE_NAME, Catalogue, offered_as
+from distlaunch.job.machine_catalogue import FILE_NAME, Catalogue, offered_as
 from distlaunch.job.model import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import date
 
-    from distlaunch.checks.asked import Asked, AskedPool
     from distlaunch.checks.problem import Problem
-    from distlaunch.job.catalogue import MachineKind
+    from distlaunch.checks.request_view import Asked, AskedPool
+    from distlaunch.job.machine_catalogue import MachineKind
 
 
 def problems(asked: Asked, catalogue: Catalogue, today: date) -> Iterator[Problem]:

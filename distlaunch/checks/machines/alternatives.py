@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import date
 
-    from distlaunch.job.catalogue import Catalogue
+    from distlaunch.job.machine_catalogue import Catalogue
 
 _MOST = 2  # alternatives that are told
 _MAINLANDS = {"northamerica": "us"}

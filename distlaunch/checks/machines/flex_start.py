@@ -14,10 +14,10 @@ from distlaunch.job.model import Machine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from distlaunch.checks.asked import Asked, AskedPool
     from distlaunch.checks.machines.alternatives import Market
     from distlaunch.checks.problem import Problem
-    from distlaunch.job.catalogue import Catalogue
+    from distlaunch.checks.request_view import Asked, AskedPool
+    from distlaunch.job.machine_catalogue import Catalogue
 
 
 def flex_start_problems(asked: Asked, market: Market) -> Iterator[Problem]:

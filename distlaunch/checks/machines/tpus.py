@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.machines.alternatives import nearest, short
 from distlaunch.checks.problem import error
-from distlaunch.job.catalogue import chips
+from distlaunch.job.machine_catalogue import chips
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from distlaunch.checks.asked import Asked, AskedPool
     from distlaunch.checks.problem import Problem
-    from distlaunch.job.catalogue import Catalogue, MachineKind
+    from distlaunch.checks.request_view import Asked, AskedPool
+    from distlaunch.job.machine_catalogue import Catalogue, MachineKind
 
 _TOLD = 4  # counts, before the rest is only said to follow
 

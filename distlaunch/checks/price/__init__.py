@@ -4,9 +4,9 @@
 has what both say, `costs` what that makes for a job, `offers` what it would on other machines.
 """
 
+from distlaunch.checks.price.alternatives import Offer, compare, comparison
 from distlaunch.checks.price.costs import Cost, PoolCost, cost
 from distlaunch.checks.price.file import FILE_NAME
-from distlaunch.checks.price.offers import Offer, compare, comparison
 from distlaunch.checks.price.quotes import Prices, prices
 
 __all__ = [

@@ -17,15 +17,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.background import Meanwhile
 from distlaunch.checks.price.skus import hourly, meaning
 from distlaunch.errors import Unavailable
 from distlaunch.google.endpoints import is_loopback
-from distlaunch.meanwhile import Meanwhile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from distlaunch.google.session import Params, Session
+    from distlaunch.google.client import Params, Session
 
 Listed = dict[str, dict[str, list[str]]]
 """What a SKU is for → region → what each of those SKUs costs an hour."""

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.checks.limits import boot_disk
 from distlaunch.checks.price.file import FILE_NAME
 from distlaunch.checks.price.skus import has_local_ssd
-from distlaunch.console import duration
-from distlaunch.job.catalogue import chips
+from distlaunch.job.machine_catalogue import chips
+from distlaunch.ui.console import duration
 
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterator, Sequence
 
-    from distlaunch.checks.asked import Asked, AskedPool
     from distlaunch.checks.price.quotes import Prices, Quote
-    from distlaunch.job.catalogue import Catalogue, MachineKind
+    from distlaunch.checks.request_view import Asked, AskedPool
+    from distlaunch.job.machine_catalogue import Catalogue, MachineKind
     from distlaunch.job.model import Strategy
 
 BOOT_DISK, LOCAL_SSD = "boot disks", "local SSDs"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from distlaunch.errors import did_you_mean
 from distlaunch.job.model import Strategy
-from distlaunch.job.problems import refusal, shown
 from distlaunch.job.text_file import read_text
+from distlaunch.job.validation import refusal, shown
 from distlaunch.job.wording import describe
-from distlaunch.job.yaml_marks import Document, YamlProblem
+from distlaunch.job.yaml_document import Document, YamlProblem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from distlaunch.checks.asked import Asked
     from distlaunch.checks.price.catalog import Rates
-    from distlaunch.google.session import Session
-    from distlaunch.job.catalogue import MachineKind
+    from distlaunch.checks.request_view import Asked
+    from distlaunch.google.client import Session
+    from distlaunch.job.machine_catalogue import MachineKind
     from distlaunch.job.model import Strategy
 
 PATIENCE = 8.0  # seconds that somebody who looks on waits for a price

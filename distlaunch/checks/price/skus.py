@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from distlaunch.job.catalogue import MachineKind
+    from distlaunch.job.machine_catalogue import MachineKind
     from distlaunch.job.model import Strategy
 
 VERTEX_AI, COMPUTE_ENGINE = "C7E2-9256-1C43", "6F81-5844-456A"

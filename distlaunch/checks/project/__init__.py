@@ -7,29 +7,29 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.project import (
     arguments,
+    bundled_trainer,
     dockerfile,
+    image_runtime,
     imports,
     requirements,
-    scaffolded,
-    surroundings,
     tensorflow,
 )
+from distlaunch.checks.project.import_graph import reach
 from distlaunch.checks.project.modules import Modules
 from distlaunch.checks.project.program import broken, entry
-from distlaunch.checks.project.reach import reach
 from distlaunch.checks.project.sources import Sources
 from distlaunch.checks.trainer import ENGINE_ROOM, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from distlaunch.checks.asked import Asked
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.project.reach import Wanted
+    from distlaunch.checks.project.image_runtime import Surroundings
+    from distlaunch.checks.project.import_graph import Wanted
     from distlaunch.checks.project.requirements import Requirements
-    from distlaunch.checks.project.surroundings import Surroundings
+    from distlaunch.checks.request_view import Asked
     from distlaunch.checks.trainer import Trainer
-    from distlaunch.order import Order
+    from distlaunch.submit.plan import Order
 
 _OWN = ("model", "data")  # modules beside the engine room that the trainer imports
 
@@ -51,7 +51,7 @@ def problems(
     trainer
         The bundled trainer, None for a program of the user's own.
     """
-    around = surroundings.of(order)
+    around = image_runtime.of(order)
     listed = requirements.read(order.job, order.folder, around)
     sources = Sources(order.folder, around.python)
     if files is not None:
@@ -62,8 +62,8 @@ def problems(
         yield from dockerfile.unused(around.own, order.job)
     yield from _of_requirements(listed, asked, around)
     if trainer:
-        yield from scaffolded.problems(trainer, asked, listed, order.folder, sources)
-        yield from scaffolded.backend(order.job)
+        yield from bundled_trainer.problems(trainer, asked, listed, order.folder, sources)
+        yield from bundled_trainer.backend(order.job)
         task = order.folder.joinpath(*order.job.module.split(".")).with_suffix(".py")
         yield from arguments.problems(words(order.job) or (), order.job, task)
     sources.keep()

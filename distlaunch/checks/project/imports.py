@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.checks.problem import Problem
+    from distlaunch.checks.project.image_runtime import Surroundings
+    from distlaunch.checks.project.import_graph import Wanted
     from distlaunch.checks.project.modules import Modules
-    from distlaunch.checks.project.reach import Wanted
     from distlaunch.checks.project.requirements import Requirements
-    from distlaunch.checks.project.surroundings import Surroundings
 
 _WITHOUT_SETUPTOOLS = (3, 12)  # Python's own images from this version on
 _IN_TENSORFLOWS_IMAGE = ("pip", "tensorflow", "tensorboard", "setuptools", "wheel")

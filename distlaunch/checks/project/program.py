@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from distlaunch.checks.problem import Problem
+    from distlaunch.checks.project.image_runtime import Surroundings
     from distlaunch.checks.project.modules import Modules
     from distlaunch.checks.project.sources import Sources
-    from distlaunch.checks.project.surroundings import Surroundings
-    from distlaunch.order import Order
+    from distlaunch.submit.plan import Order
 
 
 def entry(order: Order, modules: Modules, around: Surroundings) -> Iterator[Problem]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.project.surroundings import Surroundings
+    from distlaunch.checks.project.image_runtime import Surroundings
     from distlaunch.job.model import Job
 
 NAME = "requirements.txt"  # where the job file names none

@@ -12,10 +12,10 @@ from distlaunch.checks.project.requirements import any_version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from distlaunch.checks.asked import Asked
     from distlaunch.checks.problem import Problem
+    from distlaunch.checks.project.image_runtime import Surroundings
     from distlaunch.checks.project.requirements import Listed, Requirements
-    from distlaunch.checks.project.surroundings import Surroundings
+    from distlaunch.checks.request_view import Asked
 
 NAMES = ("tensorflow", "tensorflow-cpu")
 

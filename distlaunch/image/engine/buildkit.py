@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from distlaunch.errors import ImageError
-from distlaunch.events import Notice
 from distlaunch.image.engine import problems
 from distlaunch.image.engine.progress import plain
+from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from distlaunch.events import Event
+    from distlaunch.ui.events import Event
 
 _LAST_LINES = 20
 _BUILT_IN = (18, 23)  # major versions of docker's client with BuildKit in it, and not in a plugin

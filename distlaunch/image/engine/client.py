@@ -21,11 +21,11 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from distlaunch.errors import ImageError
-from distlaunch.events import Notice
 from distlaunch.image.engine import problems
 from distlaunch.image.engine.connection import connected, proxies
 from distlaunch.image.engine.progress import LAST_LINES, Layers, Steps, plain
 from distlaunch.image.registry import refusals
+from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from distlaunch.events import Event
     from distlaunch.image.reference import Reference
     from distlaunch.image.registry.credentials import Credentials
+    from distlaunch.ui.events import Event
 
 PLATFORM = "linux/amd64"
 ARCHITECTURE = "amd64"

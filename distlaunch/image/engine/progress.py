@@ -6,13 +6,13 @@ import re
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.events import Notice
 from distlaunch.image.engine import problems
+from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from distlaunch.events import Event
+    from distlaunch.ui.events import Event
 
 LAST_LINES = 20  # of a step that failed
 

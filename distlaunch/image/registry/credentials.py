@@ -182,7 +182,7 @@ def _from_google() -> Credentials | None:
     from google.auth.transport.requests import Request
 
     from distlaunch.google import defaults
-    from distlaunch.google.credentials import find, member
+    from distlaunch.google.auth import find, member
 
     try:
         found = find(None)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.job.ai_platform.sections import (
+from distlaunch.job.ai_platform.from_job import from_job
+from distlaunch.job.ai_platform.models import (
     TOLD_BY_THE_SERVICE,
     AiPlatformJob,
     TrainingInput,
     camel,
 )
-from distlaunch.job.ai_platform.writing import from_job
-from distlaunch.job.problems import refusal, validate
-from distlaunch.job.yaml_marks import YamlProblem
+from distlaunch.job.validation import refusal, validate
+from distlaunch.job.yaml_document import YamlProblem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from distlaunch.job.yaml_marks import Document
+    from distlaunch.job.yaml_document import Document
 
 __all__ = ["AiPlatformFile", "TrainingInput", "from_job", "is_training_input", "read"]
 

@@ -22,14 +22,14 @@ from distlaunch.job.ai_platform.machines import (
     alternatives,
     describe,
 )
-from distlaunch.job.ai_platform.sections import ReplicaConfig
+from distlaunch.job.ai_platform.models import ReplicaConfig
 from distlaunch.job.model import Cluster, Machine, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from distlaunch.job.ai_platform.ledger import Ledger
-    from distlaunch.job.ai_platform.sections import AcceleratorConfig, TrainingInput
+    from distlaunch.job.ai_platform.models import AcceleratorConfig, TrainingInput
+    from distlaunch.job.ai_platform.report import Ledger
     from distlaunch.job.model import Program
 
 ROLES = ("master", "worker", "parameter_server", "evaluator")  # in the order of Google's pools

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from distlaunch.job.catalogue import bundled
+from distlaunch.job.machine_catalogue import bundled
 
 if TYPE_CHECKING:
     from distlaunch.job.model import Machine

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic.alias_generators import to_camel
 
-from distlaunch.job.ai_platform.sections import ReplicaConfig
+from distlaunch.job.ai_platform.models import ReplicaConfig
 from distlaunch.job.model import Program
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.job.ai_platform.cluster import Replicas
-    from distlaunch.job.ai_platform.ledger import Ledger
-    from distlaunch.job.ai_platform.sections import TrainingInput
+    from distlaunch.job.ai_platform.models import TrainingInput
+    from distlaunch.job.ai_platform.report import Ledger
     from distlaunch.job.model import Job
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from distlaunch.job.ai_platform.sections import HyperparameterSpec, ParameterSpec
+from distlaunch.job.ai_platform.models import HyperparameterSpec, ParameterSpec
 from distlaunch.job.model import Choice, Span, Tuning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from distlaunch.job.ai_platform.ledger import Ledger
-    from distlaunch.job.ai_platform.sections import Algorithm, ScaleType
+    from distlaunch.job.ai_platform.models import Algorithm, ScaleType
+    from distlaunch.job.ai_platform.report import Ledger
     from distlaunch.job.model import Scale
 
 DEFAULT_METRIC = "training/hptuning/metric"

@@ -10,7 +10,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Literal
 
 from distlaunch.job import reduction_server
-from distlaunch.job.replica import EXPECTED_GPUS
+from distlaunch.job.tf_config import EXPECTED_GPUS
 from distlaunch.job.vertex import reading
 from distlaunch.job.vertex.tuning import read_tuning, write_tuning
 

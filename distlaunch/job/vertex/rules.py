@@ -13,7 +13,7 @@ from distlaunch.job.wording import describe
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from distlaunch.job.yaml_marks import Path
+    from distlaunch.job.yaml_document import Path
 
 _CONTROL = re.compile(r"[\0-\x1f\x7f]")
 _SPACE_OR_CONTROL = re.compile(r"[\0-\x20\x7f]")

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import google_crc32c
 import pytest
 
-from distlaunch import rendering
 from distlaunch.checks import data, trainer
-from distlaunch.checks.asked import asked
+from distlaunch.checks.request_view import asked
 from distlaunch.image.context import read_context
 from distlaunch.job import project_file
-from distlaunch.job.catalogue import bundled
+from distlaunch.job.machine_catalogue import bundled
 from distlaunch.job.model import Machine, Pool
-from distlaunch.order import Order
+from distlaunch.render import templates
+from distlaunch.submit.plan import Order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,7 +93,7 @@ class Project:
 
     def look(self) -> tuple[DataFacts | None, list[Problem]]:
         order = self.order
-        ignore = rendering.recipe(self.job, self.folder).ignore
+        ignore = templates.recipe(self.job, self.folder).ignore
         files = [file.path for file in read_context(self.folder, ignore).files]
         return data.look(order, asked(order), trainer.find(order), files, bundled())
 

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from distlaunch.checks import data, trainer
-from distlaunch.checks.asked import asked
-from distlaunch.job.catalogue import bundled
+from distlaunch.checks.request_view import asked
+from distlaunch.job.machine_catalogue import bundled
 
 
 def test_files_that_cannot_be_read_are_named_once(project):

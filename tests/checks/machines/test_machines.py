@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlaunch.checks.asked import Asked, AskedPool, asked
 from distlaunch.checks.machines import problems
-from distlaunch.job.catalogue import FILE_NAME, load
-from distlaunch.job.formats import load_job
-from distlaunch.order import Order
+from distlaunch.checks.request_view import Asked, AskedPool, asked
+from distlaunch.job.load import load_job
+from distlaunch.job.machine_catalogue import FILE_NAME, load
+from distlaunch.submit.plan import Order
 
 KNOWN = load(None)
 TODAY = date(2026, 11, 21)

@@ -10,9 +10,9 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from distlaunch.checks.asked import Asked, AskedPool
 from distlaunch.checks.machines import problems
-from distlaunch.job.catalogue import load
+from distlaunch.checks.request_view import Asked, AskedPool
+from distlaunch.job.machine_catalogue import load
 
 MACHINES = st.sampled_from(["n1-standard-8", "a2-highgpu-1g", "cloud-tpu", "x9-new-4", "x9-old-2"])
 KINDS = st.sampled_from(["NVIDIA_TESLA_T4", "NVIDIA_TESLA_A100", "NVIDIA_NEW", "TPU_V2", "TPU_NEW"])

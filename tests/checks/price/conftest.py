@@ -6,9 +6,9 @@ from datetime import date
 
 import pytest
 
-from distlaunch.checks.asked import Asked, AskedPool
-from distlaunch.google.session import connect
-from distlaunch.job import catalogue
+from distlaunch.checks.request_view import Asked, AskedPool
+from distlaunch.google.client import connect
+from distlaunch.job import machine_catalogue
 
 from ...google.servers import Clock, Reply, Server  # noqa: TID252 - tests are no package
 from .lists import REGION
@@ -28,7 +28,7 @@ def clock():
 
 @pytest.fixture
 def known():
-    return catalogue.load(None)
+    return machine_catalogue.load(None)
 
 
 @pytest.fixture

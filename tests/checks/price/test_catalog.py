@@ -19,7 +19,7 @@ from google.auth.transport.requests import AuthorizedSession
 from requests.adapters import HTTPAdapter
 
 from distlaunch.checks import price
-from distlaunch.google.session import Session, connect
+from distlaunch.google.client import Session, connect
 
 from ...google.servers import RESET, Reply, refused  # noqa: TID252 - tests are no package
 from .lists import BILLED, COMPUTE_ENGINE, VERTEX_AI

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from distlaunch.checks import price
-from distlaunch.checks.asked import Asked, AskedPool
-from distlaunch.job import catalogue
+from distlaunch.checks.request_view import Asked, AskedPool
+from distlaunch.job import machine_catalogue
 
 from .lists import BILLED, COMPUTE_ENGINE, DISTRACTORS, REGION, VERTEX_AI, sku
 
@@ -213,7 +213,7 @@ def test_whatever_is_asked_for_is_told(data):
     job = Asked("n", "p", REGION, (pool,), timeout=whole[2], trials=whole[3], trials_at_once=2)
     amount = data.draw(some.decimals(0, 10**9, places=9))
     found = price.Prices(REGION, "STANDARD", own={"n1-standard-8": amount, T4: amount})
-    cost = price.cost(job, catalogue.load(None), found)
+    cost = price.cost(job, machine_catalogue.load(None), found)
     first, _ = cost.lines()
     assert "USD an hour" in first
     assert cost.as_json()["up_to_timeout"] >= 0

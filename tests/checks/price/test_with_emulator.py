@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from distlaunch.checks import price
-from distlaunch.checks.asked import AskedPool
-from distlaunch.google.session import connect
+from distlaunch.checks.request_view import AskedPool
+from distlaunch.google.client import connect
 
 T4, V100, L4, A100 = "NVIDIA_TESLA_T4", "NVIDIA_TESLA_V100", "NVIDIA_L4", "NVIDIA_TESLA_A100"
 

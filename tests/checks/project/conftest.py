@@ -10,12 +10,12 @@ import pytest
 
 from distlaunch import scaffold
 from distlaunch.checks import project, trainer
-from distlaunch.checks.asked import asked
+from distlaunch.checks.request_view import asked
 from distlaunch.image.context import paths
 from distlaunch.job import project_file
 from distlaunch.job.overrides import Override
-from distlaunch.order import Order
-from distlaunch.rendering import recipe
+from distlaunch.render.templates import recipe
+from distlaunch.submit.plan import Order
 
 if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch import rendering
 from distlaunch.checks.project.dockerfile import Dockerfile
+from distlaunch.render import templates
 
 PLAIN = """\
 FROM python:3.12-slim
@@ -90,10 +90,10 @@ def test_a_dockerfile_installs_the_tensorflow_that_stands_there(made):
 
 def test_a_rendered_dockerfile_that_was_changed_is_known_for_what_it_does(made):
     order = made.order()
-    made.write("Dockerfile", rendering.dockerfile(order.job, made.folder) + "# and mine\n")
+    made.write("Dockerfile", templates.dockerfile(order.job, made.folder) + "# and mine\n")
     assert made.problems() == []
     made.write("requirements.txt", "tensorflow==2.21.0\nkeras>=3.12,<3.16\n")
-    text = rendering.dockerfile(order.job, made.folder) + "# and mine\n"
+    text = templates.dockerfile(order.job, made.folder) + "# and mine\n"
     made.write("Dockerfile", text)
     assert made.problems() == []
     # It was made for machines without GPUs, and takes CUDA out.

@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
+from distlaunch.checks.project.import_graph import reach
 from distlaunch.checks.project.modules import Modules
-from distlaunch.checks.project.reach import reach
 from distlaunch.checks.project.source import read
 
 BROKEN = "def create_model(:\n    pass\n"
@@ -160,7 +160,7 @@ def test_with_a_dockerfile_of_ones_own_only_what_surely_matters_is_told(made):
 
 def test_what_can_be_told_without_knowing_the_images_files_is_told(made):
     from distlaunch.checks import project, trainer
-    from distlaunch.checks.asked import asked
+    from distlaunch.checks.request_view import asked
 
     order = made.order("image.requirements=absent.txt", "args=[--epoch=1]")
     found = project.problems(order, asked(order), None, trainer.find(order))

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from distlaunch.errors import ContextError, ImageError
 from distlaunch.image.context import read_context
 from distlaunch.image.context.secrets import ALLOW, NAMES, by_content, by_name, remedy
-from distlaunch.job.formats import load_job
+from distlaunch.job.load import load_job
 from distlaunch.job.model import Image
-from distlaunch.rendering import recipe
+from distlaunch.render.templates import recipe
 
 ALPHABET = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"

@@ -16,11 +16,11 @@ import engines  # what tests/image/conftest.py has imported
 import pytest
 
 from distlaunch.errors import ImageError
-from distlaunch.events import Notice
 from distlaunch.image.engine.client import Engine, Pushed
 from distlaunch.image.engine.problems import NoEngineError
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry.credentials import Credentials
+from distlaunch.ui.events import Notice
 
 DIGEST = "sha256:" + "1" * 64
 GOOGLE = Reference.parse("us-central1-docker.pkg.dev/p/training/digits:1")

@@ -13,7 +13,7 @@ from distlaunch.image.dockerfile import read
 from distlaunch.image.environment import environment_of
 from distlaunch.image.wheels.from_wheels import what_pip_does
 from distlaunch.job.model import Cluster, Machine, Pool
-from distlaunch.rendering import recipe
+from distlaunch.render.templates import recipe
 
 T4 = Cluster(Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1)))
 

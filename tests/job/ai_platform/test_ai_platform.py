@@ -18,12 +18,12 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_snake
 
 from distlaunch.errors import JobFileError
-from distlaunch.google.messages import check
 from distlaunch.job import vertex
 from distlaunch.job.ai_platform import AiPlatformFile, from_job, is_training_input, read
-from distlaunch.job.ai_platform.sections import AiPlatformJob
-from distlaunch.job.ai_platform.translation import to_job
-from distlaunch.job.yaml_marks import Document
+from distlaunch.job.ai_platform.models import AiPlatformJob
+from distlaunch.job.ai_platform.to_job import to_job
+from distlaunch.job.vertex.messages import check
+from distlaunch.job.yaml_document import Document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

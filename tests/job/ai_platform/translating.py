@@ -11,11 +11,11 @@ from distlaunch.emulator.service.parsing import parse
 from distlaunch.emulator.service.rules import custom_job_problems
 from distlaunch.emulator.service.tuning_rules import tuning_job_problems
 from distlaunch.errors import JobFileError
-from distlaunch.google.messages import check
 from distlaunch.job import vertex
 from distlaunch.job.ai_platform import read
-from distlaunch.job.ai_platform.translation import Translation, to_job
-from distlaunch.job.yaml_marks import Document
+from distlaunch.job.ai_platform.to_job import Translation, to_job
+from distlaunch.job.vertex.messages import check
+from distlaunch.job.yaml_document import Document
 
 if TYPE_CHECKING:
     from distlaunch.job.model import (

@@ -14,10 +14,10 @@ from google.protobuf.descriptor import FieldDescriptor as Field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from distlaunch.google import messages
 from distlaunch.job import vertex
-from distlaunch.job.formats import load_job
-from distlaunch.job.vertex.file import TOLD_BY_GOOGLE
+from distlaunch.job.load import load_job
+from distlaunch.job.vertex import messages
+from distlaunch.job.vertex.parse import TOLD_BY_GOOGLE
 
 if TYPE_CHECKING:
     from pathlib import Path

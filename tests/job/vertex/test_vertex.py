@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from distlaunch.google import messages
 from distlaunch.job import vertex
 from distlaunch.job.model import (
     Choice,
@@ -21,6 +20,7 @@ from distlaunch.job.model import (
     Span,
     Tuning,
 )
+from distlaunch.job.vertex import messages
 from distlaunch.job.vertex.tuning import read_tuning
 
 CPU = Machine("n1-standard-4")

@@ -1,0 +1,234 @@
+"""The sections of AI Platform's job format, as ml.googleapis.com v1 knew them, and no others.
+
+Like those of distlaunch.yaml these take every value as the text that was written. A name may be in
+camelCase, as in JSON, or in snake_case.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BeforeValidator, ConfigDict, PlainSerializer, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from distlaunch.errors import did_you_mean
+from distlaunch.job.schema import EXPECTED, AtLeastNone, Section, Text
+
+ScaleTier = Literal["BASIC", "STANDARD_1", "PREMIUM_1", "BASIC_GPU", "BASIC_TPU", "CUSTOM"]
+AcceleratorType = Literal[
+    "ACCELERATOR_TYPE_UNSPECIFIED",
+    "NVIDIA_TESLA_K80",
+    "NVIDIA_TESLA_P100",
+    "NVIDIA_TESLA_V100",
+    "NVIDIA_TESLA_P4",
+    "NVIDIA_TESLA_T4",
+    "NVIDIA_TESLA_A100",
+    "TPU_V2",
+    "TPU_V3",
+    "TPU_V2_POD",
+    "TPU_V3_POD",
+    "TPU_V4_POD",
+]
+Goal = Literal["GOAL_TYPE_UNSPECIFIED", "MAXIMIZE", "MINIMIZE"]
+Algorithm = Literal["ALGORITHM_UNSPECIFIED", "GRID_SEARCH", "RANDOM_SEARCH"]
+ParameterType = Literal[
+    "PARAMETER_TYPE_UNSPECIFIED", "DOUBLE", "INTEGER", "CATEGORICAL", "DISCRETE"
+]
+ScaleType = Literal["NONE", "UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"]
+
+_TRUE = ("true", "yes", "on")  # as YAML 1.1 has them
+_FALSE = ("false", "no", "off")
+_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DURATION = re.compile(r"[0-9]+(\.[0-9]{1,9})?s", re.ASCII)
+
+
+def camel(name: str) -> str:
+    """Return a field's name as JSON has it, whichever way it is written."""
+    return to_camel(name) if "_" in name else name
+
+
+def _refusal(expected: str, hint: str = "") -> PydanticCustomError:
+    return PydanticCustomError(EXPECTED, "{expected}", {"expected": expected, "hint": hint})
+
+
+def _enum(*values: str) -> BeforeValidator:
+    def read(value: Any) -> str:
+        if value not in values:
+            hint = did_you_mean(str(value), values)
+            raise _refusal(f"{', '.join(values[:-1])} or {values[-1]}", hint)
+        return str(value)
+
+    return BeforeValidator(read)
+
+
+def _flag(value: Any) -> bool:
+    word = str(value).lower()
+    if word not in _TRUE + _FALSE:
+        raise _refusal("true or false")
+    return word in _TRUE
+
+
+def _number(value: Any) -> int | float:
+    try:
+        number = int(value) if _WHOLE.fullmatch(str(value)) else float(value)
+        is_finite = math.isfinite(number)
+    except (TypeError, ValueError, OverflowError):
+        raise _refusal("a number") from None
+    if not is_finite:
+        raise _refusal("a number")
+    return number
+
+
+def _duration(value: Any) -> str:
+    if not isinstance(value, str) or not _DURATION.fullmatch(value):
+        raise _refusal("seconds with their unit, as 7200s")
+    return value
+
+
+Flag = Annotated[bool, BeforeValidator(_flag)]
+Number = Annotated[int | float, BeforeValidator(_number)]
+Duration = Annotated[str, BeforeValidator(_duration)]
+Int64 = Annotated[AtLeastNone, PlainSerializer(str)]  # JSON has no whole numbers of that size
+
+
+class AiPlatformSection(Section):
+    """A part of the file whose names are Google's."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _each_name_once(cls, data: Any) -> Any:
+        for name in data if isinstance(data, dict) else ():
+            if camel(name) != name and camel(name) in data:
+                raise _refusal(f"{camel(name)} or {name} and not both")
+        return data
+
+
+class AcceleratorConfig(AiPlatformSection):
+    """``acceleratorConfig``: the accelerators of one machine."""
+
+    count: Int64 | None = None
+    type: Annotated[AcceleratorType, _enum(*get_args(AcceleratorType))] | None = None
+
+
+class DiskConfig(AiPlatformSection):
+    """``diskConfig``: the disk that a machine starts from."""
+
+    boot_disk_type: Text | None = None
+    boot_disk_size_gb: AtLeastNone | None = None
+
+
+class ReplicaConfig(AiPlatformSection):
+    """``masterConfig`` and its like: what each machine of a pool has and runs."""
+
+    accelerator_config: AcceleratorConfig | None = None
+    image_uri: Text | None = None
+    tpu_tf_version: Text | None = None
+    disk_config: DiskConfig | None = None
+    container_command: tuple[Text, ...] | None = None
+    container_args: tuple[Text, ...] | None = None
+
+
+class EncryptionConfig(AiPlatformSection):
+    """``encryptionConfig``."""
+
+    kms_key_name: Text | None = None
+
+
+class SchedulingConfig(AiPlatformSection):
+    """``scheduling``."""
+
+    max_running_time: Duration | None = None
+    max_wait_time: Duration | None = None
+    priority: AtLeastNone | None = None
+
+
+class ParameterSpec(AiPlatformSection):
+    """One of ``hyperparameters.params``."""
+
+    parameter_name: Text | None = None
+    type: Annotated[ParameterType, _enum(*get_args(ParameterType))] | None = None
+    min_value: Number | None = None
+    max_value: Number | None = None
+    categorical_values: tuple[Text, ...] | None = None
+    discrete_values: tuple[Number, ...] | None = None
+    scale_type: Annotated[ScaleType, _enum(*get_args(ScaleType))] | None = None
+
+
+class HyperparameterSpec(AiPlatformSection):
+    """``hyperparameters``: a search for the best values of the program's options."""
+
+    goal: Annotated[Goal, _enum(*get_args(Goal))] | None = None
+    params: tuple[ParameterSpec, ...] | None = None
+    max_trials: AtLeastNone | None = None
+    max_parallel_trials: AtLeastNone | None = None
+    max_failed_trials: AtLeastNone | None = None
+    hyperparameter_metric_tag: Text | None = None
+    resume_previous_job_id: Text | None = None
+    enable_trial_early_stopping: Flag | None = None
+    algorithm: Annotated[Algorithm, _enum(*get_args(Algorithm))] | None = None
+
+
+class TrainingInput(AiPlatformSection):
+    """``trainingInput``: what to run and where.
+
+    The fields are those of GoogleCloudMlV1__TrainingInput in the API's discovery document; None is
+    for what the file does not say.
+    """
+
+    scale_tier: Annotated[ScaleTier, _enum(*get_args(ScaleTier))] | None = None
+    master_type: Text | None = None
+    master_config: ReplicaConfig | None = None
+    worker_type: Text | None = None
+    worker_config: ReplicaConfig | None = None
+    worker_count: Int64 | None = None
+    parameter_server_type: Text | None = None
+    parameter_server_config: ReplicaConfig | None = None
+    parameter_server_count: Int64 | None = None
+    evaluator_type: Text | None = None
+    evaluator_config: ReplicaConfig | None = None
+    evaluator_count: Int64 | None = None
+    package_uris: tuple[Text, ...] | None = None
+    python_module: Text | None = None
+    args: tuple[Text, ...] | None = None
+    hyperparameters: HyperparameterSpec | None = None
+    region: Text | None = None
+    job_dir: Text | None = None
+    runtime_version: Text | None = None
+    python_version: Text | None = None
+    encryption_config: EncryptionConfig | None = None
+    scheduling: SchedulingConfig | None = None
+    network: Text | None = None
+    service_account: Text | None = None
+    use_chief_in_tf_config: Flag | None = None
+    enable_web_access: Flag | None = None
+
+    def dump(self) -> dict[str, Any]:
+        """Return it as plain data in Google's JSON names, without what the file does not say."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class AiPlatformJob(AiPlatformSection):
+    """A whole job: ``trainingInput``, what it is called, and what the service told of it."""
+
+    training_input: TrainingInput
+    job_id: Text | None = None
+    labels: dict[Text, Text] | None = None
+    create_time: Any = None
+    start_time: Any = None
+    end_time: Any = None
+    state: Any = None
+    error_message: Any = None
+    job_position: Any = None
+    etag: Any = None
+    training_output: Any = None
+
+
+# What the service wrote into a job. It is kept as it stands, whatever it is.
+TOLD_BY_THE_SERVICE = frozenset(
+    str(field.alias) for field in AiPlatformJob.model_fields.values() if field.annotation is Any
+)

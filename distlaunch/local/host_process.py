@@ -1,0 +1,125 @@
+"""The tasks of one attempt as the launcher has them in hand: through the host that holds them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from distlaunch.errors import DistlaunchError
+from distlaunch.local import container, processes
+from distlaunch.local.channel import Channel
+from distlaunch.local.host import BOOT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from distlaunch.local.channel import Message
+    from distlaunch.local.task_process import TaskPlan
+
+PIPE_SIZE = 1 << 18  # bytes
+
+_PATIENCE = 25.0  # seconds in which the host, which gives up after ten twice, has ended everything
+_PACKAGE_PARENT = str(Path(__file__).parents[2])
+
+
+class Group:
+    """A host process with the tasks of one attempt.
+
+    Parameters
+    ----------
+    plans
+        The tasks; their outputs are filled in here.
+    env
+        The environment of the host itself.
+    host_log
+        Where the host's own output goes.
+    """
+
+    def __init__(
+        self, plans: Sequence[TaskPlan], *, env: Mapping[str, str], host_log: Path
+    ) -> None:
+        processes.adopt_orphans()
+        self._spared = set(processes.living_descendants())
+        self.host_log = host_log
+        self.outputs: dict[str, int] = {}
+        writing: dict[str, int] = {}
+        for plan in plans:
+            self.outputs[plan.name], writing[plan.name] = _pipe()
+        ours, theirs = socket.socketpair()
+        with theirs, host_log.open("wb") as log:
+            self._host = subprocess.Popen(
+                [sys.executable, "-c", BOOT, _PACKAGE_PARENT, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(env),
+                pass_fds=[theirs.fileno(), *writing.values()],
+                start_new_session=True,
+            )
+        for end in writing.values():
+            os.close(end)
+        self.control = Channel(ours)
+        self._containers = [plan.container for plan in plans if plan.container]
+        self._is_prepared = False
+        told = [asdict(replace(plan, output=writing[plan.name])) for plan in plans]
+        self.control.send({"do": "prepare", "tasks": told})
+
+    def start(self) -> None:
+        """Start the tasks; the host has said that it is prepared."""
+        self._is_prepared = True
+        self.control.send({"do": "go"})
+
+    def signal(self, task: str, number: int) -> None:
+        """Signal a task and all of its process group."""
+        self.control.send({"do": "signal", "task": task, "signal": number})
+
+    def kill_soon(self) -> None:
+        """Have the host kill everything, without waiting for it."""
+        if self._is_prepared:
+            self.control.send({"do": "end"})
+        else:
+            self._host.kill()
+
+    def end(self) -> None:
+        """Kill every process that is left.
+
+        Raises
+        ------
+        DistlaunchError
+            If a process could not be killed.
+        """
+        self.kill_soon()
+        messages: list[Message] = []
+        self.control.stream.settimeout(_PATIENCE)
+        with contextlib.suppress(TimeoutError):
+            while self.control.is_open and not any(each["saw"] == "ended" for each in messages):
+                messages += self.control.receive()
+        self.control.stream.close()
+        if self._containers and not any(each["saw"] == "ended" for each in messages):
+            container.call(container.REMOVE, *self._containers)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._host.wait(_PATIENCE)
+        self._host.kill()
+        # Where the host did its work nobody is left here; where it was killed, its tasks are ours.
+        is_clean = processes.kill_descendants(_PATIENCE, self._spared)
+        self._host.wait()
+        processes.reap_all()
+        if not is_clean:
+            left = ", ".join(map(str, processes.living_descendants(self._spared)))
+            raise DistlaunchError(f"processes that cannot be killed are left: {left}")
+
+
+def _pipe() -> tuple[int, int]:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with contextlib.suppress(OSError):  # the system limits what a user's pipes hold in all
+            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+    return reading, writing

@@ -1,0 +1,140 @@
+"""How this machine's cores and GPUs are shared out: pure arithmetic, and what there is to share."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from distlaunch.job.tf_config import EXPECTED_GPUS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from distlaunch.job.model import Task
+
+T = TypeVar("T")
+
+THREAD_VARIABLES = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
+NO_GPU = "-1"  # what CUDA_VISIBLE_DEVICES has to be for none to be seen
+
+_NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What this process may use of this machine."""
+
+    cores: tuple[int, ...]
+    gpus: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """Say what there is, as ``2 cores, no GPU``."""
+        return f"{_counted(len(self.cores), 'core')}, {_counted(len(self.gpus), 'GPU')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One task's part: the cores it is pinned to (None: any), its threads and its GPUs."""
+
+    cores: tuple[int, ...] | None
+    threads: int
+    gpus: tuple[str, ...]
+
+    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that hold a task to its share, but for threads already `given`."""
+        threads = {name: str(self.threads) for name in THREAD_VARIABLES if name not in given}
+        return threads | {
+            "CUDA_VISIBLE_DEVICES": ",".join(self.gpus) or NO_GPU,
+            EXPECTED_GPUS: str(len(self.gpus)),
+        }
+
+
+def this_machine(env: Mapping[str, str]) -> Machine:
+    """Look what this process may use.
+
+    Parameters
+    ----------
+    env
+        The job's own variables, which win over those of this process.
+    """
+    return Machine(_cores(), _gpus({**os.environ, **env}))
+
+
+def has_cpu_tensorflow() -> bool:
+    """Return whether the TensorFlow that is installed here is the build without CUDA."""
+    try:
+        version("tensorflow-cpu")
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def share_out(machine: Machine, tasks: Iterable[Task]) -> dict[Task, Share]:
+    """Give each task its part.
+
+    With fewer cores than training tasks no task is pinned, with fewer GPUs than training tasks no
+    task gets one. All training tasks get the same number of GPUs, which
+    MultiWorkerMirroredStrategy needs. Parameter servers and evaluators are never pinned and get no
+    GPU.
+
+    Parameters
+    ----------
+    machine
+        What there is.
+    tasks
+        Who shares it.
+    """
+    everyone = tuple(tasks)
+    training = [task for task in everyone if task.is_training]
+    cores = split(machine.cores, len(training))
+    used = len(machine.gpus) // len(training) * len(training)
+    gpus = split(machine.gpus[:used], len(training))
+    threads = max(1, len(machine.cores) // len(training))
+    shares = {task: Share(None, threads, ()) for task in everyone}
+    for task, own_cores, own_gpus in zip(training, cores, gpus, strict=True):
+        shares[task] = Share(own_cores or None, len(own_cores) or 1, own_gpus)
+    return shares
+
+
+def split(things: Sequence[T], parts: int) -> list[tuple[T, ...]]:
+    """Cut things into contiguous parts of even size, the larger first; all empty if too few."""
+    if len(things) < parts:
+        return [()] * parts
+    size, larger = divmod(len(things), parts)
+    starts = [part * size + min(part, larger) for part in range(parts + 1)]
+    return [tuple(things[start:end]) for start, end in pairwise(starts)]
+
+
+def _cores() -> tuple[int, ...]:
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def _gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return visible_gpus(visible)
+    try:
+        return tuple(str(number) for number, _ in enumerate(_NVIDIA_GPUS.iterdir()))
+    except OSError:
+        return ()
+
+
+def visible_gpus(variable: str) -> tuple[str, ...]:
+    """Read CUDA_VISIBLE_DEVICES as CUDA does: what stands behind a wrong entry does not count."""
+    gpus: list[str] = []
+    for entry in variable.split(","):
+        gpu = entry.strip()
+        if not gpu or gpu.startswith("-"):
+            break
+        gpus.append(gpu)
+    return tuple(gpus)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count or 'no'} {noun}{'s' if count > 1 else ''}"

@@ -1,0 +1,178 @@
+"""What `render` does: files to read, and the commands that do by hand what `submit` does."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from distlaunch.errors import DistlaunchError, ImageError
+from distlaunch.job import vertex
+from distlaunch.render import templates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from distlaunch.job.model import Job
+
+DOCKERFILE, IGNORE, CONFIG = "Dockerfile", ".dockerignore", "config.yaml"
+
+_NEEDS_GOOGLES_LOGIN = ("pkg.dev", "gcr.io")
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Files that are ready to be written.
+
+    Parameters
+    ----------
+    files
+        The text of each by its name.
+    notes
+        What they cannot say, a line each.
+    commands
+        What to type next, in the project's folder.
+    """
+
+    files: Mapping[str, str]
+    notes: tuple[str, ...]
+    commands: tuple[str, ...]
+
+    def write(self, folder: Path) -> None:
+        """Write all files into a folder, which is made where it is missing.
+
+        Raises
+        ------
+        DistlaunchError
+            If a file is in the way that is not ours, or was changed since (then nothing was
+            written), or if the system refuses.
+        """
+        taken = [folder / name for name in self.files if _is_taken(folder / name)]
+        if taken:
+            raise DistlaunchError(
+                f"{', '.join(map(str, taken))} would be overwritten, and is not as distlaunch "
+                "wrote it; remove it, or choose another folder with --output DIR"
+            )
+        for name, text in self.files.items():
+            _write(folder / name, text)
+
+
+def render(job: Job, folder: Path, output: Path, format: templates.Format) -> Rendered:  # noqa: A002
+    """Render a job's files.
+
+    Parameters
+    ----------
+    folder
+        The project's folder.
+    output
+        Where they will be written to.
+    format
+        That of config.yaml.
+
+    Raises
+    ------
+    ImageError
+        If the job says too little of its image, or something cannot be rendered.
+    """
+    builds = vertex.needs_image(job)
+    image = _image(job) if builds else job.image.uri or ""
+    files: dict[str, str] = {}
+    if builds and not job.image.dockerfile:
+        files[DOCKERFILE] = templates.dockerfile(job, folder)
+        files[IGNORE] = templates.dockerignore(job, folder)
+    files[CONFIG] = templates.config(job, format=format, image=image, folder=folder)
+    notes = list(templates.config_notes(job, format=format, image=image))
+    if not builds:
+        notes.append("the job names its images, so that there is nothing to build")
+    elif job.image.dockerfile:
+        notes.append(f"the image is built by your own {job.image.dockerfile}, which is left alone")
+    commands = [*(_docker(job, image, folder, output) if builds else ())]
+    config = _from(folder, output / CONFIG)
+    skips = format == "vertex" and _skips_a_pool(job)
+    if skips:
+        notes.append(
+            "config.yaml: a pool of the cluster is skipped, which gcloud's --config does not take; "
+            "'distlaunch submit' does"
+        )
+    if format == "vertex" and not skips:
+        commands.append(_gcloud(job, config))
+    else:
+        commands.append(shlex.join(["distlaunch", "submit", f"--config={config}"]))
+    return Rendered(files, tuple(notes), tuple(commands))
+
+
+def _image(job: Job) -> str:
+    if job.image.repository is None:
+        raise ImageError(
+            "image.repository: is missing; say where the image is pushed to, as "
+            "us-central1-docker.pkg.dev/my-project/training/digits"
+        )
+    return f"{job.image.repository}:latest"
+
+
+def _docker(job: Job, image: str, folder: Path, output: Path) -> Iterator[str]:
+    host = image.partition("/")[0]
+    if host.endswith(_NEEDS_GOOGLES_LOGIN):
+        yield shlex.join(["gcloud", "auth", "configure-docker", host])
+    file = job.image.dockerfile
+    if file is None and output.resolve() != folder.resolve():
+        file = _from(folder, output / DOCKERFILE)
+        yield shlex.join(["cp", _from(folder, output / IGNORE), IGNORE])
+    named = ["--file", file] if file else []
+    yield shlex.join(["docker", "build", "--platform=linux/amd64", *named, "--tag", image, "."])
+    yield shlex.join(["docker", "push", image])
+
+
+def _skips_a_pool(job: Job) -> bool:
+    """Whether a pool without machines stands before one with; gcloud looks only at untuned jobs."""
+    cluster = job.cluster
+    pools = [cluster.workers, cluster.parameter_servers, cluster.evaluators]
+    there = [pool is not None and pool.count > 0 for pool in pools]
+    there[1] |= job.reduction_server is not None
+    return not vertex.is_tuned(job) and there != sorted(there, reverse=True)
+
+
+def _gcloud(job: Job, config: str) -> str:
+    said = {
+        "project": job.project,
+        "region": job.region,
+        "display-name": job.name,
+        "labels": ",".join(f"{name}={value}" for name, value in job.labels.items()),
+        "kms-key": job.vertex.get("encryptionSpec", {}).get("kmsKeyName"),
+        "config": config,
+    }
+    kind = "hp-tuning-jobs" if vertex.is_tuned(job) else "custom-jobs"
+    options = [f"--{name}={value}" for name, value in said.items() if value]
+    return shlex.join(["gcloud", "ai", kind, "create", *options])
+
+
+def _from(folder: Path, path: Path) -> str:
+    """Return a path as it is typed in the project's folder."""
+    try:
+        return str(path.resolve().relative_to(folder.resolve()))
+    except ValueError:
+        return str(path)
+
+
+def _is_taken(path: Path) -> bool:
+    if path.is_symlink() or path.is_dir():
+        return True
+    try:
+        return path.exists() and not templates.is_ours(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return True
+
+
+def _write(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as problem:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        said = (problem.strerror or str(problem)).lower()
+        raise DistlaunchError(f"{path}: cannot be written ({said})") from None

@@ -1,0 +1,407 @@
+"""A Job and templates → Dockerfile, .dockerignore and config.yaml, to read or to use by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from distlaunch import __version__, resources
+from distlaunch.errors import ImageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import jinja2
+
+    from distlaunch.image.requirements import Requirements
+    from distlaunch.job.model import Job
+
+Format = Literal["vertex", "ai-platform"]
+
+# An exact version, so that the same project gives the same image next year.
+BASE = "python:3.12.12-slim-bookworm"
+CODE = "/app"  # where the project's files lie in the image
+REQUIREMENTS = "requirements.txt"  # where the job file names none
+OWN_TEMPLATES = "templates"  # the folder of a project's own
+
+_IMAGE = re.compile(
+    r"[A-Za-z0-9][\w.-]*(:[0-9]+(?=/))?[\w./-]*(:[\w][\w.-]*)?(@[a-z0-9]+:[0-9a-f]+)?", re.ASCII
+)
+_VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", re.ASCII)
+_STAMP = re.compile(r"# rendered by distlaunch \S+, sha256 ([0-9a-f]{64}); .*\n")
+_DIRECTIVES = re.compile(r"(?:#[ \t]*[A-Za-z]+[ \t]*=.*\n)*")  # they have to stand before all else
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a project's image is made by.
+
+    Parameters
+    ----------
+    dockerfile
+        The Dockerfile's text: the user's own, or a rendered one with the stages ``environment``
+        (base and requirements) and, last, the code in `CODE`. It bears no stamp.
+    ignore
+        The text of the ignore file that says what the context is: the user's own, or a rendered
+        one.
+    own_dockerfile, own_ignore
+        Which file of the user's own that is, relative to the project's folder; None for a rendered
+        one.
+    """
+
+    dockerfile: str
+    ignore: str
+    own_dockerfile: Path | None = None
+    own_ignore: Path | None = None
+
+
+def recipe(job: Job, folder: Path) -> Recipe:
+    """Return what the project's image is made by: files of the user's own before rendered ones.
+
+    ``image.dockerfile`` names the user's Dockerfile; without it one that is called Dockerfile is,
+    unless `render` wrote it and nobody has changed it since. The same holds for .dockerignore; a
+    Dockerfile of one's own without one gets all of the folder but what never belongs in an image.
+
+    Raises
+    ------
+    ImageError
+        If a file cannot be read, or something cannot be rendered.
+    """
+    own = _own_dockerfile(job, folder)
+    own_ignore = _own_ignore(folder, own)
+    if own_ignore:
+        # What distlaunch notes there changes with each launch.
+        ignore = f"{_text(folder, own_ignore)}\n.distlaunch\n{_allowed_secrets(job, folder)}"
+    else:
+        ignore = _dockerignore(job, folder, None if own else _let_in(job, folder))
+    text = _text(folder, own) if own else _dockerfile(job, folder)
+    return Recipe(text, ignore, own, own_ignore)
+
+
+def dockerfile(job: Job, folder: Path) -> str:
+    """Render the Dockerfile.
+
+    Parameters
+    ----------
+    folder
+        The project's folder. A template in its ``templates`` takes the place of ours.
+
+    Raises
+    ------
+    ImageError
+        If a value cannot stand in a Dockerfile, or a template of the user's own is wrong.
+    """
+    return _stamped(_dockerfile(job, folder))
+
+
+def dockerignore(job: Job, folder: Path) -> str:
+    """Render .dockerignore: nothing but the module's package, the requirements and `include`.
+
+    Raises
+    ------
+    ImageError
+        If a path cannot stand in it, or is not in the project's folder.
+    """
+    return _stamped(_dockerignore(job, folder, _let_in(job, folder)))
+
+
+def config(job: Job, *, format: Format, image: str, folder: Path | None = None) -> str:  # noqa: A002
+    """Render config.yaml.
+
+    Parameters
+    ----------
+    format
+        ``vertex``: what ``gcloud ai custom-jobs create --config`` takes (or ``hp-tuning-jobs``, for
+        a job that is tuned). ``ai-platform``: the file with masterType.
+    image
+        What stands in it as the image of the job's own program.
+    folder
+        The project's folder, for templates of its own.
+
+    Raises
+    ------
+    ImageError
+        If a template of the user's own is wrong.
+    """
+    if format == "ai-platform":
+        from distlaunch.job.ai_platform.from_job import from_job
+
+        written, _ = from_job(job, image)
+        values: dict[str, Any] = {"training_input": _as_text_itself(written.dump())}
+    else:
+        from distlaunch.job import vertex
+
+        made = vertex.request(job, image=image, labels={}, job_dir=_output_of(job))
+        values = {"request": made, "is_tuned": vertex.is_tuned(job)}
+    return _stamped(_render(f"config.{format}.yaml", folder, job=job, image=image, **values))
+
+
+def config_notes(job: Job, *, format: Format, image: str) -> tuple[str, ...]:  # noqa: A002
+    """Return what config.yaml cannot express of the job or should not hold, a line each."""
+    from distlaunch.job import vertex
+    from distlaunch.job.ai_platform.from_job import from_job
+    from distlaunch.redaction import hide_secrets
+
+    if format == "ai-platform":
+        return from_job(job, image)[1]
+    made = vertex.request(job, image=image, labels={}, job_dir=_output_of(job))
+    notes = [
+        f"config.yaml: {variable}: gcloud takes it as it is; where 'distlaunch submit --config' "
+        f"reads the file, write ${variable}"
+        for variable in dict.fromkeys(_VARIABLE.findall(str(made)))
+    ]
+    _, secret = hide_secrets(made)
+    if secret:
+        names = ", ".join(secret)
+        notes.append(
+            f"config.yaml: contains the values of {names}, which look secret; do not commit it"
+        )
+    return tuple(notes)
+
+
+def is_ours(text: str) -> bool:
+    """Whether a file was rendered by us and has not been changed since."""
+    found = _STAMP.search(text)
+    if found is None or not _DIRECTIVES.fullmatch(text, 0, found.start()):
+        return False
+    return found[1] == _hash(text[: found.start()] + text[found.end() :])
+
+
+def _as_text_itself(value: Any) -> Any:
+    """Write data so that no variables are filled in when the file is read by distlaunch."""
+    if isinstance(value, dict):
+        return {key: _as_text_itself(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_text_itself(each) for each in value]
+    return _VARIABLE.sub(r"$\g<0>", value) if isinstance(value, str) else value
+
+
+def _output_of(job: Job) -> str | None:
+    from distlaunch.job import vertex
+
+    if vertex.output_directory(job) or not job.bucket:
+        return None
+    return f"{job.bucket}/{job.name}"
+
+
+def _dockerfile(job: Job, folder: Path) -> str:
+    from distlaunch.image import cuda, requirements
+
+    base = job.image.base or BASE
+    if not _IMAGE.fullmatch(base):
+        raise ImageError(f"image.base: expected an image, as {BASE}, got {base!r}")
+    gpu = requirements.has_gpus(job.cluster)
+    found = _requirements(job, folder)
+    return _render(
+        "Dockerfile",
+        folder,
+        job=job,
+        base=base,
+        gpu=gpu,
+        requirements=list(found.files) if found else [],
+        changed=found.changed if found else (),
+        tensorflow_script=requirements.sed_script(gpu=gpu),
+        cuda_folder=cuda.FOLDER,
+        link_cuda=cuda.LINK_COMMAND,
+        entrypoint=cuda.entrypoint(job),
+        code=CODE,
+    )
+
+
+def _dockerignore(job: Job, folder: Path, let_in: list[str] | None) -> str:
+    from distlaunch.image.context import secrets
+
+    text = _render("dockerignore", folder, job=job, let_in=let_in, secrets=list(secrets.NAMES))
+    return text + _allowed_secrets(job, folder)
+
+
+def _allowed_secrets(job: Job, folder: Path) -> str:
+    """Return the rules that let `Image.allow_secrets` in, with what the context looks for."""
+    from distlaunch.image.context import secrets
+
+    paths = [_inner(folder, path, "allow_secrets") for path in job.image.allow_secrets]
+    for path in paths:
+        if not (folder / path).is_file():
+            raise ImageError(f"image.allow_secrets: {path}: is a folder; name each file")
+    return "".join(f"# {secrets.ALLOW} {path}\n!{_pattern(path)}\n" for path in paths)
+
+
+def _let_in(job: Job, folder: Path) -> list[str]:
+    """Return the patterns of what the image holds.
+
+    Raises
+    ------
+    ImageError
+        If something is missing, or has no pattern.
+    """
+    package = _package(job, folder)
+    included = [_inner(folder, path, "include") for path in job.image.include]
+    requirements = _requirements(job, folder)
+    files = requirements.files if requirements else ()
+    paths = dict.fromkeys([*files, package, *included])
+    return [_pattern(path) for path in paths]
+
+
+def _package(job: Job, folder: Path) -> str:
+    name = job.module.partition(".")[0]
+    for path in (name, f"{name}.py"):
+        if (folder / path).exists():
+            return path
+    raise ImageError(
+        f"module: {job.module}: neither the folder {name} nor {name}.py is in {folder}; name the "
+        "program's module, or the folder that it lies in with image.include"
+    )
+
+
+def _inner(folder: Path, path: str, key: str) -> str:
+    """Return a path of the job file's section image, cleaned."""
+    clean = posixpath.normpath(path)
+    if clean.startswith(("/", "../")) or clean == "..":
+        raise ImageError(f"image.{key}: {path}: expected a path in the project's folder, as data")
+    if not (folder / clean).exists():
+        raise ImageError(f"image.{key}: {path}: no such file or folder in {folder}")
+    return clean
+
+
+def _pattern(path: str) -> str:
+    from distlaunch.image.context.ignore import pattern_for
+
+    if path == ".":
+        return "**"
+    if not path.isprintable():
+        raise ImageError(
+            f"{path!r}: its name has a character that no .dockerignore can hold; rename it"
+        )
+    return pattern_for(path)
+
+
+def _requirements(job: Job, folder: Path) -> Requirements | None:
+    """Return what pip installs: nothing where the job names no file and there is none."""
+    from distlaunch.image.requirements import has_gpus, read_requirements
+
+    name = job.image.requirements
+    if name is None and not (folder / REQUIREMENTS).is_file():
+        return None
+    return read_requirements(folder, name or REQUIREMENTS, gpu=has_gpus(job.cluster))
+
+
+def _own_dockerfile(job: Job, folder: Path) -> Path | None:
+    if job.image.dockerfile:
+        path = Path(posixpath.normpath(job.image.dockerfile))
+        if not (folder / path).is_file():
+            raise ImageError(f"image.dockerfile: {path}: no such file in {folder}")
+        return path
+    return _own(folder, Path("Dockerfile"))
+
+
+def _own_ignore(folder: Path, dockerfile: Path | None) -> Path | None:
+    if dockerfile:
+        beside = dockerfile.with_name(f"{dockerfile.name}.dockerignore")
+        if (folder / beside).is_file():
+            return beside
+    return _own(folder, Path(".dockerignore"))
+
+
+def _own(folder: Path, path: Path) -> Path | None:
+    """Return a file's path if it is there and the user's own."""
+    return path if (folder / path).is_file() and not is_ours(_text(folder, path)) else None
+
+
+def _text(folder: Path, path: Path) -> str:
+    try:
+        return (folder / path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ImageError(f"{path}: not UTF-8 text; write it anew or name another") from None
+    except OSError as problem:
+        said = (problem.strerror or str(problem)).lower()
+        raise ImageError(f"{path}: cannot be read ({said})") from None
+
+
+def _render(name: str, folder: Path | None, **values: Any) -> str:
+    """Render a template, the project's own before ours."""
+    from distlaunch.render.quoting import CannotBeQuoted
+
+    try:
+        return _environment(folder).get_template(f"{name}.j2").render(values)
+    except Exception as problem:  # a template may raise whatever Python does
+        if folder is None or not (folder / OWN_TEMPLATES / f"{name}.j2").is_file():
+            if isinstance(problem, CannotBeQuoted):
+                raise ImageError(f"{name}: {problem}") from None
+            raise
+        why = " ".join(str(problem).split())
+        raise ImageError(f"{_location(problem, folder, f'{name}.j2')}: {why}") from None
+
+
+def _environment(folder: Path | None) -> jinja2.Environment:
+    """Return what renders templates; those of a project may have been written by anybody.
+
+    So they run in Jinja's sandbox, without access to Python's objects, and are read from no other
+    folder than the project's and ours.
+    """
+    import jinja2
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    from distlaunch.render import quoting
+
+    class Loader(jinja2.FileSystemLoader):
+        """One that follows no symlink out of the project's folder."""
+
+        def get_source(
+            self, environment: jinja2.Environment, template: str
+        ) -> tuple[str, str, Callable[[], bool]]:
+            if folder:
+                path = folder / OWN_TEMPLATES / template
+                if path.is_file() and not path.resolve().is_relative_to(folder.resolve()):
+                    raise jinja2.TemplateError(
+                        f"{template} is a symlink out of the project's folder; copy the file there"
+                    )
+            return super().get_source(environment, template)
+
+    folders = [*([folder / OWN_TEMPLATES] if folder else []), resources.templates()]
+    environment = ImmutableSandboxedEnvironment(
+        loader=Loader(folders),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+    )
+    environment.filters |= {
+        "exec_form": quoting.exec_form,
+        "source": quoting.source,
+        "destination": quoting.destination,
+        "docker_value": quoting.docker_value,
+        "shell_word": quoting.shell_word,
+        "yaml": quoting.yaml_text,
+    }
+    return environment
+
+
+def _location(problem: Exception, folder: Path, template: str) -> str:
+    """Return which line of the project's templates raised, as ``templates/Dockerfile.j2:3``."""
+    at, location = problem.__traceback__, f"{OWN_TEMPLATES}/{template}"
+    while at is not None:
+        file = Path(at.tb_frame.f_code.co_filename)
+        if file.is_relative_to(folder / OWN_TEMPLATES):
+            location = f"{file.relative_to(folder)}:{at.tb_lineno}"
+        at = at.tb_next
+    return location
+
+
+def _stamped(text: str) -> str:
+    """Put a line into a file by which it is known as ours, for as long as nobody changes it."""
+    stamp = (
+        f"# rendered by distlaunch {__version__}, sha256 {_hash(text)}; "
+        "once changed it is yours, and left as it is\n"
+    )
+    found = _DIRECTIVES.match(text)
+    at = found.end() if found else 0
+    return text[:at] + stamp + text[at:]
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""The story of a submit: its plan, its records and the launch."""

@@ -1,0 +1,1 @@
+"""What a user sees of a run or a job: console, progress and summaries."""

@@ -1,0 +1,354 @@
+"""Where text goes: colour and a progress line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import stat
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from distlaunch.errors import OutputError, cannot_write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from distlaunch.ui.events import Level
+
+LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
+TASK_COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
+RED, GREEN, YELLOW, CYAN, DIM = 31, 32, 33, 36, 2
+
+# Control characters except tab and newline, and surrogates (undecodable bytes).
+_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]"
+_CONTROLS = re.compile(_CONTROL)
+_CONTROLS_AND_COLOURS = re.compile(rf"\x1b\[[0-9;:]*m|{_CONTROL}")
+_ASCII_CONTROLS = {code: f"\\x{code:02x}" for code in range(0x20) if chr(code) not in "\t\n"}
+_ASCII_CONTROLS[0x7F] = r"\u007f"
+_RETURNS = re.compile(r"(?P<at_start>^\r+)|\r+\n?", re.MULTILINE)
+_RESET = "\x1b[0m"
+
+_CLEAR_LINE = b"\r\x1b[2K"
+_USUAL_WIDTH = 80
+_SHORT = 10.0  # seconds
+_LOOK = 200  # milliseconds between two looks at what else has happened
+_BACKLOG_LIMIT = 1 << 18  # bytes that wait for a slow reader before nothing more is taken in
+
+
+class Outlet:
+    """A file descriptor that is written to without waiting for its reader.
+
+    It isn't made non-blocking, for others may hold it too: the shell, for one. A pipe can be opened
+    once more instead; of anything else no more is written at a time than it has room for.
+
+    Parameters
+    ----------
+    descriptor
+        What to write to.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.is_terminal = os.isatty(descriptor)
+        self._waiting = bytearray()
+        mode = os.fstat(descriptor).st_mode
+        own = _opened_again(descriptor) if stat.S_ISFIFO(mode) else None
+        self._writer = descriptor if own is None else own
+        self._poll = select.poll()
+        self._poll.register(self._writer, select.POLLOUT)
+        # What polls as writable takes this much at once; a file takes anything.
+        takes_all = own is not None or stat.S_ISREG(mode)
+        self._piece = _BACKLOG_LIMIT if takes_all else select.PIPE_BUF
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes wait for the reader."""
+        return len(self._waiting)
+
+    def fileno(self) -> int:
+        return self._writer
+
+    def send(self, data: bytes) -> None:
+        """Write now what the reader takes and keep the rest.
+
+        Raises
+        ------
+        BrokenPipeError
+            If the reader is gone.
+        OutputError
+            If it cannot be written for another reason.
+        """
+        self._waiting += data
+        self.pump()
+
+    def pump(self) -> None:
+        """Write what waits, for as long as the reader takes it.
+
+        Raises
+        ------
+        BrokenPipeError
+            If the reader is gone.
+        OutputError
+            If it cannot be written for another reason.
+        """
+        done = 0
+        try:
+            with memoryview(self._waiting) as view:
+                while done < len(view) and self._poll.poll(0):
+                    done += os.write(self._writer, view[done : done + self._piece])
+        except BlockingIOError:
+            return  # somebody else wrote into the same pipe
+        except OSError as problem:
+            done = len(self._waiting)
+            raise cannot_write(problem) from None
+        finally:
+            del self._waiting[:done]
+
+    def drain(self) -> None:
+        """Write all that waits, however long the reader takes.
+
+        Raises
+        ------
+        BrokenPipeError
+            If the reader is gone.
+        OutputError
+            If it cannot be written for another reason.
+        """
+        while self._waiting:
+            # Not for ever: a signal that comes just before the wait would be seen only after it.
+            self._poll.poll(_LOOK)
+            self.pump()
+
+
+def _opened_again(pipe: int) -> int | None:
+    """Return a descriptor of one's own for a pipe, on which nothing waits; None where none is had.
+
+    It is closed with the process.
+    """
+    try:
+        return os.open(f"/proc/self/fd/{pipe}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+class Console:
+    """What a person or a script sees: results on stdout, everything else on stderr.
+
+    Parameters
+    ----------
+    level
+        The least important message to show.
+    out, err
+        The file descriptors to write to.
+    """
+
+    def __init__(self, level: Level = "info", *, out: int = 1, err: int = 2) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.level = level
+        self._out = Outlet(out)
+        self._err = Outlet(err)
+        self._encoding = sys.stdout.encoding or "utf-8"
+        self._progress = b""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits for a slow reader of stdout that nothing more should be brought."""
+        return self._out.waiting > _BACKLOG_LIMIT
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether anything waits for a slow reader of stdout."""
+        return bool(self._out.waiting)
+
+    @property
+    def is_one_stream(self) -> bool:
+        """Whether stdout and stderr are the same file, pipe or terminal."""
+        return os.path.sameopenfile(self._out.descriptor, self._err.descriptor)
+
+    def fileno(self) -> int:
+        """Return the descriptor whose reader is waited for; it is writable when he has room."""
+        return self._out.fileno()
+
+    def shows(self, level: Level) -> bool:
+        """Whether a message of this level is shown."""
+        return LEVELS.index(level) >= LEVELS.index(self.level)
+
+    def prefix(self, name: str, number: int) -> str:
+        """Return what stands before each line of the task of this number."""
+        colour = TASK_COLOURS[number % len(TASK_COLOURS)]
+        return paint(f"{visible(name)} |", colour, self._out) + " "
+
+    def coloured(self, text: str, colour: int) -> str:
+        """Return text as `say` shows it in a colour."""
+        return paint(text, colour, self._err)
+
+    def painted(self, text: str, colour: int) -> str:
+        """Return text as `result` shows it in a colour."""
+        return paint(text, colour, self._out)
+
+    def lines(self, prefix: str, text: str) -> None:
+        """Write whole lines to stdout, each behind a prefix; a carriage return ends a line, too.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads them any more.
+        OutputError
+            If they cannot be written.
+        """
+        if "\r" in text:
+            text = _RETURNS.sub(lambda found: "" if found["at_start"] else "\n", text)
+        data, before = self._encoded(text), prefix.encode()
+        self._to_stdout(before + data[:-1].replace(b"\n", b"\n" + before) + b"\n")
+
+    def result(self, text: str) -> None:
+        """Write what was asked for to stdout.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads it any more.
+        OutputError
+            If it cannot be written.
+        """
+        self._to_stdout(self._encoded(text) + b"\n")
+
+    def say(self, text: str, level: Level = "info") -> None:
+        """Tell what goes on, on stderr; lines after the first are set in, as quotations are."""
+        if not self.shows(level):
+            return
+        name = paint("distlaunch:", DIM, self._err)
+        if level in ("warning", "error"):
+            name += " " + paint(f"{level}:", RED if level == "error" else YELLOW, self._err)
+        quoted = text.removesuffix("\n").replace("\n", "\n    ")
+        self._to_stderr(self._encoded(f"{name} {quoted}\n"))
+
+    def progress(self, text: str) -> None:
+        """Show a line that the next one replaces; only a terminal gets it."""
+        if not (self._err.is_terminal and _is_capable() and self.shows("info")):
+            return
+        if text or self._progress:
+            shown = visible(text)[: _width(self._err.descriptor) - 1]
+            self._progress = shown.encode(self._encoding, "replace")
+            self._write_err(_CLEAR_LINE + self._progress)
+
+    def pump(self) -> None:
+        """Write what waits, for as long as its readers take it.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads stdout any more.
+        OutputError
+            If stdout cannot be written.
+        """
+        self._write_err(b"")
+        self._out.pump()
+
+    def drain(self) -> None:
+        """Write all that waits, however long its readers take.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads stdout any more.
+        OutputError
+            If stdout cannot be written.
+        """
+        with suppress(BrokenPipeError, OutputError):  # nobody is there to be told
+            self._err.drain()
+        self._out.drain()
+
+    def _encoded(self, text: str) -> bytes:
+        return visible(text, keep_colours=True).encode(self._encoding, "replace")
+
+    def _to_stdout(self, data: bytes) -> None:
+        if self._progress and self._out.is_terminal:
+            self._write_err(_CLEAR_LINE)
+            self._out.send(data)
+            self._write_err(self._progress)
+        else:
+            self._out.send(data)
+
+    def _to_stderr(self, data: bytes) -> None:
+        self._write_err(_CLEAR_LINE + data + self._progress if self._progress else data)
+
+    def _write_err(self, data: bytes) -> None:
+        with suppress(BrokenPipeError, OutputError):  # nobody is there to be told
+            self._err.send(data)
+
+
+def paint(text: str, colour: int, outlet: Outlet) -> str:
+    """Return text in a colour where its reader is a terminal that likes it, or as it is."""
+    if not outlet.is_terminal or os.environ.get("NO_COLOR") or not _is_capable():
+        return text
+    return f"\x1b[{colour}m{text}{_RESET}"
+
+
+def visible(text: str, *, keep_colours: bool = False) -> str:
+    r"""Return text with its control characters written out, except tabs and newlines.
+
+    ESC becomes ``\x1b``. Characters from U+007F become ``\u009b``, as in JSON, so that text that is
+    JSON keeps its value.
+
+    Parameters
+    ----------
+    keep_colours
+        Whether colour sequences (SGR) stay. A line that leaves one on is reset at its end.
+    """
+    if text.isascii() and "\x1b" not in text:
+        return text.translate(_ASCII_CONTROLS)  # five times as fast as what follows
+    if not keep_colours:
+        return _CONTROLS.sub(_written_out, text)
+    shown = _CONTROLS_AND_COLOURS.sub(_written_out, text)
+    return "\n".join(map(_with_reset, shown.split("\n"))) if "\x1b" in shown else shown
+
+
+def _written_out(found: re.Match[str]) -> str:
+    if len(found[0]) > 1:
+        return found[0]  # a colour sequence
+    code = ord(found[0])
+    return _ASCII_CONTROLS.get(code, f"\\u{code:04x}")
+
+
+def _with_reset(line: str) -> str:
+    last = line.rfind("\x1b")
+    return line if last < 0 or line.startswith((_RESET, "\x1b[m"), last) else line + _RESET
+
+
+def duration(seconds: float) -> str:
+    """Return a time in its two largest units, as ``2 min 3 s``; a short one as ``1.8 s``."""
+    if seconds < _SHORT:
+        return f"{max(seconds, 0.0):.1f} s"
+    left = int(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if parts or count:
+            parts.append(f"{count} {unit}" if count else "")
+    return " ".join(filter(None, parts[:2]))
+
+
+def table(rows: Iterable[Sequence[str]]) -> str:
+    """Return rows as text, each column as wide as it has to be and flush right."""
+    listed = [tuple(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*listed, strict=True)]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in listed
+    )
+
+
+def _width(terminal: int) -> int:
+    """Return how wide a terminal is; one that has hung up tells no more."""
+    try:
+        return os.get_terminal_size(terminal).columns or _USUAL_WIDTH
+    except OSError:
+        return _USUAL_WIDTH
+
+
+def _is_capable() -> bool:
+    return os.environ.get("TERM") != "dumb"

@@ -1,0 +1,267 @@
+"""Events of a running job → what a person or a script sees."""
+
+from __future__ import annotations
+
+import json
+import select
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from distlaunch.ui.console import CYAN, GREEN, RED, YELLOW, duration
+from distlaunch.ui.events import JobChanged, Notice, TaskChanged, TaskLines, Trained
+from distlaunch.ui.interrupts import Interrupts
+from distlaunch.ui.progress import Progress
+from distlaunch.ui.summary import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from distlaunch.ui.console import Console
+    from distlaunch.ui.events import Event, Level
+
+_LOOK = 0.2  # seconds between two looks at what else has happened
+_COLOURS = {
+    "SUCCEEDED": GREEN,
+    "FAILED": RED,
+    "EXPIRED": RED,
+    "PARTIALLY_SUCCEEDED": YELLOW,
+    "CANCELLED": YELLOW,
+}
+_LEVELS: dict[str, Level] = {
+    "FAILED": "error",
+    "EXPIRED": "error",
+    "PARTIALLY_SUCCEEDED": "warning",
+    "CANCELLED": "warning",
+}
+
+
+class Watch:
+    """Shows what happens to a job; its end waits for the readers, unless it is an interruption.
+
+    Whoever runs it looks at `is_full` before it brings more lines, and calls `pump` when a slow
+    reader has room again (a selector tells of `fileno`) and now and then, so that it gets what
+    still waits for it.
+
+    Parameters
+    ----------
+    console
+        Where to show it.
+    tasks
+        The names of the job's tasks, the primary one first.
+    """
+
+    def __init__(self, console: Console, tasks: Sequence[str]) -> None:
+        self._console = console
+        self._primary = tasks[0]
+        self._progress = Progress()
+        self._summary: Mapping[str, object] | None = None
+        self._state = ""
+        self._width = max(map(len, tasks))
+        self._prefixes: dict[str, str] = {}
+        for task in tasks:
+            self._prefix(task)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more lines should be brought before `pump` has got rid of some."""
+        return self._console.is_full
+
+    @property
+    def is_one_stream(self) -> bool:
+        """Whether the tasks' lines and the notices are printed to the same place."""
+        return self._console.is_one_stream
+
+    def fileno(self) -> int:
+        """Return the descriptor that is writable when a slow reader has room again."""
+        return self._console.fileno()
+
+    def see(self, event: Event) -> None:
+        """Show an event.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads the lines any more.
+        OutputError
+            If they cannot be written.
+        """
+        if isinstance(event, TaskLines):
+            if event.text:
+                self._console.lines(self._prefix(event.task), event.text)
+        elif isinstance(event, Notice):
+            self._console.say(event.text, event.level)
+        elif isinstance(event, TaskChanged):
+            detail = f" ({event.detail})" if event.detail else ""
+            self._console.say(f"{event.task} {event.state}{detail}", "debug")
+        elif isinstance(event, JobChanged):
+            self._tell_state(event)
+        elif event.task == self._primary:
+            self._console.progress(self._progress.see(event.event))
+            summary = event.event.get("summary")
+            if isinstance(summary, dict):
+                self._summary = summary
+
+    def show(self, events: Iterable[Event]) -> None:
+        """Show events as they come, none before a slow reader has room for it.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads the lines any more.
+        OutputError
+            If they cannot be written.
+        """
+        interrupts = Interrupts()
+        for event in events:
+            with interrupts:
+                self.see(event)
+            while self.is_full:
+                self._wait_for_reader(_LOOK)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, and hand on meanwhile what a slow reader has room for.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads the lines any more.
+        OutputError
+            If they cannot be written.
+        """
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if self._console.is_behind:
+                self._wait_for_reader(min(left, _LOOK))
+            else:
+                time.sleep(left)
+        self._console.pump()
+
+    def result(self, text: str) -> None:
+        """Show what was asked for.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads it any more.
+        OutputError
+            If it cannot be written.
+        """
+        self._console.result(text)
+
+    def pump(self) -> None:
+        """Hand on what a slow reader has room for by now.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads the lines any more.
+        OutputError
+            If they cannot be written.
+        """
+        self._console.pump()
+
+    def finish(self, summary: Mapping[str, object] | None = None, *, logs: str = "") -> None:
+        """Show how a job ended well.
+
+        Parameters
+        ----------
+        summary
+            What its program left behind in ``summary.json``, if that can be read here. Otherwise
+            what its last event told of it is shown.
+        logs
+            Where the raw output of the tasks lies.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads it any more.
+        OutputError
+            If it cannot be written.
+        """
+        self._console.progress("")
+        summary = summary or self._summary
+        if summary:
+            self._console.result(describe(summary))
+        else:
+            self._console.say(f"done; the tasks' output lies in {logs}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Take the progress line away and hand on all that waits, however slow its reader is.
+
+        Raises
+        ------
+        OutputError
+            If it cannot be written, though somebody reads it.
+        """
+        if isinstance(problem, KeyboardInterrupt):
+            return
+        with suppress(BrokenPipeError):
+            self._console.progress("")
+            self._console.drain()
+
+    def _prefix(self, task: str) -> str:
+        """Return what stands before a task's lines; a task of which nobody knew gets one, too."""
+        if task not in self._prefixes:
+            name = task.ljust(self._width)
+            self._prefixes[task] = self._console.prefix(name, len(self._prefixes))
+        return self._prefixes[task]
+
+    def _tell_state(self, event: JobChanged) -> None:
+        """Tell a state once, with how long the one before it took, and an error when it comes."""
+        before, self._state = self._state, event.state
+        level = _LEVELS.get(event.state, "info")
+        state = self._console.coloured(event.state, _COLOURS.get(event.state, CYAN))
+        took = "" if event.after is None else f" ({before} took {duration(event.after)})"
+        if event.state != before:
+            self._console.say(f"state {state}{took}", level)
+        if event.error:
+            self._console.say(f"{event.state}: {event.error}", level)
+
+    def _wait_for_reader(self, seconds: float) -> None:
+        select.select([], [self.fileno()], [], seconds)
+        self._console.pump()
+
+
+class JsonWatch(Watch):
+    """Shows what happens as JSON on stdout, an object a line; notices stay on stderr.
+
+    Objects have an ``event``: ``line`` (task, text, and time and severity where they are known),
+    ``state`` (state, seconds in the one before, error), ``task`` (task, state, detail), ``trained``
+    (task, told), and at the end ``summary`` (summary).
+    """
+
+    def see(self, event: Event) -> None:
+        if isinstance(event, TaskLines):
+            for text in event.text.removesuffix("\n").split("\n") if event.text else ():
+                self._put("line", task=event.task, text=text, **_stamp(event))
+        elif isinstance(event, JobChanged):
+            self._put("state", state=event.state, after=event.after, error=event.error or None)
+        elif isinstance(event, TaskChanged):
+            self._put("task", task=event.task, state=event.state, detail=event.detail)
+        elif isinstance(event, Trained):
+            self._put("trained", task=event.task, told=dict(event.event))
+        else:
+            super().see(event)
+
+    def finish(self, summary: Mapping[str, object] | None = None, *, logs: str = "") -> None:  # noqa: ARG002
+        if summary:
+            self._put("summary", summary=dict(summary))
+
+    def _put(self, kind: str, **told: object) -> None:
+        self.result(json.dumps({"event": kind, **told}, ensure_ascii=False))
+
+
+def _stamp(lines: TaskLines) -> dict[str, str]:
+    return {"time": lines.time, "severity": lines.severity} if lines.time else {}

@@ -1,0 +1,115 @@
+"""The summary that a job's program leaves behind, as text for a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from distlaunch.ui.console import table
+from distlaunch.ui.progress import as_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_VALIDATION = "val_"
+
+
+def describe(summary: Mapping[str, object]) -> str:
+    """Return a few lines of facts and a table of the epochs.
+
+    Parameters
+    ----------
+    summary
+        What stands in ``summary.json``; what is missing or of another kind is left out.
+    """
+    facts = [(name, text) for name, text in _facts(summary) if text]
+    width = max((len(name) for name, _ in facts), default=0)
+    lines = [f"{name.ljust(width)}  {text}" for name, text in facts]
+    epochs = _epochs(summary.get("epochs"))
+    if epochs:
+        lines.append(table(_rows(epochs)))
+    return "\n".join(lines)
+
+
+def _facts(summary: Mapping[str, object]) -> list[tuple[str, str]]:
+    return [
+        ("tasks", _tasks(summary.get("tasks"))),
+        ("global batch", _count(summary.get("global_batch"))),
+        ("steps per epoch", _count(summary.get("steps_per_epoch"))),
+        ("examples per epoch", _examples(summary)),
+        ("speed", _count(summary.get("examples_per_second"), "{} examples/s")),
+        ("resumed", _count(summary.get("resumed_from"), "from step {}")),
+        ("restarts", _count(summary.get("restarts"))),
+        ("model", _text(summary.get("model"))),
+    ]
+
+
+def _tasks(names: object) -> str:
+    """Say which tasks there were, as ``chief + 2 workers``."""
+    if not isinstance(names, list):
+        return ""
+    counts = [
+        _plural(sum(str(name).partition(":")[0] == kind for name in names), noun)
+        for kind, noun in (
+            ("worker", "worker"),
+            ("ps", "parameter server"),
+            ("evaluator", "evaluator"),
+        )
+    ]
+    chief = "chief" if "chief" in names else ""
+    return " + ".join(filter(None, [chief, *counts]))
+
+
+def _examples(summary: Mapping[str, object]) -> str:
+    trained = _count(summary.get("examples_per_epoch"))
+    validated = _count(summary.get("validation_examples"), " (and {} for validation)")
+    return trained + validated if trained and validated != " (and 0 for validation)" else trained
+
+
+def _epochs(value: object) -> list[Mapping[str, object]]:
+    listed = value if isinstance(value, list) else []
+    return [each for each in listed if isinstance(each, dict) and "epoch" in each]
+
+
+def _rows(epochs: Sequence[Mapping[str, object]]) -> list[list[str]]:
+    """Return a head and a row an epoch: its loss and metrics, each beside its validation."""
+    logs = [_logs(epoch) for epoch in epochs]
+    found = dict.fromkeys(name for each in logs for name in each)
+    metrics = [name for name in found if not name.startswith(_VALIDATION)]
+    columns = [name for metric in metrics for name in (metric, _VALIDATION + metric)]
+    columns = [name for name in columns if name in found]
+    columns += [name for name in found if name not in columns]
+    head = ["epoch", "step", *columns, "examples/s"]
+    return [head] + [
+        [
+            _count(epoch["epoch"]),
+            _count(epoch.get("step")),
+            *(_metric(each.get(name)) for name in columns),
+            _count(epoch.get("examples_per_second")),
+        ]
+        for epoch, each in zip(epochs, logs, strict=True)
+    ]
+
+
+def _logs(epoch: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the metrics that have one number; those with a number a class have no column."""
+    logs = epoch.get("logs")
+    found = logs if isinstance(logs, dict) else {}
+    return {name: value for name, value in found.items() if not isinstance(value, list)}
+
+
+def _metric(value: object) -> str:
+    number = as_number(value)
+    return "" if number is None else f"{number:.4f}"
+
+
+def _count(value: object, template: str = "{}") -> str:
+    number = as_number(value)
+    return "" if number is None else template.format(f"{number:,.0f}")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}" if count else ""

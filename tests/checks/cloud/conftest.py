@@ -1,0 +1,139 @@
+"""What the tests of the online checks share: emulators that lack things, servers made by hand."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import emulators
+import pytest
+
+from distlaunch.checks import cloud
+from distlaunch.checks.request_view import asked
+from distlaunch.google.client import connect
+from distlaunch.job import machine_catalogue
+from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
+from distlaunch.submit.plan import Order
+
+from ...google.servers import Reply, Server, refused  # noqa: TID252 - tests are no package
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AGENT = "serviceAccount:service-123@gcp-sa-aiplatform.iam.gserviceaccount.com"
+OBJECTS = [f"storage.objects.{verb}" for verb in ("create", "delete", "get", "list")]
+# What is answered where all is well, by parts of the paths; the permissions asked for are all held.
+GOOD = {
+    "/iam/testPermissions": {"permissions": OBJECTS},
+    "/b/demo-bucket": {"location": "US-CENTRAL1", "locationType": "region"},
+    "/billingInfo": {"billingEnabled": True},
+    "demo-project:getIamPolicy": {
+        "bindings": [{"role": "roles/aiplatform.serviceAgent", "members": [AGENT]}]
+    },
+    "/consumerQuotaMetrics/": {
+        "consumerQuotaLimits": [{"quotaBuckets": [{"effectiveLimit": "-1"}]}]
+    },
+    "/v3/projects/": {"name": "projects/123", "state": "ACTIVE"},
+}
+T4 = Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1))
+
+
+@pytest.fixture(scope="session")
+def known():
+    return machine_catalogue.load(None)
+
+
+@pytest.fixture
+def job():
+    """Make a job, with what a test says of it."""
+
+    def make(**fields) -> Job:
+        usual = {
+            "name": "digits",
+            "project": "demo-project",
+            "region": "us-central1",
+            "bucket": "gs://demo-bucket",
+            "image": Image("us-central1-docker.pkg.dev/demo-project/training/digits"),
+            "service_account": "trainer@demo-project.iam.gserviceaccount.com",
+            "cluster": Cluster(T4, Pool(T4.machine, 3)),
+        }
+        return Job(**(usual | fields))
+
+    return make
+
+
+@pytest.fixture
+def look(tmp_path, known):
+    """Return what is found of a job where somebody answers at `url`."""
+
+    def run(job: Job, url: str, **kwargs) -> list:
+        session = connect(url, project=job.project, **kwargs)
+        order = Order(tmp_path, job, endpoint=url)
+        return cloud.problems(order, asked(order), session, known)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def lacking(tmp_path_factory):
+    """Return an emulator with some faults; each is started once for all tests."""
+    with contextlib.ExitStack() as until_the_end:
+        running: dict[str, emulators.Emulator] = {}
+
+        def start(faults: str = "") -> emulators.Emulator:
+            if faults not in running:
+                words = ["--faults", faults] if faults else []
+                folder = tmp_path_factory.mktemp("buckets")
+                running[faults] = until_the_end.enter_context(emulators.running(folder, *words))
+            return running[faults]
+
+        yield start
+
+
+@pytest.fixture
+def google():
+    """Serve answers by the ends of the paths that they are for; all else is as it should be."""
+    with contextlib.ExitStack() as until_the_end:
+
+        def make(answers: dict[str, object] | None = None) -> Server:
+            server = Server(_answering(answers or {}))
+            until_the_end.callback(server.close)
+            return server
+
+        yield make
+
+
+def _answering(answers: dict[str, object]) -> Callable[[object], Reply]:
+    def answer(request) -> Reply:
+        for end, said in answers.items():
+            if request.path.endswith(end):
+                return said if isinstance(said, Reply) else Reply(body=said)
+        return _as_it_should_be(request)
+
+    return answer
+
+
+def _as_it_should_be(request) -> Reply:
+    if request.path.endswith(":testIamPermissions"):
+        return Reply(body=request.body)
+    found = next((body for end, body in GOOD.items() if end in request.path), {})
+    return Reply(body=found)
+
+
+@pytest.fixture
+def denied():
+    """Return a refusal as Google words it, of who may not see what was asked for."""
+    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo"}
+
+    def make(permission: str = "", why: str = "IAM_PERMISSION_DENIED") -> Reply:
+        text = f"Permission '{permission}' denied on resource (or it may not exist)."
+        metadata = {"permission": permission} if permission else {"service": "x.googleapis.com"}
+        details = {**info, "reason": why, "metadata": metadata}
+        return refused(403, "PERMISSION_DENIED", text, details)
+
+    return make
+
+
+@pytest.fixture
+def missing():
+    return refused(404, "NOT_FOUND", "Not found.")

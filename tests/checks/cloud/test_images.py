@@ -1,0 +1,111 @@
+"""Images that are there already, in a registry on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from distlaunch.checks.cloud import images
+from distlaunch.checks.cloud.context import About
+from distlaunch.checks.request_view import asked
+from distlaunch.job.model import Cluster, Image, Machine, Pool, Program, ReductionServer
+from distlaunch.submit.plan import Order
+
+from ...google.servers import Reply, Server  # noqa: TID252 - tests are no package
+
+INDEX = "application/vnd.oci.image.index.v1+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+def digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def image(architecture: str) -> dict[str, Reply]:
+    """Return what a registry has of an image, by the ends of the paths."""
+    config = json.dumps(
+        {"os": "linux", "architecture": architecture, "rootfs": {"diff_ids": []}}
+    ).encode()
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": {"digest": digest(config), "size": len(config)},
+            "layers": [],
+        }
+    ).encode()
+    return {
+        f"/manifests/{architecture}": Reply(200, manifest, {"Content-Type": MANIFEST}),
+        f"/blobs/{digest(config)}": Reply(200, config),
+    }
+
+
+def index(*architectures: str) -> dict[str, Reply]:
+    entries = [
+        {"digest": digest(b""), "platform": {"os": "linux", "architecture": each}}
+        for each in architectures
+    ]
+    body = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).encode()
+    return {"/manifests/index": Reply(200, body, {"Content-Type": INDEX})}
+
+
+@pytest.fixture
+def registry():
+    there = {**image("amd64"), **image("arm64"), **index("arm64", "s390x")}
+    there["/manifests/broken"] = Reply(500, {})
+    there["/manifests/secret"] = Reply(403, {})
+    unknown = Reply(404, {"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]})
+
+    def answer(request) -> Reply:
+        return next((said for end, said in there.items() if request.path.endswith(end)), unknown)
+
+    server = Server(answer)
+    yield f"localhost:{server.port}/digits"
+    server.close()
+
+
+@pytest.fixture
+def of_image(job, look, google):
+    """Return what is found of a job with an image that is there."""
+    return lambda uri: look(job(image=Image(uri=uri)), google().url)
+
+
+@pytest.mark.parametrize(
+    ("tag", "code", "told"),
+    [
+        ("missing", "image-missing", "there is no image"),
+        ("arm64", "image-architecture", "is for linux/arm64, and Google's machines are"),
+        ("index", "image-architecture", "is for linux/arm64, linux/s390x"),
+        ("broken", "unanswered", "fails with 500"),
+        ("secret", "unanswered", "pull of"),
+    ],
+)
+def test_an_image_that_cannot_run(tag, code, told, registry, of_image):
+    uri = f"{registry}:{tag}"
+    [problem] = of_image(uri)
+    assert (problem.code, problem.where) == (code, uri)
+    assert told in problem.what
+    assert problem.remedy
+
+
+def test_one_that_can_and_one_that_is_nobodys_to_ask_about(registry, of_image):
+    """Jobs of an emulator have images of any name, and nobody beyond this machine is asked."""
+    assert of_image(f"{registry}:amd64") == []
+    assert of_image("registry.invalid/nobody/asks:1") == []
+
+
+def test_pools_with_images_of_their_own(registry, job, look, google):
+    machine = Machine("n1-standard-8")
+    own = Pool(machine, 2, Program(image=f"{registry}:arm64"))
+    cluster = Cluster(Pool(machine), own, Pool(machine, 1, own.program))
+    [problem] = look(job(cluster=cluster), google().url)
+    assert (problem.code, problem.where) == ("image-architecture", f"{registry}:arm64")
+
+
+def test_google_s_image_of_reduction_server_is_for_vertex_ai_alone(job, known, tmp_path):
+    order = Order(tmp_path, job(image=Image(uri="a/b:1"), reduction_server=ReductionServer(2)))
+    about = About(order, asked(order), None, known)
+    assert about.asked.pools[-1].role == "reduction_server"
+    assert [str(image) for image in images.named(about)] == ["a/b:1"]

@@ -1,0 +1,324 @@
+"""All checks at once: where all is well, where something is not, and where nobody says."""
+
+from __future__ import annotations
+
+import threading
+import time
+from urllib.parse import urlsplit
+
+import pytest
+from google.auth.transport.requests import AuthorizedSession
+from google.oauth2.credentials import Credentials
+from requests.adapters import HTTPAdapter
+
+from distlaunch.checks import cloud
+from distlaunch.checks.request_view import asked
+from distlaunch.google.client import Session
+from distlaunch.job.model import Cluster, Image, Machine, Pool, Scheduling, Span, Tuning
+from distlaunch.submit.plan import Order
+
+from ...google.servers import RESET, Clock, Reply, Server, refused  # noqa: TID252 - tests are no package
+
+A100 = Cluster(Pool(Machine("a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)))
+CPUS = Cluster(Pool(Machine("c2-standard-8")), Pool(Machine("c2-standard-8"), 2))
+TUNING = Tuning("accuracy", "maximize", {"rate": Span(0.1, 1.0)}, trials=4, parallel_trials=2)
+REPOSITORY = "us-central1-docker.pkg.dev/demo-project/training"
+
+# What a project lacks, as an emulator is told it, and what is told of that: the code, where, and
+# words of the remedy. Those that do not hide each other share an emulator.
+LACKS = {
+    "without:logging.googleapis.com,without:billing,without:bucket,without:repository,"
+    "without:account,limit:nvidia_t4_gpus=2": [
+        (
+            "api-disabled",
+            "logging.googleapis.com",
+            "gcloud services enable logging.googleapis.com --project=demo-project",
+        ),
+        (
+            "billing-off",
+            "project demo-project",
+            "gcloud billing projects link demo-project --billing-account=",
+        ),
+        (
+            "bucket-missing",
+            "gs://demo-bucket",
+            "gcloud storage buckets create gs://demo-bucket --project=demo-project "
+            "--location=us-central1",
+        ),
+        (
+            "repository-missing",
+            REPOSITORY,
+            "gcloud artifacts repositories create training --repository-format=docker "
+            "--project=demo-project --location=us-central1",
+        ),
+        (
+            "account-missing",
+            "trainer@demo-project.iam.gserviceaccount.com",
+            "gcloud iam service-accounts create trainer --project=demo-project",
+        ),
+        (
+            "quota-too-low",
+            "quota custom_model_training_nvidia_t4_gpus",
+            "https://console.cloud.google.com/iam-admin/quotas?project=demo-project",
+        ),
+    ],
+    "without:storage.objects.create,without:iam.serviceAccounts.actAs,without:agent,"
+    "without:aiplatform.customJobs.create,without:logging.logEntries.list,"
+    "without:artifactregistry.repositories.uploadArtifacts,"
+    "repository-format:PYTHON,bucket-in:EU": [
+        (
+            "permission-missing",
+            "project demo-project",
+            "gcloud projects add-iam-policy-binding demo-project "
+            "--member=user:$(gcloud config get account) --role=roles/aiplatform.user",
+        ),
+        ("permission-missing", "project demo-project", "--role=roles/logging.viewer"),
+        ("bucket-not-regional", "gs://demo-bucket", "--location=us-central1"),
+        (
+            "bucket-denied",
+            "gs://demo-bucket",
+            "gcloud storage buckets add-iam-policy-binding gs://demo-bucket",
+        ),
+        ("repository-format", REPOSITORY, "--repository-format=docker"),
+        ("repository-denied", REPOSITORY, "--role=roles/artifactregistry.writer"),
+        (
+            "account-denied",
+            "trainer@demo-project.iam.gserviceaccount.com",
+            "--role=roles/iam.serviceAccountUser",
+        ),
+        ("agent-cannot-pull", REPOSITORY, "--role=roles/artifactregistry.reader"),
+    ],
+    "without:project": [("project-missing", "project demo-project", "gcloud projects list")],
+    "without:aiplatform.googleapis.com,bucket-in:europe-west1": [
+        (
+            "api-disabled",
+            "aiplatform.googleapis.com",
+            "gcloud services enable aiplatform.googleapis.com",
+        ),
+        ("bucket-elsewhere", "gs://demo-bucket", "--region europe-west1"),
+    ],
+}
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"cluster": CPUS, "service_account": None},
+        {"scheduling": Scheduling("SPOT")},
+        {"cluster": A100, "scheduling": Scheduling("FLEX_START")},
+        {"tuning": TUNING},
+        {"image": Image(uri="us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest")},
+        {"cluster": Cluster(Pool(Machine("cloud-tpu", "TPU_V3", 8)))},
+        {"image": Image("us-docker.pkg.dev/demo-project/training/digits"), "bucket": None},
+        {"image": Image("localhost:5000/digits")},
+        {"project": None},
+        {"region": None},
+        {"cluster": Cluster(Pool(Machine("n9-standard-8")))},
+    ],
+)
+def test_where_all_is_well_nothing_is_said(fields, job, look, lacking, caplog):
+    assert look(job(**fields), lacking().url) == []
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(("faults", "expected"), LACKS.items())
+def test_what_a_project_lacks(faults, expected, job, look, lacking):
+    found = look(job(), lacking(faults).url)
+    assert [(each.code, each.where) for each in found] == [each[:2] for each in expected]
+    for problem, (_, _, remedy) in zip(found, expected, strict=True):
+        assert remedy in problem.remedy
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        "503@services#*,reset@quotas#*,denied@billing,denied@permissions,503@accounts#*,"
+        "denied@repository,reset@storage#*",
+        "denied@services,disabled@quotas,reset@billing#*,disabled@permissions,reset@accounts#*,"
+        "503@repository#*,denied@storage,without:artifactregistry.repositories.uploadArtifacts",
+    ],
+)
+def test_what_is_not_answered_is_a_warning(faults, job, look, lacking):
+    found = look(job(), lacking(faults).url)
+    unheard = [each for each in found if each.code == "unanswered"]
+    assert all(each.severity == "warning" and each.remedy for each in unheard)
+    told = " ".join(each.where for each in unheard)
+    for where in (
+        "project demo-project",
+        "the APIs of project demo-project",
+        "the billing of project demo-project",
+        "gs://demo-bucket",
+        REPOSITORY,
+        "trainer@demo-project.iam.gserviceaccount.com",
+        "quota custom_model_training_cpus",
+        "quota custom_model_training_nvidia_t4_gpus",
+    ):
+        assert where in told
+    assert [each for each in found if each.severity == "error"] == []
+
+
+def test_a_list_of_jobs_that_is_refused_leaves_the_limit_known(job, look, google, denied):
+    limits = {
+        f"_{name}": {"consumerQuotaLimits": [{"quotaBuckets": [{"effectiveLimit": limit}]}]}
+        for name, limit in {"cpus": "10", "gpus": "4"}.items()
+    }
+    low, unknown = look(job(), google({"/customJobs": denied(), **limits}).url)
+    assert (low.code, low.where) == ("quota-too-low", "quota custom_model_training_cpus")
+    assert low.what == "the job takes 32, 10 are allowed in us-central1"
+    assert (unknown.code, unknown.where) == (
+        "unanswered",
+        "what jobs in us-central1 take of their quotas",
+    )
+
+
+def test_a_passing_failure_is_tried_once_more(job, look, google, clock):
+    server = google()
+    answer, seen = server.answer, set()
+
+    def fail_at_first(request) -> Reply:
+        is_new = (request.path, str(request.body)) not in seen
+        seen.add((request.path, str(request.body)))
+        return refused(503, "UNAVAILABLE") if is_new else answer(request)
+
+    server.answer = fail_at_first
+    assert look(job(service_account=None), server.url, sleep=clock.sleep) == []
+    assert max(clock.slept) == 0.5
+
+
+def test_one_that_lasts_is_not_waited_for(job, look, google, clock):
+    busy = Reply(503, {}, headers={"Retry-After": "60"})
+    [problem] = look(job(), google({"/billingInfo": busy}).url, sleep=clock.sleep)
+    assert (problem.code, problem.where) == ("unanswered", "the billing of project demo-project")
+    assert clock.slept == []
+
+
+def test_credentials_that_are_not_accepted_are_told_once(job, look, google):
+    expired = refused(401, "UNAUTHENTICATED", "Expired.")
+    [problem] = look(job(), google({"": expired}).url)
+    assert (problem.code, problem.severity) == ("no-credentials", "warning")
+    assert "gcloud auth application-default login" in problem.remedy
+
+
+def test_where_nobody_listens_it_is_said_once(job, look, google):
+    server = google()
+    server.close()
+    [problem] = look(job(), server.url)
+    assert problem.code == "unanswered"
+    assert problem.where.startswith("project demo-project, the APIs of project demo-project, ")
+    assert "'distlaunch emulator' has to run there" in problem.remedy
+
+
+def test_who_does_not_answer_is_given_up(job, look):
+    """The clock says that the time is nearly over as soon as all has been asked."""
+    is_over = threading.Event()
+    times = iter([0.0])
+
+    def answer(_) -> Reply:
+        is_over.wait(60)
+        return Reply()
+
+    server = Server(answer)
+    try:
+        found = look(job(), server.url, clock=lambda: next(times, 10.5))
+        assert {each.code for each in found} == {"unanswered"}
+        [problem] = found
+        assert problem.what == "not checked: no answer within 11 seconds"
+        assert all(each.daemon for each in threading.enumerate() if each.name.endswith("(_do)"))
+    finally:
+        is_over.set()
+        server.close()
+
+
+WHO = {"refresh_token": "r", "client_id": "c", "client_secret": "s", "account": "me@example.com"}
+
+
+class Elsewhere(HTTPAdapter):
+    """Sends what is for Google to a server of the test's."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__()
+        self.server = server
+        self.hosts: set[str] = set()
+
+    def send(self, request, *args, **kwargs):
+        url = urlsplit(request.url)
+        self.hosts.add(url.netloc)
+        request.url = f"{self.server.url}{url.path}?{url.query}"
+        return super().send(request, *args, **kwargs)
+
+
+@pytest.fixture
+def real(tmp_path, known, google):
+    """Look at a job as if Google itself answered; the tokens come from a server of the test's."""
+
+    def run(job, answers=None, token_answer=None) -> tuple[list, Elsewhere]:
+        server = google(
+            {"/token": token_answer or {"access_token": "t", "expires_in": 3600}, **(answers or {})}
+        )
+        elsewhere = Elsewhere(server)
+        session = AuthorizedSession(Credentials(None, token_uri=f"{server.url}/token", **WHO))
+        session.trust_env = False
+        session.mount("https://", elsewhere)
+        calls = Session(
+            session,
+            endpoint=None,
+            project=job.project,
+            clock=time.monotonic,
+            sleep=lambda _: None,
+            tell=None,
+        )
+        order = Order(tmp_path, job)
+        return cloud.problems(order, asked(order), calls, known), elsewhere
+
+    return run
+
+
+def test_google_itself_is_asked_where_its_services_are_with_one_token(job, real):
+    found, elsewhere = real(job())
+    assert found == []
+    services = (
+        "artifactregistry",
+        "cloudbilling",
+        "cloudresourcemanager",
+        "iam",
+        "serviceusage",
+        "storage",
+        "us-central1-aiplatform",
+    )
+    assert elsewhere.hosts == {f"{each}.googleapis.com" for each in services}
+    paths = [each.path for each in elsewhere.server.asked]
+    assert paths.count("/token") == 1
+    assert any(path.startswith("/v1beta1/projects/demo-project/services/") for path in paths)
+
+
+def test_who_asks_stands_in_the_commands(job, real):
+    [problem], _ = real(job(), {"/iam/testPermissions": {}})
+    assert problem.code == "bucket-denied"
+    assert "user:me@example.com lacks storage.objects.create" in problem.what
+    assert "--member=user:me@example.com" in problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("token_answer", "code"),
+    [
+        (Reply(400, {"error": "invalid_grant"}), "no-credentials"),
+        (RESET, "unanswered"),
+    ],
+)
+def test_without_a_token_nothing_else_is_asked(token_answer, code, job, real):
+    [problem], elsewhere = real(job(), token_answer=token_answer)
+    assert (problem.code, problem.where) == (code, "google cloud")
+    assert elsewhere.hosts == set()
+
+
+def test_no_token_goes_where_a_region_leads_it(job, real):
+    quota = {"consumerQuotaLimits": [{"quotaBuckets": [{"effectiveLimit": "99"}]}]}
+    found, elsewhere = real(job(region="evil.com/", bucket=None), {"_cpus": quota})
+    assert {each.code for each in found} == {"unanswered", "repository-far"}
+    assert all(host.endswith(".googleapis.com") for host in elsewhere.hosts)

@@ -1,0 +1,238 @@
+"""What a job takes of each quota, and what others leave of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from distlaunch.checks.cloud.quota import PREFIX, demand, limit
+from distlaunch.checks.request_view import AskedPool
+from distlaunch.emulator.service.parsing import parse
+from distlaunch.emulator.service.quotas import METRICS
+from distlaunch.emulator.service.quotas import taken as emulators_taken
+from distlaunch.google.client import connect
+from distlaunch.job import machine_catalogue
+from distlaunch.job.model import Cluster, Machine, Pool, Scheduling, Span, Tuning
+
+KNOWN = machine_catalogue.load(None)
+PODS = ("TPU_V2", "TPU_V3")
+T4 = AskedPool("chief", 1, "n1-standard-8", "NVIDIA_TESLA_T4", 2)
+
+
+def every_pool():
+    """Yield one pool for each machine and accelerator that there is."""
+    for name, kind in KNOWN.machines.items():
+        if not kind.needs_accelerator and not kind.tpu:
+            yield AskedPool("chief", 1, name)
+        for topology in kind.topologies:
+            yield AskedPool("chief", 1, name, topology=topology)
+        for accelerator, counts in kind.accelerators.items():
+            yield AskedPool("chief", 1, name, accelerator, counts[0])
+
+
+def taken(*pools, is_preemptible=False):
+    found = demand(pools, KNOWN, is_preemptible=is_preemptible)
+    return {metric.removeprefix(PREFIX): amount for metric, amount in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("pool", "amounts"),
+    [
+        (T4, {"nvidia_t4_gpus": 2, "cpus": 8}),
+        (replace(T4, replicas=3), {"nvidia_t4_gpus": 6, "cpus": 24}),
+        (AskedPool("chief", 2, "e2-standard-4"), {"cpus": 8}),
+        (AskedPool("chief", 1, "c2-standard-30"), {"c2_cpus": 30}),
+        (
+            AskedPool("chief", 1, "a2-ultragpu-2g", "NVIDIA_A100_80GB", 2),
+            {"nvidia_a100_80gb_gpus": 2, "a2_cpus": 24},
+        ),
+        (
+            AskedPool("chief", 1, "a3-megagpu-8g", "NVIDIA_H100_MEGA_80GB", 8),
+            {"nvidia_h100_mega_gpus": 8, "a3_cpus": 208},
+        ),
+        (AskedPool("chief", 1, "cloud-tpu", "TPU_V3", 8), {"tpu_v3": 8}),
+        (AskedPool("chief", 1, "cloud-tpu", "TPU_V3", 32), {"tpu_v3_pod": 32}),
+        (AskedPool("chief", 1, "ct5lp-hightpu-4t", topology="4x4"), {"tpu_v5e": 16}),
+        (AskedPool("chief", 1, "n9-standard-8"), {}),
+        (AskedPool("chief", 1, "n9-standard-8", "NVIDIA_L4", 1), {"nvidia_l4_gpus": 1}),
+    ],
+)
+def test_what_a_pool_takes(pool, amounts):
+    assert taken(pool) == amounts
+
+
+def test_what_is_preemptible_has_quotas_of_its_own():
+    a100 = AskedPool("chief", 1, "a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)
+    assert taken(T4, a100, is_preemptible=True) == {
+        "preemptible_nvidia_t4_gpus": 2,
+        "preemptible_nvidia_a100_gpus": 1,
+        "preemptible_cpus": 8,
+        "preemptible_a2_cpus": 12,
+    }
+
+
+@pytest.mark.parametrize("is_preemptible", [False, True])
+def test_the_emulator_knows_the_quotas_of_all_machines(is_preemptible):
+    for pool in every_pool():
+        if pool.accelerator not in PODS or pool.accelerator_count <= 8:
+            amounts = taken(pool, is_preemptible=is_preemptible)
+            assert amounts, pool
+            assert amounts.keys() <= set(METRICS), pool
+
+
+def as_the_emulator_takes(pool, strategy):
+    machine = {"machineType": pool.machine}
+    if pool.accelerator:
+        machine["acceleratorType"] = pool.accelerator
+        machine["acceleratorCount"] = pool.accelerator_count
+    if pool.topology:
+        machine["tpuTopology"] = pool.topology
+    pools = [{"machineSpec": machine, "replicaCount": "1"}]
+    spec = {"workerPoolSpecs": pools, "scheduling": {"strategy": strategy}}
+    return emulators_taken(parse("customJobs", {"displayName": "a", "jobSpec": spec}))
+
+
+@pytest.mark.parametrize("strategy", ["STANDARD", "SPOT"])
+def test_the_emulator_takes_as_much_of_the_same_quotas(strategy):
+    for pool in every_pool():
+        if not (pool.accelerator or "").startswith("TPU_"):
+            amounts = taken(pool, is_preemptible=strategy == "SPOT")
+            emulated = as_the_emulator_takes(pool, strategy)
+            assert emulated == amounts, pool
+
+
+def test_a_name_that_is_only_likely_is_no_matter_where_google_does_not_know_it(
+    job, look, google, missing
+):
+    url = google({"_cpus": missing}).url
+    a100 = Cluster(Pool(Machine("a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)))
+    for strategy in ("SPOT", "FLEX_START"):
+        assert look(job(cluster=a100, scheduling=Scheduling(strategy)), url) == []
+    for fields in ({"cluster": a100}, {"scheduling": Scheduling("SPOT")}):
+        [problem] = look(job(**fields), url)
+        assert problem.code == "unanswered"
+
+
+POOLS = some.lists(some.sampled_from(list(every_pool())), max_size=4)
+
+
+@given(POOLS, POOLS, some.integers(1, 9), some.booleans())
+def test_pools_take_what_each_of_them_takes(some_pools, others, times, is_preemptible):
+    one = demand(some_pools, KNOWN, is_preemptible=is_preemptible)
+    other = demand(others, KNOWN, is_preemptible=is_preemptible)
+    assert demand([*some_pools, *others], KNOWN, is_preemptible=is_preemptible) == one + other
+    more = [replace(pool, replicas=times) for pool in some_pools]
+    expected = Counter({metric: amount * times for metric, amount in one.items()})
+    assert demand(more, KNOWN, is_preemptible=is_preemptible) == expected
+
+
+def bucket(said=None, **dimensions):
+    found = {"dimensions": dimensions} if dimensions else {}
+    return found if said is None else {**found, "effectiveLimit": said}
+
+
+@pytest.mark.parametrize(
+    ("buckets", "allowed"),
+    [
+        ([bucket("7")], 7),
+        ([bucket("7"), bucket("2", region="us-central1")], 2),
+        ([bucket("7"), bucket("2", region="us-east1")], 7),
+        ([bucket("-1")], -1),
+        ([bucket("0")], 0),
+        ([bucket("7"), bucket(region="us-central1")], None),
+        ([bucket("2", region="us-east1")], None),
+        ([bucket("2", zone="us-central1-a", region="us-central1")], None),
+        ([], None),
+    ],
+)
+def test_the_limit_of_a_region(buckets, allowed):
+    assert limit({"consumerQuotaLimits": [{"quotaBuckets": buckets}]}, "us-central1") == allowed
+
+
+def test_a_limit_that_is_not_said_is_not_guessed(job, look, google, missing):
+    answers = {"_cpus": {"consumerQuotaLimits": [{"quotaBuckets": [{}]}]}, "_gpus": missing}
+    cpus, gpus = look(job(), google(answers).url)
+    assert (cpus.code, gpus.code) == ("unanswered", "unanswered")
+    assert "Google says no limit for it, which often means 0, and the job takes 32" in cpus.what
+    assert "Google knows no quota of this name" in gpus.what
+
+
+def made(here, collection, **fields):
+    """Make a job that holds machines, as another user would."""
+    pool = {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": "1",
+        "containerSpec": {"imageUri": "localhost:5000/a"},
+    }
+    spec = {"workerPoolSpecs": [pool, {**pool, "replicaCount": "2"}]}
+    key = "jobSpec" if collection == "customJobs" else "trialJobSpec"
+    body = {"displayName": "other", key: spec, **fields}
+    session = connect(here.url, project="demo-project")
+    path = f"projects/demo-project/locations/us-central1/{collection}"
+    session.call("POST", "aiplatform", path, body=body, region="us-central1")
+
+
+def test_what_other_jobs_hold_is_counted(job, look, lacking):
+    here = lacking("limit:cpus=40,limit:nvidia_t4_gpus=4,limit:preemptible_cpus=40,slow-states:600")
+    assert look(job(), here.url) == []
+    made(here, "customJobs")
+    [problem] = look(job(), here.url)
+    assert (problem.code, problem.where) == ("quota-in-use", f"quota {PREFIX}cpus")
+    assert problem.what == (
+        "the job takes 32, 40 are allowed in us-central1, and jobs that run or wait take 12"
+    )
+    assert "distlaunch list" in problem.remedy
+    assert look(job(region="us-east1", bucket=None), here.url) == []
+    assert look(job(scheduling=Scheduling("SPOT")), here.url) == []
+    small = Cluster(Pool(Machine("n1-standard-4")))
+    assert look(job(cluster=small), here.url) == []
+    persistent = {"jobSpec": {"persistentResourceId": "mine"}}
+    assert look(job(vertex=persistent), here.url) == []
+
+    study = {
+        "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
+        "parameters": [{"parameterId": "rate", "doubleValueSpec": {"minValue": 0, "maxValue": 1}}],
+    }
+    made(here, "hyperparameterTuningJobs", studySpec=study, maxTrialCount=4, parallelTrialCount=2)
+    [problem] = look(job(cluster=small, tuning=tuning(2)), here.url)
+    assert problem.what == (
+        "the job takes 8 (2 trials at once), 40 are allowed in us-central1, "
+        "and jobs that run or wait take 36"
+    )
+
+
+def tuning(at_once):
+    return Tuning("accuracy", "maximize", {"rate": Span(0.1, 1.0)}, 4, at_once)
+
+
+def test_a_trial_is_counted_once_and_machines_that_are_there_are_not(job, look, google):
+    pools = [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1"}]
+    spec = {"workerPoolSpecs": pools}
+    answers = {
+        "_cpus": {"consumerQuotaLimits": [{"quotaBuckets": [{"effectiveLimit": "40"}]}]},
+        "/hyperparameterTuningJobs": {
+            "hyperparameterTuningJobs": [
+                {
+                    "name": "tuned/1",
+                    "trialJobSpec": spec,
+                    "parallelTrialCount": 2,
+                    "trials": [{"customJob": "custom/1"}, {"customJob": "custom/2"}],
+                }
+            ]
+        },
+        "/customJobs": {
+            "customJobs": [
+                {"name": "custom/1", "jobSpec": spec},
+                {"name": "custom/2", "jobSpec": spec},
+                {"name": "custom/3", "jobSpec": {**spec, "persistentResourceId": "mine"}},
+            ]
+        },
+    }
+    assert look(job(), google(answers).url) == []
+    answers["/customJobs"]["customJobs"].append({"name": "custom/4", "jobSpec": spec})
+    [problem] = look(job(), google(answers).url)
+    assert problem.what.endswith("and jobs that run or wait take 12")

@@ -1,0 +1,346 @@
+"""Calls over real HTTP; only the waiting between them is by a clock of the test's."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import socket
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from distlaunch import __version__
+from distlaunch.errors import GoogleError, Unavailable, UsageProblem
+from distlaunch.google import client as google_session
+from distlaunch.google.client import connect
+
+from .servers import HALF, RESET, Reply, in_turn, refused
+
+GOOD = Reply(body={"name": "good"})
+
+
+@pytest.fixture
+def call(serve, clock):
+    """Call a server that gives replies in turn; returns the answer."""
+
+    def run(*replies: Reply, **kwargs):
+        run.server = serve(in_turn(*replies))
+        session = connect(run.server.url, project="p", clock=clock, sleep=clock.sleep)
+        return session.call("GET", "logging", "things", **kwargs)
+
+    return run
+
+
+def test_a_call_and_its_answer(serve):
+    server = serve(in_turn(GOOD))
+    session = connect(f"{server.url}/")
+    answer = session.call("POST", "aiplatform", "a/b", params={"n": 3, "f": "x=1"}, body={"é": [1]})
+    (asked,) = server.asked
+    assert answer == {"name": "good"}
+    assert (asked.method, asked.path, asked.params) == ("POST", "/v1/a/b", {"n": "3", "f": "x=1"})
+    assert asked.body == {"é": [1]}
+    assert asked.headers["user-agent"] == f"distlaunch/{__version__}"
+
+
+def test_an_answer_without_a_body_is_an_empty_one(call):
+    assert call(Reply(204, b"")) == {}
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        *(refused(status, "UNAVAILABLE") for status in (408, 429, 500, 502, 503, 504)),
+        RESET,
+        HALF,
+        Reply(body=b"{ half"),
+        Reply(body=b"<html>a hotel's wifi</html>"),
+        Reply(body=["no object"]),
+        Reply(body=b"[" * 100_000),
+        Reply(body=b"{}", headers={"Content-Encoding": "gzip"}),
+    ],
+    ids=lambda reply: reply.breaks or f"{reply.status} {str(reply.body)[:10]}",
+)
+def test_what_is_transient_is_tried_again_with_longer_and_longer_waits(call, clock, failure):
+    assert call(*[failure] * 4, GOOD) == {"name": "good"}
+    assert len(call.server.asked) == 5
+    for wait, most in zip(clock.slept, (0.5, 1.0, 2.0, 4.0), strict=True):
+        assert most / 2 <= wait <= most
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        (Reply(body=b"<html>wifi"), "expected a JSON object, got '<html>wifi'"),
+        (Reply(body=[1, 2]), "expected a JSON object, got '[1, 2]'"),
+        (
+            Reply(body=b"{}", headers={"Content-Encoding": "gzip"}),
+            "Error -3 while decompressing data: incorrect header check",
+        ),
+    ],
+)
+def test_an_answer_that_is_not_the_apis_is_named_with_its_host(call, reply, problem):
+    with pytest.raises(Unavailable) as error:
+        call(reply, patience=0)
+    assert str(error.value) == f"{call.server.url}: not a valid answer: {problem}"
+
+
+@pytest.mark.parametrize("drips", ["before", "amid"])
+def test_a_request_ends_in_time_although_a_byte_comes_now_and_then(call, monkeypatch, drips):
+    monkeypatch.setattr(google_session, "LONGEST", 0.3)
+    with pytest.raises(Unavailable) as error:
+        call(Reply(drips=drips), patience=0)
+    assert str(error.value) == f"no complete answer from {call.server.url} within 0.3 s"
+    assert error.value.heard
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(body=b" " * 500_000),
+        Reply(body=gzip.compress(b" " * 500_000), headers={"Content-Encoding": "gzip"}),
+    ],
+    ids=["plain", "gzip"],
+)
+def test_an_answer_that_is_too_large_is_not_read_to_its_end(call, clock, monkeypatch, reply):
+    monkeypatch.setattr(google_session, "LARGEST", 1 << 17)
+    with pytest.raises(GoogleError, match=r"not a valid answer: larger than 0 MiB$"):
+        call(reply)
+    assert clock.slept == []
+
+
+def test_a_large_refusal_is_told_as_one(call, monkeypatch):
+    monkeypatch.setattr(google_session, "LARGEST", 1 << 17)
+    with pytest.raises(GoogleError, match="Google refuses") as error:
+        call(Reply(400, b"no " * 200_000))
+    assert error.value.status == 400
+
+
+def test_the_target_of_a_redirection_is_not_looked_at(call):
+    with pytest.raises(GoogleError, match="Google refuses"):
+        call(Reply(302, b"", {"Location": "http://[::1"}))
+
+
+def test_google_says_how_long_to_wait(call, clock):
+    call(Reply(503, {}, {"Retry-After": "9"}), GOOD)
+    assert clock.slept == [9.0]
+
+
+def test_patience_ends(call, clock):
+    with pytest.raises(Unavailable) as problem:
+        call(refused(503, "UNAVAILABLE"), patience=60)
+    assert str(problem.value) == f"{call.server.url} answers 503 (No)"
+    assert problem.value.status == 503
+    assert 30 < sum(clock.slept) <= 60
+
+
+def test_no_patience_is_one_attempt(call, clock):
+    with pytest.raises(Unavailable):
+        call(RESET, patience=0)
+    assert (len(call.server.asked), clock.slept) == (1, [])
+
+
+def test_waiting_for_longer_than_patience_is_not_begun(call, clock):
+    with pytest.raises(Unavailable):
+        call(Reply(503, {}, {"Retry-After": "3600"}), patience=60)
+    assert clock.slept == []
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 412, 302])
+def test_a_refusal_is_told_at_once(call, clock, status):
+    with pytest.raises(GoogleError) as problem:
+        call(refused(status, "SO_IT_IS"), GOOD if status != 401 else refused(401))
+    assert problem.value.status == status
+    assert clock.slept == []
+    assert len(call.server.asked) == (2 if status == 401 else 1)
+
+
+def test_a_redirection_is_not_followed(serve):
+    elsewhere = serve(in_turn(GOOD))
+    server = serve(in_turn(Reply(307, b"", {"Location": elsewhere.url})))
+    with pytest.raises(GoogleError, match="TEMPORARY_REDIRECT"):
+        connect(server.url).call("POST", "logging", "x", body={})
+    assert elsewhere.asked == []
+
+
+def test_waiting_is_told_once_when_it_takes_long(serve, clock):
+    server = serve(in_turn(*[refused(503)] * 7, GOOD))
+    told = []
+    session = connect(server.url, clock=clock, sleep=clock.sleep, tell=told.append)
+    session.call("GET", "logging", "x")
+    assert told == [f"{server.url} answers 503 (No); trying again"]
+
+
+def test_nobody_listens_on_loopback(clock):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        session = connect(url, clock=clock, sleep=clock.sleep)
+        with pytest.raises(Unavailable) as problem:
+            session.call("GET", "logging", "x")
+    assert str(problem.value) == (
+        f"cannot reach {url} (connection refused); 'distlaunch emulator' has to run there"
+    )
+    assert (problem.value.heard, clock.slept) == (False, [])
+
+
+def test_loopback_gets_neither_credentials_nor_proxies(serve, monkeypatch, user):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    server = serve(in_turn(GOOD))
+    connect(server.url).call("GET", "logging", "x")
+    assert not {"authorization", "x-goog-user-project"} & server.asked[0].headers.keys()
+
+
+def test_plain_http_elsewhere_is_refused():
+    with pytest.raises(UsageProblem, match="as credentials are sent there"):
+        connect("http://10.0.0.1")
+
+
+# What follows speaks TLS, as only that gets credentials.
+
+
+@pytest.fixture(scope="module")
+def private_key() -> str:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode()
+
+
+@pytest.fixture
+def robot(nobody, monkeypatch, private_key, tmp_path):
+    """Give a service account's credentials that get their tokens from a server of the test's."""
+
+    def write(token_uri: str) -> None:
+        told = {
+            "type": "service_account",
+            "project_id": "p",
+            "private_key_id": "1",
+            "private_key": private_key,
+            "client_email": "robot@p.iam.gserviceaccount.com",
+            "token_uri": token_uri,
+        }
+        path = tmp_path / "robot.json"
+        path.write_text(json.dumps(told))
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+
+    return write
+
+
+def test_credentials_go_with_every_call(serve, trusted, user):
+    server = serve(in_turn(GOOD), trusted)
+    session = connect(server.url, project="mine")
+    session.call("GET", "logging", "x")
+    headers = server.asked[0].headers
+    assert headers["authorization"] == "Bearer the-token"
+    assert headers["x-goog-user-project"] == "mine"
+
+
+def test_the_project_that_pays_is_the_one_that_the_credentials_name(serve, trusted, user):
+    user(quota_project_id="theirs")
+    server = serve(in_turn(GOOD), trusted)
+    connect(server.url, project="mine").call("GET", "logging", "x")
+    assert server.asked[0].headers["x-goog-user-project"] == "theirs"
+
+
+def token(number: int) -> Reply:
+    return Reply(body={"access_token": f"token-{number}", "expires_in": 3600})
+
+
+def test_an_expired_token_is_renewed_once(serve, trusted, robot):
+    tokens = serve(in_turn(token(1), token(2), token(3)))
+    robot(f"{tokens.url}/token")
+    server = serve(in_turn(GOOD, refused(401, "UNAUTHENTICATED"), GOOD), trusted)
+    session = connect(server.url)
+    for _ in range(2):
+        session.call("GET", "logging", "x")
+    used = [asked.headers["authorization"] for asked in server.asked]
+    assert used == ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
+    claim = tokens.asked[0].body.partition("assertion=")[2].split(".")[1]
+    told = json.loads(base64.urlsafe_b64decode(claim + "=="))
+    assert told["iss"] == "robot@p.iam.gserviceaccount.com"
+
+
+def test_a_token_that_is_refused_twice_is_told_with_the_login(serve, trusted, robot):
+    tokens = serve(in_turn(token(1)))
+    robot(f"{tokens.url}/token")
+    server = serve(in_turn(refused(401, "UNAUTHENTICATED", "Expired.")), trusted)
+    with pytest.raises(GoogleError) as problem:
+        connect(server.url).call("GET", "logging", "x")
+    assert str(problem.value) == (
+        "Google does not accept the credentials (Expired); "
+        "run 'gcloud auth application-default login'"
+    )
+    assert len(server.asked) == 2
+
+
+def test_credentials_that_get_no_token_are_told_with_the_login(serve, trusted, robot):
+    refusal = {"error": "invalid_grant", "error_description": "Account has been deleted"}
+    tokens = serve(in_turn(Reply(400, refusal)))
+    robot(f"{tokens.url}/token")
+    server = serve(in_turn(GOOD), trusted)
+    with pytest.raises(GoogleError) as problem:
+        connect(server.url).call("GET", "logging", "x")
+    assert not isinstance(problem.value, Unavailable)
+    assert str(problem.value) == (
+        "Google does not accept the credentials (invalid_grant: Account has been deleted); "
+        "run 'gcloud auth application-default login'"
+    )
+    assert server.asked == []
+
+
+def test_a_token_service_that_cannot_be_reached_is_waited_for(serve, trusted, robot, clock):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        robot(f"http://127.0.0.1:{taken.getsockname()[1]}/token")
+        server = serve(in_turn(GOOD), trusted)
+        session = connect(server.url, clock=clock, sleep=clock.sleep)
+        with pytest.raises(Unavailable, match=r"^cannot get a token \(connection refused\)$"):
+            session.call("GET", "logging", "x", patience=2)
+    assert len(clock.slept) >= 2
+
+
+def test_a_missing_permission_names_the_account(serve, trusted, robot):
+    tokens = serve(in_turn(token(1)))
+    robot(f"{tokens.url}/token")
+    server = serve(in_turn(refused(403, "PERMISSION_DENIED", "The caller …")), trusted)
+    with pytest.raises(GoogleError, match=r"--member=serviceAccount:robot@p\.iam"):
+        connect(server.url, project="p").call("GET", "logging", "x")
+
+
+def test_a_certificate_that_is_not_trusted_is_told_at_once(serve, tls, user, clock):
+    server = serve(in_turn(GOOD), tls[0])
+    session = connect(server.url, clock=clock, sleep=clock.sleep)
+    with pytest.raises(GoogleError, match=r"in the variable REQUESTS_CA_BUNDLE$") as problem:
+        session.call("GET", "logging", "x")
+    assert not isinstance(problem.value, Unavailable)
+    assert clock.slept == []
+
+
+def test_no_credentials_are_told_with_the_command_that_makes_them(nobody):
+    with pytest.raises(GoogleError) as problem:
+        connect()
+    assert str(problem.value) == (
+        "no credentials for google cloud; run 'gcloud auth application-default login'"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "no json", '{"type": "authorized_user"}'])
+def test_credentials_that_cannot_be_used_are_named(nobody, text):
+    path = nobody / "application_default_credentials.json"
+    path.write_text(text)
+    with pytest.raises(GoogleError) as problem:
+        connect()
+    said = str(problem.value)
+    assert said.startswith(f"{path}: no credentials that can be used (")
+    assert said.endswith("; run 'gcloud auth application-default login' to write it anew")
+    assert "\n" not in said
+
+
+def test_a_missing_file_that_the_environment_names(nobody, monkeypatch):
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
+    with pytest.raises(GoogleError, match=r"^/nowhere.json: .*GOOGLE_APPLICATION_CREDENTIALS"):
+        connect()

@@ -1,0 +1,78 @@
+"""The JSON schema of distlaunch.yaml says what the reader of the file says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from distlaunch.errors import JobFileError
+from distlaunch.job.json_schema import schema, schema_text
+from distlaunch.job.project_file import load
+from distlaunch.job.schema import JobSection
+from distlaunch.scaffold import plan
+
+SMALLEST = "name: digits\ncluster: {chief: {machine: n1-standard-4}}\n"
+GOOD = {
+    "little": "",
+    "scalars": "args: [5, no, 1.5]\nenv: {A: 1, B: true}\nlabels: {run: 7}\ntensorboard: 123\n",
+    "empty sections": "args:\nenv:\nlabels:\nimage:\nscheduling:\nvertex:\n",
+    "times": "scheduling: {strategy: SPOT, timeout: 1d12h, max_wait: 90m}\n",
+    "an image": "image: {base: 'python:3.12-slim', include: [data], dockerfile: Dockerfile}\n",
+    "tuning": "tuning: {metric: a, goal: maximize, trials: 3, parameters: {x: {values: [a]}}}\n",
+    "a computed number": "reduction_server:\n",
+    "vertex": "vertex: {jobSpec: {enableWebAccess: true}}\n",
+}
+BAD = {
+    "an unknown key": "lables: {}\n",
+    "an inner unknown key": "image: {bse: x}\n",
+    "a name": "region: us\n",
+    "a variable": "env: {TF_CONFIG: x}\n",
+    "a label": "labels: {Team: x}\n",
+    "a time": "scheduling: {timeout: 12}\n",
+    "no time": "scheduling: {timeout: ''}\n",
+    "an enum": "scheduling: {strategy: spot}\n",
+    "a path": "image: {include: [../x]}\n",
+    "a list": "args: --epochs=5\n",
+    "no replicas": "reduction_server: {replicas: 0}\n",
+    "another word": "reduction_server: {replicas: all}\n",
+    "a count": "tuning: {metric: a, goal: maximize, trials: 0, parameters: {x: {values: [a]}}}\n",
+}
+
+
+def verdicts(folder, text: str) -> tuple[bool, bool]:
+    """Return whether the schema and the reader take a file."""
+    file = folder / "distlaunch.yaml"
+    file.write_text(text)
+    by_schema = Draft202012Validator(schema()).is_valid(yaml.safe_load(text))
+    try:
+        load(file)
+    except JobFileError:
+        return by_schema, False
+    return by_schema, True
+
+
+def test_it_is_a_schema():
+    Draft202012Validator.check_schema(json.loads(schema_text()))
+
+
+def test_it_knows_every_key():
+    assert schema()["properties"].keys() == JobSection.model_fields.keys()
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good_files(tmp_path, name):
+    assert verdicts(tmp_path, SMALLEST + GOOD[name]) == (True, True)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files(tmp_path, name):
+    assert verdicts(tmp_path, SMALLEST + BAD[name]) == (False, False)
+
+
+def test_what_init_writes(tmp_path):
+    plan(tmp_path / "digits", "digits").write(tmp_path / "digits")
+    text = (tmp_path / "digits" / "distlaunch.yaml").read_text()
+    assert verdicts(tmp_path, text) == (True, True)

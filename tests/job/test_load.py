@@ -1,0 +1,506 @@
+"""A job from its own file, one of Google's and the command line: who wins, and what is told."""
+
+from __future__ import annotations
+
+import json
+from textwrap import dedent
+
+import pytest
+
+from distlaunch.errors import DistlaunchError, JobFileError, UsageProblem
+from distlaunch.job import vertex
+from distlaunch.job.load import load_job
+from distlaunch.job.model import Image, Job, Machine, Pool, Program, Scheduling
+
+PROJECT = """\
+name: digits
+region: us-central1
+args: [--epochs=5]
+image: {repository: us-docker.pkg.dev/p/r/digits}
+cluster:
+  chief: &machine {machine: n1-standard-4}
+  workers: {<<: *machine, count: 2}
+env: {LEVEL: info}
+labels: {team: vision, run: a}
+scheduling: {strategy: SPOT, timeout: 2h}
+vertex: {jobSpec: {enableWebAccess: true}}
+"""
+CONFIG = """\
+displayName: My Digits
+labels: {run: b}
+jobSpec:
+  workerPoolSpecs:
+  - machineSpec:
+      {machineType: a2-highgpu-1g, acceleratorType: NVIDIA_TESLA_A100, acceleratorCount: 1}
+    replicaCount: '1'
+    containerSpec: {imageUri: x/y:1, args: [--lr, 0.1], env: [{name: MODE, value: on}]}
+    diskSpec: {bootDiskSizeGb: 200}
+  - {}
+  - machineSpec: {machineType: n1-standard-4}
+    replicaCount: 2
+    containerSpec: {imageUri: x/reduce:1}
+  scheduling: {timeout: 3600.5s}
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "distlaunch.yaml").write_text(PROJECT)
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+def load(folder, **kwargs) -> Job:
+    return load_job(folder, **kwargs).job
+
+
+def with_config(folder, **kwargs) -> Job:
+    return load(folder, config=folder / "config.yaml", **kwargs)
+
+
+def request(job: Job) -> dict:
+    return vertex.request(job, image=None, labels={}, job_dir=None)
+
+
+def lines(folder, **kwargs) -> list[str]:
+    with pytest.raises(JobFileError) as refusal:
+        load_job(folder, **kwargs)
+    return [line.removeprefix(f"{folder}/") for line in refusal.value.lines]
+
+
+def test_a_job_file_alone(project):
+    loaded = load_job(project)
+    assert loaded.notes == ()
+    assert loaded.job.cluster.workers == Pool(Machine("n1-standard-4"), 2)
+
+
+def test_no_file_at_all(tmp_path):
+    with pytest.raises(DistlaunchError, match=r"distlaunch\.yaml: no such file; 'distlaunch init'"):
+        load_job(tmp_path)
+    with pytest.raises(DistlaunchError, match=r"config\.yaml: no such file$"):
+        with_config(tmp_path)
+
+
+# What is set on the command line
+
+
+def test_set_wins_over_the_file_and_leaves_its_aliases_alone(project):
+    job = load(project, sets=["cluster.workers.machine=n1-standard-8", "cluster.workers.count=7"])
+    assert job.cluster.workers == Pool(Machine("n1-standard-8"), 7)
+    assert job.cluster.chief == Pool(Machine("n1-standard-4"))
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "value"),
+    [
+        ("args=[--epochs=7, --lr=1]", "args", ("--epochs=7", "--lr=1")),
+        ("args.0=--epochs=7", "args", ("--epochs=7",)),
+        ("args.1=--lr=1", "args", ("--epochs=5", "--lr=1")),
+        ("args=", "args", ()),
+        ("env.LEVEL=a=b: #c", "env", {"LEVEL": "a=b: #c"}),
+        ("env.LEVEL=''", "env", {"LEVEL": ""}),
+        ("env.NEW=no", "env", {"LEVEL": "info", "NEW": "no"}),
+        ('labels."team"=audio', "labels", {"team": "audio", "run": "a"}),
+        ("region=", "region", None),
+        ("bucket=gs://bbb/", "bucket", "gs://bbb"),
+        ("image.include=[data]", "image", Image("us-docker.pkg.dev/p/r/digits", include=("data",))),
+        ("scheduling={timeout: 1m}", "scheduling", Scheduling(timeout=60)),
+    ],
+)
+def test_set_takes_any_field(project, text, field, value):
+    assert getattr(load(project, sets=[text]), field) == value
+
+
+def test_set_reaches_google_s_own_fields(project):
+    job = load(project, sets=["vertex.jobSpec.workerPoolSpecs.0.diskSpec.bootDiskSizeGb=200"])
+    assert job.vertex["jobSpec"]["workerPoolSpecs"] == [{"diskSpec": {"bootDiskSizeGb": 200}}]
+    assert job.vertex["jobSpec"]["enableWebAccess"] is True
+
+
+def test_set_gives_what_a_file_lacks(tmp_path):
+    (tmp_path / "distlaunch.yaml").write_text("region: us-central1\n")
+    job = load(tmp_path, sets=["name=digits", "cluster.chief.machine=n1-standard-4"])
+    assert job.cluster.chief == Pool(Machine("n1-standard-4"))
+
+
+def test_later_words_win(project):
+    sets = ["name=one", "name=two", "region=europe-west4"]
+    assert load(project, sets=sets).name == "two"
+    job = load(project, sets=sets, name="three", region="us-east1")
+    assert (job.name, job.region) == ("three", "us-east1")
+
+
+def test_problems_of_set_are_told_with_those_of_the_file(project):
+    (project / "distlaunch.yaml").write_text(PROJECT.replace("us-central1", "us"))
+    sets = [
+        "cluster.workers.cuont=7",
+        "cluster.evaluators.count=1",
+        "cluster.chief={machine: N1, accelerator: {typ: x}}",
+        "lables.team=vision",
+        "name.x=1",
+        "env.LEVEL=",
+        "args.0.0.0=x",
+        "vertex.jobSpec.enableWebAcess=true",
+        "vertex.jobSpec.enableWebAccess=maybe",
+    ]
+    assert lines(project, sets=sets) == [
+        "--set name.x: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, as digits, "
+        "got a section",
+        "--set args.0.0.0: args.0: expected text, got a section",
+        "--set cluster.chief: cluster.chief.machine: expected a machine type, as n1-standard-8, "
+        "got 'N1'",
+        "--set cluster.chief: cluster.chief.accelerator.type: is missing",
+        "--set cluster.chief: cluster.chief.accelerator.typ: unknown key; did you mean 'type'?",
+        "--set cluster.workers.cuont: unknown key; did you mean 'count'?",
+        "--set cluster.evaluators.count: cluster.evaluators.machine: is missing",
+        "--set env.LEVEL: expected text, got nothing",
+        "--set lables.team: lables: unknown key; did you mean 'labels'?",
+        "--set vertex.jobSpec.enableWebAccess: expected true or false, got 'maybe'",
+        "--set vertex.jobSpec.enableWebAcess: unknown field; did you mean 'enableWebAccess'?",
+        "distlaunch.yaml:2:9: region: expected a region, as us-central1, got 'us'",
+    ]
+
+
+def test_problems_of_other_options(project):
+    assert lines(project, name="Bad Name", region="us", image="a b") == [
+        "NAME: expected at most 63 of a-z, 0-9, _ and -, a letter first, as digits, got 'Bad Name'",
+        "--region: expected a region, as us-central1, got 'us'",
+        "--image: image.uri: expected an image, as python:3.12-slim, got 'a b'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("workers", "--set workers: no value; expected as cluster.workers.count=7"),
+        ("=7", "--set: '' is no field's name; expected as cluster.workers.count=7"),
+        ("a..b=7", "--set: 'a..b' is no field's name; expected as cluster.workers.count=7"),
+        ("a.=7", "--set: 'a.' is no field's name; expected as cluster.workers.count=7"),
+        ("'a'b=7", "--set: \"'a'b\" is no field's name; expected as cluster.workers.count=7"),
+        ("a\nb=7", "--set: 'a\\nb' is no field's name; expected as cluster.workers.count=7"),
+        ("a\nb", "--set a\\nb: no value; expected as cluster.workers.count=7"),
+        ("args.3=x", "--set args.3: '3' is no place in a list; expected 0 to 1"),
+        ("args.x=x", "--set args.x: 'x' is no place in a list; expected 0 to 1"),
+        ("args.-1=x", "--set args.-1: '-1' is no place in a list; expected 0 to 1"),
+        (
+            "args=[a",
+            "--set args: not YAML: while parsing a flow sequence, expected ',' or ']', but got "
+            "'<stream end>'",
+        ),
+        ("args=[!!python/name:x ]", "--set args: the tag !!python/name:x has no "
+         "place in a job file"),
+        ("args=[a]\nname: b", "--set args: expected one value, got more than one line"),
+    ],
+)  # fmt: skip
+def test_what_is_no_assignment(project, text, line):
+    if line is None:
+        assert lines(project, sets=[text]) == [
+            "--set args.0.0.0: args.0: expected text, got a section"
+        ]
+        return
+    with pytest.raises(UsageProblem) as refusal:
+        load_job(project, sets=[text])
+    assert str(refusal.value) == line
+
+
+# What is appended to the program's args
+
+
+def test_args_are_appended(project):
+    assert load(project, args=["--epochs=7"]).args == ("--epochs=5", "--epochs=7")
+
+
+def test_args_go_to_the_pools_that_run_what_the_chief_runs(project):
+    job = with_config(project, args=["--epochs=7"])
+    chief, servers = job.cluster.chief.program, job.cluster.parameter_servers.program
+    assert (chief.args, servers.args) == (("--lr", "0.1", "--epochs=7"), ())
+
+
+# Google's files over the job's own
+
+
+def test_google_s_file_takes_the_place_of_the_cluster(project):
+    cluster = with_config(project).cluster
+    machine = Machine("a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)
+    program = Program("x/y:1", args=("--lr", "0.1"), env={"MODE": "on"})
+    assert cluster.chief == Pool(machine, 1, program)
+    assert cluster.workers is None
+    reduction = Program("x/reduce:1")
+    assert cluster.parameter_servers == Pool(Machine("n1-standard-4"), 2, reduction)
+
+
+def test_what_else_it_says_wins_and_the_rest_stays(project):
+    job = with_config(project)
+    assert job.name == "my_digits"
+    assert job.region == "us-central1"
+    assert job.labels == {"team": "vision", "run": "b"}
+    assert job.scheduling == Scheduling("SPOT", timeout=3601)
+    body = request(job)
+    assert body["displayName"] == "My Digits"
+    assert body["labels"] == {"team": "vision", "run": "b"}
+    assert body["jobSpec"]["enableWebAccess"] is True
+    assert body["jobSpec"]["scheduling"] == {"strategy": "SPOT", "timeout": "3600.500s"}
+    chief = body["jobSpec"]["workerPoolSpecs"][0]
+    assert chief["diskSpec"] == {"bootDiskSizeGb": 200}
+    assert chief["containerSpec"]["env"] == [
+        {"name": "MODE", "value": "on"},
+        {"name": "LEVEL", "value": "info"},
+        {"name": "DISTLAUNCH_EXPECTED_GPUS", "value": "1"},
+    ]
+
+
+def test_the_job_s_own_cluster_is_not_looked_at(project):
+    (project / "distlaunch.yaml").write_text("name: digits\ncluster: whatever\n")
+    assert with_config(project).cluster.chief.machine.type == "a2-highgpu-1g"
+
+
+def test_pools_of_google_s_in_the_job_s_own_file_give_way_with_a_note(project):
+    pools = "[{diskSpec: {bootDiskSizeGb: 300}}, {diskSpec: {}}]"
+    text = PROJECT.replace("enableWebAccess: true", f"workerPoolSpecs: {pools}")
+    (project / "distlaunch.yaml").write_text(text)
+    loaded = load_job(project, config=project / "config.yaml")
+    assert loaded.notes == (
+        f"{project}/distlaunch.yaml: vertex: workerPoolSpecs are not used, as "
+        f"{project}/config.yaml says what the pools are",
+    )
+    chief, workers, _ = request(loaded.job)["jobSpec"]["workerPoolSpecs"]
+    assert (chief["diskSpec"], workers) == ({"bootDiskSizeGb": 200}, {})
+
+
+def test_the_job_s_own_file_may_be_missing(tmp_path):
+    folder = tmp_path / "My Project"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("workerPoolSpecs: [{machineSpec: {machineType: n1-x}}]\n")
+    loaded = load_job(folder, config=folder / "config.yaml")
+    assert loaded.job.name == "my_project"
+    assert loaded.notes == (
+        f"{folder}/config.yaml: workerPoolSpecs[0].replicaCount: not there, taken for 1",
+    )
+    assert vertex.needs_image(loaded.job)
+
+
+def test_the_command_line_wins_over_google_s_file(project):
+    job = with_config(
+        project,
+        name="three",
+        region="us-east1",
+        sets=[
+            "scheduling.timeout=3h",
+            "cluster.parameter_servers.count=5",
+            "cluster.workers={machine: n1-standard-8, count: 2}",
+            "labels.run=c",
+            "vertex.jobSpec.scheduling.disableRetries=true",
+        ],
+    )
+    assert (job.name, job.region) == ("three", "us-east1")
+    assert job.scheduling == Scheduling("SPOT", timeout=3 * 3600)
+    assert job.labels == {"team": "vision", "run": "c"}
+    body = request(job)
+    assert body["displayName"] == "three"
+    assert body["jobSpec"]["scheduling"] == {
+        "strategy": "SPOT",
+        "timeout": "10800s",
+        "disableRetries": True,
+    }
+    chief, workers, servers = body["jobSpec"]["workerPoolSpecs"]
+    assert servers["replicaCount"] == 5
+    assert servers["containerSpec"] == {"imageUri": "x/reduce:1", "env": [
+        {"name": "LEVEL", "value": "info"}]}  # fmt: skip
+    assert workers["machineSpec"] == {"machineType": "n1-standard-8"}
+    assert workers["containerSpec"]["imageUri"] == chief["containerSpec"]["imageUri"] == "x/y:1"
+
+
+def test_an_image_is_for_the_pools_without_one(project):
+    (project / "config.yaml").write_text(
+        "workerPoolSpecs: [{replicaCount: 1, containerSpec: {args: [a]}}, "
+        "{replicaCount: 1, containerSpec: {imageUri: x/y:1}}]"
+    )
+    job = with_config(project, image="mine/it:1")
+    images = [
+        pool["containerSpec"]["imageUri"] for pool in request(job)["jobSpec"]["workerPoolSpecs"]
+    ]
+    assert images == ["mine/it:1", "x/y:1"]
+    assert not vertex.needs_image(job)
+
+
+def test_a_search_of_google_s(project):
+    study = {
+        "metrics": [{"metric_id": "accuracy", "goal": "MAXIMIZE"}],
+        "parameters": [{"parameter_id": "lr", "double_value_spec": {"max_value": 1}}],
+    }
+    spec = {"worker_pool_specs": [{"machine_spec": {"machine_type": "n1-x"}, "replica_count": 1}]}
+    search = {"study_spec": study, "max_trial_count": 4, "parallel_trial_count": 2}
+    text = json.dumps(search | {"trial_job_spec": spec}, indent="\t")
+    (project / "config.yaml").write_text(text)
+    job = with_config(project)
+    assert job.tuning.trials == 4
+    assert job.tuning.parameters["lr"].maximum == 1
+    body = request(job)
+    assert body["trialJobSpec"]["enableWebAccess"] is True  # from the job's own file
+    assert body["studySpec"]["parameters"] == [
+        {"parameterId": "lr", "doubleValueSpec": {"maxValue": 1.0}}
+    ]
+    more = with_config(project, sets=["tuning.trials=9"])
+    assert request(more)["maxTrialCount"] == 9
+
+
+def test_a_job_s_own_search_with_google_s_cluster(project):
+    tuning = "tuning: {metric: a, goal: minimize, trials: 2, parameters: {x: {values: [a, b]}}}\n"
+    text = PROJECT.replace("jobSpec", "trialJobSpec") + tuning
+    (project / "distlaunch.yaml").write_text(text)
+    job = with_config(project)
+    assert vertex.collection(job) == "hyperparameterTuningJobs"
+    spec = request(job)["trialJobSpec"]
+    assert spec["workerPoolSpecs"][0]["machineSpec"]["machineType"] == "a2-highgpu-1g"
+    assert spec["enableWebAccess"] is True
+
+
+def test_what_google_fills_in_is_dropped_with_a_note(project):
+    (project / "config.yaml").write_text(
+        "name: projects/1/locations/r/customJobs/2\nstate: JOB_STATE_FAILED\n" + CONFIG
+    )
+    loaded = load_job(project, config=project / "config.yaml")
+    assert loaded.notes == (
+        f"{project}/config.yaml: name: dropped, as Google fills it in",
+        f"{project}/config.yaml: state: dropped, as Google fills it in",
+    )
+    assert "state" not in request(loaded.job)
+
+
+def test_an_old_file(project):
+    (project / "config.yaml").write_text(dedent("""\
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: n1-highcpu-16
+          masterConfig: {imageUri: "${IMAGE_URI}"}
+          workerType: n1-highcpu-16
+          workerConfig: {imageUri: "${IMAGE_URI}"}
+          workerCount: 2
+          useChiefInTfConfig: true
+        """))  # fmt: skip
+    job = with_config(project, image="x/y:1", args=["--a"], sets=["cluster.workers.count=3"])
+    chief, workers = request(job)["jobSpec"]["workerPoolSpecs"]
+    assert chief["containerSpec"]["imageUri"] == workers["containerSpec"]["imageUri"] == "x/y:1"
+    assert chief["containerSpec"]["args"][-1] == "--a"
+    assert (chief["replicaCount"], workers["replicaCount"]) == (1, 3)
+
+
+# Variables
+
+
+def test_variables_are_filled_in_as_they_are(project, monkeypatch):
+    monkeypatch.setenv("MY_ARG", "a: [b]\n- 'c' ${HOME}")
+    (project / "config.yaml").write_text(
+        "workerPoolSpecs: [{replicaCount: 1, containerSpec: "
+        "{imageUri: '${IMAGE_URI}', args: ['<${MY_ARG}>', '$${MY_ARG}', $HOME, '${}']}}]"
+    )
+    program = with_config(project, image="x/y:1").cluster.chief.program
+    assert program.image == "x/y:1"
+    assert program.args == ("<a: [b]\n- 'c' ${HOME}>", "${MY_ARG}", "$HOME", "${}")
+
+
+def test_a_variable_that_is_not_set_is_named(project, monkeypatch):
+    monkeypatch.delenv("IMAGE_URI", raising=False)
+    (project / "config.yaml").write_text(CONFIG.replace("x/y:1", '"${IMAGE_URI}"'))
+    assert lines(project, config=project / "config.yaml") == [
+        "config.yaml:8:31: ${IMAGE_URI}: IMAGE_URI is not set; export IMAGE_URI=…, or write "
+        "$${IMAGE_URI} for the text itself"
+    ]
+
+
+def test_a_job_s_own_file_has_no_variables(project):
+    (project / "distlaunch.yaml").write_text(PROJECT.replace("--epochs=5", "'${HOME}'"))
+    assert load(project).args == ("${HOME}",)
+
+
+def test_problems_of_both_files_are_told_at_once(project):
+    (project / "distlaunch.yaml").write_text(PROJECT.replace("us-central1", "us"))
+    (project / "config.yaml").write_text(CONFIG.replace("replicaCount: 2", "replicaCuont: 2"))
+    assert lines(project, config=project / "config.yaml") == [
+        "distlaunch.yaml:2:9: region: expected a region, as us-central1, got 'us'",
+        "config.yaml:12:5: jobSpec.workerPoolSpecs[2].replicaCuont: unknown field; did you mean "
+        "'replicaCount'?",
+    ]
+
+
+# Google's fields in the job's own file
+
+
+def test_what_the_file_leaves_to_google_s_fields_is_known(tmp_path):
+    (tmp_path / "distlaunch.yaml").write_text(dedent("""\
+        name: digits
+        cluster: {chief: {machine: n1-standard-4}}
+        labels: {team: vision}
+        vertex:
+          labels: {run: a}
+          jobSpec:
+            serviceAccount: trainer@p.iam.gserviceaccount.com
+            scheduling: {strategy: SPOT, timeout: 60s, maxWaitDuration: 5s}
+        """))  # fmt: skip
+    job = load(tmp_path)
+    assert job.service_account == "trainer@p.iam.gserviceaccount.com"
+    assert job.scheduling == Scheduling("SPOT", 60, 5)
+    assert job.labels == {"team": "vision", "run": "a"}
+
+
+def test_what_the_file_says_otherwise_is_refused(tmp_path):
+    (tmp_path / "distlaunch.yaml").write_text(dedent("""\
+        name: digits
+        bucket: gs://bbb
+        cluster: {chief: {machine: n1-standard-4}}
+        labels: {team: vision}
+        service_account: trainer@p.iam.gserviceaccount.com
+        scheduling: {strategy: STANDARD, timeout: 2h}
+        env: {A: a}
+        vertex:
+          display_name: other
+          labels: {team: audio, run: a}
+          job_spec:
+            worker_pool_specs:
+            - machine_spec: {machine_type: n1-standard-8, tpu_topology: 2x2}
+              replica_count: 1
+              container_spec: {image_uri: x/y:1, args: [a], env: [{name: A, value: b}]}
+              disk_spec: {boot_disk_size_gb: 200}
+            scheduling: {strategy: SPOT, timeout: 60s, disable_retries: true}
+            service_account: other@p.iam.gserviceaccount.com
+            base_output_directory: {output_uri_prefix: gs://c}
+        """))  # fmt: skip
+    pool = "vertex.job_spec.worker_pool_specs[0]"
+    spec = "vertex.job_spec"
+    there = "says otherwise; write it there"
+    assert lines(tmp_path) == [
+        f"distlaunch.yaml:9:17: vertex.display_name: 'other' here, but name {there}",
+        f"distlaunch.yaml:10:18: vertex.labels.team: 'audio' here, but labels {there}",
+        f"distlaunch.yaml:13:36: {pool}.machine_spec.machine_type: 'n1-standard-8' here, but "
+        f"cluster {there}",
+        f"distlaunch.yaml:15:35: {pool}.container_spec.image_uri: 'x/y:1' here, but image {there}",
+        f"distlaunch.yaml:15:48: {pool}.container_spec.args: a list here, but args {there}",
+        f"distlaunch.yaml:15:58: {pool}.container_spec.env: a list here, but env {there}",
+        f"distlaunch.yaml:17:28: {spec}.scheduling.strategy: 'SPOT' here, but scheduling {there}",
+        f"distlaunch.yaml:17:43: {spec}.scheduling.timeout: '60s' here, but scheduling {there}",
+        f"distlaunch.yaml:18:22: {spec}.service_account: 'other@p.iam.gserviceaccount.com' here, "
+        f"but service_account {there}",
+        f"distlaunch.yaml:19:48: {spec}.base_output_directory.output_uri_prefix: 'gs://c' here, "
+        f"but bucket {there}",
+    ]
+
+
+def test_variables_of_a_pool_with_gpus_are_no_contradiction(project):
+    sets = [
+        *("cluster.chief.machine=n1-standard-8", "cluster.chief.accelerator.type=NVIDIA_TESLA_T4"),
+        'vertex.jobSpec={workerPoolSpecs: [{containerSpec: {env: [{name: A, value: "1"}]}}]}',
+    ]
+    (project / "distlaunch.yaml").write_text("name: digits\ncluster: {}\n")
+    chief, *_ = request(load_job(project, sets=sets).job)["jobSpec"]["workerPoolSpecs"]
+    assert chief["containerSpec"]["env"] == [
+        {"name": "A", "value": "1"},
+        {"name": "DISTLAUNCH_EXPECTED_GPUS", "value": "1"},
+    ]
+
+
+def test_what_is_set_for_google_against_the_file_is_refused(project):
+    sets = ["vertex.jobSpec.workerPoolSpecs.0.machineSpec.machineType=n1-standard-8"]
+    assert lines(project, config=project / "config.yaml", sets=sets) == [
+        "--set vertex.jobSpec.workerPoolSpecs.0.machineSpec.machineType: 'n1-standard-8' here, "
+        "but cluster says otherwise; write it there"
+    ]

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import googleapiclient.discovery_cache
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlaunch.errors import DistlaunchError
+from distlaunch.job import machine_catalogue
+from distlaunch.job.catalogue_file import laid_over
+from distlaunch.job.machine_catalogue import MachineKind, chips, has_rdma, load, offered_as
+from distlaunch.job.model import Machine
+
+KNOWN = load(None)
+# TPUs that machines come with, and that Google's AcceleratorType has no name for.
+ONLY_OURS = {"TPU_V6E", "TPU_7X", "TPU_V2_POD", "TPU_V3_POD"}
+PLAIN = re.compile(r"(n1|n2|n4|e2|c2|g2|g4)-[a-z]+-(\d+)")
+FILE = """\
+machines:
+  n1-standard-8:
+    accelerators: {NVIDIA_TESLA_T4: [1, 2, 4, 8], NVIDIA_TESLA_P4: null}
+  h4-standard-8: {cpus: 8, memory_gb: 31.5, accelerators: {NVIDIA_Z1: [1]}, needs_accelerator: true}
+  x9-ultra: {}
+  a2-highgpu-1g: null
+  ct9-hightpu-4t: {tpu: TPU_V9, topologies: [2x2, 2x2x4]}
+regions:
+  us-central1: {NVIDIA_L4: null, NVIDIA_Z1: training, NVIDIA_TESLA_T4: elsewhere}
+  mars-north1: {}
+  us-west4: null
+flex_start: [NVIDIA_Z1]
+retired:
+  accelerators: {NVIDIA_Z1: {since: 2030-01-31, instead: [NVIDIA_L4]}, NVIDIA_TESLA_K80: null}
+  machines: {n1-highmem-2: {since: 2027-01-01, machine: n2-highmem-2}}
+"""
+BROKEN = """\
+machines:
+  n1-standard-8: {accelerators: {T4: [some], NVIDIA_L4: []}, famly: N1, needs_accelerator: yes}
+  N1: {}
+  c3-standard-4: {cpus: 0, memory_gb: much, topologies: [2x]}
+regions:
+  us-central1: {NVIDIA_L4: yes}
+  somewhere: {}
+flex_start:
+retired: {machines: {e2-standard-4: {since: 2026-21-01}}, accelerators: {NVIDIA_L4: {since: soon}}}
+retird: 3
+"""
+WRONG = """\
+2:39: machines.n1-standard-8.accelerators.T4.0: expected a whole number of 1 or more, got 'some'
+2:57: machines.n1-standard-8.accelerators.NVIDIA_L4: expected one or more, got an empty list
+2:62: machines.n1-standard-8.famly: unknown key; did you mean 'family'?
+2:92: machines.n1-standard-8.needs_accelerator: expected true or false, got 'yes'
+3:3: machines.N1: expected a machine type, as n1-standard-8, got 'N1'
+4:25: machines.c3-standard-4.cpus: expected a whole number of 1 or more, got '0'
+4:39: machines.c3-standard-4.memory_gb: expected a number, got 'much'
+4:58: machines.c3-standard-4.topologies.0: expected a topology, as 2x4, got '2x'
+6:28: regions.us-central1.NVIDIA_L4: expected training or elsewhere, got 'yes'
+7:3: regions.somewhere: expected a region, as us-central1, got 'somewhere'
+8:12: flex_start: expected a list, as [first, second], got nothing
+9:22: retired.machines.e2-standard-4.machine: is missing
+9:45: retired.machines.e2-standard-4.since: expected a day, as 2026-09-15, got '2026-21-01'
+9:93: retired.accelerators.NVIDIA_L4.since: expected a day, as 2026-09-15, got 'soon'
+10:1: retird: unknown key; did you mean 'retired'?
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    def write(text):
+        path = tmp_path / machine_catalogue.FILE_NAME
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_it_says_where_it_is_from_and_of_when():
+    assert "documentation" in KNOWN.source
+    assert re.fullmatch(r"20\d\d-\d\d", KNOWN.date)
+
+
+def test_accelerators_have_googles_names():
+    folder = Path(googleapiclient.discovery_cache.__file__).parent / "documents"
+    schemas = json.loads((folder / "aiplatform.v1.json").read_text())["schemas"]
+    spec = schemas["GoogleCloudAiplatformV1MachineSpec"]
+    googles = set(spec["properties"]["acceleratorType"]["enum"])
+    assert not ONLY_OURS & googles
+    assert KNOWN.accelerators - ONLY_OURS <= googles
+    assert set(KNOWN.flex_start) <= KNOWN.accelerators
+
+
+@pytest.mark.parametrize(("name", "kind"), KNOWN.machines.items())
+def test_every_machine_is_told_of_in_full(name, kind):
+    plain = PLAIN.fullmatch(name)
+    assert plain is None or kind.cpus == int(plain[2])
+    assert name == "cloud-tpu" or (kind.cpus > 0 and kind.memory_gb > 0)
+    assert name == "cloud-tpu" or kind.family.startswith(name.partition("-")[0].upper())
+    assert all(list(counts) == sorted(set(counts)) for counts in kind.accelerators.values())
+    assert all(min(counts) > 0 for counts in kind.accelerators.values())
+    assert bool(kind.topologies) == (kind.tpu is not None)
+    assert kind.has_tpu == (name == "cloud-tpu" or kind.tpu is not None)
+    assert not kind.needs_accelerator or kind.accelerators
+
+
+def test_machines_of_one_size_of_a_family_have_memory_in_the_same_proportion():
+    shares = {}
+    for name, kind in KNOWN.machines.items():
+        if PLAIN.fullmatch(name):
+            shares.setdefault(name.rpartition("-")[0], set()).add(kind.memory_gb / kind.cpus)
+    assert {name: len(each) for name, each in shares.items()} == dict.fromkeys(shares, 1)
+
+
+def test_what_is_retired_has_something_in_its_place():
+    for gone in KNOWN.retired_accelerators.values():
+        assert gone.instead
+        assert set(gone.instead) <= KNOWN.accelerators - KNOWN.retired_accelerators.keys()
+    for gone in KNOWN.retired_machines.values():
+        kind = KNOWN.machines[gone.was.type]
+        accelerator, count = gone.was.accelerator, gone.was.accelerator_count
+        is_there = accelerator is None or kind.takes(accelerator, count)
+        assert is_there or accelerator in KNOWN.retired_accelerators
+
+
+def test_retirement_has_its_day():
+    assert not KNOWN.is_retired("NVIDIA_TESLA_P100", date(2026, 9, 14))
+    assert KNOWN.is_retired("NVIDIA_TESLA_P100", date(2026, 9, 15))
+    assert KNOWN.is_retired("NVIDIA_TESLA_K80", date(2026, 1, 1))
+    assert KNOWN.is_retired("complex_model_m_gpu", date(2026, 1, 1))
+    assert not KNOWN.is_retired("n1-standard-8", date(2030, 1, 1))
+
+
+def test_a_region_offers_what_is_known_of_it():
+    assert KNOWN.offers("us-central1", "NVIDIA_TESLA_T4") is True
+    assert KNOWN.offers("us-south1", "NVIDIA_TESLA_T4") is False
+    assert KNOWN.offers("europe-west8", "NVIDIA_TESLA_T4") is None
+    assert KNOWN.offers("nowhere", "NVIDIA_TESLA_T4") is None
+    assert KNOWN.offers("us-central1", "NVIDIA_Z1") is None
+    assert KNOWN.offers("europe-west6", "NVIDIA_L4") is False
+    assert KNOWN.regions["europe-west6"].elsewhere == {"NVIDIA_L4"}
+    assert KNOWN.regions_with("TPU_7X") == ("us-central1",)
+
+
+def test_machines_with_an_accelerator_are_told_the_smallest_first():
+    assert KNOWN.machines_with("NVIDIA_TESLA_V100", 1)[:2] == ("n1-highmem-2", "n1-standard-4")
+    assert KNOWN.machines_with("NVIDIA_L4", 8) == ("g2-standard-96",)
+    assert KNOWN.machines_with("NVIDIA_L4", 3) == ()
+
+
+@pytest.mark.parametrize(
+    ("machine", "accelerator", "count", "name"),
+    [
+        ("n1-standard-8", None, 0, None),
+        ("n1-standard-8", "NVIDIA_TESLA_V100", 8, "NVIDIA_TESLA_V100"),
+        ("a2-megagpu-16g", "NVIDIA_TESLA_A100", 16, "NVIDIA_TESLA_A100"),
+        ("cloud-tpu", "TPU_V3", 8, "TPU_V3"),
+        ("cloud-tpu", "TPU_V3", 32, "TPU_V3_POD"),
+        ("ct6e-standard-4t", None, 0, "TPU_V6E"),
+        ("of tomorrow", None, 0, None),
+    ],
+)
+def test_regions_have_names_of_their_own_for_pods(machine, accelerator, count, name):
+    assert offered_as(KNOWN.machines.get(machine), accelerator, count) == name
+
+
+@pytest.mark.parametrize(
+    ("topology", "number"),
+    [("1x1", 1), ("2x4", 8), ("2x2x4", 16), ("16x16", 256), ("", 0), ("2x", 0)],
+)
+def test_a_topology_says_how_many_chips(topology, number):
+    assert chips(topology) == number
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        ("a3-ultragpu-8g", True),
+        ("a4-highgpu-8g", True),
+        ("a3-megagpu-8g", False),  # GPUDirect-TCPXO, which is set up there
+        ("a3-highgpu-8g", False),
+        ("n1-standard-8", False),
+        ("of-tomorrow-8", False),
+    ],
+)
+def test_machines_with_rdma(machine, expected):
+    assert has_rdma(machine) is expected
+
+
+def test_a_file_of_ones_own_adds_overrides_and_takes_away(own):
+    made = load(own(FILE))
+    t4 = made.machines["n1-standard-8"].accelerators
+    assert t4["NVIDIA_TESLA_T4"] == (1, 2, 4, 8)
+    assert "NVIDIA_TESLA_P4" not in t4
+    assert t4["NVIDIA_TESLA_V100"] == (1, 2, 4, 8)
+    assert made.machines["n1-standard-8"].cpus == 8
+    assert made.machines["h4-standard-8"] == MachineKind(
+        "H4", 8, 31.5, {"NVIDIA_Z1": (1,)}, needs_accelerator=True
+    )
+    assert made.machines["x9-ultra"] == MachineKind("X9")
+    assert "a2-highgpu-1g" not in made.machines
+    assert made.machines["ct9-hightpu-4t"].topologies == ("2x2", "2x2x4")
+    assert {"NVIDIA_Z1", "TPU_V9"} <= made.accelerators
+    assert made.offers("us-central1", "NVIDIA_L4") is False
+    assert made.offers("us-central1", "NVIDIA_Z1") is True
+    assert made.offers("us-central1", "NVIDIA_TESLA_T4") is False
+    assert made.offers("us-central1", "NVIDIA_TESLA_V100") is True
+    assert made.regions["mars-north1"].training is None
+    assert "us-west4" not in made.regions
+    assert made.flex_start == ("NVIDIA_Z1",)
+    assert made.retired_accelerators["NVIDIA_Z1"].since == date(2030, 1, 31)
+    assert "NVIDIA_TESLA_K80" not in made.retired_accelerators
+    assert made.retired_machines["n1-highmem-2"].was == Machine("n2-highmem-2")
+    assert made.retired_machines["standard_gpu"] == KNOWN.retired_machines["standard_gpu"]
+
+
+def test_sections_without_content_say_nothing(own):
+    assert load(own("machines:\nregions:\nretired: {machines: , accelerators: }\n")) == KNOWN
+    assert load(own("{}")) == KNOWN
+
+
+def test_the_bundled_catalogue_has_the_shape_of_a_file_of_ones_own(own):
+    data = json.loads(Path(machine_catalogue.__file__).with_name("catalogue.json").read_text())
+    said = {key: value for key, value in data.items() if key not in ("source", "date")}
+    for machine in said["machines"].values():
+        machine.pop("rdma", None)  # the image depends on it, which knows no catalogue of the user's
+    assert load(own(json.dumps(said))) == KNOWN
+
+
+def test_a_retired_machine_had_one_accelerator_where_no_count_is_said(own):
+    said = "{since: 2027-01-01, machine: n1-standard-8, accelerator: NVIDIA_TESLA_T4}"
+    made = load(own(f"retired: {{machines: {{t4_box: {said}}}}}"))
+    assert made.retired_machines["t4_box"].was == Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1)
+
+
+def test_every_fault_of_a_file_is_told_with_its_place(own):
+    path = own(BROKEN)
+    with pytest.raises(DistlaunchError) as caught:
+        load(path)
+    assert caught.value.lines == tuple(f"{path}:{line}" for line in WRONG.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "1:1: expected keys with values, as 'name: digits'"),
+        ("machines: [", "1:12: not YAML"),
+        ("- machines", "1:1: expected keys with values"),
+        ("machines: {e2-standard-4: {}, e2-standard-4: {}}", "1:31: e2-standard-4: is here twice"),
+        ("retired: 3", "1:10: retired: expected a section with accelerators, machines, got '3'"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_with_its_place(own, text, line):
+    path = own(text)
+    with pytest.raises(DistlaunchError, match=re.escape(f"{path}:{line}")):
+        load(path)
+
+
+def test_a_file_that_is_not_there_is_told_by_name(tmp_path):
+    with pytest.raises(DistlaunchError, match=r"mine\.yaml: no such file"):
+        load(tmp_path / "mine.yaml")
+
+
+LAYERS = st.recursive(
+    st.integers() | st.none(),
+    lambda inner: st.dictionaries(st.sampled_from("abcd"), inner, max_size=3),
+    max_leaves=8,
+)
+MAPPINGS = st.dictionaries(st.sampled_from("abcd"), LAYERS, max_size=4)
+
+
+@given(MAPPINGS, MAPPINGS)
+def test_a_layer_wins_and_nothing_but_what_it_says_changes(below, above):
+    made = laid_over(below, above)
+    assert laid_over(made, above) == made
+    assert laid_over(below, {}) == below
+    for key, value in above.items():
+        if value is None:
+            assert key not in made
+        elif not isinstance(value, dict):
+            assert made[key] == value
+    assert {key: made[key] for key in made if key not in above} == {
+        key: below[key] for key in below if key not in above
+    }
+
+
+def test_reading_it_takes_neither_yaml_nor_pydantic():
+    script = (
+        "import sys; from distlaunch.job import machine_catalogue; machine_catalogue.load(None); "
+        "print({'yaml', 'pydantic'} & sys.modules.keys())"
+    )
+    run = [sys.executable, "-c", script]
+    assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == "set()\n"

@@ -1,0 +1,252 @@
+"""Requests are checked against Google's own messages: every problem with its path, and quickly."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from google.cloud import aiplatform_v1
+from google.protobuf import json_format
+
+from distlaunch.errors import JobFileError
+from distlaunch.job.vertex import messages
+
+SMALL: dict[str, Any] = {
+    "displayName": "digits",
+    "jobSpec": {
+        "workerPoolSpecs": [
+            {
+                "machineSpec": {"machineType": "n1-standard-4"},
+                "replicaCount": 1,
+                "containerSpec": {"imageUri": "a/b:1", "env": [{"name": "A", "value": "1"}]},
+            },
+            {},
+        ],
+        "scheduling": {"timeout": "3600s"},
+    },
+    "labels": {"team": "vision"},
+}
+POOL = ("jobSpec", "workerPoolSpecs", 0)
+
+
+def changed(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    """Return the small job with a value at a path."""
+    job = deepcopy(SMALL)
+    here: Any = job
+    for step in path[:-1]:
+        here = here.setdefault(step, {}) if isinstance(here, dict) else here[step]
+    here[path[-1]] = value
+    return job
+
+
+def problems(request: dict[str, Any], collection: str = "customJobs") -> tuple[str, ...]:
+    with pytest.raises(JobFileError) as refusal:
+        messages.check(collection, request)
+    return refusal.value.lines
+
+
+def is_taken_by_google(request: dict[str, Any]) -> bool:
+    try:
+        json_format.ParseDict(request, aiplatform_v1.CustomJob.pb(aiplatform_v1.CustomJob()))
+    except (json_format.ParseError, OverflowError, AttributeError):  # as its parser fails at times
+        return False
+    return True
+
+
+def is_taken(request: dict[str, Any]) -> bool:
+    try:
+        messages.check("customJobs", request)
+    except JobFileError:
+        return False
+    return True
+
+
+def test_a_job():
+    messages.check("customJobs", SMALL)
+
+
+def test_a_tuned_job():
+    messages.check("hyperparameterTuningJobs", {"trialJobSpec": SMALL["jobSpec"]})
+
+
+WRONG = {
+    "an unknown field": (
+        (*POOL, "machineSpec", "machinetype"),
+        "x",
+        ".machineSpec.machinetype: unknown field; did you mean 'machineType'?",
+    ),
+    "an unknown field in snake case": (
+        (*POOL, "machineSpec", "machine_tpe"),
+        "x",
+        ".machineSpec.machine_tpe: unknown field; did you mean 'machine_type'?",
+    ),
+    "an unknown field like none": (
+        (*POOL, "diskSpec"),
+        {"zzz": 1},
+        ".diskSpec.zzz: unknown field; known here: bootDiskType, bootDiskSizeGb",
+    ),
+    "a field twice": (
+        (*POOL, "replica_count"),
+        2,
+        ".replica_count: stands beside replicaCount; expected one",
+    ),
+    "one of two": (
+        (*POOL, "pythonPackageSpec"),
+        {},
+        ".pythonPackageSpec: stands beside containerSpec; expected one",
+    ),
+    "an enum": (
+        (*POOL, "machineSpec", "acceleratorType"),
+        "NVIDIA_TESLA_T5",
+        ".machineSpec.acceleratorType: expected one of 18 names, got 'NVIDIA_TESLA_T5'; "
+        "did you mean 'NVIDIA_TESLA_T4'?",
+    ),
+    "an enum like none": (
+        (*POOL, "machineSpec", "reservationAffinity"),
+        {"reservationAffinityType": "???"},
+        ".machineSpec.reservationAffinity.reservationAffinityType: expected NO_RESERVATION, "
+        "ANY_RESERVATION or SPECIFIC_RESERVATION, got '???'",
+    ),
+    "a whole number": (
+        (*POOL, "replicaCount"),
+        1.5,
+        ".replicaCount: expected a whole number, got 1.5",
+    ),
+    "a number out of range": (
+        (*POOL, "machineSpec", "acceleratorCount"),
+        2**31,
+        ".machineSpec.acceleratorCount: expected a whole number of at most 31 bits, got 2147483648",
+    ),
+    "text": (
+        (*POOL, "containerSpec", "args"),
+        ["--epochs", 5],
+        ".containerSpec.args[1]: expected text, got 5",
+    ),
+    "a NUL": (
+        (*POOL, "containerSpec", "args"),
+        ["a\0b"],
+        ".containerSpec.args[0]: expected text without NUL or broken characters, got 'a\\x00b'",
+    ),
+    "half a character": (
+        (*POOL, "containerSpec", "imageUri"),
+        "\ud83d",
+        ".containerSpec.imageUri: expected text without NUL or broken characters, got '\\ud83d'",
+    ),
+    "a list": (
+        (*POOL, "containerSpec", "command"),
+        "python",
+        ".containerSpec.command: expected a list, got 'python'",
+    ),
+    "a section": (
+        (*POOL, "containerSpec", "env"),
+        ["A=1"],
+        ".containerSpec.env[0]: expected a section, got 'A=1'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_problem_has_its_path(name):
+    path, value, line = WRONG[name]
+    assert problems(changed(path, value)) == (f"jobSpec.workerPoolSpecs[0]{line}",)
+
+
+def test_durations_and_labels():
+    job = changed(("jobSpec", "scheduling"), {"timeout": 3600, "maxWaitDuration": "1h"})
+    job |= {"labels": {"a": 1, "b": None}, "lables": {}, "encryptionSpec": "key"}
+    assert problems(job) == (
+        "jobSpec.scheduling.timeout: expected a duration in seconds, as 3600s, got 3600",
+        "jobSpec.scheduling.maxWaitDuration: expected a duration in seconds, as 3600s, got '1h'",
+        "labels.a: expected text, got 1",
+        "labels.b: expected text, got nothing",
+        "lables: unknown field; did you mean 'labels'?",
+        "encryptionSpec: expected a section, got 'key'",
+    )
+
+
+FIELDS = [
+    ("displayName",),
+    ("labels",),
+    ("jobSpec",),
+    ("jobSpec", "enableWebAccess"),
+    ("jobSpec", "models"),
+    ("jobSpec", "scheduling", "strategy"),
+    ("jobSpec", "scheduling", "timeout"),
+    ("startTime",),
+    (*POOL, "replicaCount"),
+    (*POOL, "machineSpec", "acceleratorCount"),
+    ("error", "details"),
+]
+VALUES = [
+    None, "", "x", "3", "3.0", "3.5", "1e2", " 3", "٣", "1_000", "SPOT", "spot", "4", "3600s",
+    "-1.5s", "0.0000000001s", "s", "1h", "2026-11-21T12:00:00Z", "2026-11-21", "true", True, False,
+    0, 1, 4, -1, 1.0, 1.5, 1e300, float("inf"), float("nan"), 2**31 - 1, 2**31, 2**63 - 1, 2**63,
+    -(2**63) - 1, [], ["x"], [1], [None], {}, {"x": "y"}, {"x": 1}, {"workerPoolSpecs": None},
+]  # fmt: skip
+
+
+SLOPPY = {  # what protobuf's parser takes, though JSON has no such numbers, names or sections
+    "jobSpec": {"''", "[]"},
+    "strategy": {"' 3'", "'٣'", "'1_000'", "1.0", "True", "False", "-1", "1.5", "2147483647"},
+    "replicaCount": {"'٣'", "'1_000'"},
+    "acceleratorCount": {"'٣'", "'1_000'"},
+}
+
+
+@pytest.mark.parametrize("path", FIELDS, ids=lambda path: str(path[-1]))
+def test_what_google_refuses_is_refused_and_nothing_else(path):
+    taken = {repr(value) for value in VALUES if is_taken(changed(path, value))}
+    by_google = {repr(value) for value in VALUES if is_taken_by_google(changed(path, value))}
+    assert by_google - taken == SLOPPY.get(str(path[-1]), set())
+    assert taken <= by_google
+
+
+def run(script: str) -> str:
+    old_python = "ignore::FutureWarning:google.api_core._python_version_support"
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-W", old_python, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_no_service_of_googles_is_imported():
+    script = """
+import sys
+from distlaunch.job.vertex import messages
+messages.check("customJobs", {"displayName": "x"})
+print([name for name in sys.modules if name.startswith(("grpc", "google.api_core", "requests"))])
+print([name for name in sys.modules if name.startswith("google.cloud.aiplatform_v1.services")])
+"""
+    assert run(script) == "[]\n[]\n"
+
+
+@pytest.mark.slow
+def test_the_package_can_be_imported_afterwards_and_is_the_same():
+    script = """
+from distlaunch.job.vertex import messages
+messages.check("customJobs", {"displayName": "x"})
+from google.cloud import aiplatform_v1
+from google.cloud.aiplatform_v1.types import custom_job
+messages.check("customJobs", {"displayName": "x"})
+assert aiplatform_v1.CustomJob is custom_job.CustomJob
+job = aiplatform_v1.CustomJob(display_name="x")
+print(job.display_name, aiplatform_v1.JobServiceClient.__name__)
+"""
+    assert run(script) == "x JobServiceClient\n"
+
+
+def test_several_threads_may_need_it_at_once():
+    script = """
+from concurrent.futures import ThreadPoolExecutor
+from distlaunch.job.vertex import messages
+with ThreadPoolExecutor(8) as pool:
+    loading = [pool.submit(messages.check, "customJobs", {"displayName": "y"}) for _ in range(4)]
+    checks = [pool.submit(messages.check, "customJobs", {"displayName": "x"}) for _ in range(4)]
+    print([each.result() for each in loading + checks])
+"""
+    assert run(script) == f"{[None] * 8}\n"

@@ -1,0 +1,90 @@
+"""Cores are shared out evenly, and GPUs in equal numbers, or not at all."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlaunch.job.model import Task
+from distlaunch.local.host_resources import (
+    Machine,
+    Share,
+    share_out,
+    split,
+    this_machine,
+    visible_gpus,
+)
+
+TASKS = st.builds(
+    lambda workers, ps, evaluators: (
+        Task("chief"),
+        *(Task("worker", index) for index in range(workers)),
+        *(Task("ps", index) for index in range(ps)),
+        *(Task("evaluator", index) for index in range(evaluators)),
+    ),
+    st.integers(0, 12),
+    st.integers(0, 3),
+    st.integers(0, 1),
+)
+MACHINES = st.builds(
+    Machine,
+    st.sets(st.integers(0, 200), min_size=1, max_size=64).map(lambda cores: tuple(sorted(cores))),
+    st.integers(0, 16).map(lambda count: tuple(map(str, range(count)))),
+)
+
+
+@given(st.lists(st.integers()), st.integers(1, 20))
+def test_parts_are_contiguous_even_and_whole(things, parts):
+    pieces = split(things, parts)
+    assert len(pieces) == parts
+    if len(things) < parts:
+        assert not any(pieces)
+    else:
+        assert [thing for piece in pieces for thing in piece] == things
+        sizes = [len(piece) for piece in pieces]
+        assert max(sizes) - min(sizes) <= 1
+
+
+@given(MACHINES, TASKS)
+def test_training_tasks_share_and_nobody_gets_what_is_another_s(machine, tasks):
+    shares = share_out(machine, tasks)
+    assert set(shares) == set(tasks)
+    training = [shares[task] for task in tasks if task.is_training]
+    cores = [core for share in training for core in share.cores or ()]
+    assert len({len(share.gpus) for share in training}) == 1
+    gpus = [gpu for share in training for gpu in share.gpus]
+    assert tuple(cores) == (machine.cores if len(machine.cores) >= len(training) else ())
+    assert tuple(gpus) == machine.gpus[: len(gpus)]
+    assert len(machine.gpus) - len(gpus) < len(training)
+    assert all(share.threads == max(1, len(share.cores or ())) for share in training)
+    for task in tasks:
+        if not task.is_training:
+            assert shares[task].cores is None
+            assert shares[task].gpus == ()
+            assert shares[task].threads >= 1
+
+
+def test_the_environment_of_a_share():
+    assert Share((0, 1), 2, ("3", "4")).environment({"OMP_NUM_THREADS": "7"}) == {
+        "TF_NUM_INTRAOP_THREADS": "2",
+        "TF_NUM_INTEROP_THREADS": "2",
+        "CUDA_VISIBLE_DEVICES": "3,4",
+        "DISTLAUNCH_EXPECTED_GPUS": "2",
+    }
+    without = Share(None, 1, ()).environment({"DISTLAUNCH_EXPECTED_GPUS": "4"})
+    assert without["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert without["DISTLAUNCH_EXPECTED_GPUS"] == "0"
+
+
+def test_the_job_s_own_gpus_win():
+    assert this_machine({"CUDA_VISIBLE_DEVICES": "2,GPU-8f"}).gpus == ("2", "GPU-8f")
+    assert this_machine({"CUDA_VISIBLE_DEVICES": ""}).gpus == ()
+
+
+def test_gpus_behind_a_wrong_entry_do_not_count():
+    assert visible_gpus("0, 2,-1,3") == ("0", "2")
+
+
+def test_a_machine_is_described():
+    assert Machine((0, 1)).describe() == "2 cores, no GPU"
+    assert Machine((0,), ("0",)).describe() == "1 core, 1 GPU"

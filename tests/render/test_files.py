@@ -1,0 +1,161 @@
+"""The commands that are to be typed by hand, and what is never overwritten."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from distlaunch.errors import DistlaunchError, ImageError
+from distlaunch.job.model import (
+    Choice,
+    Cluster,
+    Image,
+    Job,
+    Machine,
+    Pool,
+    ReductionServer,
+    Tuning,
+)
+from distlaunch.render.files import Rendered, render
+
+REPOSITORY = "us-central1-docker.pkg.dev/my-project/training/digits"
+JOB = Job(
+    "digits",
+    Cluster(Pool(Machine("n1-standard-4"))),
+    project="my-project",
+    region="us-central1",
+    image=Image(REPOSITORY),
+    labels={"team": "vision", "cost": "42"},
+)
+GCLOUD = "gcloud ai custom-jobs create --project=my-project --region=us-central1"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "trainer").mkdir()
+    (tmp_path / "trainer/task.py").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_files_and_the_commands_for_them(folder):
+    rendered = render(JOB, folder, Path(), "vertex")
+    assert list(rendered.files) == ["Dockerfile", ".dockerignore", "config.yaml"]
+    assert rendered.notes == ()
+    assert rendered.commands == (
+        "gcloud auth configure-docker us-central1-docker.pkg.dev",
+        f"docker build --platform=linux/amd64 --tag {REPOSITORY}:latest .",
+        f"docker push {REPOSITORY}:latest",
+        f"{GCLOUD} --display-name=digits --labels=team=vision,cost=42 --config=config.yaml",
+    )
+    assert f"imageUri: {REPOSITORY}:latest" in rendered.files["config.yaml"]
+
+
+def test_another_folder_is_named_in_the_commands(folder):
+    job = replace(JOB, image=Image("localhost:5000/digits"), labels={}, project=None, region=None)
+    rendered = render(job, folder, folder / "by hand", "ai-platform")
+    assert rendered.commands == (
+        "cp 'by hand/.dockerignore' .dockerignore",
+        "docker build --platform=linux/amd64 --file 'by hand/Dockerfile' "
+        "--tag localhost:5000/digits:latest .",
+        "docker push localhost:5000/digits:latest",
+        "distlaunch submit '--config=by hand/config.yaml'",
+    )
+    rendered.write(folder / "by hand")
+    written = {path.name for path in (folder / "by hand").iterdir()}
+    assert written == {".dockerignore", "Dockerfile", "config.yaml"}
+
+
+def test_a_tuned_job_and_its_key(folder):
+    tuning = Tuning("accuracy", "maximize", {"a": Choice(("x",))}, trials=2)
+    job = replace(JOB, tuning=tuning, vertex={"encryptionSpec": {"kmsKeyName": "projects/p/k"}})
+    command = shlex.split(render(job, folder, Path(), "vertex").commands[-1])
+    assert command[:4] == ["gcloud", "ai", "hp-tuning-jobs", "create"]
+    assert "--kms-key=projects/p/k" in command
+
+
+def test_gcloud_takes_no_file_in_which_a_pool_is_skipped(folder):
+    pool = Pool(Machine("n1-standard-4"))
+    job = replace(JOB, cluster=Cluster(pool, Pool(pool.machine, 0), None, pool))
+    rendered = render(job, folder, Path(), "vertex")
+    assert rendered.commands[-1] == "distlaunch submit --config=config.yaml"
+    assert rendered.notes == (
+        "config.yaml: a pool of the cluster is skipped, which gcloud's --config does not take; "
+        "'distlaunch submit' does",
+    )
+
+
+@pytest.mark.parametrize(("workers", "command"), [(0, "distlaunch"), (1, "gcloud")])
+def test_the_reduction_server_is_the_pool_behind_the_workers(workers, command, folder):
+    pool = Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1), workers)
+    job = replace(
+        JOB, cluster=Cluster(replace(pool, count=1), pool), reduction_server=ReductionServer()
+    )
+    rendered = render(job, folder, Path(), "vertex")
+    assert rendered.commands[-1].split()[0] == command
+    assert yaml.safe_load(rendered.files["config.yaml"])["workerPoolSpecs"][2]["replicaCount"] == 1
+
+
+def test_what_is_there_is_not_built(folder):
+    job = replace(JOB, image=Image(uri="host/there:1"))
+    rendered = render(job, folder, Path(), "vertex")
+    assert list(rendered.files) == ["config.yaml"]
+    assert "imageUri: host/there:1" in rendered.files["config.yaml"]
+    assert rendered.notes == ("the job names its images, so that there is nothing to build",)
+    assert len(rendered.commands) == 1
+
+
+def test_a_dockerfile_of_ones_own_is_left_alone(folder):
+    job = replace(JOB, image=Image(REPOSITORY, dockerfile="docker/Dockerfile"))
+    rendered = render(job, folder, Path(), "vertex")
+    assert list(rendered.files) == ["config.yaml"]
+    assert rendered.notes == (
+        "the image is built by your own docker/Dockerfile, which is left alone",
+    )
+    assert "--file docker/Dockerfile" in rendered.commands[1]
+
+
+def test_an_image_needs_a_repository(folder):
+    with pytest.raises(ImageError, match=r"^image\.repository: is missing; say where the image "):
+        render(replace(JOB, image=Image()), folder, Path(), "vertex")
+
+
+def test_ours_is_written_again_and_anothers_never(folder):
+    render(JOB, folder, folder, "vertex").write(folder)
+    other = render(replace(JOB, module="trainer.other"), folder, folder, "ai-platform")
+    other.write(folder)
+    assert (folder / "Dockerfile").read_text() == other.files["Dockerfile"]
+    assert (folder / "config.yaml").read_text() == other.files["config.yaml"]
+
+    changed = other.files["config.yaml"].replace("digits", "mine")
+    (folder / "config.yaml").write_text(changed)
+    (folder / ".dockerignore").write_bytes(b"\xff")
+    before = (folder / "Dockerfile").read_bytes()
+    with pytest.raises(DistlaunchError) as refusal:
+        render(JOB, folder, folder, "vertex").write(folder)
+    assert str(refusal.value) == (
+        f"{folder}/.dockerignore, {folder}/config.yaml would be overwritten, and is not as "
+        "distlaunch wrote it; remove it, or choose another folder with --output DIR"
+    )
+    assert (folder / "config.yaml").read_text() == changed
+    assert (folder / "Dockerfile").read_bytes() == before
+
+
+@pytest.mark.parametrize("there", ["folder", "link"])
+def test_what_is_no_file_is_not_overwritten(tmp_path, there):
+    if there == "folder":
+        (tmp_path / "x").mkdir()
+    else:
+        (tmp_path / "x").symlink_to("elsewhere")
+    with pytest.raises(DistlaunchError, match=r"/x would be overwritten"):
+        Rendered({"x": ""}, (), ()).write(tmp_path)
+
+
+def test_where_nothing_can_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DistlaunchError, match=r"file/x: cannot be written \(file exists\)"):
+        Rendered({"x": ""}, (), ()).write(tmp_path / "file")

@@ -1,0 +1,151 @@
+"""What is written for a place is read back there as it was, whatever is in it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+
+import pytest
+import yaml
+from dockerfiles import as_path_pattern, expanded, read
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from distlaunch.job.yaml_document import Document
+from distlaunch.render.quoting import (
+    CannotBeQuoted,
+    destination,
+    docker_value,
+    exec_form,
+    shell_word,
+    source,
+    yaml_text,
+)
+
+NASTY = "'\"\\$`{}[]<>#!|&;*?~=: \t-é☺\u2028\x85"
+HOSTILE = [
+    "$HOME",
+    "${x:-y}",
+    "{{ 7 * 7 }}",
+    "{% raw %}",
+    '" RUN x "',
+    "'",
+    "\\",
+    "a\\",
+    "<<EOF",
+    "# not a comment",
+    "`id`",
+    "$(id)",
+    "a && b",
+    " a ",
+    "",
+    "-",
+    "日本語",
+]
+# No lone surrogates: what is not UTF-8 can't be written into any of these files.
+characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+lines = st.one_of(
+    st.sampled_from(HOSTILE),
+    st.text(st.one_of(st.sampled_from(NASTY), characters), max_size=20).filter(
+        lambda text: all(char == "\t" or (char >= " " and char != "\x7f") for char in text)
+    ),
+)
+texts = st.one_of(lines, st.text(st.one_of(st.sampled_from(NASTY + "\r\n"), characters)))
+
+
+@given(st.lists(texts, min_size=1, max_size=4))
+def test_exec_form(words):
+    (found,) = read(f"ENTRYPOINT {exec_form(words)}\n")
+    assert found.exec_form() == words
+
+
+@given(st.dictionaries(st.sampled_from(["A", "B_C"]), lines, min_size=1))
+def test_values_of_env_and_label(values):
+    said = " ".join(f"{name}={docker_value(text)}" for name, text in values.items())
+    env, label = read(f"ENV {said}\nLABEL {said}\n")
+    assert env.pairs() == label.pairs() == values
+
+
+@given(texts.filter(bool), texts.filter(bool))
+def test_paths_of_copy(path, folder):
+    (found,) = read(f"COPY {exec_form([source(path), destination(folder)])}\n")
+    pattern, where = found.copied()
+    assert as_path_pattern(pattern).fullmatch(path)
+    assert where == folder
+
+
+@given(st.text(NASTY, min_size=1, max_size=4), st.text(NASTY, min_size=1, max_size=4))
+def test_a_source_of_copy_is_no_other_path(path, other):
+    assert bool(as_path_pattern(expanded(source(path))).fullmatch(other)) == (path == other)
+
+
+@settings(max_examples=25)
+@given(st.lists(lines, min_size=8, max_size=8))
+@example(HOSTILE)
+def test_words_of_the_shell(words):
+    (found,) = read(f"RUN printf '%s\\0' {' '.join(map(shell_word, words))}\n")
+    done = subprocess.run(["sh", "-c", found.rest], capture_output=True, check=True)
+    assert done.stdout.decode().split("\0")[:-1] == words
+
+
+@given(texts, st.sampled_from("\n\r\0\x1b\x7f\v\f"), texts)
+def test_what_would_end_an_instruction_is_refused(before, char, after):
+    for quote in (docker_value, shell_word):
+        with pytest.raises(CannotBeQuoted, match="no way to write"):
+            quote(before + char + after)
+
+
+def test_no_program_is_given_a_nul():
+    with pytest.raises(CannotBeQuoted):
+        exec_form(["a\0b"])
+
+
+data = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), texts),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+@given(data)
+@example({"a": "line\nline", "b": ["- x", "a: b", "yes", "1e3", "0o17", "1_000", "~", "=", "<<"]})
+@example({"%": "...", "---": "--- x", "!tag": "&anchor", "*alias": "@", "`": "%"})
+def test_yaml(value):
+    assert yaml.safe_load(yaml_text(value)) == value
+
+
+@given(st.dictionaries(texts.filter(bool), texts, min_size=1))
+def test_yaml_is_read_by_our_own_reader(value):
+    assert Document(yaml_text(value)).data == value
+
+
+@given(texts)
+def test_text_is_one_line_of_yaml(text):
+    assert re.fullmatch(r"[^\n\r\x85\u2028\u2029]*", yaml_text(text))
+
+
+def no_json(word):
+    raise ValueError(f"{word} is no JSON")
+
+
+@given(st.lists(texts))
+@example(["Infinity"])
+def test_text_is_never_something_else_in_the_newer_yaml(words):
+    """YAML 1.2 takes plain text for JSON's numbers and words, and for octal numbers."""
+    for written in map(yaml_text, words):
+        if not written.startswith('"'):
+            assert not re.fullmatch(r"[-+]?(\.?[0-9].*|\.inf|\.nan)", written, re.IGNORECASE)
+            with pytest.raises(ValueError, match=r"Expecting value|no JSON"):
+                json.loads(written, parse_constant=no_json)  # Python's alone: Infinity
+
+
+def test_numbers_stay_numbers():
+    assert yaml_text({"a": 1, "b": 1.5, "c": True, "d": None}) == "a: 1\nb: 1.5\nc: true\nd: null"
+    assert yaml.safe_load(yaml_text(math.inf)) == math.inf
+
+
+def test_what_is_there_twice_is_written_twice():
+    both = {"machineType": "n1-standard-4"}
+    assert "&" not in yaml_text([both, both])

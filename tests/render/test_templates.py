@@ -1,0 +1,545 @@
+"""What is rendered: it says what the job says, to those who read it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from dockerfiles import Instruction, as_path_pattern, read
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from distlaunch import resources
+from distlaunch.errors import ImageError
+from distlaunch.image.context import read_context
+from distlaunch.image.requirements import sed_script
+from distlaunch.job import vertex
+from distlaunch.job.load import load_job
+from distlaunch.job.model import (
+    Choice,
+    Cluster,
+    Image,
+    Job,
+    Machine,
+    Pool,
+    Program,
+    Scheduling,
+    Span,
+    Tuning,
+)
+from distlaunch.job.vertex.messages import check
+from distlaunch.render import templates
+from distlaunch.render.templates import BASE, CODE, dockerfile, dockerignore, is_ours, recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CPU = Machine("n1-standard-4")
+GPU = Machine("n1-standard-8", "NVIDIA_TESLA_T4", 2)
+REPOSITORY = "us-central1-docker.pkg.dev/my-project/training/digits"
+IMAGE = f"{REPOSITORY}:latest"
+JOB = Job(
+    "digits",
+    Cluster(Pool(CPU), Pool(CPU, 2)),
+    args=("--epochs=5",),
+    env={"COLOUR": "green"},
+    region="us-central1",
+    bucket="gs://my-bucket",
+    image=Image(REPOSITORY),
+    labels={"team": "vision"},
+    scheduling=Scheduling(timeout=3600),
+)
+FULL = replace(
+    JOB,
+    cluster=Cluster(Pool(GPU), Pool(GPU, 3), Pool(CPU, 2), Pool(CPU, 1)),
+    service_account="trainer@my-project.iam.gserviceaccount.com",
+    network="projects/1/global/networks/default",
+    tensorboard="projects/1/locations/us-central1/tensorboards/2",
+    scheduling=Scheduling("SPOT", 7200, 600),
+)
+TUNED = replace(
+    JOB,
+    tuning=Tuning(
+        "accuracy",
+        "maximize",
+        {
+            "rate": Span(0.001, 0.1, scale="log"),
+            "layers": Span(1, 5, whole=True),
+            "kind": Choice(("a", "b: c")),
+        },
+        trials=8,
+        parallel_trials=2,
+    ),
+)
+
+
+@contextmanager
+def project(*files: str) -> Iterator[Path]:
+    """A folder with a trainer, requirements and more files, each with its own name in it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file in ("trainer/task.py", "requirements.txt", *files):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_text("# a file\n")
+        yield folder
+
+
+@pytest.fixture
+def folder():
+    with project() as found:
+        yield found
+
+
+def by_word(text: str, word: str) -> list[Instruction]:
+    return [each for each in read(text) if each.word == word]
+
+
+def test_a_dockerfile_of_two_stages(folder):
+    instructions = read(dockerfile(JOB, folder))
+    assert [each.word for each in instructions] == [
+        "FROM", "ENV", "COPY", "RUN", "WORKDIR", "FROM", "COPY", "ENTRYPOINT"
+    ]  # fmt: skip
+    assert instructions[0].rest == f"{BASE} AS environment"
+    assert instructions[1].pairs()["PYTHONUNBUFFERED"] == "1"
+    assert instructions[2].copied() == ["requirements.txt", "/environment/requirements.txt"]
+    assert "pip install" in instructions[3].rest
+    assert [each.rest for each in instructions[4:7]] == [CODE, "environment", ". ."]
+    assert instructions[7].exec_form() == ["python", "-m", "trainer.task"]
+
+
+def test_the_base_is_an_exact_version():
+    assert re.fullmatch(r"python:3\.12\.\d+-slim-bookworm", BASE)
+
+
+def test_without_requirements_nothing_is_installed(folder):
+    (folder / "requirements.txt").unlink()
+    text = dockerfile(JOB, folder)
+    assert not by_word(text, "RUN")
+    assert len(by_word(text, "COPY")) == 1
+    assert "requirements" not in dockerignore(JOB, folder).split("*\n", 1)[1]
+
+
+@pytest.mark.parametrize(("job", "gpu"), [(JOB, False), (FULL, True)])
+def test_tensorflow_is_that_of_the_machines(folder, job, gpu):
+    (folder / "requirements.txt").write_text("tensorflow==2.21.0\n")
+    first, *_ = by_word(dockerfile(job, folder), "RUN")
+    command = first.rest.replace("/environment/", f"{folder}/")
+    subprocess.run(["sh", "-c", command], check=True)
+    name = "tensorflow[and-cuda]" if gpu else "tensorflow-cpu"
+    assert (folder / "requirements.txt").read_text() == f"{name}==2.21.0\n"
+    assert sed_script(gpu=gpu) in first.rest
+
+
+def test_the_lines_for_gpus_are_those_of_the_document(folder, checkout):
+    document = (checkout / "docs/submit.md").read_text(encoding="utf-8")
+    lines = re.search(r"```dockerfile\n(.*?)```", document, re.DOTALL)[1]
+    assert lines in dockerfile(FULL, folder)
+    assert "nvidia" not in dockerfile(JOB, folder)
+
+
+@pytest.mark.parametrize("has_script", [True, False])
+def test_on_machines_with_rdma_googles_settings_for_nccl_come_first(folder, has_script):
+    rdma = Machine("a4-highgpu-8g", "NVIDIA_B200", 8)
+    (entrypoint,) = by_word(
+        dockerfile(replace(JOB, cluster=Cluster(Pool(CPU), Pool(rdma))), folder), "ENTRYPOINT"
+    )
+    (folder / "trainer/task.py").write_text(
+        "import os, sys; print(os.environ.get('NCCL_NET'), sys.argv[1:])"
+    )
+    if has_script:
+        (folder / "gib/scripts").mkdir(parents=True)
+        (folder / "gib/scripts/set_nccl_env.sh").write_text("export NCCL_NET=gIB\n")
+    words = [each.replace("/usr/local/gib", f"{folder}/gib") for each in entrypoint.exec_form()]
+    run = [*words, "--a=b c", "$HOME"]
+    printed = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert printed == f"{'gIB' if has_script else None} ['--a=b c', '$HOME']\n"
+
+
+def test_without_rdma_the_program_is_the_entrypoint(folder):
+    mega = Machine("a3-megagpu-8g", "NVIDIA_H100_MEGA_80GB", 8)
+    for machine in (CPU, GPU, mega):
+        (entrypoint,) = by_word(
+            dockerfile(replace(JOB, cluster=Cluster(Pool(machine))), folder), "ENTRYPOINT"
+        )
+        assert entrypoint.exec_form() == ["python", "-m", "trainer.task"]
+
+
+names = st.text(
+    st.one_of(st.sampled_from("'\"\\$*?[]<>#! ~`;&{}%=é☺ab"), st.characters(codec="utf-8")),
+    min_size=1,
+    max_size=12,
+).filter(lambda name: name.isprintable() and not re.search(r"^\.|/|\.pyc$", name))
+
+
+@settings(max_examples=60)
+@given(names, names)
+@example("$(touch x)", "<<EOF")
+@example("a\\", "'; RUN x #")
+@example("{{ 7 * 7 }}", "{% raw %}")
+@example("#a", "!a")
+@example(" a ", "[a]")
+@example("trainer", "requirements.txt")
+@example("0", "other")
+def test_names_of_files_are_no_more_than_names(requirements, included):
+    job = replace(
+        JOB, image=Image(REPOSITORY, requirements=f"pip/{requirements}", include=(included,))
+    )
+    with project(f"pip/{requirements}") as folder:
+        (folder / f"pip/{requirements}").write_text("tensorflow\n")
+        (folder / "other").mkdir()
+        (folder / "other" / "x").touch()
+        if not (folder / included).exists():
+            (folder / included).write_text("# included\n")
+        text = dockerfile(job, folder)
+        found = [file.path for file in read_context(folder, dockerignore(job, folder)).files]
+    copy, _ = by_word(text, "COPY")
+    assert as_path_pattern(copy.copied()[0]).fullmatch(f"pip/{requirements}")
+    assert copy.copied()[1] == f"/environment/pip/{requirements}"
+    assert [each.word for each in read(text)] == [
+        "FROM", "ENV", "COPY", "RUN", "RUN", "WORKDIR", "FROM", "COPY", "ENTRYPOINT"
+    ]  # fmt: skip
+    wanted = {f"pip/{requirements}", "trainer/task.py", included}
+    extra = {"requirements.txt"} & {included}
+    assert set(found) - {"trainer"} == (wanted - {"trainer", "other", "pip"}) | extra | (
+        {"other/x"} if included == "other" else set()
+    )
+
+
+@pytest.mark.parametrize("name", ["a\nRUN x", "a\rb", "a\x85b", "a\u2028b", "a\x1bb"])
+def test_a_name_that_is_more_than_a_line_is_refused(name):
+    with project(name) as folder:
+        for image in (Image(requirements=name), Image(include=(name,))):
+            job = replace(JOB, image=image)
+            with pytest.raises(ImageError) as refusal:
+                recipe(job, folder)
+            assert "\n" not in str(refusal.value)
+            assert "rename it" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "python:3.12\nRUN x",
+        "python 3.12",
+        "$BASE",
+        "--platform=x",
+        "a@b",
+        "#",
+        "python:3.12-slim AS x",
+    ],
+)
+def test_what_is_no_base_is_refused(folder, base):
+    with pytest.raises(ImageError, match=r"^image\.base: expected an image, as python:3\.12"):
+        dockerfile(replace(JOB, image=Image(base=base)), folder)
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "python:3.12-slim",
+        "localhost:5000/base:env-1",
+        "us-docker.pkg.dev/deeplearning-platform-release/gcr.io/tf2-cpu.2-17.py310",
+        "Host.example/a_b/c-d@sha256:0123abcd",
+        "python:3.12@sha256:0123abcd",
+    ],
+)
+def test_bases(folder, base):
+    text = dockerfile(replace(JOB, image=Image(base=base)), folder)
+    assert by_word(text, "FROM")[0].rest == f"{base} AS environment"
+
+
+def files_in(job: Job, folder: Path) -> list[str]:
+    return [file.path for file in read_context(folder, recipe(job, folder).ignore).files]
+
+
+def test_the_context_is_what_is_let_in():
+    kept = ("data/a.tfrecord", "config/x/y.yaml", "pip/base.txt", "trainer/deep/model.py")
+    left = (
+        "README.md",
+        "models/large",
+        ".git/config",
+        "trainer/__pycache__/task.pyc",
+        "trainer/.env",
+        "data/.records-index.json",
+        "config/.git/x",
+        "config/id_rsa",
+        ".distlaunch/jobs/x",
+        "config/z/y.yaml",
+    )
+    job = replace(JOB, image=Image(requirements="pip/base.txt", include=("data", "./config/x/")))
+    with project(*kept, *left) as folder:
+        assert files_in(job, folder) == sorted({*kept, "trainer/task.py"})
+        everything = replace(JOB, image=Image(include=(".",)))
+        assert files_in(everything, folder) == sorted(
+            {*kept, "trainer/task.py", "requirements.txt", "README.md", "models/large"}
+            | {"config/z/y.yaml"}
+        )
+
+
+def test_a_module_that_is_a_file():
+    with project("run.py") as folder:
+        assert files_in(replace(JOB, module="run"), folder) == ["requirements.txt", "run.py"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"module": "treiner.task"}, "module: treiner.task: neither the folder treiner nor "),
+        ({"image": Image(include=("nowhere",))}, "image.include: nowhere: no such file or folder"),
+        ({"image": Image(include=("../x",))}, "image.include: ../x: expected a path in the "),
+        ({"image": Image(include=("/etc",))}, "image.include: /etc: expected a path in the "),
+        ({"image": Image(requirements="pip.txt")}, "pip.txt: no such file; "),
+        ({"image": Image(dockerfile="docker/Dockerfile")}, "image.dockerfile: docker/Dockerfile: "),
+    ],
+)
+def test_what_is_not_there_is_named(folder, change, said):
+    with pytest.raises(ImageError) as refusal:
+        recipe(replace(JOB, **change), folder)
+    assert str(refusal.value).startswith(said)
+
+
+def test_files_of_ones_own_come_first(folder):
+    (folder / "README.md").write_text("x")
+    rendered = recipe(JOB, folder)
+    assert rendered.own_dockerfile is rendered.own_ignore is None
+    (folder / "Dockerfile").write_text(dockerfile(JOB, folder))
+    (folder / ".dockerignore").write_text(dockerignore(JOB, folder))
+    assert recipe(JOB, folder) == rendered  # they are ours
+
+    (folder / "Dockerfile").write_text("FROM scratch\n")
+    found = recipe(JOB, folder)
+    assert (found.dockerfile, found.own_dockerfile) == ("FROM scratch\n", Path("Dockerfile"))
+    assert "README.md" in files_in(JOB, folder)
+
+    (folder / ".dockerignore").write_text("trainer\n")
+    assert recipe(JOB, folder).own_ignore == Path(".dockerignore")
+    (folder / ".distlaunch").mkdir()
+    (folder / ".distlaunch/x").touch()
+    assert "trainer/task.py" not in files_in(JOB, folder)
+    assert ".distlaunch/x" not in files_in(JOB, folder)
+
+
+def test_a_dockerfile_elsewhere_has_an_ignore_file_beside_it(folder):
+    (folder / "docker").mkdir()
+    (folder / "docker/gpu.Dockerfile").write_text("FROM scratch\n")
+    (folder / "docker/gpu.Dockerfile.dockerignore").write_text("*\n!trainer\n")
+    job = replace(JOB, image=Image(dockerfile="./docker/gpu.Dockerfile"))
+    found = recipe(job, folder)
+    assert found.own_dockerfile == Path("docker/gpu.Dockerfile")
+    assert found.own_ignore == Path("docker/gpu.Dockerfile.dockerignore")
+    assert files_in(job, folder) == ["trainer/task.py"]
+
+
+def test_a_file_of_ones_own_that_is_no_text(folder):
+    (folder / "Dockerfile").write_bytes(b"\xff")
+    with pytest.raises(ImageError, match=r"^Dockerfile: not UTF-8 text; "):
+        recipe(JOB, folder)
+
+
+def test_ours_is_what_nobody_has_changed(folder):
+    text = dockerfile(JOB, folder)
+    assert is_ours(text)
+    for other in (text + "\n", text.replace("trainer", "other"), "#\n" + text, "", text[:80]):
+        assert not is_ours(other)
+    assert is_ours(text.replace(text.split()[4], "9.9.9,"))  # of another version
+
+
+def test_templates_of_the_project_come_first(folder):
+    (folder / "templates").mkdir()
+    (folder / "templates/Dockerfile.j2").write_text(
+        "# syntax=docker/dockerfile:1\nFROM {{ base }}\n"
+        "LABEL name={{ job.name | docker_value }}\nENTRYPOINT {{ ['a', 'b'] | exec_form }}\n"
+    )
+    text = dockerfile(JOB, folder)
+    assert text.startswith("# syntax=docker/dockerfile:1\n# rendered by distlaunch ")
+    assert is_ours(text)
+    assert by_word(text, "LABEL")[0].pairs() == {"name": "digits"}
+    assert "*" in dockerignore(JOB, folder)
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("FROM x\n{{ nme }}\n", "templates/Dockerfile.j2:2: 'nme' is undefined"),
+        ("{{ job.nme }}", "templates/Dockerfile.j2:1: 'distlaunch.job.model.Job object' has no "),
+        ("\n\n{% if %}", "templates/Dockerfile.j2:3: Expected an expression, got 'end of "),
+        ("{{ 1 | dokker }}", "templates/Dockerfile.j2:1: No filter named 'dokker'."),
+        ("ENV A={{ 'a\\nb' | docker_value }}", "templates/Dockerfile.j2:1: a Dockerfile has no "),
+    ],
+)
+def test_a_template_of_the_projects_that_is_wrong(folder, template, said):
+    (folder / "templates").mkdir()
+    (folder / "templates/Dockerfile.j2").write_text(template)
+    with pytest.raises(ImageError) as refusal:
+        dockerfile(JOB, folder)
+    assert str(refusal.value).startswith(said)
+    assert "\n" not in str(refusal.value)
+
+
+def test_every_template_is_rendered_here():
+    assert {path.name for path in resources.templates().iterdir()} == {
+        "Dockerfile.j2",
+        "dockerignore.j2",
+        "config.vertex.yaml.j2",
+        "config.ai-platform.yaml.j2",
+    }
+
+
+def as_read(job: Job, text: str, tmp_path: Path) -> Job:
+    """Return the job that a rendered config.yaml says together with its project's file."""
+    (tmp_path / "distlaunch.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "name": job.name,
+                "region": job.region,
+                "bucket": job.bucket,
+                "image": {"repository": REPOSITORY},
+                "labels": dict(job.labels),
+                "cluster": {"chief": {"machine": "e2-standard-4"}},
+            }
+        )
+    )
+    (tmp_path / "config.yaml").write_text(text)
+    return load_job(tmp_path, config=tmp_path / "config.yaml").job
+
+
+@pytest.mark.parametrize("job", [JOB, FULL, TUNED], ids=["job", "full", "tuned"])
+def test_vertex_reads_what_is_rendered(job, tmp_path):
+    text = templates.config(job, format="vertex", image=IMAGE)
+    asked = vertex.request(job, image=IMAGE, labels={}, job_dir="gs://my-bucket/digits")
+    read_back = yaml.safe_load(text)
+    if job.tuning:
+        assert read_back == asked
+        check("hyperparameterTuningJobs", read_back)
+    else:
+        assert read_back == asked["jobSpec"]
+        check("customJobs", {"displayName": "x", "jobSpec": read_back})
+    again = as_read(job, text, tmp_path)
+    assert vertex.request(again, image=None, labels={}, job_dir=None) == asked
+    assert again.cluster.tasks() == job.cluster.tasks()
+    assert (again.tuning, again.scheduling) == (job.tuning, job.scheduling)
+
+
+hostile = st.text(
+    st.one_of(
+        st.sampled_from("'\"\\${}#:-[]!&*%@`|>,\n\t\r é☺\x85\u2028"),
+        st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=50)
+@given(st.lists(hostile, max_size=3), st.dictionaries(st.sampled_from("AB"), hostile))
+@example(["{{ 7 * 7 }}", "{% endfor %}"], {"A": "x: y\n- z"})
+@example(["yes", "1e3", "0o17", "~", "---", "<<", "=", "--a=b"], {"A": "012"})
+@example(["${HOME}", "$${HOME}", "$HOME", "${HOME"], {"B": "${HOME}"})
+def test_vertex_reads_any_text_as_it_was(args, env):
+    job = replace(JOB, args=tuple(args), env=env)
+    asked = vertex.request(job, image=IMAGE, labels={}, job_dir="gs://my-bucket/digits")
+    text = templates.config(job, format="vertex", image=IMAGE)
+    assert yaml.safe_load(text) == asked["jobSpec"]
+    notes = templates.config_notes(job, format="vertex", image=IMAGE)
+    variables = re.findall(r"\$\{[A-Za-z_]\w*\}", repr([args, env]), re.ASCII)
+    assert [note.split(": ")[1] for note in notes] == list(dict.fromkeys(variables))
+
+
+@settings(max_examples=50)
+@given(st.lists(hostile, max_size=3))
+@example(["{{ 7 * 7 }}", "{% endfor %}", "x: y\n- z"])
+@example(["yes", "1e3", "0o17", "~", "---", "<<", "=", "--a=b"])
+@example(["${HOME}", "$${HOME}", "$$${HOME}", "$HOME", "${HOME"])
+def test_ai_platforms_file_gives_the_job_again(args):
+    job = replace(JOB, args=tuple(args), env={})
+    text = templates.config(job, format="ai-platform", image=IMAGE)
+    with tempfile.TemporaryDirectory() as name:
+        again = as_read(job, text, Path(name))
+    asked = vertex.request(again, image=None, labels={}, job_dir=None)
+    for spec in asked["jobSpec"]["workerPoolSpecs"]:
+        # AI Platform gives --job-dir to the program, and so Vertex AI is asked to.
+        assert spec["containerSpec"]["args"] == [*args, "--job-dir", "gs://my-bucket/digits"]
+    assert again.cluster.tasks() == job.cluster.tasks()
+
+
+def test_ai_platforms_file_says_what_vertex_would_be_asked(tmp_path):
+    job = replace(FULL, env={}, tensorboard=None, scheduling=Scheduling(timeout=7200))
+    text = templates.config(job, format="ai-platform", image=IMAGE)
+    data = yaml.safe_load(text)
+    assert data["labels"] == {"team": "vision"}
+    assert data["trainingInput"]["masterType"] == "n1-standard-8"
+    assert data["trainingInput"]["useChiefInTfConfig"] is True
+    assert templates.config_notes(job, format="ai-platform", image=IMAGE) == ()
+    again = as_read(job, text, tmp_path)
+    asked = vertex.request(again, image=None, labels={}, job_dir=None)
+    wanted = vertex.request(job, image=IMAGE, labels={}, job_dir="gs://my-bucket/digits")
+    for spec in wanted["jobSpec"]["workerPoolSpecs"]:
+        spec["containerSpec"]["args"] += ["--job-dir", "gs://my-bucket/digits"]
+    assert asked == wanted
+
+
+def test_pools_with_images_of_their_own_keep_them(tmp_path):
+    own = Program(image="r/own:1", command=("run",), args=("{{ x }}",))
+    job = replace(JOB, cluster=Cluster(Pool(CPU, 1, own), Pool(CPU, 2)))
+    spec = yaml.safe_load(templates.config(job, format="vertex", image=IMAGE))
+    chief, workers = (pool["containerSpec"] for pool in spec["workerPoolSpecs"])
+    assert (chief["imageUri"], chief["command"], chief["args"]) == ("r/own:1", ["run"], ["{{ x }}"])
+    assert workers["imageUri"] == IMAGE
+
+
+def test_a_pool_that_is_left_out_says_so():
+    job = replace(JOB, cluster=Cluster(Pool(CPU), None, None, Pool(CPU)))
+    text = templates.config(job, format="vertex", image=IMAGE)
+    assert "  # the workers: none\n  - {}\n" in text
+    assert yaml.safe_load(text)["workerPoolSpecs"][1:3] == [{}, {}]
+
+
+@pytest.mark.slow
+def test_the_engine_reads_what_is_rendered(engine, tmp_path):
+    """The real image has the entrypoint and the files whose names are the worst there are."""
+    nasty = ["a b$HOME", "'q\"", "st*r", "[x]", "back\\slash", "é☺", "#hash", "!bang", "<<EOF"]
+    with project(*nasty, "not-named") as folder:
+        for name in nasty:
+            (folder / name).write_text("# nothing to install\n")
+        first, *others = nasty
+        (folder / first).write_text("".join(f"-r {name}\n" for name in others[:2]))
+        job = replace(
+            JOB,
+            image=Image(REPOSITORY, engine.base, requirements=first, include=tuple(nasty)),
+        )
+        made = recipe(job, folder)
+        text = made.dockerfile.replace("RUN python -m pip", "RUN echo python -m pip")
+        (folder / "Dockerfile").write_text(text)
+        (folder / ".dockerignore").write_text(made.ignore)
+        environment = {**os.environ, "DOCKER_HOST": engine.socket, "DOCKER_BUILDKIT": "0"}
+
+        def docker(*words: str) -> str:
+            return subprocess.run(
+                ["/usr/bin/docker", *words],
+                cwd=folder,
+                env=environment,
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+
+        image = docker("build", "--quiet", ".").strip()
+        told = docker("inspect", "--format", "{{json .Config.Entrypoint}}", image)
+        assert told.strip() == '["python","-m","trainer.task"]'
+        inside = docker(
+            "run", "--rm", "--entrypoint", "find", image, "/app", "/environment", "-type", "f"
+        )
+        wanted = [file.path for file in read_context(folder, made.ignore).files]
+        docker("rmi", image)
+    copied = [first, *others[:2]]
+    assert sorted(inside.splitlines()) == sorted(
+        [f"/app/{path}" for path in wanted] + [f"/environment/{name}" for name in copied]
+    )
+    assert {*nasty, "trainer/task.py"} == set(wanted)

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlaunch.errors import DistlaunchError
+from distlaunch.submit.records import (
+    JOBS,
+    REDACTED,
+    Record,
+    Records,
+    commit_of,
+    new_launch_id,
+    redacted,
+)
+
+RESOURCE = "projects/my-project/locations/us-central1/customJobs/4711"
+
+
+def record(launch_id: str = "digits-1", **changes) -> Record:
+    plain = Record(
+        launch_id=launch_id,
+        name="digits",
+        project="my-project",
+        region="us-central1",
+        collection="customJobs",
+        content="abc",
+        request={"displayName": "digits"},
+        time="2026-11-21T16:55:00Z",
+    )
+    return replace(plain, **changes)
+
+
+def test_what_was_written_is_found(tmp_path):
+    records = Records(tmp_path)
+    first, second = record("digits-1"), record("digits-2", time="2026-11-21T16:56:00Z")
+    records.write(second)
+    records.write(first)
+    assert records.all() == [second, first]
+    assert records.find(None) == second
+    assert records.find("digits-1") == first
+    assert records.find("digits") == second
+
+
+@pytest.mark.parametrize("which", ["4711", RESOURCE])
+def test_a_job_is_found_by_what_google_calls_it(which, tmp_path):
+    records = Records(tmp_path)
+    records.write(record().submitted(RESOURCE))
+    assert records.find(which) == record(resource=RESOURCE)
+    assert records.find("4712") is None
+
+
+def test_a_launch_that_was_refused_is_not_the_newest_job(tmp_path):
+    records = Records(tmp_path)
+    records.write(record("digits-1", resource=RESOURCE))
+    records.write(record("digits-2", time="2026-11-21T16:56:00Z").closed())
+    assert records.find(None) == record("digits-1", resource=RESOURCE)
+    assert records.find("digits-2") == record("digits-2", time="2026-11-21T16:56:00Z").closed()
+
+
+def test_a_job_is_found_where_it_is_looked_for(tmp_path):
+    records = Records(tmp_path)
+    records.write(record("digits-1", region="europe-west4"))
+    records.write(record("digits-2", time="2026-11-21T16:56:00Z"))
+    assert records.find(None, region="europe-west4") == record("digits-1", region="europe-west4")
+    assert records.find("digits", project="other") is None
+
+
+def test_records_are_no_change_of_the_project(tmp_path):
+    Records(tmp_path).write(record())
+    assert (tmp_path / ".distlaunch/.gitignore").read_text() == "*\n"
+
+
+def test_a_name_that_is_near_is_told(tmp_path):
+    records = Records(tmp_path)
+    records.write(record())
+    assert records.hint("digit") == "; did you mean 'digits'?"
+
+
+def test_only_an_open_launch_of_the_same_content_is_found_again(tmp_path):
+    records = Records(tmp_path)
+    records.write(record())
+    assert records.open_with("other") is None
+    assert records.open_with("abc") == record()
+    records.write(record().closed())
+    assert records.open_with("abc") is None
+
+
+def test_an_empty_folder_has_no_records(tmp_path):
+    assert Records(tmp_path).find(None) is None
+
+
+def written(**changes) -> str:
+    return json.dumps(asdict(record("broken")) | changes)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", "Expecting value: line 1 column 1 (char 0)"),
+        ("[]", "not a JSON object"),
+        ("[" * 100_000, "recursion"),
+        ('{"launch_id": "broken"}', "name is missing"),
+        (written(name=5), "name is not of type str"),
+        (written(request=[]), "request is not of type Mapping[str, Any]"),
+        (written(is_open="yes"), "is_open is not of type bool"),
+        (written(resource={}), "resource is not of type str | None"),
+        (written(launch_id="../../elsewhere"), "launch_id is not broken"),
+        (written(name="\ud800"), "surrogates not allowed"),
+        (" " * (17 << 20), "larger than 16 MiB"),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_a_file_that_is_no_record_is_ignored_with_one_warning(content, reason, tmp_path):
+    told = []
+    records = Records(tmp_path, lambda *text: told.append(text))
+    records.write(record("digits-1"))
+    path = tmp_path / JOBS / "broken.json"
+    path.write_text(content)
+    assert records.all() == records.all() == [record("digits-1")]
+    [(text, level)] = told
+    assert text.startswith(f"{path}: not a valid record (")
+    assert reason in text
+    assert (text[-10:], level) == ("); ignored", "warning")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        os.mkfifo,
+        Path.mkdir,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.symlink_to(path),
+        lambda path: path.symlink_to("nowhere"),
+    ],
+    ids=["fifo", "directory", "device", "loop", "broken symlink"],
+)
+def test_what_is_no_regular_file_is_never_waited_for(make, tmp_path):
+    told = []
+    records = Records(tmp_path, lambda *text: told.append(text))
+    records.write(record("digits-1"))
+    path = tmp_path / JOBS / "broken.json"
+    make(path)
+    assert records.find(None) == record("digits-1")
+    assert told == [(f"{path}: not a valid record (not a regular file); ignored", "warning")]
+
+
+def test_a_record_of_a_newer_version_is_read(tmp_path):
+    path = tmp_path / JOBS / "digits-1.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(asdict(record()) | {"colour": "red"}))
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert Records(tmp_path).all() == [record()]
+
+
+def test_where_no_record_can_be_written_nothing_is_submitted(tmp_path):
+    (tmp_path / ".distlaunch").write_text("in the way")
+    with pytest.raises(DistlaunchError, match="nothing was submitted"):
+        Records(tmp_path).write(record())
+    with pytest.raises(DistlaunchError, match="nothing was submitted"), Records(tmp_path).held():
+        pass
+
+
+@given(st.text(st.characters(codec="ascii", categories=["Ll", "Nd"]), min_size=1, max_size=63))
+def test_a_launch_id_can_be_a_label(name):
+    assert re.fullmatch(r"[a-z0-9_-]{1,63}", new_launch_id(name))
+
+
+def test_two_launches_have_two_ids():
+    assert len({new_launch_id("digits") for _ in range(10)}) > 5
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(json_values, st.text(min_size=12))
+def test_no_value_of_a_variable_is_recorded(around, secret):
+    spec = {"containerSpec": {"env": [{"name": "TOKEN", "value": f"<{secret}>"}]}}
+    request = {"around": around, "jobSpec": {"workerPoolSpecs": [spec]}}
+    kept = redacted(request)
+    assert f"<{secret}>" not in json.dumps(kept["jobSpec"], ensure_ascii=False)
+    [pool] = kept["jobSpec"]["workerPoolSpecs"]
+    assert pool["containerSpec"]["env"] == [{"name": "TOKEN", "value": REDACTED}]
+
+
+def git(folder: Path, *words: str) -> None:
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", folder, *words]
+    subprocess.run(command, check=True)
+
+
+def commit_file(folder: Path) -> None:
+    git(folder, "init", "-q")
+    (folder / "file").write_text("1")
+    git(folder, "add", "file")
+    git(folder, "commit", "-qm", "first")
+
+
+def test_git_tells_commit_and_changes(tmp_path):
+    assert commit_of(tmp_path) == (None, None)
+    commit_file(tmp_path)
+    commit, is_dirty = commit_of(tmp_path)
+    assert re.fullmatch("[0-9a-f]{40}", commit or "")
+    assert is_dirty is False
+    (tmp_path / "file").write_text("2")
+    assert commit_of(tmp_path) == (commit, True)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["core.fsmonitor"],
+        ["filter.x.clean"],
+        ["filter.x.process", "filter.x.required"],
+        ["filter.A.b.clean"],
+        ["filter.\udcff.clean"],
+        ["filter.x=y.clean"],
+        ["core.hooksPath"],
+        ["remote.x.url", "protocol.ext.allow", "extensions.partialClone"],
+    ],
+    ids=lambda keys: keys[0],
+)
+def test_no_program_runs_that_a_projects_git_configuration_names(keys, tmp_path):
+    project, marker = tmp_path / "project", tmp_path / "marker"
+    project.mkdir()
+    commit_file(project)
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    program = hooks / "post-index-change"
+    program.write_text(f"#!/bin/sh\ntouch '{marker}'\n")
+    program.chmod(0o755)
+    values = {
+        "core.hooksPath": str(hooks),
+        "filter.x.required": "true",
+        "remote.x.url": f"ext::{program}",
+        "protocol.ext.allow": "always",
+        "extensions.partialClone": "x",
+    }
+    for key in keys:
+        git(project, "config", key, values.get(key, str(program)))
+    if "remote.x.url" in keys:
+        tree = subprocess.check_output(["git", "-C", project, "rev-parse", "HEAD:"], text=True)
+        (project / ".git/objects" / tree[:2] / tree[2:].strip()).unlink()
+    name = keys[0].partition(".")[2].rpartition(".")[0] or "x"
+    (project / ".git/info/attributes").write_bytes(os.fsencode(f"file filter={name}\n"))
+    (project / "file").write_text("2")
+
+    commit, is_dirty = commit_of(project)
+    assert not marker.exists()
+    assert re.fullmatch("[0-9a-f]{40}", commit or "")
+    is_unknown = keys[0] in ("filter.x=y.clean", "remote.x.url")
+    assert is_dirty is (None if is_unknown else True)
+
+
+def test_git_runs_no_program_of_a_submodules_configuration(tmp_path):
+    inner = tmp_path / "project/inner"
+    inner.mkdir(parents=True)
+    commit_file(inner)
+    git(tmp_path / "project", "init", "-q")
+    git(tmp_path / "project", "-c", "advice.addEmbeddedRepo=false", "add", "inner")
+    commit_file(tmp_path / "project")
+    marker = tmp_path / "marker"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch '{marker}'\n")
+    program.chmod(0o755)
+    git(inner, "config", "core.fsmonitor", str(program))
+    (inner / "file").write_text("2")
+    assert commit_of(tmp_path / "project")[1] is False
+    assert not marker.exists()

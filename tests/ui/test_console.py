@@ -1,0 +1,215 @@
+"""What a terminal gets, seen through a real one; what a pipe gets is in test_watch.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlaunch.ui.console import duration, table, visible
+
+SHOW = """
+from distlaunch.ui.console import Console
+from distlaunch.ui.events import Notice, TaskLines, Trained
+from distlaunch.ui.progress_view import Watch
+
+watch = Watch(Console(), ["chief", "worker:0"])
+watch.see(TaskLines("chief", "one\\ntwo\\n"))
+watch.see(Notice("slow", "warning"))
+watch.see(Trained("worker:0", {"event": "step", "step": 2}))
+watch.see(Trained("chief", {"event": "step", "step": 1}))
+watch.see(TaskLines("worker:0", "three\\n"))
+watch.see(Notice("told"))
+watch.finish(None, logs="logs")
+"""
+PROGRESS = "\r\x1b[2Kstep 1"
+
+
+def on_a_terminal(code: str = SHOW, **environment: str) -> str:
+    """Return what a terminal shows of a program."""
+    reader, writer = pty.openpty()
+    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=writer,
+        stdout=writer,
+        stderr=writer,
+        env=env | environment,
+    ) as process:
+        os.close(writer)
+        shown = b""
+        while chunk := _read(reader):
+            shown += chunk
+    os.close(reader)
+    assert process.returncode == 0, shown
+    return shown.decode().replace("\r\n", "\n")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # how Linux says that nobody writes to it any more
+        return b""
+
+
+def test_terminal_gets_colour_and_a_progress_line():
+    said = "\x1b[2mdistlaunch:\x1b[0m"
+    assert on_a_terminal(TERM="xterm") == (
+        "\x1b[36mchief    |\x1b[0m one\n\x1b[36mchief    |\x1b[0m two\n"
+        f"{said} \x1b[33mwarning:\x1b[0m slow\n"
+        f"{PROGRESS}\r\x1b[2K\x1b[33mworker:0 |\x1b[0m three\nstep 1"
+        f"\r\x1b[2K{said} told\nstep 1"
+        f"\r\x1b[2K{said} done; the tasks' output lies in logs\n"
+    )
+
+
+def test_no_color_keeps_the_progress_line():
+    shown = on_a_terminal(TERM="xterm", NO_COLOR="1")
+    assert "\x1b[0m" not in shown
+    assert PROGRESS in shown
+    assert shown.startswith("chief    | one\nchief    | two\ndistlaunch: warning: slow\n")
+
+
+def test_dumb_terminal_gets_plain_lines():
+    assert on_a_terminal(TERM="dumb") == (
+        "chief    | one\nchief    | two\ndistlaunch: warning: slow\nworker:0 | three\n"
+        "distlaunch: told\ndistlaunch: done; the tasks' output lies in logs\n"
+    )
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_cannot_be_encoded_is_replaced(encoding):
+    show = (
+        "from distlaunch.ui.console import Console; console = Console(); "
+        "console.lines('chief | ', 'é €\\n'); console.say('€')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", show],
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == "chief | é ?\n".encode(encoding, "replace")
+    assert done.stderr == b"distlaunch: ?\n"
+
+
+ESCAPES = (
+    "\x1b]0;title\x07 \x1b]8;;http://x\x1b\\ \x1b]52;c;ZQ==\x07 \x1b[2J \x08 \x7f \x9b2J \udc9b"
+)
+SHOWN = (
+    r"\x1b]0;title\x07 \x1b]8;;http://x\x1b\ \x1b]52;c;ZQ==\x07 \x1b[2J "
+    r"\x08 \u007f \u009b2J \udc9b"
+)
+
+
+def shown_of(calls: str) -> tuple[str, str]:
+    """Return stdout and stderr of calls of a console with the escapes above as `text`."""
+    code = f"from distlaunch.ui.console import Console; console = Console(); text = {ESCAPES!r}\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code + calls], capture_output=True, text=True, check=True
+    )
+    return done.stdout, done.stderr
+
+
+def test_text_from_outside_cannot_send_escapes_to_the_terminal():
+    assert shown_of(
+        "console.lines(console.prefix(text, 0), f'\\t{text}\\nnext\\n')\n"
+        "console.result(f'{text}\\nnext')\n"
+        "console.say(f'{text}\\nnext', 'error')"
+    ) == (
+        f"{SHOWN} | \t{SHOWN}\n{SHOWN} | next\n{SHOWN}\nnext\n",
+        f"distlaunch: error: {SHOWN}\n    next\n",
+    )
+
+
+def test_colours_in_task_output_stay_and_end_with_the_line():
+    red, reset = "\x1b[1;31m", "\x1b[0m"
+    text = f"{red}one\ntwo {red}red{reset} end\n{red}{reset}\n\x1b[mthree\n\x1b[31four\n"
+    assert shown_of(f"console.lines('| ', {text!r})")[0] == (
+        f"| {red}one{reset}\n| two {red}red{reset} end\n| {red}{reset}\n"
+        "| \x1b[mthree\n| \\x1b[31four\n"
+    )
+    assert visible(f"{red}x") == r"\x1b[1;31mx"
+
+
+def test_a_carriage_return_cannot_overwrite_the_task_s_name():
+    text = "10%\r20%\r\r\n\rchief | no\r\n\r\n"
+    assert shown_of(f"console.lines('w | ', {text!r})")[0] == (
+        "w | 10%\nw | 20%\nw | chief | no\nw | \n"
+    )
+
+
+def test_a_progress_line_cannot_send_escapes_to_the_terminal():
+    show = f"from distlaunch.ui.console import Console; Console().progress({ESCAPES!r})"
+    assert on_a_terminal(show, TERM="xterm") == "\r\x1b[2K" + SHOWN[:79]
+
+
+@given(st.text())
+def test_escapes_in_json_are_still_json(text):
+    shown = visible(json.dumps(text, ensure_ascii=False))
+    assert json.loads(shown) == text
+    assert not any(unicodedata.category(each) in ("Cc", "Cs") for each in shown)
+
+
+def test_nobody_who_reads_stderr_is_no_fault():
+    show = "from distlaunch.ui.console import Console; Console().say('x'); print('on')"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", show], stdout=subprocess.PIPE, stderr=writer, check=True
+    )
+    os.close(writer)
+    assert done.stdout == b"on\n"
+
+
+def test_table_is_flush_right():
+    assert table([["a", "bb"], ["ccc", ""]]) == "  a  bb\nccc"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0.0 s"),
+        (0, "0.0 s"),
+        (1.84, "1.8 s"),
+        (9.99, "10.0 s"),
+        (10, "10 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (123.4, "2 min 3 s"),
+        (3_600, "1 h"),
+        (3_605, "1 h"),
+        (3_660, "1 h 1 min"),
+        (86_399, "23 h 59 min"),
+        (180_000, "2 d 2 h"),
+    ],
+)
+def test_times_are_told_in_their_two_largest_units(seconds, text):
+    assert duration(seconds) == text
+
+
+STATES = """
+from distlaunch.ui.console import Console
+from distlaunch.ui.events import JobChanged
+from distlaunch.ui.progress_view import Watch
+
+watch = Watch(Console(), ["chief"])
+watch.see(JobChanged("RUNNING"))
+watch.see(JobChanged("SUCCEEDED", 60.0))
+"""
+
+
+def test_states_have_a_colour_on_a_terminal():
+    said = "\x1b[2mdistlaunch:\x1b[0m state"
+    shown = on_a_terminal(STATES, TERM="xterm")
+    assert shown == (
+        f"{said} \x1b[36mRUNNING\x1b[0m\n{said} \x1b[32mSUCCEEDED\x1b[0m (RUNNING took 1 min)\n"
+    )
+    assert "\x1b" not in on_a_terminal(STATES, TERM="xterm", NO_COLOR="1")

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from distlaunch.ui.interrupts import Interrupts
+
+
+@pytest.fixture(autouse=True)
+def _python_hears_of_ctrl_c():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def ctrl_c() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def work(done: list[str]) -> None:
+    """Do two things between which Ctrl-C comes."""
+    done.append("one")
+    ctrl_c()
+    done.append("two")
+
+
+def test_ctrl_c_waits_for_what_is_done_as_a_whole():
+    interrupts, done = Interrupts(), []
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt), interrupts:
+            work(done)
+    assert done == ["one", "two"] * 2
+    with interrupts:
+        done.append("three")
+    assert done[-1] == "three"
+
+
+def test_it_comes_at_once_where_it_is_let_through():
+    interrupts, done = Interrupts(), []
+    with interrupts, pytest.raises(KeyboardInterrupt), interrupts.let_through():
+        work(done)
+    assert done == ["one"]
+
+
+def test_one_that_came_before_comes_when_it_is_let_through():
+    interrupts, done = Interrupts(), []
+    with interrupts:
+        ctrl_c()
+        with pytest.raises(KeyboardInterrupt), interrupts.let_through():
+            done.append("a long wait")
+    assert done == []
+
+
+def test_afterwards_all_is_as_before():
+    with Interrupts():
+        pass
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Interrupts():
+        ctrl_c()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_other_threads_are_not_concerned():
+    done = []
+
+    def elsewhere() -> None:
+        with Interrupts() as interrupts, interrupts.let_through():
+            done.append(True)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert done == [True]
