@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.image_runtime import Surroundings
-    from distlaunch.checks.request_view import Asked, AskedPool
+    from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.submit.plan import Order
 
 _TENSORFLOW_GPU = re.compile(
@@ -36,7 +36,7 @@ _NCCL_SCRIPT = "/usr/local/gib/scripts/set_nccl_env.sh"
 _PACKAGE = "google-reduction-server"
 
 
-def problems(order: Order, asked: Asked, today: date) -> Iterator[Problem]:
+def problems(order: Order, asked: JobRequest, today: date) -> Iterator[Problem]:
     """Yield why a cluster's images may not work with its GPUs.
 
     Parameters
@@ -61,7 +61,7 @@ def problems(order: Order, asked: Asked, today: date) -> Iterator[Problem]:
         )
 
 
-def unequal(asked: Asked) -> Iterator[Problem]:
+def unequal(asked: JobRequest) -> Iterator[Problem]:
     """Yield a warning where the chief and the workers have different numbers of GPUs."""
     if any(pool.role == "parameter_servers" for pool in asked.pools):
         return
@@ -69,19 +69,19 @@ def unequal(asked: Asked) -> Iterator[Problem]:
         if chief.accelerator_count != pool.accelerator_count and not _has_tpu(chief, pool):
             yield warning(
                 "accelerators-unequal",
-                f"{pool.where}.accelerator.count",
+                f"{pool.section}.accelerator.count",
                 f"{pool.accelerator_count} on each of the workers and {chief.accelerator_count} on "
                 "the chief: MultiWorkerMirroredStrategy needs the same number on each",
                 "write the same number for both, unless the program uses another strategy",
             )
 
 
-def _has_tpu(*pools: AskedPool) -> bool:
+def _has_tpu(*pools: PoolRequest) -> bool:
     return any((pool.accelerator or "").startswith("TPU") for pool in pools)
 
 
 def _image_problems(
-    order: Order, asked: Asked, around: Surroundings | None, today: date
+    order: Order, asked: JobRequest, around: Surroundings | None, today: date
 ) -> Iterator[Problem]:
     for image, pools in _images(asked, around).items():
         is_built = around is not None and image == around.base
@@ -105,9 +105,9 @@ def _image_problems(
             )
 
 
-def _images(asked: Asked, around: Surroundings | None) -> dict[str, list[AskedPool]]:
+def _images(asked: JobRequest, around: Surroundings | None) -> dict[str, list[PoolRequest]]:
     """Return the pools by the image that they run, or that theirs is built from."""
-    found: dict[str, list[AskedPool]] = {}
+    found: dict[str, list[PoolRequest]] = {}
     for pool in asked.pools:
         image = pool.image or (around and around.base)
         if image:
@@ -115,10 +115,10 @@ def _images(asked: Asked, around: Surroundings | None) -> dict[str, list[AskedPo
     return found
 
 
-def _location(order: Order, pool: AskedPool, around: Surroundings | None) -> str:
+def _location(order: Order, pool: PoolRequest, around: Surroundings | None) -> str:
     if around:
         return around.own_dockerfile or "image.base"
-    return "image.uri" if pool.image == order.job.image.uri else pool.where
+    return "image.uri" if pool.image == order.job.image.uri else pool.section
 
 
 def _instead(where: str) -> str:
@@ -149,7 +149,9 @@ def _has_ended(image: str, today: date) -> bool:
     return (int(found["major"]), int(found["minor"])) <= _LAST_PREBUILT
 
 
-def _rdma_problems(order: Order, asked: Asked, around: Surroundings | None) -> Iterator[Problem]:
+def _rdma_problems(
+    order: Order, asked: JobRequest, around: Surroundings | None
+) -> Iterator[Problem]:
     """Yield a warning of images that do not set up NCCL for RDMA; rendered ones do.
 
     Source: https://cloud.google.com/vertex-ai/docs/training/configure-compute
@@ -161,7 +163,7 @@ def _rdma_problems(order: Order, asked: Asked, around: Surroundings | None) -> I
         if machine_catalogue.has_rdma(pool.machine) and (pool.image or is_own):
             yield warning(
                 "rdma-environment",
-                pool.where,
+                pool.section,
                 f"{pool.machine} has RDMA, and NCCL needs the settings of {_NCCL_SCRIPT} for it",
                 f"source {_NCCL_SCRIPT} in the entrypoint of the image, before the program starts",
             )

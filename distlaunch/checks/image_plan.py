@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class ImageCheck:
     """How a job's image would come to be.
 
     Parameters
@@ -43,7 +43,7 @@ class Making:
     is_asked: bool = True
 
 
-def making_of(order: Order, *, offline: bool = False) -> Making:
+def check_image(order: Order, *, offline: bool = False) -> ImageCheck:
     """Find out how a job's image would come to be.
 
     Parameters
@@ -54,7 +54,7 @@ def making_of(order: Order, *, offline: bool = False) -> Making:
         Whether no registry is to be asked.
     """
     if not vertex.needs_image(order.job):
-        return Making(_named(order))
+        return ImageCheck(_named(order))
     if offline or order.job.image.repository is None:
         return _planned(order, push=False)
     try:
@@ -76,18 +76,18 @@ def _named(order: Order) -> ImagePlan | None:
     return plan(order.job, order.folder) if order.job.image.uri else None
 
 
-def _planned(order: Order, *, push: bool) -> Making:
+def _planned(order: Order, *, push: bool) -> ImageCheck:
     try:
         made = plan(order.job, order.folder, push=push)
     except Unreachable:
         raise
     except ContextError as problem:
         refused = tuple(_refused(line) for line in problem.lines)
-        return Making(None, _unread(order), refused)
+        return ImageCheck(None, _unread(order), refused)
     except ImageError as problem:
-        return Making(None, _unread(order), (_refused(str(problem)),))
+        return ImageCheck(None, _unread(order), (_refused(str(problem)),))
     files = made.context.files if made.context else ()
-    return Making(made, frozenset(file.path for file in files), _large(made), is_asked=push)
+    return ImageCheck(made, frozenset(file.path for file in files), _large(made), is_asked=push)
 
 
 def _refused(line: str) -> Problem:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.request_view import Asked, AskedPool
+    from distlaunch.checks.request_view import JobRequest, PoolRequest
 
 _POOLS = 4
 _NAME_LENGTH = 128
@@ -35,7 +35,7 @@ _ACCOUNT = re.compile(r"[^\s@]+@([a-z0-9-]+\.)+gserviceaccount\.com", re.ASCII)
 _TENSORBOARD = re.compile(r"projects/[^/]+/locations/(?P<region>[^/]+)/tensorboards/[^/]+")
 
 
-def problems(asked: Asked) -> Iterator[Problem]:
+def problems(asked: JobRequest) -> Iterator[Problem]:
     """Yield where a job passes one of Vertex AI's limits.
 
     Parameters
@@ -56,7 +56,7 @@ def problems(asked: Asked) -> Iterator[Problem]:
     yield from tuning.problems(asked)
 
 
-def _pool_problems(asked: Asked) -> Iterator[Problem]:
+def _pool_problems(asked: JobRequest) -> Iterator[Problem]:
     chief = next((pool for pool in asked.pools if pool.role == "chief"), None)
     if chief is None or chief.replicas != 1:
         has = f"{chief.replicas} machines" if chief else "no machine"
@@ -75,12 +75,12 @@ def _pool_problems(asked: Asked) -> Iterator[Problem]:
         )
 
 
-def _disk_problems(pool: AskedPool) -> Iterator[Problem]:
+def _disk_problems(pool: PoolRequest) -> Iterator[Problem]:
     least, most = _DISK_GB
     if pool.disk_gb is not None and not least <= pool.disk_gb <= most:
         yield error(
             "disk-size",
-            pool.where,
+            pool.section,
             f"a boot disk has {least} to {most} GB, and this is to have {pool.disk_gb}",
             f"write bootDiskSizeGb: {min(max(pool.disk_gb, least), most)}",
         )
@@ -89,14 +89,14 @@ def _disk_problems(pool: AskedPool) -> Iterator[Problem]:
     if pool.disk_type not in _DISKS:
         yield error(
             "disk-type",
-            pool.where,
+            pool.section,
             f"a boot disk is one of {', '.join(_DISKS)}, and this is to be {pool.disk_type}",
             f"write bootDiskType: {boot_disk(pool.machine)}, or leave it out",
         )
     elif pool.disk_type != boot_disk(pool.machine) == "hyperdisk-balanced":
         yield error(
             "disk-type",
-            pool.where,
+            pool.section,
             f"{pool.machine} boots from hyperdisk-balanced alone, and not from {pool.disk_type}",
             "write bootDiskType: hyperdisk-balanced, or leave it out",
         )
@@ -107,7 +107,7 @@ def boot_disk(machine: str) -> str:
     return "hyperdisk-balanced" if machine.startswith(_ONLY_HYPERDISK) else "pd-ssd"
 
 
-def _variable_problems(pool: AskedPool) -> Iterator[Problem]:
+def _variable_problems(pool: PoolRequest) -> Iterator[Problem]:
     if pool.variables > _VARIABLES:
         yield error(
             "variable-count",
@@ -117,7 +117,7 @@ def _variable_problems(pool: AskedPool) -> Iterator[Problem]:
         )
 
 
-def _name_problems(asked: Asked) -> Iterator[Problem]:
+def _name_problems(asked: JobRequest) -> Iterator[Problem]:
     if len(asked.name) > _NAME_LENGTH:
         yield error(
             "name-length",
@@ -135,7 +135,7 @@ def _name_problems(asked: Asked) -> Iterator[Problem]:
         )
 
 
-def _scheduling_problems(asked: Asked) -> Iterator[Problem]:
+def _scheduling_problems(asked: JobRequest) -> Iterator[Problem]:
     if asked.timeout > WEEK:
         days = f"{asked.timeout / _DAY:.3g} days"
         if asked.strategy == "FLEX_START":
@@ -166,7 +166,7 @@ def _negative(seconds: int, field: str, remedy: str) -> Problem:
     return error("duration-negative", f"scheduling.{field}", what, remedy)
 
 
-def _tensorboard_problems(asked: Asked) -> Iterator[Problem]:
+def _tensorboard_problems(asked: JobRequest) -> Iterator[Problem]:
     if asked.tensorboard is None:
         return
     form = f"projects/{asked.project or 'PROJECT'}/locations/{asked.region or 'REGION'}"
@@ -189,7 +189,7 @@ def _tensorboard_problems(asked: Asked) -> Iterator[Problem]:
         )
 
 
-def _network_problems(asked: Asked) -> Iterator[Problem]:
+def _network_problems(asked: JobRequest) -> Iterator[Problem]:
     if asked.network is None:
         return
     found = _NETWORK.fullmatch(asked.network)
@@ -206,7 +206,7 @@ def _network_problems(asked: Asked) -> Iterator[Problem]:
     )
 
 
-def _account_problems(asked: Asked) -> Iterator[Problem]:
+def _account_problems(asked: JobRequest) -> Iterator[Problem]:
     account = asked.service_account
     if account and not _ACCOUNT.fullmatch(account):
         yield error(
@@ -219,7 +219,7 @@ def _account_problems(asked: Asked) -> Iterator[Problem]:
         )
 
 
-def _key_problems(asked: Asked) -> Iterator[Problem]:
+def _key_problems(asked: JobRequest) -> Iterator[Problem]:
     """Yield what speaks against the key: it lies in the job's region itself (EncryptionSpec)."""
     if asked.encryption_key is None:
         return

@@ -17,10 +17,10 @@ from distlaunch.checks import (
     source_location,
     trainer,
 )
-from distlaunch.checks.image_plan import making_of
+from distlaunch.checks.image_plan import check_image
 from distlaunch.checks.problem import error
 from distlaunch.checks.report import Report
-from distlaunch.checks.request_view import asked
+from distlaunch.checks.request_view import job_request
 from distlaunch.errors import GoogleError, JobFileError
 from distlaunch.job import machine_catalogue, vertex
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.data import DataFacts
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.request_view import Asked
+    from distlaunch.checks.request_view import JobRequest
     from distlaunch.checks.trainer import Trainer
     from distlaunch.google.client import Session
     from distlaunch.job.machine_catalogue import Catalogue
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class CheckOptions:
     """How far to look.
 
     Parameters
@@ -60,7 +60,7 @@ class Scope:
     prices: Path | None = None
 
 
-def examine(order: Order, scope: Scope, *, session: Session | None = None) -> Report:
+def run_checks(order: Order, scope: CheckOptions, *, session: Session | None = None) -> Report:
     """Find out what there is to know of a job; nothing is built, pushed or made.
 
     Parameters
@@ -77,7 +77,7 @@ def examine(order: Order, scope: Scope, *, session: Session | None = None) -> Re
     DistlaunchError
         If a catalogue or a price file of the user's own cannot be read.
     """
-    wanted, today = asked(order), date.today()  # noqa: DTZ011 - the day that the user has
+    wanted, today = job_request(order), date.today()  # noqa: DTZ011 - the day that the user has
     known = machine_catalogue.load(
         scope.catalogue or _there(order.folder / machine_catalogue.FILE_NAME)
     )
@@ -88,7 +88,7 @@ def examine(order: Order, scope: Scope, *, session: Session | None = None) -> Re
     prices = Meanwhile(lambda: price.prices(wanted, session=session, file=file))
     cloud = Meanwhile(lambda: _online(order, wanted, session, known))
     of_request = Meanwhile(lambda: list(_of_request(order, wanted)))
-    making = making_of(order, offline=scope.offline)
+    making = check_image(order, offline=scope.offline)
     bundled = trainer.find(order)
     data, of_project = _project(order, wanted, making.files, known, bundled)
     found = [
@@ -107,7 +107,7 @@ def examine(order: Order, scope: Scope, *, session: Session | None = None) -> Re
     return Report(
         asked=wanted,
         cluster=order.job.cluster.describe(),
-        problems=_in_order(source_location.placed(found, order)),
+        problems=_in_order(source_location.locate(found, order)),
         image=making.plan,
         asks_registry=making.is_asked,
         data=data,
@@ -116,11 +116,11 @@ def examine(order: Order, scope: Scope, *, session: Session | None = None) -> Re
     )
 
 
-def unexamined(order: Order) -> Report:
+def skip_checks(order: Order) -> Report:
     """Return the plan of a job alone, for who insists."""
-    making = making_of(order)
+    making = check_image(order)
     cluster = order.job.cluster.describe()
-    return Report(asked(order), cluster, image=making.plan, is_checked=False)
+    return Report(job_request(order), cluster, image=making.plan, is_checked=False)
 
 
 def _session(order: Order) -> tuple[Session | None, list[Problem]]:
@@ -136,7 +136,7 @@ def _session(order: Order) -> tuple[Session | None, list[Problem]]:
 
 
 def _online(
-    order: Order, wanted: Asked, session: Session | None, known: Catalogue
+    order: Order, wanted: JobRequest, session: Session | None, known: Catalogue
 ) -> list[Problem]:
     if session is None:
         return []
@@ -145,7 +145,7 @@ def _online(
     return cloud.problems(order, wanted, session, known)
 
 
-def _of_request(order: Order, wanted: Asked) -> Iterator[Problem]:
+def _of_request(order: Order, wanted: JobRequest) -> Iterator[Problem]:
     """Hold the request against Google's own messages.
 
     They take 0.06 s to import, and are left alone where all words of Google's are known ones.
@@ -173,7 +173,7 @@ def _of_request(order: Order, wanted: Asked) -> Iterator[Problem]:
 
 def _project(
     order: Order,
-    wanted: Asked,
+    wanted: JobRequest,
     files: Collection[str] | None,
     known: Catalogue,
     bundled: Trainer | None,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.data import DataFacts
     from distlaunch.checks.price import Cost, Offer
     from distlaunch.checks.problem import Problem, Severity
-    from distlaunch.checks.request_view import Asked, AskedPool
+    from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.errors import DistlaunchError
     from distlaunch.image import ImagePlan
 
@@ -59,7 +59,7 @@ class Report:
         Whether anybody looked for problems.
     """
 
-    asked: Asked
+    asked: JobRequest
     cluster: str
     problems: tuple[Problem, ...] = ()
     image: ImagePlan | None = None
@@ -120,7 +120,7 @@ def _of_file(line: str) -> Problem:
     return error("job-file-invalid", where, what, "write there what is expected")
 
 
-def _pool(pool: AskedPool) -> dict[str, Any]:
+def _pool(pool: PoolRequest) -> dict[str, Any]:
     return {
         "role": pool.role,
         "replicas": pool.replicas,

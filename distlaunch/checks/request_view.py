@@ -23,7 +23,7 @@ ROLES = ("chief", "workers", "parameter_servers", "evaluators")
 
 
 @dataclass(frozen=True, slots=True)
-class AskedPool:
+class PoolRequest:
     """A worker pool.
 
     Parameters
@@ -62,7 +62,7 @@ class AskedPool:
     variables: int = 0
 
     @property
-    def where(self) -> str:
+    def section(self) -> str:
         """Its key in the job file."""
         if self.role == reduction_server.KEY:
             return self.role
@@ -70,7 +70,7 @@ class AskedPool:
 
     def key(self, field: str) -> str:
         """Return the key in the job file of one of its fields, as ``accelerator.count``."""
-        return f"{self.where}.{field}" if self.role in ROLES else self.where
+        return f"{self.section}.{field}" if self.role in ROLES else self.section
 
     @property
     def is_training(self) -> bool:
@@ -85,7 +85,7 @@ class AskedPool:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JobRequest:
     """What a job asks for.
 
     Parameters
@@ -111,7 +111,7 @@ class Asked:
     name: str
     project: str
     region: str
-    pools: tuple[AskedPool, ...]
+    pools: tuple[PoolRequest, ...]
     strategy: Strategy = "STANDARD"
     timeout: int = WEEK
     max_wait: int | None = None
@@ -130,7 +130,7 @@ class Asked:
         return vertex.SPECS["customJobs" if self.search is None else "hyperparameterTuningJobs"]
 
 
-def asked(order: Order) -> Asked:
+def job_request(order: Order) -> JobRequest:
     """Return what an order's request asks for."""
     job = order.job
     body = order.request("check", image=None)
@@ -138,7 +138,7 @@ def asked(order: Order) -> Asked:
     spec = body.get(vertex.SPECS[where], {})
     scheduling = spec.get("scheduling", {})
     is_tuned = where == "hyperparameterTuningJobs"
-    return Asked(
+    return JobRequest(
         name=body.get("displayName", job.name),
         project=job.project or "",
         region=job.region or "",
@@ -157,7 +157,7 @@ def asked(order: Order) -> Asked:
     )
 
 
-def pools_of(specs: list[dict[str, Any]]) -> list[AskedPool]:
+def pools_of(specs: list[dict[str, Any]]) -> list[PoolRequest]:
     """Return the worker pools of a job's body, whether it is ours or as Google gives it."""
     roles = [*ROLES, *(f"pool {index}" for index in range(len(ROLES), len(specs)))]
     if reading.reduction_server(specs):
@@ -169,10 +169,10 @@ def pools_of(specs: list[dict[str, Any]]) -> list[AskedPool]:
     ]
 
 
-def _pool(role: str, spec: Mapping[str, Any]) -> AskedPool:
+def _pool(role: str, spec: Mapping[str, Any]) -> PoolRequest:
     machine, disk = reading.machine(spec), spec.get("diskSpec", {})
     program = reading.program(spec)
-    return AskedPool(
+    return PoolRequest(
         role,
         int(spec.get("replicaCount", 1)),  # Google writes it as text
         machine.type,

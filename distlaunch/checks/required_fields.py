@@ -165,7 +165,7 @@ def _without_tag(image: str) -> str:
     return re.sub(r"(:[^/:]*)?(@.*)?$", "", image)
 
 
-def refuse_what_cannot_be(order: Order) -> None:
+def raise_if_incomplete(order: Order) -> None:
     """See that a job can be launched at all.
 
     Raises

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _KEY = re.compile(r"[a-z_]+(\.[\w-]+)*")
 
 
-def placed(problems: Iterable[Problem], order: Order) -> tuple[Problem, ...]:
+def locate(problems: Iterable[Problem], order: Order) -> tuple[Problem, ...]:
     """Return problems with the file, line and column of the keys that they are about.
 
     A key that no file says stays with the name of the file that could say it; in place of one that

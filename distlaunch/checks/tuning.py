@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.request_view import Asked
+    from distlaunch.checks.request_view import JobRequest
 
 _MOST_VALUES = 1_000
 _NEAREST = 1e-10  # that two values of a list may be to each other
@@ -27,7 +27,7 @@ _Fault = tuple[str, str, str]  # where, what is wrong, what mends it
 _KINDS = ("doubleValueSpec", "integerValueSpec", "categoricalValueSpec", "discreteValueSpec")
 
 
-def problems(asked: Asked) -> Iterator[Problem]:
+def problems(asked: JobRequest) -> Iterator[Problem]:
     """Yield why no search can be as a tuned job says it; nothing of any other job.
 
     Parameters

@@ -54,16 +54,16 @@ def command(
       distlaunch check --set cluster.workers.count=7 --compare-machines
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.checks import screen
-    from distlaunch.checks.preflight import Scope, examine
+    from distlaunch.checks.preflight import CheckOptions, run_checks
     from distlaunch.checks.report import unread
 
     console = settings.console()
-    scope = Scope(offline, run, compare_machines, catalogue, prices)
+    scope = CheckOptions(offline, run, compare_machines, catalogue, prices)
     try:
         order, notes = order_of(**given)
         for note in notes:
             console.say(note, "warning")
-        report = examine(order, scope)
+        report = run_checks(order, scope)
     except DistlaunchError as refusal:
         if not as_json or isinstance(refusal, UsageProblem):
             raise

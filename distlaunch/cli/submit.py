@@ -77,7 +77,7 @@ def _submit(
     prices: Path | None,
     **_: Any,
 ) -> int:
-    from distlaunch.checks.preflight import Scope, examine, unexamined
+    from distlaunch.checks.preflight import CheckOptions, run_checks, skip_checks
     from distlaunch.cli.launching import see_through
     from distlaunch.errors import GoogleError, UsageProblem
     from distlaunch.google.client import connect
@@ -95,8 +95,8 @@ def _submit(
             session = connect(order.endpoint, project=job.project, tell=console.say)
         except GoogleError as problem:
             refusal = problem  # told after all else that is wrong
-    scope = Scope(catalogue=catalogue, prices=prices)
-    report = unexamined(order) if no_check else examine(order, scope, session=session)
+    scope = CheckOptions(catalogue=catalogue, prices=prices)
+    report = skip_checks(order) if no_check else run_checks(order, scope, session=session)
     _tell(console, report)
     if not report.is_ready:
         if as_json:

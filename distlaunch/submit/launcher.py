@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch import __version__
-from distlaunch.checks.required_fields import refuse_what_cannot_be
+from distlaunch.checks.required_fields import raise_if_incomplete
 from distlaunch.errors import CreateRefused, GoogleError
 from distlaunch.job import vertex
 from distlaunch.job.job_dir import change_job_dir
@@ -92,7 +92,7 @@ def plan(order: Order, image: ImagePlan | None = None) -> Plan:
     DistlaunchError
         If the project's files or the image's registry cannot be read.
     """
-    refuse_what_cannot_be(order)
+    raise_if_incomplete(order)
     if image is None and vertex.needs_image(order.job):
         from distlaunch.image import plan as plan_image
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from distlaunch.checks.limits import problems
-from distlaunch.checks.request_view import WEEK, Asked, AskedPool
+from distlaunch.checks.request_view import WEEK, JobRequest, PoolRequest
 
-CHIEF = AskedPool("chief", 1, "n1-standard-8")
-WORKERS = AskedPool("workers", 3, "n1-standard-8")
+CHIEF = PoolRequest("chief", 1, "n1-standard-8")
+WORKERS = PoolRequest("workers", 3, "n1-standard-8")
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 BOARD = "projects/123/locations/us-central1/tensorboards/456"
 KEY = "projects/my-project/locations/us-central1/keyRings/ring/cryptoKeys/key"
@@ -18,11 +18,11 @@ STUDY = {
 
 
 def asked(*pools, name="digits", region="us-central1", **rest):
-    return Asked(name, "my-project", region, pools or (CHIEF, WORKERS), **rest)
+    return JobRequest(name, "my-project", region, pools or (CHIEF, WORKERS), **rest)
 
 
 def of_chief(**rest):
-    return asked(AskedPool("chief", 1, **({"machine": "n1-standard-8"} | rest)))
+    return asked(PoolRequest("chief", 1, **({"machine": "n1-standard-8"} | rest)))
 
 
 def labels(count):
@@ -31,7 +31,9 @@ def labels(count):
 
 GOOD = {
     "plain": asked(),
-    "all pools": asked(*(AskedPool(role, 1, "n1-standard-8") for role in ("chief", "c", "d", "e"))),
+    "all pools": asked(
+        *(PoolRequest(role, 1, "n1-standard-8") for role in ("chief", "c", "d", "e"))
+    ),
     "the longest name": asked(name="n" * 128),
     "the most labels": asked(labels=labels(64)),
     "the most variables": of_chief(variables=100),
@@ -56,7 +58,7 @@ GOOD = {
 
 BAD = {
     "two chiefs": (
-        asked(AskedPool("chief", 2, "n1-standard-8")),
+        asked(PoolRequest("chief", 2, "n1-standard-8")),
         ("error", "chief-count", "cluster.chief", "2 machines", "replicaCount: 1"),
     ),
     "no chief": (asked(WORKERS), ("error", "chief-count", "cluster.chief", "no machine", "1")),
@@ -73,7 +75,7 @@ BAD = {
         ("error", "label-count", "labels", "64 labels at most, and this has 67", "take 3 out"),
     ),
     "many variables": (
-        asked(CHIEF, AskedPool("workers", 1, "n1-standard-8", variables=101)),
+        asked(CHIEF, PoolRequest("workers", 1, "n1-standard-8", variables=101)),
         ("error", "variable-count", "env", "workers sets 101 variables", "take 1 out"),
     ),
     "a small disk": (
@@ -214,7 +216,7 @@ def test_what_passes_a_limit_is_told_with_what_to_write(wanted, told):
 
 def test_all_is_told_at_once():
     wanted = asked(
-        AskedPool("chief", 2, "n1-standard-8", disk_gb=1, variables=200),
+        PoolRequest("chief", 2, "n1-standard-8", disk_gb=1, variables=200),
         name="n" * 200,
         max_wait=3,
         network="x",

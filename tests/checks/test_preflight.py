@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from distlaunch.checks.preflight import Scope, examine
+from distlaunch.checks.preflight import CheckOptions, run_checks
 from distlaunch.job.load import load_job
 from distlaunch.submit.plan import Order
 
@@ -18,7 +18,7 @@ image: {uri: "us-docker.pkg.dev/mine-1234/training/digits:1"}
 cluster:
   chief: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}
 """
-OFFLINE = Scope(offline=True)
+OFFLINE = CheckOptions(offline=True)
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def project(tmp_path):
 
 
 def report(project, *sets, scope=OFFLINE):
-    return examine(Order(project, load_job(project, sets=sets).job, sets=sets), scope)
+    return run_checks(Order(project, load_job(project, sets=sets).job, sets=sets), scope)
 
 
 def codes(project, *sets):
@@ -81,7 +81,7 @@ def test_a_file_of_the_users_own_is_found_in_the_folder_or_named(project, tmp_pa
     assert codes(project, *sets) == ["accelerator-count"]
     own = tmp_path / "mine.yaml"
     own.write_text("machines: {n1-standard-8: {accelerators: {NVIDIA_TESLA_T4: [3]}}}\n")
-    scope = Scope(offline=True, catalogue=own)
+    scope = CheckOptions(offline=True, catalogue=own)
     assert report(project, *sets, scope=scope).problems == ()
     own.rename(tmp_path / "distlaunch.catalogue.yaml")
     assert codes(project, *sets) == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from distlaunch.checks.required_fields import placeholders, problems, refuse_what_cannot_be
+from distlaunch.checks.required_fields import placeholders, problems, raise_if_incomplete
 from distlaunch.errors import JobFileError
 from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
 from distlaunch.submit.plan import Order
@@ -55,7 +55,7 @@ def test_what_is_missing_is_told_with_what_mends_it(missing, code):
     [problem] = problems(Order(Path(), job))
     assert (problem.code, problem.severity) == (code, "error")
     with pytest.raises(JobFileError) as refusal:
-        refuse_what_cannot_be(Order(Path(), job))
+        raise_if_incomplete(Order(Path(), job))
     assert refusal.value.lines == (problem.line,)
 
 
@@ -126,7 +126,7 @@ def test_container_registry_is_warned_of_and_no_obstacle(repository, written):
     [problem] = problems(order)
     assert (problem.code, problem.severity) == ("repository-retired", "warning")
     assert f"write {written}; " in problem.remedy
-    refuse_what_cannot_be(order)
+    raise_if_incomplete(order)
 
 
 def test_images_of_others_are_still_served_as_gcr_io():

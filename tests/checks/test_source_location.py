@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from distlaunch.checks.problem import warning
-from distlaunch.checks.source_location import placed
+from distlaunch.checks.source_location import locate
 from distlaunch.job.load import load_job
 from distlaunch.submit.plan import Order
 
@@ -25,7 +25,7 @@ def where(tmp_path, monkeypatch):
     job = load_job(tmp_path).job
 
     def place(key, **order):
-        [problem] = placed(
+        [problem] = locate(
             [warning("code", key, "--what", "remedy")], Order(tmp_path, job, **order)
         )
         return problem.where

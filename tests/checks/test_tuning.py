@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.checks.request_view import Asked, asked
+from distlaunch.checks.request_view import JobRequest, job_request
 from distlaunch.checks.tuning import problems
 from distlaunch.job.model import Choice, Cluster, Image, Job, Machine, Pool, Span, Tuning
 from distlaunch.submit.plan import Order
@@ -41,7 +41,7 @@ def search(*parameters, trials=4, at_once=2, algorithm=None, metrics=("loss",), 
 
 
 def told(said):
-    return list(problems(Asked("digits", "mine", "us-central1", (), search=said)))
+    return list(problems(JobRequest("digits", "mine", "us-central1", (), search=said)))
 
 
 PLAIN = span(0.1, 1)
@@ -209,4 +209,4 @@ PARAMETERS = st.dictionaries(
 def test_whatever_a_job_file_says_of_numbers_above_0_can_be(parameters, trials, data):
     at_once = data.draw(st.integers(1, trials))
     tuning = Tuning("loss", "minimize", parameters, trials, at_once, "random")
-    assert list(problems(asked(Order(Path(), replace(JOB, tuning=tuning))))) == []
+    assert list(problems(job_request(Order(Path(), replace(JOB, tuning=tuning))))) == []

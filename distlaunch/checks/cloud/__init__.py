@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.request_view import Asked
+    from distlaunch.checks.request_view import JobRequest
     from distlaunch.google.client import Session
     from distlaunch.image.reference import GooglePlace, Reference
     from distlaunch.job.machine_catalogue import Catalogue
@@ -49,7 +49,9 @@ _OF_GOOGLE = (
 )
 
 
-def problems(order: Order, asked: Asked, session: Session, catalogue: Catalogue) -> list[Problem]:
+def problems(
+    order: Order, asked: JobRequest, session: Session, catalogue: Catalogue
+) -> list[Problem]:
     """Return what speaks against a job in the cloud as it is now.
 
     Parameters

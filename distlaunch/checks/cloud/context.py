@@ -15,7 +15,7 @@ from distlaunch.google.api_errors import DISABLED, NOT_CHARGED, NOT_PAID, WHOEVE
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from distlaunch.checks.request_view import Asked
+    from distlaunch.checks.request_view import JobRequest
     from distlaunch.errors import DistlaunchError
     from distlaunch.google.client import Params, Session
     from distlaunch.job.machine_catalogue import Catalogue
@@ -68,7 +68,7 @@ class About:
     """
 
     order: Order
-    asked: Asked
+    asked: JobRequest
     session: Session
     catalogue: Catalogue
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.cloud.context import About
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.request_view import AskedPool
+    from distlaunch.checks.request_view import PoolRequest
     from distlaunch.job.machine_catalogue import Catalogue
 
 PREFIX = "custom_model_training_"
@@ -60,7 +60,7 @@ def checks(about: About) -> Iterator[tuple[str, Callable[[], Iterator[Problem]]]
 
 
 def demand(
-    pools: Iterable[AskedPool], catalogue: Catalogue, *, is_preemptible: bool
+    pools: Iterable[PoolRequest], catalogue: Catalogue, *, is_preemptible: bool
 ) -> Counter[str]:
     """Return how much of each quota some pools take, by its metric.
 
@@ -185,7 +185,7 @@ class _Check:
         return f" ({trials} trials at once)" if trials > 1 else ""
 
 
-def _of_machine(pool: AskedPool, catalogue: Catalogue) -> Iterator[tuple[str, int]]:
+def _of_machine(pool: PoolRequest, catalogue: Catalogue) -> Iterator[tuple[str, int]]:
     """Yield what one machine takes, by the ends of the metrics' names."""
     kind = catalogue.machines.get(pool.machine)
     tpu = kind.tpu if kind else None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.data.sharding import Told
     from distlaunch.checks.data.source import Source
     from distlaunch.checks.data.values import Given
-    from distlaunch.checks.request_view import Asked
+    from distlaunch.checks.request_view import JobRequest
     from distlaunch.checks.trainer import Trainer
     from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.job.model import Job
@@ -39,7 +39,7 @@ _TUNABLE = ("batch-size", "global-batch-size", "shards", "steps-per-epoch")
 
 def look(
     order: Order,
-    asked: Asked,
+    asked: JobRequest,
     trainer: Trainer | None,
     files: Collection[str],
     catalogue: Catalogue,

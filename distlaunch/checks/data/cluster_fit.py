@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from distlaunch.checks.data.sharding import Dealing, Told
-    from distlaunch.checks.request_view import Asked
+    from distlaunch.checks.request_view import JobRequest
     from distlaunch.job.machine_catalogue import Catalogue
 
 _ARGS = "args"
@@ -51,7 +51,7 @@ class Machines:
         return [number // each - 1 for number in replicas if number and number % each == 0]
 
 
-def machines(asked: Asked) -> Machines | None:
+def machines(asked: JobRequest) -> Machines | None:
     """Return the machines that train; None where they are not known, or the trainer's are others.
 
     The trainer takes as many GPUs on each machine; TPUs it doesn't take at all.
@@ -66,7 +66,7 @@ def machines(asked: Asked) -> Machines | None:
     return Machines(sum(pool.replicas for pool in pools), gpus if accelerator else 0)
 
 
-def can_be(asked: Asked, catalogue: Catalogue) -> bool:
+def can_be(asked: JobRequest, catalogue: Catalogue) -> bool:
     """Return whether no machine is known not to take as many GPUs as it is to have."""
     for pool in asked.pools:
         kind = catalogue.machines.get(pool.machine)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from datetime import date
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.request_view import Asked, AskedPool
+    from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.job.machine_catalogue import MachineKind
 
 
-def problems(asked: Asked, catalogue: Catalogue, today: date) -> Iterator[Problem]:
+def problems(asked: JobRequest, catalogue: Catalogue, today: date) -> Iterator[Problem]:
     """Yield what speaks against a job's machines, accelerators and region.
 
     Parameters
@@ -46,7 +46,7 @@ def problems(asked: Asked, catalogue: Catalogue, today: date) -> Iterator[Proble
     yield from flex_start_problems(asked, market)
 
 
-def _machine_problems(pool: AskedPool, market: Market) -> Iterator[Problem]:
+def _machine_problems(pool: PoolRequest, market: Market) -> Iterator[Problem]:
     catalogue, where, name = market.catalogue, pool.key("machine"), pool.machine
     if catalogue.is_retired(name, market.today):
         yield error("machine-retired", where, *_of_retired_machine(pool, market))
@@ -62,7 +62,7 @@ def _machine_problems(pool: AskedPool, market: Market) -> Iterator[Problem]:
         )
 
 
-def _of_retired_machine(pool: AskedPool, market: Market) -> tuple[str, str]:
+def _of_retired_machine(pool: PoolRequest, market: Market) -> tuple[str, str]:
     """Return what a name of the past is, and what to write today."""
     gone = market.catalogue.retired_machines[pool.machine]
     was = gone.was
@@ -79,7 +79,7 @@ def _of_retired_machine(pool: AskedPool, market: Market) -> tuple[str, str]:
     return what, either(Machine(pool.machine), instead)
 
 
-def _accelerator_problems(pool: AskedPool, market: Market) -> Iterator[Problem]:
+def _accelerator_problems(pool: PoolRequest, market: Market) -> Iterator[Problem]:
     """Tell of an accelerator by itself, and where nothing is wrong there, of it on its machine."""
     catalogue, name = market.catalogue, pool.accelerator
     if name is not None and name not in catalogue.accelerators:
@@ -100,7 +100,7 @@ def _accelerator_problems(pool: AskedPool, market: Market) -> Iterator[Problem]:
         yield from _pairing_problems(pool, kind, market)
 
 
-def _unknown_accelerator(pool: AskedPool, catalogue: Catalogue) -> Problem:
+def _unknown_accelerator(pool: PoolRequest, catalogue: Catalogue) -> Problem:
     name, known = pool.accelerator or "", catalogue.accelerators
     near = next(like(name, known), None)
     hint = _hint(f"; did you mean {near!r}?" if near else did_you_mean(name, known))
@@ -112,7 +112,7 @@ def _unknown_accelerator(pool: AskedPool, catalogue: Catalogue) -> Problem:
     )
 
 
-def _as_known(pool: AskedPool) -> str:
+def _as_known(pool: PoolRequest) -> str:
     """Return how a user's own catalogue says a pool's machine with its accelerators."""
     count = pool.accelerator_count
     has = f"accelerators: {{{pool.accelerator}: [{count}]}}" if pool.accelerator else ""
@@ -124,7 +124,7 @@ def _hint(did_you_mean: str) -> str:
     return f"{did_you_mean.removeprefix('; ')} or, " if did_you_mean else ""
 
 
-def _pairing_problems(pool: AskedPool, kind: MachineKind, market: Market) -> Iterator[Problem]:
+def _pairing_problems(pool: PoolRequest, kind: MachineKind, market: Market) -> Iterator[Problem]:
     name, count, wanted = pool.accelerator, pool.accelerator_count, _machine(pool)
     if name is None:
         yield from _no_accelerator_problems(pool, kind, market)
@@ -153,13 +153,13 @@ def _taken(kind: MachineKind) -> str:
     return "a topology and no accelerator" if kind.tpu else "no accelerator"
 
 
-def _bare(pool: AskedPool, kind: MachineKind) -> Machine | None:
+def _bare(pool: PoolRequest, kind: MachineKind) -> Machine | None:
     """Return a machine without accelerators, where it comes without."""
     return None if kind.needs_accelerator else Machine(pool.machine)
 
 
 def _no_accelerator_problems(
-    pool: AskedPool, kind: MachineKind, market: Market
+    pool: PoolRequest, kind: MachineKind, market: Market
 ) -> Iterator[Problem]:
     count = pool.accelerator_count
     if not count and not kind.needs_accelerator:
@@ -177,7 +177,7 @@ def _no_accelerator_problems(
     )
 
 
-def _architecture_problems(pool: AskedPool, catalogue: Catalogue) -> Iterator[Problem]:
+def _architecture_problems(pool: PoolRequest, catalogue: Catalogue) -> Iterator[Problem]:
     kind = catalogue.machines.get(pool.machine)
     if kind is not None and kind.architecture != "amd64" and pool.image is None:
         yield error(
@@ -190,7 +190,7 @@ def _architecture_problems(pool: AskedPool, catalogue: Catalogue) -> Iterator[Pr
         )
 
 
-def _region_problems(asked: Asked, market: Market) -> Iterator[Problem]:
+def _region_problems(asked: JobRequest, market: Market) -> Iterator[Problem]:
     catalogue, region = market.catalogue, asked.region
     if not region:
         return
@@ -208,7 +208,7 @@ def _region_problems(asked: Asked, market: Market) -> Iterator[Problem]:
         yield from _offer_problems(name, names, market)
 
 
-def _offered_names(asked: Asked, market: Market) -> Iterator[str]:
+def _offered_names(asked: JobRequest, market: Market) -> Iterator[str]:
     """Yield the names by which regions offer what the job has, as far as they are known."""
     catalogue = market.catalogue
     for pool in asked.pools:
@@ -242,5 +242,5 @@ def _move(regions: Sequence[str]) -> str:
     return f"write region: {short(regions)}" if regions else "choose another accelerator"
 
 
-def _machine(pool: AskedPool) -> Machine:
+def _machine(pool: PoolRequest) -> Machine:
     return Machine(pool.machine, pool.accelerator, pool.accelerator_count)

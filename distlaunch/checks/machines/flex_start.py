@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.machines.alternatives import Market
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.request_view import Asked, AskedPool
+    from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.job.machine_catalogue import Catalogue
 
 
-def flex_start_problems(asked: Asked, market: Market) -> Iterator[Problem]:
+def flex_start_problems(asked: JobRequest, market: Market) -> Iterator[Problem]:
     """Yield what keeps FLEX_START from starting a job, where the job is to be started so.
 
     Parameters
@@ -58,7 +58,7 @@ def may_start(machine: str, accelerator: str | None, catalogue: Catalogue) -> bo
     return accelerator in catalogue.flex_start or accelerator not in catalogue.accelerators
 
 
-def _accelerator_problem(pool: AskedPool, market: Market) -> Problem:
+def _accelerator_problem(pool: PoolRequest, market: Market) -> Problem:
     catalogue, name = market.catalogue, pool.accelerator
     kind = catalogue.machines.get(pool.machine)
     wanted = Machine(pool.machine, name, pool.accelerator_count)
@@ -72,6 +72,6 @@ def _accelerator_problem(pool: AskedPool, market: Market) -> Problem:
     )
 
 
-def _kind(pool: AskedPool) -> str:
+def _kind(pool: PoolRequest) -> str:
     """Say what one machine of a pool is."""
     return pool.describe().partition(" x ")[2]

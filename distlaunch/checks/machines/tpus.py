@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.request_view import Asked, AskedPool
+    from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.job.machine_catalogue import Catalogue, MachineKind
 
 _TOLD = 4  # counts, before the rest is only said to follow
 
 
-def tpu_problems(asked: Asked, catalogue: Catalogue) -> Iterator[Problem]:
+def tpu_problems(asked: JobRequest, catalogue: Catalogue) -> Iterator[Problem]:
     """Yield what speaks against a job's TPUs: Vertex AI takes one machine of them, and no other.
 
     Parameters
@@ -36,7 +36,7 @@ def tpu_problems(asked: Asked, catalogue: Catalogue) -> Iterator[Problem]:
         if len(asked.pools) > 1:
             yield error(
                 "tpu-pools",
-                pool.where,
+                pool.section,
                 f"a job on TPUs has one pool, and this has {len(asked.pools)}",
                 f"leave the machine with TPUs alone, as cluster: {{chief: {{machine: "
                 f"{pool.machine}}}}}",
@@ -51,7 +51,7 @@ def tpu_problems(asked: Asked, catalogue: Catalogue) -> Iterator[Problem]:
         yield from _shape_problems(pool, kind, asked.spec)
 
 
-def _shape_problems(pool: AskedPool, kind: MachineKind, spec: str) -> Iterator[Problem]:
+def _shape_problems(pool: PoolRequest, kind: MachineKind, spec: str) -> Iterator[Problem]:
     if kind.topologies and pool.topology not in kind.topologies:
         has = f"with the topology {pool.topology}" if pool.topology else "without a topology"
         yield error(
@@ -73,7 +73,7 @@ def _shape_problems(pool: AskedPool, kind: MachineKind, spec: str) -> Iterator[P
         )
 
 
-def _topology(pool: AskedPool, kind: MachineKind, spec: str) -> str:
+def _topology(pool: PoolRequest, kind: MachineKind, spec: str) -> str:
     """Return what a job file says of a topology: the known one that has the likest chips."""
     wanted = chips(pool.topology or "")
     likest = min(kind.topologies, key=lambda each: abs(chips(each) - wanted))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from distlaunch.checks.price.quotes import Prices
-    from distlaunch.checks.request_view import Asked, AskedPool
+    from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.job.machine_catalogue import Catalogue, MachineKind
 
 _GPU = "NVIDIA_"
@@ -68,7 +68,7 @@ class Offer:
 
 
 def compare(
-    asked: Asked, catalogue: Catalogue, prices: Prices, today: dt.date
+    asked: JobRequest, catalogue: Catalogue, prices: Prices, today: dt.date
 ) -> tuple[Offer, ...]:
     """Return the job on each machine type that could run it, the cheapest first, unknown last.
 
@@ -97,7 +97,7 @@ def comparison(offers: Sequence[Offer]) -> str:
     return table(tuple(compress(row, filled)) for row in (heads, *rows))
 
 
-def _kinds(asked: Asked, catalogue: Catalogue, today: dt.date) -> Iterator[_Kind]:
+def _kinds(asked: JobRequest, catalogue: Catalogue, today: dt.date) -> Iterator[_Kind]:
     chief = asked.pools[0]
     for name, kind in catalogue.machines.items():
         if catalogue.is_retired(name, today):
@@ -107,7 +107,9 @@ def _kinds(asked: Asked, catalogue: Catalogue, today: dt.date) -> Iterator[_Kind
                 yield name, accelerator, chief.accelerator_count
 
 
-def _alike(chief: AskedPool, chiefs: MachineKind | None, kind: MachineKind) -> Iterable[str | None]:
+def _alike(
+    chief: PoolRequest, chiefs: MachineKind | None, kind: MachineKind
+) -> Iterable[str | None]:
     """Return with which accelerators a machine could stand in for the chief's."""
     count = chief.accelerator_count
     if kind.architecture != (chiefs.architecture if chiefs else "amd64"):
@@ -124,7 +126,7 @@ def _alike(chief: AskedPool, chiefs: MachineKind | None, kind: MachineKind) -> I
 
 
 def _can_be_had(
-    asked: Asked, catalogue: Catalogue, machine: str, accelerator: str | None, today: dt.date
+    asked: JobRequest, catalogue: Catalogue, machine: str, accelerator: str | None, today: dt.date
 ) -> bool:
     if asked.strategy == "FLEX_START" and not may_start(machine, accelerator, catalogue):
         return False
@@ -135,7 +137,9 @@ def _can_be_had(
     return not is_gone and bool(catalogue.offers(asked.region, wanted))
 
 
-def _offer(kind: _Kind, own: _Kind, asked: Asked, catalogue: Catalogue, prices: Prices) -> Offer:
+def _offer(
+    kind: _Kind, own: _Kind, asked: JobRequest, catalogue: Catalogue, prices: Prices
+) -> Offer:
     machine, accelerator, count = kind
     pools = tuple(
         replace(pool, machine=machine, accelerator=accelerator, accelerator_count=count)
@@ -156,7 +160,7 @@ def _offer(kind: _Kind, own: _Kind, asked: Asked, catalogue: Catalogue, prices: 
     )
 
 
-def _kind(pool: AskedPool) -> _Kind:
+def _kind(pool: PoolRequest) -> _Kind:
     return pool.machine, pool.accelerator, pool.accelerator_count
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from distlaunch.checks.price.quotes import Prices, Quote
-    from distlaunch.checks.request_view import Asked, AskedPool
+    from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.job.machine_catalogue import Catalogue, MachineKind
     from distlaunch.job.model import Strategy
 
@@ -226,7 +226,7 @@ class Cost:
         }
 
 
-def cost(asked: Asked, catalogue: Catalogue, prices: Prices) -> Cost:
+def cost(asked: JobRequest, catalogue: Catalogue, prices: Prices) -> Cost:
     """Return what a job costs.
 
     Parameters
@@ -254,7 +254,7 @@ def money(amount: Decimal, currency: str) -> str:
     return f"{_rounded(amount)} {currency}"
 
 
-def _pool(pool: AskedPool, kind: MachineKind | None, prices: Prices) -> PoolCost:
+def _pool(pool: PoolRequest, kind: MachineKind | None, prices: Prices) -> PoolCost:
     machines = pool.replicas * _machines(pool)
     machine = prices.of_machine(pool.machine, kind)
     parts: list[tuple[str, int, Quote | None]] = [(pool.machine, machines, machine)]
@@ -285,7 +285,7 @@ def _role(pool: PoolCost) -> str:
     return pool.role.replace("_", " ")
 
 
-def _machines(pool: AskedPool) -> int:
+def _machines(pool: PoolRequest) -> int:
     """Return how many machines a replica is: a TPU of several has its chips on all of them."""
     on_one = pool.machine.rpartition("-")[2].removesuffix("t")
     if pool.topology is None or not on_one.isdecimal():
@@ -293,7 +293,7 @@ def _machines(pool: AskedPool) -> int:
     return max(1, chips(pool.topology) // int(on_one))
 
 
-def _disk(pool: AskedPool, machine: Quote | None, prices: Prices) -> Quote | None:
+def _disk(pool: PoolRequest, machine: Quote | None, prices: Prices) -> Quote | None:
     """Return what a boot disk costs, beside a machine whose price is Google's and so without it."""
     if machine is None or machine.source == prices.own_name:
         return None
@@ -301,7 +301,7 @@ def _disk(pool: AskedPool, machine: Quote | None, prices: Prices) -> Quote | Non
 
 
 def _has_local_ssd(
-    pool: AskedPool, kind: MachineKind | None, machine: Quote | None, prices: Prices
+    pool: PoolRequest, kind: MachineKind | None, machine: Quote | None, prices: Prices
 ) -> bool:
     """Whether there are local SSDs beside a price of Google's; one's own is of all of a machine."""
     if kind is None or machine is None or machine.source == prices.own_name:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.checks.price.catalog import Rates
-    from distlaunch.checks.request_view import Asked
+    from distlaunch.checks.request_view import JobRequest
     from distlaunch.google.client import Session
     from distlaunch.job.machine_catalogue import MachineKind
     from distlaunch.job.model import Strategy
@@ -105,7 +105,7 @@ class Prices:
 
 
 def prices(
-    asked: Asked, *, session: Session | None, file: Path | None, patience: float = PATIENCE
+    asked: JobRequest, *, session: Session | None, file: Path | None, patience: float = PATIENCE
 ) -> Prices:
     """Return what there is to know of prices for a job.
 
@@ -139,7 +139,7 @@ def prices(
 
 
 def _google(
-    asked: Asked, session: Session | None, currency: str, patience: float
+    asked: JobRequest, session: Session | None, currency: str, patience: float
 ) -> tuple[Rates | None, str]:
     if session is None:
         return None, "Google is not asked for its price list"

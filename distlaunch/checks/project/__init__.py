@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.project.image_runtime import Surroundings
     from distlaunch.checks.project.import_graph import Wanted
     from distlaunch.checks.project.requirements import Requirements
-    from distlaunch.checks.request_view import Asked
+    from distlaunch.checks.request_view import JobRequest
     from distlaunch.checks.trainer import Trainer
     from distlaunch.submit.plan import Order
 
@@ -35,7 +35,7 @@ _OWN = ("model", "data")  # modules beside the engine room that the trainer impo
 
 
 def problems(
-    order: Order, asked: Asked, files: Collection[str] | None, trainer: Trainer | None
+    order: Order, asked: JobRequest, files: Collection[str] | None, trainer: Trainer | None
 ) -> Iterator[Problem]:
     """Yield what speaks against a project's code and requirements.
 
@@ -69,7 +69,9 @@ def problems(
     sources.keep()
 
 
-def _of_requirements(listed: Requirements, asked: Asked, around: Surroundings) -> Iterator[Problem]:
+def _of_requirements(
+    listed: Requirements, asked: JobRequest, around: Surroundings
+) -> Iterator[Problem]:
     """Yield what speaks against what pip installs; a Dockerfile of one's own may not ask pip."""
     if around.is_installed:
         yield from listed.problems

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.requirements import Requirements
     from distlaunch.checks.project.sources import Sources
-    from distlaunch.checks.request_view import Asked
+    from distlaunch.checks.request_view import JobRequest
     from distlaunch.checks.trainer import Trainer
     from distlaunch.job.model import Job
 
@@ -31,7 +31,7 @@ _MAY_NORMALISE = re.compile("|".join([_LAYER, *_FAMILIES]).encode())
 
 
 def problems(
-    trainer: Trainer, asked: Asked, listed: Requirements, folder: Path, sources: Sources
+    trainer: Trainer, asked: JobRequest, listed: Requirements, folder: Path, sources: Sources
 ) -> Iterator[Problem]:
     """Yield what the bundled trainer does not do, or not as one might think."""
     yield from _missing(trainer.model, "create_model", folder, sources)
@@ -71,29 +71,29 @@ def _missing(file: Path, name: str, folder: Path, sources: Sources) -> Iterator[
     )
 
 
-def _roles(asked: Asked) -> Iterator[Problem]:
+def _roles(asked: JobRequest) -> Iterator[Problem]:
     for pool in asked.pools:
         if pool.image or pool.module:
             continue
         if pool.role in ("parameter_servers", "evaluators"):
             yield error(
                 "trainer-role",
-                pool.where,
+                pool.section,
                 f"the bundled trainer has no place for {pool.role.replace('_', ' ')}: its workers "
                 "hold the weights, and validate them",
-                f"take {pool.where} out, and count its machines as workers",
+                f"take {pool.section} out, and count its machines as workers",
             )
         elif (pool.accelerator or "").startswith("TPU") or pool.topology:
             yield error(
                 "trainer-tpu",
-                f"{pool.where}.accelerator",
+                f"{pool.section}.accelerator",
                 f"the bundled trainer does not train on {pool.accelerator or 'TPUs'}",
                 "take NVIDIA accelerators, as {type: NVIDIA_TESLA_T4, count: 1}, or bring a "
                 "program of your own",
             )
 
 
-def _unequal(asked: Asked) -> Iterator[Problem]:
+def _unequal(asked: JobRequest) -> Iterator[Problem]:
     """Tell of workers that do not have as many GPUs as the chief."""
     training = [pool for pool in asked.pools if pool.is_training]
     if any((pool.accelerator or "").startswith("TPU") for pool in training):
@@ -102,7 +102,7 @@ def _unequal(asked: Asked) -> Iterator[Problem]:
         if pool.accelerator_count != chief.accelerator_count:
             yield error(
                 "accelerators-unequal",
-                f"{pool.where}.accelerator.count",
+                f"{pool.section}.accelerator.count",
                 f"{pool.accelerator_count} on each of the workers and {chief.accelerator_count} on "
                 "the chief: MultiWorkerMirroredStrategy adds up gradients of as many on each",
                 "take the same number for both",
@@ -128,7 +128,7 @@ def _spot(trainer: Trainer) -> Iterator[Problem]:
         )
 
 
-def _replicas(asked: Asked) -> int:
+def _replicas(asked: JobRequest) -> int:
     return sum(
         pool.replicas * max(1, pool.accelerator_count) for pool in asked.pools if pool.is_training
     )

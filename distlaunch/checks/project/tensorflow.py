@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.image_runtime import Surroundings
     from distlaunch.checks.project.requirements import Listed, Requirements
-    from distlaunch.checks.request_view import Asked
+    from distlaunch.checks.request_view import JobRequest
 
 NAMES = ("tensorflow", "tensorflow-cpu")
 
@@ -127,7 +127,7 @@ def clashes(found: Requirements, around: Surroundings) -> Iterator[Problem]:
             yield from told[-1][:1]
 
 
-def builds(found: Requirements, asked: Asked, around: Surroundings) -> Iterator[Problem]:
+def builds(found: Requirements, asked: JobRequest, around: Surroundings) -> Iterator[Problem]:
     """Yield a build of TensorFlow that does not use the accelerators, or brings them in vain."""
     kinds = {pool.accelerator or "" for pool in asked.pools if pool.image is None}
     gpu = next((kind for kind in sorted(kinds) if kind.startswith("NVIDIA")), None)

@@ -9,7 +9,7 @@ import emulators
 import pytest
 
 from distlaunch.checks import cloud
-from distlaunch.checks.request_view import asked
+from distlaunch.checks.request_view import job_request
 from distlaunch.google.client import connect
 from distlaunch.job import machine_catalogue
 from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
@@ -69,7 +69,7 @@ def look(tmp_path, known):
     def run(job: Job, url: str, **kwargs) -> list:
         session = connect(url, project=job.project, **kwargs)
         order = Order(tmp_path, job, endpoint=url)
-        return cloud.problems(order, asked(order), session, known)
+        return cloud.problems(order, job_request(order), session, known)
 
     return run
 

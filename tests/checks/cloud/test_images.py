@@ -9,7 +9,7 @@ import pytest
 
 from distlaunch.checks.cloud import images
 from distlaunch.checks.cloud.context import About
-from distlaunch.checks.request_view import asked
+from distlaunch.checks.request_view import job_request
 from distlaunch.job.model import Cluster, Image, Machine, Pool, Program, ReductionServer
 from distlaunch.submit.plan import Order
 
@@ -106,6 +106,6 @@ def test_pools_with_images_of_their_own(registry, job, look, google):
 
 def test_google_s_image_of_reduction_server_is_for_vertex_ai_alone(job, known, tmp_path):
     order = Order(tmp_path, job(image=Image(uri="a/b:1"), reduction_server=ReductionServer(2)))
-    about = About(order, asked(order), None, known)
+    about = About(order, job_request(order), None, known)
     assert about.asked.pools[-1].role == "reduction_server"
     assert [str(image) for image in images.named(about)] == ["a/b:1"]

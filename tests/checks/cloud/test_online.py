@@ -12,7 +12,7 @@ from google.oauth2.credentials import Credentials
 from requests.adapters import HTTPAdapter
 
 from distlaunch.checks import cloud
-from distlaunch.checks.request_view import asked
+from distlaunch.checks.request_view import job_request
 from distlaunch.google.client import Session
 from distlaunch.job.model import Cluster, Image, Machine, Pool, Scheduling, Span, Tuning
 from distlaunch.submit.plan import Order
@@ -274,7 +274,7 @@ def real(tmp_path, known, google):
             tell=None,
         )
         order = Order(tmp_path, job)
-        return cloud.problems(order, asked(order), calls, known), elsewhere
+        return cloud.problems(order, job_request(order), calls, known), elsewhere
 
     return run
 

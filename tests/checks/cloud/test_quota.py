@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from distlaunch.checks.cloud.quota import PREFIX, demand, limit
-from distlaunch.checks.request_view import AskedPool
+from distlaunch.checks.request_view import PoolRequest
 from distlaunch.emulator.service.parsing import parse
 from distlaunch.emulator.service.quotas import METRICS
 from distlaunch.emulator.service.quotas import taken as emulators_taken
@@ -20,18 +20,18 @@ from distlaunch.job.model import Cluster, Machine, Pool, Scheduling, Span, Tunin
 
 KNOWN = machine_catalogue.load(None)
 PODS = ("TPU_V2", "TPU_V3")
-T4 = AskedPool("chief", 1, "n1-standard-8", "NVIDIA_TESLA_T4", 2)
+T4 = PoolRequest("chief", 1, "n1-standard-8", "NVIDIA_TESLA_T4", 2)
 
 
 def every_pool():
     """Yield one pool for each machine and accelerator that there is."""
     for name, kind in KNOWN.machines.items():
         if not kind.needs_accelerator and not kind.tpu:
-            yield AskedPool("chief", 1, name)
+            yield PoolRequest("chief", 1, name)
         for topology in kind.topologies:
-            yield AskedPool("chief", 1, name, topology=topology)
+            yield PoolRequest("chief", 1, name, topology=topology)
         for accelerator, counts in kind.accelerators.items():
-            yield AskedPool("chief", 1, name, accelerator, counts[0])
+            yield PoolRequest("chief", 1, name, accelerator, counts[0])
 
 
 def taken(*pools, is_preemptible=False):
@@ -44,21 +44,21 @@ def taken(*pools, is_preemptible=False):
     [
         (T4, {"nvidia_t4_gpus": 2, "cpus": 8}),
         (replace(T4, replicas=3), {"nvidia_t4_gpus": 6, "cpus": 24}),
-        (AskedPool("chief", 2, "e2-standard-4"), {"cpus": 8}),
-        (AskedPool("chief", 1, "c2-standard-30"), {"c2_cpus": 30}),
+        (PoolRequest("chief", 2, "e2-standard-4"), {"cpus": 8}),
+        (PoolRequest("chief", 1, "c2-standard-30"), {"c2_cpus": 30}),
         (
-            AskedPool("chief", 1, "a2-ultragpu-2g", "NVIDIA_A100_80GB", 2),
+            PoolRequest("chief", 1, "a2-ultragpu-2g", "NVIDIA_A100_80GB", 2),
             {"nvidia_a100_80gb_gpus": 2, "a2_cpus": 24},
         ),
         (
-            AskedPool("chief", 1, "a3-megagpu-8g", "NVIDIA_H100_MEGA_80GB", 8),
+            PoolRequest("chief", 1, "a3-megagpu-8g", "NVIDIA_H100_MEGA_80GB", 8),
             {"nvidia_h100_mega_gpus": 8, "a3_cpus": 208},
         ),
-        (AskedPool("chief", 1, "cloud-tpu", "TPU_V3", 8), {"tpu_v3": 8}),
-        (AskedPool("chief", 1, "cloud-tpu", "TPU_V3", 32), {"tpu_v3_pod": 32}),
-        (AskedPool("chief", 1, "ct5lp-hightpu-4t", topology="4x4"), {"tpu_v5e": 16}),
-        (AskedPool("chief", 1, "n9-standard-8"), {}),
-        (AskedPool("chief", 1, "n9-standard-8", "NVIDIA_L4", 1), {"nvidia_l4_gpus": 1}),
+        (PoolRequest("chief", 1, "cloud-tpu", "TPU_V3", 8), {"tpu_v3": 8}),
+        (PoolRequest("chief", 1, "cloud-tpu", "TPU_V3", 32), {"tpu_v3_pod": 32}),
+        (PoolRequest("chief", 1, "ct5lp-hightpu-4t", topology="4x4"), {"tpu_v5e": 16}),
+        (PoolRequest("chief", 1, "n9-standard-8"), {}),
+        (PoolRequest("chief", 1, "n9-standard-8", "NVIDIA_L4", 1), {"nvidia_l4_gpus": 1}),
     ],
 )
 def test_what_a_pool_takes(pool, amounts):
@@ -66,7 +66,7 @@ def test_what_a_pool_takes(pool, amounts):
 
 
 def test_what_is_preemptible_has_quotas_of_its_own():
-    a100 = AskedPool("chief", 1, "a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)
+    a100 = PoolRequest("chief", 1, "a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)
     assert taken(T4, a100, is_preemptible=True) == {
         "preemptible_nvidia_t4_gpus": 2,
         "preemptible_nvidia_a100_gpus": 1,

@@ -12,7 +12,7 @@ import google_crc32c
 import pytest
 
 from distlaunch.checks import data, trainer
-from distlaunch.checks.request_view import asked
+from distlaunch.checks.request_view import job_request
 from distlaunch.image.context import read_context
 from distlaunch.job import project_file
 from distlaunch.job.machine_catalogue import bundled
@@ -95,7 +95,7 @@ class Project:
         order = self.order
         ignore = templates.recipe(self.job, self.folder).ignore
         files = [file.path for file in read_context(self.folder, ignore).files]
-        return data.look(order, asked(order), trainer.find(order), files, bundled())
+        return data.look(order, job_request(order), trainer.find(order), files, bundled())
 
     @property
     def facts(self) -> DataFacts:

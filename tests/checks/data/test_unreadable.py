@@ -7,7 +7,7 @@ import os
 import pytest
 
 from distlaunch.checks import data, trainer
-from distlaunch.checks.request_view import asked
+from distlaunch.checks.request_view import job_request
 from distlaunch.job.machine_catalogue import bundled
 
 
@@ -52,7 +52,7 @@ def test_what_only_this_machine_cannot_read_is_warned_of(project):
     files = [file.relative_to(project.folder).as_posix() for file in project.folder.rglob("*.*")]
     path.unlink()
     path.symlink_to("/proc/self/mem")  # a file that opens, and whose first page is nobody's
-    _, [problem] = data.look(order, asked(order), trainer.find(order), files, bundled())
+    _, [problem] = data.look(order, job_request(order), trainer.find(order), files, bundled())
     assert (problem.code, problem.severity) == ("data-unreadable", "warning")
     assert "cannot be read" in problem.what
 
@@ -73,7 +73,7 @@ def test_a_named_pipe_among_the_files_is_not_opened(project):
     files = [file.relative_to(project.folder).as_posix() for file in project.folder.rglob("*.*")]
     os.mkfifo(project.folder / "data/train-00009-of-00005.tfrecord")
     files.append("data/train-00009-of-00005.tfrecord")
-    facts, problems = data.look(order, asked(order), trainer.find(order), files, bundled())
+    facts, problems = data.look(order, job_request(order), trainer.find(order), files, bundled())
     assert facts is not None
     assert (facts.files, problems) == (5, [])
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlaunch.checks.machines import problems
-from distlaunch.checks.request_view import Asked, AskedPool, asked
+from distlaunch.checks.request_view import JobRequest, PoolRequest, job_request
 from distlaunch.job.load import load_job
 from distlaunch.job.machine_catalogue import FILE_NAME, load
 from distlaunch.submit.plan import Order
@@ -34,11 +34,11 @@ WRITTEN = re.compile(
 
 
 def pool(machine, accelerator=None, count=0, *, role="chief", replicas=1, topology=None):
-    return AskedPool(role, replicas, machine, accelerator, count, topology, image="host/path:1")
+    return PoolRequest(role, replicas, machine, accelerator, count, topology, image="host/path:1")
 
 
 def found(*pools, region="", today=TODAY, strategy="STANDARD", catalogue=KNOWN):
-    asked = Asked("digits", "my-project", region, pools, strategy=strategy)
+    asked = JobRequest("digits", "my-project", region, pools, strategy=strategy)
     return list(problems(asked, catalogue, today))
 
 
@@ -260,7 +260,7 @@ def test_what_is_unknown_is_told_with_what_makes_it_known(tmp_path, asked, regio
 WORDS = st.from_regex(r"[a-z][a-z0-9-]{1,12}", fullmatch=True)
 KINDS = st.from_regex(r"[A-Z][A-Z0-9_]{1,12}", fullmatch=True)
 POOLS = st.builds(
-    AskedPool,
+    PoolRequest,
     st.sampled_from(["chief", "workers", "parameter_servers", "evaluators", "pool 4"]),
     st.integers(1, 9),
     WORDS | st.sampled_from([*KNOWN.machines, *KNOWN.retired_machines, ""]),
@@ -394,7 +394,7 @@ def test_pools_are_told_by_their_own_keys():
 def test_a_job_file_may_say_a_machine_of_the_past_to_be_told_of_today(tmp_path):
     job = "name: digits\ncluster: {chief: {machine: complex_model_s}}\n"
     (tmp_path / "distlaunch.yaml").write_text(job)
-    wanted = asked(Order(tmp_path, load_job(tmp_path).job))
+    wanted = job_request(Order(tmp_path, load_job(tmp_path).job))
     (told,) = problems(wanted, KNOWN, TODAY)
     assert (told.code, told.where) == ("machine-retired", "cluster.chief.machine")
     assert "Vertex AI has no n1-highcpu-8" in told.what

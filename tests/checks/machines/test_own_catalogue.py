@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distlaunch.checks.machines import problems
-from distlaunch.checks.request_view import Asked, AskedPool
+from distlaunch.checks.request_view import JobRequest, PoolRequest
 from distlaunch.job.machine_catalogue import load
 
 MACHINES = st.sampled_from(["n1-standard-8", "a2-highgpu-1g", "cloud-tpu", "x9-new-4", "x9-old-2"])
@@ -64,7 +64,7 @@ FILES = st.fixed_dictionaries(
     },
 )
 POOLS = st.builds(
-    AskedPool,
+    PoolRequest,
     st.sampled_from(["chief", "workers"]),
     st.integers(1, 3),
     MACHINES,
@@ -79,14 +79,14 @@ A100_ENDS = {"retired": {"accelerators": {"NVIDIA_TESLA_A100": {"since": "2026-0
 
 
 @settings(max_examples=150)
-@example(A100_ENDS, [AskedPool("chief", 1, "a2-highgpu-1g")], "", "STANDARD", date(2026, 1, 1))
+@example(A100_ENDS, [PoolRequest("chief", 1, "a2-highgpu-1g")], "", "STANDARD", date(2026, 1, 1))
 @given(FILES, st.lists(POOLS, min_size=1, max_size=2), REGIONS, STRATEGIES, DAYS)
 def test_every_catalogue_answers_every_job(said, pools, region, strategy, today):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mine.yaml"
         path.write_text(json.dumps(said))
         known = load(path)
-    asked = Asked("digits", "my-project", region, tuple(pools), strategy)
+    asked = JobRequest("digits", "my-project", region, tuple(pools), strategy)
     for each in problems(asked, known, today):
         assert "None" not in each.line
         assert "  " not in each.line

@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from distlaunch.checks.request_view import Asked, AskedPool
+from distlaunch.checks.request_view import JobRequest, PoolRequest
 from distlaunch.google.client import connect
 from distlaunch.job import machine_catalogue
 
@@ -42,9 +42,9 @@ def job():
 
     def make(
         machine="n1-standard-8", accelerator=None, count=0, *, pools=(), region=REGION, **others
-    ) -> Asked:
-        chief = AskedPool("chief", 1, machine, accelerator, count)
-        return Asked("digits", "my-project", region, tuple(pools) or (chief,), **others)
+    ) -> JobRequest:
+        chief = PoolRequest("chief", 1, machine, accelerator, count)
+        return JobRequest("digits", "my-project", region, tuple(pools) or (chief,), **others)
 
     return make
 

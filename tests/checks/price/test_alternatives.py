@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from distlaunch.checks import price
-from distlaunch.checks.request_view import AskedPool
+from distlaunch.checks.request_view import PoolRequest
 
 from .lists import REGION
 
@@ -95,7 +95,7 @@ def test_flex_start_has_few_accelerators(job, offers, known):
 
 
 def test_a_tpu_stays_what_it_is(job, offers):
-    pool = AskedPool("chief", 1, "ct6e-standard-4t", topology="2x4")
+    pool = PoolRequest("chief", 1, "ct6e-standard-4t", topology="2x4")
     found = names(offers(job(pools=[pool])))
     assert found == {("ct6e-standard-4t", None, 0), ("ct6e-standard-8t", None, 0)}
     old = names(offers(job("cloud-tpu", "TPU_V2", 8)))
@@ -103,8 +103,8 @@ def test_a_tpu_stays_what_it_is(job, offers):
 
 
 def test_all_pools_of_the_chiefs_kind_move_and_others_stay(job, offers):
-    gpus = AskedPool("chief", 1, "n1-standard-8", T4, 1)
-    servers = AskedPool("parameter_servers", 2, "n1-standard-4")
+    gpus = PoolRequest("chief", 1, "n1-standard-8", T4, 1)
+    servers = PoolRequest("parameter_servers", 2, "n1-standard-4")
     pools = [gpus, replace(gpus, role="workers", replicas=3), servers]
     by_machine = {
         (each.machine, each.accelerator): each.an_hour for each in offers(job(pools=pools))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from distlaunch.checks import price
-from distlaunch.checks.request_view import Asked, AskedPool
+from distlaunch.checks.request_view import JobRequest, PoolRequest
 from distlaunch.job import machine_catalogue
 
 from .lists import BILLED, COMPUTE_ENGINE, DISTRACTORS, REGION, VERTEX_AI, sku
@@ -41,7 +41,7 @@ def cost(known, tmp_path, monkeypatch):
     ("strategy", "an_hour"), [("STANDARD", "101.542968"), ("FLEX_START", "52.030616")]
 )
 def test_a_job_costs_what_was_billed_for_it(job, listing, cost, strategy, an_hour):
-    pool = AskedPool("chief", 1, "a3-highgpu-8g", H100, 8, disk_type="pd-ssd", disk_gb=2_000)
+    pool = PoolRequest("chief", 1, "a3-highgpu-8g", H100, 8, disk_type="pd-ssd", disk_gb=2_000)
     _, session = listing(BOTH)
     found = cost(job(pools=[pool], strategy=strategy, timeout=7_200), session)
     assert found.unknown == ()
@@ -60,8 +60,8 @@ def test_a_job_costs_what_was_billed_for_it(job, listing, cost, strategy, an_hou
 def test_what_is_in_the_price_of_some_pools_only_is_told_with_them(job, listing, cost):
     _, session = listing(BOTH)
     pools = [
-        AskedPool("chief", 1, "a3-highgpu-8g", H100, 8),
-        AskedPool("parameter_servers", 2, "n1-standard-8"),
+        PoolRequest("chief", 1, "a3-highgpu-8g", H100, 8),
+        PoolRequest("parameter_servers", 2, "n1-standard-8"),
     ]
     found = cost(job(pools=pools), session, OWN)
     assert found.within == ("boot disks of chief",)
@@ -79,7 +79,7 @@ def test_what_is_in_the_price_of_some_pools_only_is_told_with_them(job, listing,
 def test_a_boot_disk_is_googles_default_where_the_job_says_none(job, listing, cost):
     _, session = listing(BOTH)
     pools = [
-        AskedPool("chief", 1, "a3-highgpu-8g", H100, 8, disk_type=kind, disk_gb=size)
+        PoolRequest("chief", 1, "a3-highgpu-8g", H100, 8, disk_type=kind, disk_gb=size)
         for kind, size in ((None, None), ("pd-ssd", 100), ("pd-ssd", 101), ("hyperdisk-x", 100))
     ]
     usual, said, larger, other = (cost(job(pools=[pool]), session) for pool in pools)
@@ -120,8 +120,8 @@ def test_two_skus_for_one_thing_are_no_price(job, listing, cost, another):
 
 def test_a_pool_is_as_many_machines_and_accelerators_as_it_has(job, cost):
     pools = [
-        AskedPool("chief", 1, "n1-standard-8", T4, 1),
-        AskedPool("workers", 3, "n1-standard-8", T4, 2),
+        PoolRequest("chief", 1, "n1-standard-8", T4, 1),
+        PoolRequest("workers", 3, "n1-standard-8", T4, 2),
     ]
     found = cost(job(pools=pools, timeout=12 * 3600), own=OWN)
     assert [pool.an_hour for pool in found.pools] == [Decimal("0.77"), Decimal("3.36")]
@@ -154,13 +154,13 @@ def test_a_strategy_has_its_own_prices(job, cost):
 
 
 def test_a_tpu_is_as_many_machines_as_its_chips_need(job, cost):
-    pool = AskedPool("chief", 1, "ct6e-standard-4t", topology="4x4")
+    pool = PoolRequest("chief", 1, "ct6e-standard-4t", topology="4x4")
     assert cost(job(pools=[pool], strategy="SPOT"), own=OWN).an_hour == 4 * 4
 
 
 def test_own_prices_stand_before_googles(job, listing, cost):
     _, session = listing(BOTH)
-    pools = [AskedPool("chief", 1, "a3-highgpu-8g", H100, 8)]
+    pools = [PoolRequest("chief", 1, "a3-highgpu-8g", H100, 8)]
     found = cost(job(pools=pools), session, f"us-central1: {{STANDARD: {{{H100}: 1}}}}")
     assert found.sources == ("figures that the emulator made up", "distlaunch.prices.yaml")
     assert round(found.an_hour, 4) == Decimal("18.9059")
@@ -188,8 +188,8 @@ def test_offline_nothing_is_guessed(job, cost):
 def test_it_is_plain_data_too(job, listing, cost):
     _, session = listing(BOTH)
     pools = [
-        AskedPool("chief", 1, "a3-highgpu-8g", H100, 8),
-        AskedPool("workers", 2, "n1-standard-8", T4, 1),
+        PoolRequest("chief", 1, "a3-highgpu-8g", H100, 8),
+        PoolRequest("workers", 2, "n1-standard-8", T4, 1),
     ]
     plain = cost(job(pools=pools, timeout=3_600), session).as_json()
     assert json.loads(json.dumps(plain)) == plain
@@ -209,8 +209,8 @@ AMOUNTS = some.integers(1, 2**63)
 @given(some.data())
 def test_whatever_is_asked_for_is_told(data):
     whole = data.draw(some.lists(AMOUNTS, min_size=4, max_size=4))
-    pool = AskedPool("chief", whole[0], "n1-standard-8", T4, whole[1])
-    job = Asked("n", "p", REGION, (pool,), timeout=whole[2], trials=whole[3], trials_at_once=2)
+    pool = PoolRequest("chief", whole[0], "n1-standard-8", T4, whole[1])
+    job = JobRequest("n", "p", REGION, (pool,), timeout=whole[2], trials=whole[3], trials_at_once=2)
     amount = data.draw(some.decimals(0, 10**9, places=9))
     found = price.Prices(REGION, "STANDARD", own={"n1-standard-8": amount, T4: amount})
     cost = price.cost(job, machine_catalogue.load(None), found)

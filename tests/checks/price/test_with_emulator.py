@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from distlaunch.checks import price
-from distlaunch.checks.request_view import AskedPool
+from distlaunch.checks.request_view import PoolRequest
 from distlaunch.google.client import connect
 
 T4, V100, L4, A100 = "NVIDIA_TESLA_T4", "NVIDIA_TESLA_V100", "NVIDIA_L4", "NVIDIA_TESLA_A100"
@@ -37,7 +37,7 @@ def test_prices_of_the_emulator(emulator, job, known, today, cache):
     assert cost("n1-standard-8", T4, 1, strategy="FLEX_START").an_hour is None
     assert cost("n1-standard-8", T4, 1, region="me-west1").an_hour is None
 
-    wanted = job(pools=[AskedPool("chief", 1, "a2-highgpu-1g", A100, 1)])
+    wanted = job(pools=[PoolRequest("chief", 1, "a2-highgpu-1g", A100, 1)])
     offers = price.compare(wanted, known, price.prices(wanted, session=session, file=None), today)
     priced = {each.accelerator for each in offers if each.an_hour is not None}
     assert priced == {T4, V100, L4, A100, "NVIDIA_A100_80GB", "NVIDIA_H100_80GB"}

@@ -10,7 +10,7 @@ import pytest
 
 from distlaunch import scaffold
 from distlaunch.checks import project, trainer
-from distlaunch.checks.request_view import asked
+from distlaunch.checks.request_view import job_request
 from distlaunch.image.context import paths
 from distlaunch.job import project_file
 from distlaunch.job.overrides import Override
@@ -44,7 +44,7 @@ class Project:
     def problems(self, *sets: str, **job: Any) -> list[Problem]:
         order = self.order(*sets, **job)
         files = set(paths(self.folder, recipe(order.job, self.folder).ignore))
-        return list(project.problems(order, asked(order), files, trainer.find(order)))
+        return list(project.problems(order, job_request(order), files, trainer.find(order)))
 
     def codes(self, *sets: str, **job: Any) -> list[tuple[str, str]]:
         return [(each.code, each.severity) for each in self.problems(*sets, **job)]

@@ -160,10 +160,10 @@ def test_with_a_dockerfile_of_ones_own_only_what_surely_matters_is_told(made):
 
 def test_what_can_be_told_without_knowing_the_images_files_is_told(made):
     from distlaunch.checks import project, trainer
-    from distlaunch.checks.request_view import asked
+    from distlaunch.checks.request_view import job_request
 
     order = made.order("image.requirements=absent.txt", "args=[--epoch=1]")
-    found = project.problems(order, asked(order), None, trainer.find(order))
+    found = project.problems(order, job_request(order), None, trainer.find(order))
     assert {each.code for each in found} == {"requirement-unreadable", "argument-unknown"}
 
 
