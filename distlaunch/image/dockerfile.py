@@ -1,4 +1,4 @@
-"""A Dockerfile, as far as one has to understand it: its stages, what they begin with and copy."""
+"""Parse a Dockerfile: its stages, their base images and what they copy."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*", re.ASCII)
-_HEREDOC = re.compile(r"<<(-?)\s*([\"']?)([a-zA-Z_]\w*)\2")
+# As in BuildKit's parser: a word of its own, so neither ``<<< text`` nor ``$((1<<N))``.
+_HEREDOC = re.compile(r"\d*<<(-?)([^<]+)")
 _FLAG = re.compile(r"--\S+")
 _FROM = re.compile(r"(?:--\S+\s+)*(\S+)(?:\s+as\s+(\S+))?", re.IGNORECASE)
 _NEWER_FLAG = re.compile(
     r"RUN\s+--(mount|network|security)|(COPY|ADD)\s+(--\S+\s+)*--(link|chmod|parents|exclude)"
 )
-# One word of ENV or LABEL: bare pieces and quoted ones, as the shell joins them.
+# One word of a shell: unquoted and quoted pieces without space between them.
 _WORD = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
 _PIECE = re.compile(
     r"""(?P<bare>(?:[^"'\\]|\\.)+)|"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>[^']*)'""", re.DOTALL
@@ -29,7 +30,7 @@ _USE = re.compile(
     r"|\{(?P<name>[A-Za-z_]\w*)(?::(?P<sign>[-+])(?P<word>[^{}]*))?\})",
     re.ASCII | re.DOTALL,
 )
-_FILLED = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
+_VARIABLE_NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
 _VARIABLE = re.compile(r"(?<!\\)(?:\\\\)*\$")
 _WITH_SOURCES = ("COPY", "ADD")
 
@@ -41,20 +42,23 @@ class Instruction:
     Parameters
     ----------
     word
-        What it is, as ``RUN``.
+        Its name in capitals, e.g. ``RUN``; empty for comments and empty lines.
     rest
-        What stands behind that, continued lines joined.
+        The text after the name, continued lines joined.
     text
-        The lines as they were written.
+        The lines as written, with here-documents.
+    line
+        The number of its first line; 0 for an instruction that is in no file.
     """
 
     word: str
     rest: str
     text: str
+    line: int = 0
 
     @property
     def arguments(self) -> str:
-        """What stands behind the flags."""
+        """The text after the flags."""
         rest = self.rest
         while flag := _FLAG.match(rest):
             rest = rest[flag.end() :].lstrip()
@@ -62,7 +66,7 @@ class Instruction:
 
     @property
     def array(self) -> tuple[str, ...] | None:
-        """The words of the form that is a JSON array, None where it is not of that form."""
+        """The words of the JSON array form, None for the shell form."""
         try:
             read = json.loads(self.arguments)
         except ValueError:
@@ -72,11 +76,16 @@ class Instruction:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """What it copies from the context."""
+        """The paths and patterns that COPY or ADD takes from the context."""
         if self.word not in _WITH_SOURCES or "--from=" in self.rest:
             return ()
         words = self.array or tuple(self.arguments.split())
         return words[:-1]
+
+    @property
+    def has_heredoc(self) -> bool:
+        """Whether a here-document follows."""
+        return self.word in ("RUN", *_WITH_SOURCES) and any(_heredocs(self.rest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +95,13 @@ class Stage:
     Parameters
     ----------
     base
-        What it begins with: an image, or the name of another stage.
+        The image or the name of the stage that it is built from.
     name
-        Its own name, if it has one.
+        Its name in lower case, None without one.
     start
-        The instruction FROM.
+        The FROM instruction.
     instructions
-        Those after it.
+        The instructions after FROM.
     """
 
     base: str
@@ -102,22 +111,22 @@ class Stage:
 
     @property
     def text(self) -> str:
-        """Its lines, without comments between them."""
+        """Its lines without comments between instructions."""
         return self.start.text + "".join(each.text for each in self.instructions if each.word)
 
 
 @dataclass(frozen=True, slots=True)
 class Dockerfile:
-    """A Dockerfile by its stages.
+    """A Dockerfile.
 
     Parameters
     ----------
     head
-        What stands before the first stage: directives for the parser, and arguments.
+        The parser directives and ARG instructions before the first stage.
     stages
-        Its stages, the last one being the image.
+        Its stages; the last one is the image.
     needs_buildkit
-        Whether it says what the classic builder does not understand.
+        Whether it uses syntax that the classic builder refuses.
     """
 
     head: str
@@ -126,59 +135,84 @@ class Dockerfile:
 
     @property
     def text(self) -> str:
-        """All of it, without comments that say nothing to an engine."""
+        """The whole file without comments, except parser directives."""
         return self.head + "".join(stage.text for stage in self.stages)
 
     @property
     def bases(self) -> tuple[str, ...]:
-        """Return the images that it begins with, those that arguments name left out."""
-        named = {stage.name for stage in self.stages}
-        found = dict.fromkeys(stage.base for stage in self.stages)
-        return tuple(b for b in found if b not in named and b != "scratch" and "$" not in b)
+        """The base images, without those whose name has a variable without a default value."""
+        names = {stage.name for stage in self.stages}
+        images = dict.fromkeys(stage.base for stage in self.stages)
+        return tuple(
+            image
+            for image in images
+            if image.lower() not in names and image != "scratch" and "$" not in image
+        )
+
+    @property
+    def base(self) -> str | None:
+        """The image that the last stage is built from, directly or by other stages.
+
+        None without stages, and if its name has a variable without a default value.
+        """
+        bases: dict[str | None, str] = {}
+        base: str | None = None
+        for stage in self.stages:
+            base = bases.get(stage.base.lower(), stage.base)
+            bases[stage.name] = base
+        return None if base is None or "$" in base else base
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """The instructions of all stages, without comments and FROM."""
+        return tuple(each for stage in self.stages for each in stage.instructions if each.word)
 
     def last_on(self, base: str) -> str:
-        """Return a Dockerfile of the last stage alone, on another image."""
+        """Return a Dockerfile that has only the last stage, on another base image."""
         last = replace(self.stages[-1], start=Instruction("FROM", base, f"FROM {base}\n"))
         return self.head + last.text
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What a last stage does that does no more than to lay the project's files over a stage.
+    """A last stage that only adds the project's files to the stage before it.
 
     Parameters
     ----------
     root
         The folder of the files in the image.
     settings
-        What the image's config says.
+        Its part of the image's config.
     """
 
     root: str
     settings: Settings
 
 
-def read(text: str) -> Dockerfile:
-    """Read a Dockerfile; what has no stage is left for the engine to refuse."""
-    head, stages, arguments = "", [], dict[str, str]()
-    for instruction in _instructions(text):
-        found = _FROM.match(instruction.rest) if instruction.word == "FROM" else None
-        if found:
-            name = found[2].lower() if found[2] else None
-            stages.append(Stage(_filled(found[1], arguments), name, instruction, ()))
+def read_dockerfile(text: str) -> Dockerfile:
+    """Parse a Dockerfile; a file without stages is left for Docker to refuse."""
+    directives = _directives(text)
+    head = "".join(f"# {name}={value}\n" for name, value in directives.items())
+    arguments: dict[str, str] = {}
+    stages: list[Stage] = []
+    needs_buildkit = "syntax" in directives
+    for each in _instructions(text, directives.get("escape", "\\")):
+        needs_buildkit |= each.has_heredoc or _is_newer(each)
+        match = _FROM.match(each.rest) if each.word == "FROM" else None
+        if match:
+            base = _with_defaults(match[1], arguments)
+            stages.append(Stage(base, match[2].lower() if match[2] else None, each, ()))
         elif stages:
             last = stages.pop()
-            told = (*last.instructions, instruction)
-            stages.append(Stage(last.base, last.name, last.start, told))
-        elif instruction.word:
-            head += instruction.text
-            arguments |= pairs_in(instruction.rest) or {}
-    directives = "".join(f"# {name}={value}\n" for name, value in _directives(text).items())
-    return Dockerfile(directives + head, tuple(stages), _needs_buildkit(text))
+            stages.append(replace(last, instructions=(*last.instructions, each)))
+        elif each.word:
+            head += each.text
+            arguments |= parse_pairs(each.rest) or {}
+    return Dockerfile(head, tuple(stages), needs_buildkit)
 
 
 def code_of(dockerfile: Dockerfile) -> Code | None:
-    """Return what the last stage lays over the one before it, None where it does more than that."""
+    """Return the files and settings that the last stage adds, None if it does more than that."""
     if len(dockerfile.stages) < 2:
         return None
     environment, last = dockerfile.stages[-2:]
@@ -196,7 +230,7 @@ def code_of(dockerfile: Dockerfile) -> Code | None:
             copied = True
         elif each.word == "ENTRYPOINT" and each.array:
             entrypoint = each.array
-        elif each.word in ("ENV", "LABEL") and (pairs := pairs_in(each.rest)) is not None:
+        elif each.word in ("ENV", "LABEL") and (pairs := parse_pairs(each.rest)) is not None:
             (env if each.word == "ENV" else labels).update(pairs)
         elif each.word:
             return None
@@ -205,7 +239,7 @@ def code_of(dockerfile: Dockerfile) -> Code | None:
     return Code(root, Settings(entrypoint, env, root, labels))
 
 
-def pairs_in(text: str, variables: Mapping[str, str] | None = None) -> dict[str, str] | None:
+def parse_pairs(text: str, variables: Mapping[str, str] | None = None) -> dict[str, str] | None:
     """Return the pairs of ``NAME=VALUE …``.
 
     None for the old form ``NAME VALUE``, and for a variable that cannot be expanded.
@@ -213,8 +247,9 @@ def pairs_in(text: str, variables: Mapping[str, str] | None = None) -> dict[str,
     Parameters
     ----------
     variables
-        What ``$NAME``, ``${NAME}``, ``${NAME:-word}`` and ``${NAME:+word}`` are expanded with, see
-        https://docs.docker.com/reference/dockerfile/#environment-replacement; by default none is.
+        The values for ``$NAME``, ``${NAME}``, ``${NAME:-word}`` and ``${NAME:+word}``, see
+        https://docs.docker.com/reference/dockerfile/#environment-replacement. Default: variables
+        are not expanded.
     """
     cannot_expand = _VARIABLE.search(text) if variables is None else "$" in _USE.sub("", text)
     words = _WORD.findall(text)
@@ -223,18 +258,14 @@ def pairs_in(text: str, variables: Mapping[str, str] | None = None) -> dict[str,
     return dict(_unquoted(word, variables or {}).split("=", 1) for word in words)
 
 
+def _with_defaults(base: str, arguments: Mapping[str, str]) -> str:
+    """Replace the variables in a base image's name that have a default value."""
+    return _VARIABLE_NAME.sub(lambda match: arguments.get(match[1] or match[2], match[0]), base)
+
+
 def _workdir(stage: Stage) -> str:
-    found = [each.rest for each in stage.instructions if each.word == "WORKDIR"]
-    return found[-1].strip('"') if found and found[-1].strip('"').startswith("/") else ""
-
-
-def _filled(base: str, arguments: Mapping[str, str]) -> str:
-    """Fill in the arguments of a base image, as far as they have default values."""
-
-    def value(found: re.Match[str]) -> str:
-        return arguments.get(found[1] or found[2], found[0])
-
-    return _FILLED.sub(value, base)
+    folders = [each.rest.strip('"') for each in stage.instructions if each.word == "WORKDIR"]
+    return folders[-1] if folders and folders[-1].startswith("/") else ""
 
 
 def _copies_all(instruction: Instruction, root: str) -> bool:
@@ -263,73 +294,69 @@ def _value(piece: re.Match[str], variables: Mapping[str, str]) -> str:
     return _USE.sub(replace_use, piece["bare"] if piece["double"] is None else piece["double"])
 
 
-def _instructions(text: str) -> Iterator[Instruction]:
-    """Give the instructions; comments and empty lines are given as ones without a word."""
-    lines = iter(text.splitlines(keepends=True))
-    escape = _escape(text)
-    for line in lines:
-        if not line.strip() or line.lstrip().startswith("#"):
-            yield Instruction("", "", line)
+def _instructions(text: str, escape: str) -> Iterator[Instruction]:
+    """Yield the instructions; comments and empty lines are instructions without a word."""
+    lines = text.splitlines(keepends=True)
+    start = 0
+    while start < len(lines):
+        end = start + 1
+        if _is_comment(lines[start]):
+            yield Instruction("", "", lines[start], end)
+        else:
+            joined, end = _continued(lines, start, escape)
+            word, rest = (*joined.split(maxsplit=1), "", "")[:2]
+            instruction = Instruction(word.upper(), rest.strip(), "", start + 1)
+            if instruction.has_heredoc:
+                end = _after_heredocs(lines, end, rest)
+            yield replace(instruction, text="".join(lines[start:end]))
+        start = end
+
+
+def _continued(lines: list[str], start: int, escape: str) -> tuple[str, int]:
+    """Return an instruction without line breaks and comments, and the index of the next line."""
+    joined = ""
+    for number, line in enumerate(lines[start:], start + 1):
+        if number > start + 1 and _is_comment(line):
             continue
-        told, joined = line, _joined(line, escape)
-        while joined.is_open and (more := next(lines, None)) is not None:
-            told += more
-            if not more.lstrip().startswith("#") and more.strip():
-                joined = _joined(more, escape, joined.text)
-        told += "".join(_heredocs(joined.text, lines))
-        word, _, rest = joined.text.strip().partition(" ")
-        word, tab, behind = word.partition("\t")
-        yield Instruction(word.upper(), (behind + tab + rest).strip(), told)
+        joined += line.rstrip().removesuffix(escape)
+        if not line.rstrip().endswith(escape):
+            return joined, number
+    return joined, len(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class _Joined:
-    text: str
-    is_open: bool
-
-
-def _joined(line: str, escape: str, before: str = "") -> _Joined:
-    """Join a line to those before it; it is open if it ends with the escape character."""
-    bare = line.rstrip()
-    is_open = bare.endswith(escape)
-    return _Joined(before + (bare[:-1] if is_open else bare), is_open)
-
-
-def _heredocs(instruction: str, lines: Iterator[str]) -> Iterator[str]:
-    """Give the lines of the documents that an instruction has below it."""
-    if instruction.split(maxsplit=1)[0].upper() not in ("RUN", *_WITH_SOURCES):
-        return
-    for dash, _, name in _HEREDOC.findall(instruction):
-        for line in lines:
-            yield line
-            if (line.lstrip("\t") if dash else line).rstrip("\r\n") == name:
+def _after_heredocs(lines: list[str], start: int, instruction: str) -> int:
+    """Return the index of the line after the here-documents of an instruction."""
+    for dash, name in _heredocs(instruction):
+        while start < len(lines):
+            line = lines[start].rstrip("\r\n")
+            start += 1
+            if (line.lstrip("\t") if dash else line) == name:
                 break
+    return start
 
 
-def _escape(text: str) -> str:
-    return _directives(text).get("escape", "\\")
+def _heredocs(instruction: str) -> Iterator[tuple[str, str]]:
+    """Yield the dash and the name of each here-document that an instruction begins."""
+    for word in _WORD.findall(instruction):
+        if match := _HEREDOC.fullmatch(word):
+            yield match[1], match[2].strip("\"'")
 
 
-def _directives(text: str) -> dict[str, str]:
-    """Return what the comments at the very beginning tell the parser."""
-    found = {}
-    for line in text.splitlines():
-        directive = _DIRECTIVE.fullmatch(line.strip())
-        if directive is None:
-            break
-        found[directive[1].lower()] = directive[2]
-    return found
-
-
-def _needs_buildkit(text: str) -> bool:
-    if "syntax" in _directives(text):
-        return True
-    return any(_is_newer(each) for each in _instructions(text))
+def _is_comment(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith("#")
 
 
 def _is_newer(instruction: Instruction) -> bool:
-    """Whether only BuildKit understands an instruction: its flags, or a document below it."""
-    if _NEWER_FLAG.match(f"{instruction.word} {instruction.rest}"):
-        return True
-    is_document = _HEREDOC.search(instruction.arguments) and "\n" in instruction.text.rstrip("\n")
-    return instruction.word in ("RUN", *_WITH_SOURCES) and bool(is_document)
+    """Return whether only BuildKit knows a flag of the instruction."""
+    return _NEWER_FLAG.match(f"{instruction.word} {instruction.rest}") is not None
+
+
+def _directives(text: str) -> dict[str, str]:
+    """Return the parser directives, which are comments at the very beginning."""
+    directives = {}
+    for line in text.splitlines():
+        match = _DIRECTIVE.fullmatch(line.strip())
+        if match is None:
+            break
+        directives[match[1].lower()] = match[2]
+    return directives

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from distlaunch.errors import ImageError
 from distlaunch.image.as_before import CACHE
-from distlaunch.image.dockerfile import Code, Dockerfile, code_of, read
+from distlaunch.image.dockerfile import Code, Dockerfile, code_of, read_dockerfile
 from distlaunch.image.environment import Environment, environment_of, hashed, pinned
 from distlaunch.image.reference import Reference
 from distlaunch.render.templates import Recipe, recipe
@@ -189,7 +189,7 @@ def _making(job: Job | None, folder: Path, recipe: Recipe, *, asks: bool) -> Mak
     """Find out what an image is made of; base images are looked up while files are hashed."""
     from distlaunch.image.context import read_context
 
-    dockerfile = read(recipe.dockerfile)
+    dockerfile = read_dockerfile(recipe.dockerfile)
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read_context, folder, recipe.ignore, cache=folder / CACHE)
         if asks:

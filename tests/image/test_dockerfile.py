@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.image.dockerfile import Code, code_of, pairs_in, read
+from distlaunch.image.dockerfile import Code, code_of, parse_pairs, read_dockerfile
 from distlaunch.image.registry.config import Settings
 
 OURS = """\
@@ -25,7 +25,7 @@ ENTRYPOINT ["python", "-m", "trainer.task"]
 
 
 def test_a_dockerfile_is_its_stages():
-    found = read(OURS)
+    found = read_dockerfile(OURS)
     assert [(stage.base, stage.name) for stage in found.stages] == [
         ("python:3.12", "environment"),
         ("environment", None),
@@ -37,7 +37,7 @@ def test_a_dockerfile_is_its_stages():
 
 def test_all_of_it_but_comments_is_kept():
     wanted = [line for line in OURS.splitlines() if line and not line.startswith("#")]
-    assert read(OURS).text.splitlines() == wanted
+    assert read_dockerfile(OURS).text.splitlines() == wanted
 
 
 @pytest.mark.parametrize(
@@ -48,17 +48,33 @@ def test_all_of_it_but_comments_is_kept():
         ("from a as B\nfrom --platform=linux/amd64 c\n", ("a", "c")),
         ("ARG V=3.12\nFROM python:${V}-slim\nFROM x:$V\n", ("python:3.12-slim", "x:3.12")),
         ("ARG V\nFROM python:$V\n", ()),
+        ("FROM a AS Build\nFROM BUILD\n", ("a",)),
         ("# no stage\n", ()),
     ],
 )
 def test_bases_are_images_that_are_no_stages(text, bases):
-    assert read(text).bases == bases
+    assert read_dockerfile(text).bases == bases
 
 
-def test_a_stage_is_found_by_its_name_in_any_case():
-    stages = read("FROM a AS Build\nFROM Build\n").stages
-    assert stages[0].name == "build"
-    assert read("FROM a AS Build\nFROM build\n").bases == ("a",)
+@pytest.mark.parametrize(
+    ("text", "base"),
+    [
+        (
+            "from --platform=linux/amd64 python:3.11 as One\nFROM one AS two\nFROM Two\n",
+            "python:3.11",
+        ),
+        ("ARG V=3.12\nFROM x AS unused\nFROM python:$V\n", "python:3.12"),
+        ("ARG A\nFROM $A\n", None),
+        ("", None),
+    ],
+)
+def test_the_base_is_the_image_below_the_last_stage(text, base):
+    assert read_dockerfile(text).base == base
+
+
+def test_instructions_have_line_numbers():
+    numbers = [each.line for each in read_dockerfile(OURS).instructions]
+    assert numbers == [3, 4, 5, 6, 10, 11]
 
 
 @pytest.mark.parametrize(
@@ -72,10 +88,13 @@ def test_a_stage_is_found_by_its_name_in_any_case():
         ("FROM a\nCOPY <<-'END' /x\nENV no\n\tEND\nENV A=1\n", ["<<-'END' /x", "A=1"]),
         ("FROM a\nRUN <<A cat <<B\n1\nA\n2\nB\nENV A=1\n", ["<<A cat <<B", "A=1"]),
         ("FROM a\nENV\tA=1\n", ["A=1"]),
+        ("FROM a\nRUN cat <<< EOF\nENV A=1\n", ["cat <<< EOF", "A=1"]),
+        ("FROM a\nRUN echo $((1<<N))\nENV A=1\n", ["echo $((1<<N))", "A=1"]),
+        ("FROM a\nRUN echo 'a <<B c'\nENV A=1\n", ["echo 'a <<B c'", "A=1"]),
     ],
 )
 def test_an_instruction_may_go_over_several_lines(text, rests):
-    (stage,) = read(text).stages
+    (stage,) = read_dockerfile(text).stages
     assert [each.rest for each in stage.instructions if each.word] == rests
 
 
@@ -94,12 +113,12 @@ def test_an_instruction_may_go_over_several_lines(text, rests):
     ],
 )
 def test_what_only_buildkit_understands_is_seen(text, needs):
-    assert read(text).needs_buildkit is needs
+    assert read_dockerfile(text).needs_buildkit is needs
 
 
 def test_the_parts_of_our_dockerfile_are_environment_and_code():
     settings = Settings(("python", "-m", "trainer.task"), {}, "/app", {})
-    assert code_of(read(OURS)) == Code("/app", settings)
+    assert code_of(read_dockerfile(OURS)) == Code("/app", settings)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +138,7 @@ def test_the_parts_of_our_dockerfile_are_environment_and_code():
     ],
 )
 def test_code_is_copied_whole_and_set_up(before, after, settings):
-    found = code_of(read(OURS.replace(before, after)))
+    found = code_of(read_dockerfile(OURS.replace(before, after)))
     given_settings = {"entrypoint": ("python", "-m", "trainer.task"), "workdir": "/app", **settings}
     assert found == Code(given_settings["workdir"], Settings(**given_settings))
 
@@ -146,11 +165,11 @@ def test_code_is_copied_whole_and_set_up(before, after, settings):
 )
 def test_a_last_stage_that_does_more_is_no_code_alone(before, after):
     assert before in OURS
-    assert code_of(read(OURS.replace(before, after))) is None
+    assert code_of(read_dockerfile(OURS.replace(before, after))) is None
 
 
 def test_the_last_stage_stands_on_another_image():
-    assert read(OURS).last_on("x@sha256:1").splitlines() == [
+    assert read_dockerfile(OURS).last_on("x@sha256:1").splitlines() == [
         "FROM x@sha256:1",
         "COPY . .",
         'ENTRYPOINT ["python", "-m", "trainer.task"]',
@@ -179,12 +198,12 @@ EXPANDED = {
 def test_variables_are_expanded_as_docker_does():
     variables = {"A": "a", "E": ""}
     for value, expected in EXPANDED.items():
-        assert pairs_in(f"A=1 X={value}", variables) == {"A": "1", "X": expected}
+        assert parse_pairs(f"A=1 X={value}", variables) == {"A": "1", "X": expected}
 
 
 @pytest.mark.parametrize("value", ["$5", "$", "${A", "${A:?b}", "${A#b}", "${A:-${E}}"])
 def test_other_uses_of_variables_are_not_read(value):
-    assert pairs_in(f"X={value}", {"A": "a"}) is None
+    assert parse_pairs(f"X={value}", {"A": "a"}) is None
 
 
 @pytest.mark.slow
@@ -208,4 +227,4 @@ WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_character
 def test_quoted_values_are_read_as_they_were_meant(values):
     quoted = {name: re.sub(r'(["\\])', r"\\\1", value) for name, value in values.items()}
     text = " ".join(f'{name}="{value}"' for name, value in quoted.items())
-    assert pairs_in(text) == values
+    assert parse_pairs(text) == values

@@ -2,7 +2,7 @@ import pytest
 
 from distlaunch.image.context import Context, ContextFile
 from distlaunch.image.cuda import LINK_COMMAND
-from distlaunch.image.dockerfile import read
+from distlaunch.image.dockerfile import read_dockerfile
 from distlaunch.image.environment import environment_of, pinned
 
 DOCKERFILE = """\
@@ -27,7 +27,9 @@ def context(tmp_path, **digests: str) -> Context:
 
 
 def tag(tmp_path, text: str = DOCKERFILE, base: str = DIGEST, **digests: str) -> str:
-    found = environment_of(pinned(read(text), {"python:3.12": base}), context(tmp_path, **digests))
+    found = environment_of(
+        pinned(read_dockerfile(text), {"python:3.12": base}), context(tmp_path, **digests)
+    )
     assert found is not None
     return found.tag
 
@@ -80,24 +82,26 @@ def test_each_part_of_the_environment_changes_its_tag(tmp_path):
 )
 def test_what_the_environment_copies_belongs_to_it(sources, paths, tmp_path):
     text = f"FROM a AS environment\nCOPY {sources} /x/\nFROM environment\n"
-    found = environment_of(read(text), context(tmp_path))
+    found = environment_of(read_dockerfile(text), context(tmp_path))
     assert tuple(file.path for file in found.files) == paths
 
 
 def test_without_such_a_stage_there_is_no_environment(tmp_path):
-    assert environment_of(read("FROM a\nCOPY . .\n"), context(tmp_path)) is None
+    assert environment_of(read_dockerfile("FROM a\nCOPY . .\n"), context(tmp_path)) is None
 
 
 def test_stages_before_it_belong_to_it(tmp_path):
     text = "FROM b AS tools\nRUN make\n" + DOCKERFILE
-    found = environment_of(read(text), context(tmp_path))
+    found = environment_of(read_dockerfile(text), context(tmp_path))
     assert found.bases == ("b", "python:3.12")
     assert found.text.startswith("FROM b AS tools\nRUN make\nFROM python:3.12 AS environment\n")
     assert tag(tmp_path, text) != tag(tmp_path)
 
 
 def test_an_environment_is_parted_at_pip(tmp_path):
-    before, command, after = environment_of(read(DOCKERFILE), context(tmp_path)).parted_at_pip()
+    before, command, after = environment_of(
+        read_dockerfile(DOCKERFILE), context(tmp_path)
+    ).parted_at_pip()
     assert before.splitlines()[-1] == "RUN sed -i s/a/b/ /environment/requirements.txt"
     told = "python -m pip install --no-cache-dir -r /environment/requirements.txt"
     assert command == ("/bin/sh", "-c", told)
@@ -106,7 +110,9 @@ def test_an_environment_is_parted_at_pip(tmp_path):
 
 def test_the_step_for_cuda_is_not_pips(tmp_path):
     text = DOCKERFILE.replace("WORKDIR", f"RUN {LINK_COMMAND}\nWORKDIR")
-    before, command, after = environment_of(read(text), context(tmp_path)).parted_at_pip()
+    before, command, after = environment_of(
+        read_dockerfile(text), context(tmp_path)
+    ).parted_at_pip()
     assert LINK_COMMAND not in before
     assert "pip install" in command[-1]
     assert after == f"RUN {LINK_COMMAND}\nWORKDIR /app\n"
@@ -114,16 +120,16 @@ def test_the_step_for_cuda_is_not_pips(tmp_path):
 
 def test_pip_in_the_form_of_an_array_is_run_as_that(tmp_path):
     text = 'FROM a AS environment\nRUN --network=host ["pip", "install", "x"]\nFROM environment\n'
-    _, command, after = environment_of(read(text), context(tmp_path)).parted_at_pip()
+    _, command, after = environment_of(read_dockerfile(text), context(tmp_path)).parted_at_pip()
     assert (command, after) == (("pip", "install", "x"), "")
 
 
 def test_an_environment_without_pip_is_in_one_part(tmp_path):
     text = "FROM a AS environment\nRUN echo pip\nFROM environment\n"
-    assert environment_of(read(text), context(tmp_path)).parted_at_pip() is None
+    assert environment_of(read_dockerfile(text), context(tmp_path)).parted_at_pip() is None
 
 
 def test_a_base_is_pinned_with_all_that_stands_beside_it():
     text = "FROM --platform=linux/amd64 python:3.12 as X\nRUN a\nFROM x\n"
-    found = pinned(read(text), {"python:3.12": DIGEST})
+    found = pinned(read_dockerfile(text), {"python:3.12": DIGEST})
     assert found.text == f"FROM --platform=linux/amd64 {DIGEST} AS x\nRUN a\nFROM x\n"

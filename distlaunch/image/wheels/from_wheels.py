@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from distlaunch.image import cuda
-from distlaunch.image.dockerfile import pairs_in
+from distlaunch.image.dockerfile import parse_pairs
 from distlaunch.image.environment import is_pip
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry.client import Registry
@@ -73,7 +73,7 @@ def what_pip_does(
         of_base = {"PATH": _DEFAULT_PATH, **environment_variables(registry.image().config)}
     env: dict[str, str] = {}
     for each in stage.instructions:
-        pairs = pairs_in(each.rest, {**of_base, **env}) if each.word == "ENV" else None
+        pairs = parse_pairs(each.rest, {**of_base, **env}) if each.word == "ENV" else None
         if pairs is not None:
             env |= pairs
         elif each.word and not _can_be_done(each):

@@ -9,7 +9,7 @@ import pytest
 import registries
 
 from distlaunch.image.context import read_context
-from distlaunch.image.dockerfile import read
+from distlaunch.image.dockerfile import read_dockerfile
 from distlaunch.image.environment import environment_of
 from distlaunch.image.wheels.from_wheels import what_pip_does
 from distlaunch.job.model import Cluster, Machine, Pool
@@ -29,7 +29,7 @@ def installation(registry, tmp_path):
         job = replace(projects.job(None, str(base)), cluster=T4)
         rendered = recipe(job, folder)
         context = read_context(folder, rendered.ignore)
-        environment = environment_of(read(change(rendered.dockerfile)), context)
+        environment = environment_of(read_dockerfile(change(rendered.dockerfile)), context)
         return what_pip_does(job, folder, environment, tmp_path)
 
     return read_installation
