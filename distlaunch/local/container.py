@@ -109,9 +109,9 @@ def _pause(engine: Any, name: str) -> None:
 
 
 def _engine() -> Any:
-    import docker
+    from distlaunch.image.docker import connect_docker
 
-    return docker.from_env().api
+    return connect_docker().api
 
 
 def _not_there() -> type[Exception]:
