@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PORT = 8085
 
 _FAULTS = """\
---faults is a list, as 503:0.3,lost@create,late-logs:2. Each part is NAME[:SHARE][@CALL[#N]].
+--faults is a list, as 503:0.3,lost@create,slow-states:2. Each part is NAME[:SHARE][@CALL[#N]].
 
 \b
   404 429 500 502 503 504  refuse calls with this status
@@ -45,8 +45,6 @@ What a project lacks; all is well with it otherwise.
 \b
   slow-states:SECONDS   jobs stay so long QUEUED, and PENDING (5)
   expire-jobs           jobs end EXPIRED in the queue
-  late-logs:SECONDS     half of the lines are seen only up to so much later (3)
-  duplicate-logs:SHARE  so many lines come twice, with one insertId (0.5)
   seed:N                what is left to chance is drawn with this (0)
 """
 

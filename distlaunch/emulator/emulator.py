@@ -94,7 +94,7 @@ class Emulator:
     def _start(self, server: Server, stack: ExitStack) -> None:
         faults = self._faults
         store = Store()
-        logs = Logs(late=faults.late_logs, duplicates=faults.duplicate_logs, seed=faults.seed)
+        logs = Logs()
         lives = Lives(store, self._machines(), logs, pace=_pace(faults))
         stack.callback(lives.close)
         server.start(

@@ -18,8 +18,6 @@ _ALWAYS = ("denied", "disabled", "quota")
 _CALL_FAULTS = (*_CODES, "reset", "lost", "hang", "expired", *_ALWAYS)
 _SETTINGS = {
     "slow-states": 5.0,
-    "late-logs": 3.0,
-    "duplicate-logs": 0.5,
     "seed": 0.0,
     "expire-jobs": 1.0,
 }
@@ -64,8 +62,6 @@ class Faults:
         Of calls, in the order in which they were asked for.
     slow_states
         Seconds that a job stays in each state before RUNNING, None for the usual.
-    late_logs, duplicate_logs
-        As `Logs` takes them.
     seed
         What is left to chance is drawn with.
     expires
@@ -76,8 +72,6 @@ class Faults:
 
     faults: tuple[Fault, ...] = ()
     slow_states: float | None = None
-    late_logs: float = 0.0
-    duplicate_logs: float = 0.0
     seed: int = 0
     expires: bool = False
     lacks: Lacks = field(default_factory=Lacks)
@@ -111,8 +105,6 @@ class Faults:
         return cls(
             tuple(faults),
             settings.get("slow-states"),
-            settings.get("late-logs", 0.0),
-            settings.get("duplicate-logs", 0.0),
             int(settings.get("seed", 0)),
             bool(settings.get("expire-jobs")),
             lacks,
@@ -123,7 +115,7 @@ def _setting(part: str, found: re.Match[str]) -> float:
     _check_is_not_about_calls(part, found)
     if found["amount"] is None:
         return _SETTINGS[found["name"]]
-    return _amount(part, found["amount"], 1.0 if found["name"] == "duplicate-logs" else 1e9)
+    return _amount(part, found["amount"], 1e9)
 
 
 def _more(lacks: Lacks, part: str, found: re.Match[str]) -> Lacks:

@@ -2,61 +2,64 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import threading
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-NANOSECONDS = 1_000_000_000
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_STAMP = re.compile(
-    r"(?P<day>\d{4}-\d{2}-\d{2})([Tt ](?P<time>\d{2}:\d{2}:\d{2})(\.(?P<fraction>\d{1,9}))?"
-    r"(?P<zone>[Zz]|[+-]\d{2}:\d{2})?)?",
-    re.ASCII,
-)
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_BELOW_MICROSECONDS = re.compile(r"(\.[0-9]{6})[0-9]{1,3}")
 
 
-def stamp(nanoseconds: int, *, digits: int = 6) -> str:
-    """Return a time as ``2026-11-21T17:00:00.123456Z``.
+def now() -> datetime:
+    """Return the time in UTC."""
+    return datetime.now(timezone.utc)
+
+
+class UniqueClock:
+    """A clock that never returns the same time twice.
 
     Parameters
     ----------
-    nanoseconds
-        Since 1970.
-    digits
-        Of the second's fraction; the job service tells 6, the log service 9.
+    clock
+        Returns the time in UTC.
     """
-    seconds, rest = divmod(nanoseconds, NANOSECONDS)
-    return f"{_whole_second(seconds)}.{rest:09d}"[: digits - 9 or None] + "Z"
+
+    def __init__(self, clock: Callable[[], datetime] = now) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last = datetime.min.replace(tzinfo=timezone.utc)
+
+    def __call__(self) -> datetime:
+        """Return the time, or what follows the last one where that is later."""
+        with self._lock:
+            self._last = max(self._clock(), self._last + timedelta(microseconds=1))
+            return self._last
+
+
+def format_time(moment: datetime) -> str:
+    """Return a time in UTC, such as ``2026-11-21T17:00:00.123456Z``."""
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 @lru_cache(maxsize=64)
-def _whole_second(seconds: int) -> str:
-    """Return a time without its fraction; there may be many in one second."""
-    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}"
-
-
-@lru_cache(maxsize=64)
-def nanoseconds(text: str) -> int:
-    """Return the nanoseconds since 1970 of a time in RFC 3339, or of a day in UTC.
+def parse_time(text: str) -> datetime:
+    """Read a time in RFC 3339, to the microsecond, or the start of a day in UTC.
 
     Raises
     ------
     ValueError
         If it is neither.
     """
-    found = _STAMP.fullmatch(text)
-    moment = _moment(found) if found else None
-    if found is None or moment is None:
-        raise ValueError(f"{text!r} is no time in RFC 3339")
-    whole = (moment - _EPOCH) // timedelta(seconds=1)
-    return whole * NANOSECONDS + int((found["fraction"] or "").ljust(9, "0"))
-
-
-def _moment(found: re.Match[str]) -> datetime | None:
-    """Return a time to the second, None where there is no such day or hour."""
-    zone = (found["zone"] or "Z").upper().replace("Z", "+00:00")
-    try:
-        return datetime.fromisoformat(f"{found['day']}T{found['time'] or '00:00:00'}{zone}")
-    except ValueError:
-        return None
+    in_full = _BELOW_MICROSECONDS.sub(r"\1", text.upper())
+    if _DAY.fullmatch(text):
+        in_full += "T00:00:00Z"
+    with contextlib.suppress(ValueError):
+        fraction = ".%f" if "." in in_full else ""
+        return datetime.strptime(in_full, f"%Y-%m-%dT%H:%M:%S{fraction}%z")
+    raise ValueError(f"{text!r} is not a time in RFC 3339, such as 2026-11-21T17:00:00Z")

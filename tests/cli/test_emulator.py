@@ -223,7 +223,7 @@ def test_a_port_that_is_taken_is_one_line(cli, tmp_path):
 def test_help_explains_faults_and_imports_nothing_heavy(cli, checkout):
     done = cli("emulator", "--help")
     assert done.returncode == 0
-    for word in ("lost", "reset", "quota", "late-logs", "duplicate-logs", "slow-states", "seed"):
+    for word in ("lost", "reset", "quota", "slow-states", "seed"):
         assert f"\n    {word}" in done.stdout
     code = (
         "import sys; from distlaunch.cli import main; main(['emulator', '--help']); "

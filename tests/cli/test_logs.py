@@ -60,7 +60,7 @@ def test_lines_as_json(cli, cloud):
 @pytest.mark.slow
 @pytest.mark.parametrize(("code", "exit_code", "state"), [(0, 0, "SUCCEEDED"), (7, 3, "FAILED")])
 def test_following_a_job_to_its_end(cli, tmp_path, code, exit_code, state):
-    with Cloud(tmp_path, "late-logs:2,duplicate-logs,503@get,reset@logs,503@logs#3") as cloud:
+    with Cloud(tmp_path, "503@get,reset@logs,503@logs#3") as cloud:
         cloud.launch("digits-1", program(code))
         done = cli("logs", "digits-1", "--follow", "--json", *cloud.options)
     assert done.returncode == exit_code

@@ -56,9 +56,9 @@ def test_a_share_is_about_that():
 
 
 def test_the_emulator_s_ways():
-    read = Faults.parse("slow-states:2.5,late-logs:4,duplicate-logs:0.25,seed:7,expire-jobs")
-    assert read == Faults((), 2.5, 4.0, 0.25, 7, True)
-    assert Faults.parse("slow-states,late-logs,duplicate-logs") == Faults((), 5.0, 3.0, 0.5)
+    read = Faults.parse("slow-states:2.5,seed:7,expire-jobs")
+    assert read == Faults((), 2.5, 7, True)
+    assert Faults.parse("slow-states") == Faults((), 5.0)
     assert Faults.parse("504") == Faults((Fault("504"),))
 
 
@@ -77,10 +77,10 @@ def test_the_emulator_s_ways():
         ),
         ("503:2", "'503:2': expected a number from 0 to 1 behind ':', got '2'"),
         ("503:nan", "'503:nan': expected a number from 0 to 1 behind ':', got 'nan'"),
-        ("late-logs:-1", "'late-logs:-1': expected a number from 0 behind ':', got '-1'"),
+        ("slow-states:-1", "'slow-states:-1': expected a number from 0 behind ':', got '-1'"),
         ("503:0.5#2", "'503:0.5#2': give a share or the number of a call, not both"),
         ("503#0", "'503#0': expected #N, #N-M or #* behind the call"),
-        ("late-logs@get", "'late-logs@get': late-logs is not about calls"),
+        ("slow-states@get", "'slow-states@get': slow-states is not about calls"),
         ("quota@get", "'quota@get': a quota is exceeded by 'create' only"),
     ],
 )

@@ -1,33 +1,43 @@
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.emulator.times import nanoseconds, stamp
+from distlaunch.emulator.times import UniqueClock, format_time, parse_time
 
 
-@given(st.integers(0, 4 * 10**18))
-def test_a_stamp_reads_back_to_its_last_digit(time):
-    assert nanoseconds(stamp(time, digits=9)) == time
-    assert nanoseconds(stamp(time)) == time // 1000 * 1000
+@given(st.integers(0, 10**16))
+def test_a_formatted_time_parses_back(microseconds):
+    moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=microseconds)
+    assert parse_time(format_time(moment)) == moment
 
 
 @pytest.mark.parametrize(
-    ("text", "same"),
+    ("text", "expected"),
     [
-        ("2026-11-21T17:00:00+01:00", "2026-11-21T16:00:00Z"),
-        ("2026-11-21t17:00:00.5z", "2026-11-21T17:00:00.500000000Z"),
-        ("2026-11-21", "2026-11-21T00:00:00Z"),
+        ("2026-11-21T17:00:00+01:00", "2026-11-21T16:00:00.000000Z"),
+        ("2026-11-21T17:00:00.123456+0000", "2026-11-21T17:00:00.123456Z"),
+        ("2026-11-21t17:00:00.5z", "2026-11-21T17:00:00.500000Z"),
+        ("2026-11-21T17:00:00.123456789Z", "2026-11-21T17:00:00.123456Z"),
+        ("2026-11-21", "2026-11-21T00:00:00.000000Z"),
     ],
 )
-def test_a_time_has_several_forms(text, same):
-    assert nanoseconds(text) == nanoseconds(same)
+def test_formats_of_times(text, expected):
+    assert format_time(parse_time(text).astimezone(timezone.utc)) == expected
 
 
 @pytest.mark.parametrize(
     "text", ["", "now", "2026-11-21T17:00", "2026-13-01T00:00:00Z", "1763744400"]
 )
-def test_another_text_is_no_time(text):
-    with pytest.raises(ValueError, match="is no time in RFC 3339"):
-        nanoseconds(text)
+def test_other_texts_are_refused(text):
+    with pytest.raises(ValueError, match="is not a time in RFC 3339"):
+        parse_time(text)
+
+
+def test_a_unique_clock_advances_while_the_time_does_not():
+    moment = datetime(2026, 11, 21, tzinfo=timezone.utc)
+    clock = UniqueClock(lambda: moment)
+    assert [clock() - moment for _ in range(3)] == [timedelta(microseconds=n) for n in range(3)]

@@ -5,6 +5,7 @@ https://cloud.google.com/storage/docs/json_api/v1/buckets
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.emulator.lacks import location_type
@@ -12,7 +13,7 @@ from distlaunch.emulator.service.answers import Answer
 from distlaunch.emulator.service.buckets import StorageRefused, no_storage_method
 from distlaunch.emulator.service.policies import held
 from distlaunch.emulator.store import project_number
-from distlaunch.emulator.times import stamp
+from distlaunch.emulator.times import format_time
 
 if TYPE_CHECKING:
     from distlaunch.emulator.lacks import Lacks
@@ -99,7 +100,7 @@ class BucketService:
     def _told(self, bucket: str, request: Request) -> dict[str, Any]:
         path = self._buckets.path(bucket)
         place = path if path.exists() else self._buckets.folder
-        made = stamp(place.stat().st_mtime_ns, digits=3)
+        made = format_time(datetime.fromtimestamp(place.stat().st_mtime, timezone.utc))
         return {
             "kind": "storage#bucket",
             "id": bucket,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.emulator.service.answers import Refused
 from distlaunch.emulator.service.filters import FilterProblem, comparisons, holds, read_filter
 from distlaunch.emulator.service.parsing import states
-from distlaunch.emulator.times import nanoseconds
+from distlaunch.emulator.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ def _check(comparison: Comparison) -> None:
         raise FilterProblem(f"{comparison.value!r} is no state of a job")
     if name == "create_time":
         try:
-            nanoseconds(comparison.value)
+            parse_time(comparison.value)
         except ValueError as problem:
             raise FilterProblem(str(problem)) from None
 
@@ -70,7 +70,7 @@ def _check(comparison: Comparison) -> None:
 def _compare(job: dict[str, Any], comparison: Comparison) -> bool:
     name, sign, value = comparison.field[0], comparison.operator, comparison.value
     if name == "create_time":
-        return ordered(nanoseconds(job["createTime"]), sign, nanoseconds(value))
+        return ordered(parse_time(job["createTime"]), sign, parse_time(value))
     if name == "labels":
         return _compare_label(job.get("labels", {}), comparison)
     found = job["displayName"] if name == "display_name" else job["state"]

@@ -100,7 +100,7 @@ class JobService:
         if refusal is not None:
             raise refusal
         job = self._take_in(project, location, collection, message)
-        self._logs.begin(_id(job), project)
+        self._logs.add_job(_id(job), project)
         self._lives.begin(job["name"])
         return Answer(_told(job, collection, request))
 
@@ -216,7 +216,7 @@ class JobService:
 
     def _has_ended(self, name: str) -> bool:
         try:
-            return self._store.state(name) in ENDED
+            return self._store.get(name)["state"] in ENDED
         except UnknownJob:
             return True
 

@@ -24,12 +24,13 @@ from distlaunch.emulator.service.filters import (
 )
 from distlaunch.emulator.service.job_filters import ordered
 from distlaunch.emulator.store import project_number
-from distlaunch.emulator.times import nanoseconds
+from distlaunch.emulator.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
 
-    from distlaunch.emulator.logs import Entry
+    from distlaunch.emulator.logs import LogEntry
     from distlaunch.emulator.service.answers import Request
     from distlaunch.emulator.service.filters import Comparison, Expression
 
@@ -43,7 +44,7 @@ logname resource timestamp receivetimestamp severity insertid httprequest labels
 spanid tracesampled sourcelocation textpayload jsonpayload protopayload
 """
 # What filters ask for most, without the detour over an entry's JSON.
-_QUICK: dict[tuple[str, ...], Callable[[Entry], str]] = {
+_QUICK: dict[tuple[str, ...], Callable[[LogEntry], str]] = {
     ("resource", "type"): lambda _: "ml_job",
     ("resource", "labels", "job_id"): lambda entry: entry.job_id,
     ("resource", "labels", "task_name"): lambda entry: entry.task_name,
@@ -92,8 +93,8 @@ class LogService:
         expression: Expression,
         *,
         newest_first: bool,
-        after: tuple[int, int, int] | None,
-    ) -> Iterator[Entry]:
+        after: int | None,
+    ) -> Iterator[LogEntry]:
         job_id, earliest = _bounds(expression)
         entries = self._logs.scan(
             job_id=job_id, earliest=earliest, after=after, newest_first=newest_first
@@ -168,7 +169,7 @@ def _check(comparison: Comparison) -> None:
         raise FilterProblem(f"Field not found: '{'.'.join(comparison.field)}'")
     if first in _TIMES:
         try:
-            nanoseconds(comparison.value)
+            parse_time(comparison.value)
         except ValueError as problem:
             raise FilterProblem(str(problem)) from None
     if first == "severity" and comparison.operator not in (":", "=~", "!~"):
@@ -180,25 +181,27 @@ def _check(comparison: Comparison) -> None:
             raise FilterProblem(f"invalid regular expression: {problem}") from None
 
 
-def _bounds(expression: Expression) -> tuple[str | None, int]:
+def _bounds(expression: Expression) -> tuple[str | None, datetime | None]:
     """Return the one job that an expression asks for, if it is one, and the earliest time."""
-    job_id, earliest = None, 0
+    job_id: str | None = None
+    earliest: datetime | None = None
     for each in demands(expression):
         field = tuple(map(str.lower, each.field))
         if field == ("resource", "labels", "job_id") and each.operator == "=":
             job_id = each.value
         elif field == ("timestamp",) and each.operator in ("=", ">", ">="):
-            earliest = max(earliest, nanoseconds(each.value))
+            time = parse_time(each.value)
+            earliest = max(earliest or time, time)
     return job_id, earliest
 
 
-def _compare(entry: Entry, project: str, comparison: Comparison) -> bool:
+def _compare(entry: LogEntry, project: str, comparison: Comparison) -> bool:
     field = tuple(map(str.lower, comparison.field))
     operator, value = comparison.operator, comparison.value
     if field == ("timestamp",):
-        return ordered(entry.time, operator, nanoseconds(value))
+        return ordered(entry.time, operator, parse_time(value))
     if field == ("receivetimestamp",):
-        return ordered(entry.received, operator, nanoseconds(value))
+        return ordered(entry.time, operator, parse_time(value))
     if field == ("severity",) and operator not in (":", "=~", "!~"):
         return ordered(_severity(entry.severity), operator, _severity(value))
     if field in _QUICK:
@@ -249,20 +252,20 @@ def _severity(name: str) -> int:
     raise FilterProblem(f"invalid severity '{name}'")
 
 
-def _token(asked: dict[str, Any], last: Entry) -> str:
-    token = [asked.get("filter", ""), asked.get("orderBy", ""), *last.key]
+def _token(asked: dict[str, Any], last: LogEntry) -> str:
+    token = [asked.get("filter", ""), asked.get("orderBy", ""), last.number]
     return base64.urlsafe_b64encode(json.dumps(token).encode()).decode()
 
 
-def _page_token(asked: dict[str, Any]) -> tuple[int, int, int] | None:
+def _page_token(asked: dict[str, Any]) -> int | None:
     token = asked.get("pageToken")
     if not token:
         return None
     try:
-        text, order, *key = json.loads(base64.urlsafe_b64decode(token))
-        time, number, copy = map(int, key)
+        text, order, number = json.loads(base64.urlsafe_b64decode(token))
+        number = int(number)
     except (ValueError, TypeError):
         raise Refused(400, "page_token is invalid.") from None
     if (text, order) != (asked.get("filter", ""), asked.get("orderBy", "")):
         raise Refused(400, "page_token doesn't match arguments from the request.")
-    return time, number, copy
+    return number

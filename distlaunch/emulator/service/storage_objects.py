@@ -6,12 +6,13 @@ https://cloud.google.com/storage/docs/json_api/v1/objects
 from __future__ import annotations
 
 import base64
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from distlaunch.emulator.service.answers import Answer
 from distlaunch.emulator.service.buckets import StorageRefused
-from distlaunch.emulator.times import stamp
+from distlaunch.emulator.times import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,8 +49,8 @@ def resource(buckets: Buckets, stored: Stored, origin: str) -> dict[str, Any]:
     hashes, attributes = buckets.hashes(stored), stored.attributes
     bucket, name = stored.bucket, quote(stored.name, safe="")
     generation = str(stored.generation)
-    created = stamp(stored.generation * 1_000, digits=3)
-    updated = stamp(attributes.updated * 1_000, digits=3)
+    created = format_time(datetime.fromtimestamp(stored.generation / 1e6, timezone.utc))
+    updated = format_time(datetime.fromtimestamp(attributes.updated / 1e6, timezone.utc))
     return {
         "kind": "storage#object",
         "id": f"{bucket}/{stored.name}/{generation}",

@@ -144,7 +144,7 @@ def test_a_list_can_be_filtered_as_vertex_ai_documents_it(three, text, names):
         ("digits", "'digits' is no field to filter by"),
         ("state:FAILED", "':' is not supported for 'state'"),
         ('state="FAILED"', "'FAILED' is no state of a job"),
-        ('create_time>"yesterday"', "'yesterday' is no time in RFC 3339"),
+        ('create_time>"yesterday"', "'yesterday' is not a time in RFC 3339"),
         ("(state", "expected ')', got ''"),
     ],
 )

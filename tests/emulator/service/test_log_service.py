@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import chain
 
 import pytest
 
 from distlaunch.emulator.store import project_number
-from distlaunch.emulator.times import nanoseconds, stamp
+from distlaunch.emulator.times import format_time, parse_time
 
 RESOURCES = ["projects/my-project"]
 
@@ -14,7 +15,7 @@ RESOURCES = ["projects/my-project"]
 def lines(service):
     """Lines of two jobs of a project, and of one of another."""
     for job, project in (("11", "my-project"), ("22", "my-project"), ("33", "other")):
-        service.logs.begin(job, project)
+        service.logs.add_job(job, project)
         service.logs.add(job, "service", "INFO", "Job is running.")
         service.logs.add(job, "workerpool0-0", "INFO", "step 1")
         service.logs.add(job, "workerpool1-0", "ERROR", 'No "GPU" here')
@@ -88,7 +89,7 @@ def test_times_and_insert_ids_go_on_where_a_reader_stopped(lines):
     after = f'((timestamp="{time}" AND insertId>"{insert_id}") OR timestamp>"{time}")'
     assert messages(lines, f"{OF_ONE} AND {after}") == rest[1:]
     assert messages(lines, f'{OF_ONE} AND insertId="{insert_id}"') == rest[:1]
-    later = stamp(nanoseconds(time) + 3600 * 10**9)
+    later = format_time(parse_time(time) + timedelta(hours=1))
     assert messages(lines, f'{OF_ONE} AND timestamp>="{later}"') == []
 
 
@@ -113,7 +114,7 @@ def test_an_entry_on_the_wire(lines):
         "type": "ml_job",
         "labels": {"project_id": "my-project", "job_id": "11", "task_name": "workerpool1-0"},
     }
-    assert nanoseconds(entry["receiveTimestamp"]) >= nanoseconds(entry["timestamp"])
+    assert parse_time(entry["receiveTimestamp"]) >= parse_time(entry["timestamp"])
     assert entry["severity"] == "ERROR"
 
 
@@ -140,7 +141,8 @@ def test_the_project_can_be_named_by_its_number(lines):
         ),
         (
             {"filter": "timestamp>now"},
-            "Unparseable filter: 'now' is no time in RFC 3339; filter: timestamp>now",
+            "Unparseable filter: 'now' is not a time in RFC 3339, such as "
+            "2026-11-21T17:00:00Z; filter: timestamp>now",
         ),
         ({"filter": "x" * 20_001}, "The filter must be text of no more than 20000 characters."),
         (
@@ -149,9 +151,9 @@ def test_the_project_can_be_named_by_its_number(lines):
         ),
         ({"pageSize": -1}, "page_size must not be negative."),
         ({"pageToken": "?"}, "page_token is invalid."),
-        ({"pageToken": "WyIiLCIiLCJ4IiwxLDFd"}, "page_token is invalid."),
+        ({"pageToken": "WyIiLCAiIiwgIngiXQ=="}, "page_token is invalid."),
         (
-            {"pageToken": "WyJhIiwiIiwxLDIsMF0="},
+            {"pageToken": "WyJhIiwgIiIsIDFd"},
             "page_token doesn't match arguments from the request.",
         ),
         (
