@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import dockerfiles  # noqa: F401 - for the tests, which import it from there
 import emulators
 import engine as engines
+import fake_google
 
 sys.path.pop(0)
 
@@ -80,6 +81,20 @@ def emulator(tmp_path: Path) -> Iterator[Callable[..., emulators.Emulator]]:
             return until_the_end.enter_context(emulators.running(folder, *words, project=project))
 
         yield start
+
+
+@pytest.fixture
+def google(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., fake_google.FakeGoogle]:
+    """Answer this process's requests to Google with a fake that lacks what the test names."""
+
+    def install(**knobs: Any) -> fake_google.FakeGoogle:
+        fake = fake_google.FakeGoogle(**knobs)
+        fake.install(monkeypatch, tmp_path)
+        return fake
+
+    return install
 
 
 @pytest.fixture(scope="session")

@@ -83,7 +83,9 @@ def run_checks(order: Order, scope: CheckOptions, *, session: Session | None = N
     )
     file = scope.prices or _there(order.folder / price.FILE_NAME)
     unknown: list[Problem] = []
-    if session is None and not scope.offline:
+    if order.is_for_emulator:
+        session = None  # the emulator runs jobs; it is no project with quotas and prices
+    elif session is None and not scope.offline:
         session, unknown = _session(order)
     prices = Meanwhile(lambda: price.prices(wanted, session=session, file=file))
     cloud = Meanwhile(lambda: _online(order, wanted, session, known))
@@ -113,6 +115,7 @@ def run_checks(order: Order, scope: CheckOptions, *, session: Session | None = N
         data=data,
         cost=price.cost(wanted, known, prices.result()),
         offers=price.compare(wanted, known, prices.result(), today) if scope.compare else (),
+        is_emulated=order.is_for_emulator,
     )
 
 

@@ -55,6 +55,8 @@ class Report:
         What it costs, None where nobody asked.
     offers
         The job on other machines, if that was asked for.
+    is_emulated
+        Whether the endpoint is an emulator, so that project, bucket and quotas were not checked.
     is_checked
         Whether anybody looked for problems.
     """
@@ -68,6 +70,7 @@ class Report:
     cost: Cost | None = None
     offers: tuple[Offer, ...] = ()
     is_checked: bool = True
+    is_emulated: bool = False
 
     @property
     def is_ready(self) -> bool:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from distlaunch.image import ImagePlan
 
 _INDENT = " " * 11
+_EMULATED = "checks of project, bucket and quotas skipped: the endpoint is an emulator"
 _COLOURS: dict[Severity, int] = {"error": RED, "warning": YELLOW}
 
 
@@ -39,6 +40,7 @@ def plan(report: Report) -> str:
         *_named("data", report.data.lines() if report.data else ()),
         *_named("image", _image(report)),
         *_named("price", report.cost.lines() if report.cost else ()),
+        *_named("cloud", (_EMULATED,) if report.is_emulated else ()),
     ]
     told = [f"{name:<{len(_INDENT)}}{text}" for name, text in rows]
     return "\n".join([f"{asked.name}: {report.cluster} {where}", *told])

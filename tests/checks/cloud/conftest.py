@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-import emulators
 import pytest
 
 from distlaunch.checks import cloud
@@ -74,24 +73,20 @@ def look(tmp_path, known):
     return run
 
 
-@pytest.fixture(scope="session")
-def lacking(tmp_path_factory):
-    """Return an emulator with some faults; each is started once for all tests."""
-    with contextlib.ExitStack() as until_the_end:
-        running: dict[str, emulators.Emulator] = {}
+@pytest.fixture
+def check_with(tmp_path, known, google):
+    """Return the problems of a job with a fake Google that lacks something."""
 
-        def start(faults: str = "") -> emulators.Emulator:
-            if faults not in running:
-                words = ["--faults", faults] if faults else []
-                folder = tmp_path_factory.mktemp("buckets")
-                running[faults] = until_the_end.enter_context(emulators.running(folder, *words))
-            return running[faults]
+    def run(job: Job, **knobs) -> list:
+        google(**knobs)
+        order = Order(tmp_path, job)
+        return cloud.problems(order, job_request(order), connect(project=job.project), known)
 
-        yield start
+    return run
 
 
 @pytest.fixture
-def google():
+def serve_google():
     """Serve answers by the ends of the paths that they are for; all else is as it should be."""
     with contextlib.ExitStack() as until_the_end:
 

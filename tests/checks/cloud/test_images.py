@@ -67,9 +67,9 @@ def registry():
 
 
 @pytest.fixture
-def of_image(job, look, google):
+def of_image(job, look, serve_google):
     """Return what is found of a job with an image that is there."""
-    return lambda uri: look(job(image=Image(uri=uri)), google().url)
+    return lambda uri: look(job(image=Image(uri=uri)), serve_google().url)
 
 
 @pytest.mark.parametrize(
@@ -96,11 +96,11 @@ def test_one_that_can_and_one_that_is_nobodys_to_ask_about(registry, of_image):
     assert of_image("registry.invalid/nobody/asks:1") == []
 
 
-def test_pools_with_images_of_their_own(registry, job, look, google):
+def test_pools_with_images_of_their_own(registry, job, look, serve_google):
     machine = Machine("n1-standard-8")
     own = Pool(machine, 2, Program(image=f"{registry}:arm64"))
     cluster = Cluster(Pool(machine), own, Pool(machine, 1, own.program))
-    [problem] = look(job(cluster=cluster), google().url)
+    [problem] = look(job(cluster=cluster), serve_google().url)
     assert (problem.code, problem.where) == ("image-architecture", f"{registry}:arm64")
 
 

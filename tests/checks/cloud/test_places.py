@@ -18,11 +18,11 @@ OTHERS = Image("us-central1-docker.pkg.dev/other/training/digits")
 
 
 @pytest.fixture
-def codes(job, look, google):
+def codes(job, look, serve_google):
     """Return the codes of what is found where some answers are others."""
 
     def run(answers, **fields):
-        return [each.code for each in look(job(**fields), google(answers).url)]
+        return [each.code for each in look(job(**fields), serve_google(answers).url)]
 
     return run
 
@@ -77,31 +77,31 @@ def remedy(look, job, server):
     return problem.remedy
 
 
-def test_who_lacks_a_role_is_told_which(job, look, google, denied):
+def test_who_lacks_a_role_is_told_which(job, look, serve_google, denied):
     me = "--member=user:$(gcloud config get account)"
     plain = denied()
-    assert remedy(look, job, google({BUCKET: denied("storage.buckets.get")})) == (
+    assert remedy(look, job, serve_google({BUCKET: denied("storage.buckets.get")})) == (
         "who may grant it runs 'gcloud storage buckets add-iam-policy-binding gs://demo-bucket "
         f"{me} --role=roles/storage.legacyBucketReader'"
     )
-    assert remedy(look, job, google({REPOSITORY: plain})).endswith(
+    assert remedy(look, job, serve_google({REPOSITORY: plain})).endswith(
         f"--location=us-central1 {me} --role=roles/artifactregistry.reader'"
     )
-    assert remedy(look, job, google({REPOSITORY: plain, f"{REPOSITORY}{TEST}": plain})).endswith(
-        f"{me} --role=roles/artifactregistry.reader'"
-    )
+    assert remedy(
+        look, job, serve_google({REPOSITORY: plain, f"{REPOSITORY}{TEST}": plain})
+    ).endswith(f"{me} --role=roles/artifactregistry.reader'")
     for answers in ({PROJECT: plain}, {f"{PROJECT}{TEST}": plain}):
-        assert remedy(look, job, google(answers)).endswith(f"{me} --role=roles/browser'")
-    assert remedy(look, job, google({f"{ACCOUNT}{TEST}": plain})).endswith(
+        assert remedy(look, job, serve_google(answers)).endswith(f"{me} --role=roles/browser'")
+    assert remedy(look, job, serve_google({f"{ACCOUNT}{TEST}": plain})).endswith(
         f"{me} --role=roles/iam.serviceAccountUser'"
     )
 
 
-def test_a_refusal_that_only_sounds_like_a_missing_api_is_told(job, look, google):
+def test_a_refusal_that_only_sounds_like_a_missing_api_is_told(job, look, serve_google):
     names = [{"name": "projects/1/services/logging.googleapis.com", "state": "DISABLED"}]
     said = refused(403, "PERMISSION_DENIED", "logging.googleapis.com is not yours to ask about")
     answers = {"services:batchGet": {"services": names}, "/billingInfo": said}
-    found = look(job(), google(answers).url)
+    found = look(job(), serve_google(answers).url)
     assert [each.code for each in found] == ["api-disabled", "unanswered"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 import pytest
@@ -11,10 +11,6 @@ from hypothesis import strategies as some
 
 from distlaunch.checks.cloud.quota import PREFIX, demand, limit
 from distlaunch.checks.request_view import PoolRequest
-from distlaunch.emulator.service.parsing import parse
-from distlaunch.emulator.service.quotas import METRICS
-from distlaunch.emulator.service.quotas import taken as emulators_taken
-from distlaunch.google.client import connect
 from distlaunch.job import machine_catalogue
 from distlaunch.job.model import Cluster, Machine, Pool, Scheduling, Span, Tuning
 
@@ -75,40 +71,14 @@ def test_what_is_preemptible_has_quotas_of_its_own():
     }
 
 
-@pytest.mark.parametrize("is_preemptible", [False, True])
-def test_the_emulator_knows_the_quotas_of_all_machines(is_preemptible):
-    for pool in every_pool():
-        if pool.accelerator not in PODS or pool.accelerator_count <= 8:
-            amounts = taken(pool, is_preemptible=is_preemptible)
-            assert amounts, pool
-            assert amounts.keys() <= set(METRICS), pool
-
-
-def as_the_emulator_takes(pool, strategy):
-    machine = {"machineType": pool.machine}
-    if pool.accelerator:
-        machine["acceleratorType"] = pool.accelerator
-        machine["acceleratorCount"] = pool.accelerator_count
-    if pool.topology:
-        machine["tpuTopology"] = pool.topology
-    pools = [{"machineSpec": machine, "replicaCount": "1"}]
-    spec = {"workerPoolSpecs": pools, "scheduling": {"strategy": strategy}}
-    return emulators_taken(parse("customJobs", {"displayName": "a", "jobSpec": spec}))
-
-
-@pytest.mark.parametrize("strategy", ["STANDARD", "SPOT"])
-def test_the_emulator_takes_as_much_of_the_same_quotas(strategy):
-    for pool in every_pool():
-        if not (pool.accelerator or "").startswith("TPU_"):
-            amounts = taken(pool, is_preemptible=strategy == "SPOT")
-            emulated = as_the_emulator_takes(pool, strategy)
-            assert emulated == amounts, pool
+def test_every_machine_takes_of_some_quota():
+    assert all(taken(pool) for pool in every_pool())
 
 
 def test_a_name_that_is_only_likely_is_no_matter_where_google_does_not_know_it(
-    job, look, google, missing
+    job, look, serve_google, missing
 ):
-    url = google({"_cpus": missing}).url
+    url = serve_google({"_cpus": missing}).url
     a100 = Cluster(Pool(Machine("a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)))
     for strategy in ("SPOT", "FLEX_START"):
         assert look(job(cluster=a100, scheduling=Scheduling(strategy)), url) == []
@@ -153,52 +123,41 @@ def test_the_limit_of_a_region(buckets, allowed):
     assert limit({"consumerQuotaLimits": [{"quotaBuckets": buckets}]}, "us-central1") == allowed
 
 
-def test_a_limit_that_is_not_said_is_not_guessed(job, look, google, missing):
+def test_a_limit_that_is_not_said_is_not_guessed(job, look, serve_google, missing):
     answers = {"_cpus": {"consumerQuotaLimits": [{"quotaBuckets": [{}]}]}, "_gpus": missing}
-    cpus, gpus = look(job(), google(answers).url)
+    cpus, gpus = look(job(), serve_google(answers).url)
     assert (cpus.code, gpus.code) == ("unanswered", "unanswered")
     assert "Google says no limit for it, which often means 0, and the job takes 32" in cpus.what
     assert "Google knows no quota of this name" in gpus.what
 
 
-def made(here, collection, **fields):
-    """Make a job that holds machines, as another user would."""
-    pool = {
-        "machineSpec": {"machineType": "n1-standard-4"},
-        "replicaCount": "1",
-        "containerSpec": {"imageUri": "localhost:5000/a"},
-    }
-    spec = {"workerPoolSpecs": [pool, {**pool, "replicaCount": "2"}]}
-    key = "jobSpec" if collection == "customJobs" else "trialJobSpec"
-    body = {"displayName": "other", key: spec, **fields}
-    session = connect(here.url, project="demo-project")
-    path = f"projects/demo-project/locations/us-central1/{collection}"
-    session.call("POST", "aiplatform", path, body=body, region="us-central1")
+CPU_POOL = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1"}
+OTHERS = {"workerPoolSpecs": [CPU_POOL, {**CPU_POOL, "replicaCount": "2"}]}
+LIMITS = {"cpus": 40, "nvidia_t4_gpus": 4, "preemptible_cpus": 40}
 
 
-def test_what_other_jobs_hold_is_counted(job, look, lacking):
-    here = lacking("limit:cpus=40,limit:nvidia_t4_gpus=4,limit:preemptible_cpus=40,slow-states:600")
-    assert look(job(), here.url) == []
-    made(here, "customJobs")
-    [problem] = look(job(), here.url)
+def test_what_other_jobs_hold_is_counted(job, check_with):
+    assert check_with(job(), limits=LIMITS) == []
+    custom = {"name": "custom/1", "jobSpec": OTHERS}
+    jobs = defaultdict(list, customJobs=[custom])
+    [problem] = check_with(job(), limits=LIMITS, jobs=jobs)
     assert (problem.code, problem.where) == ("quota-in-use", f"quota {PREFIX}cpus")
     assert problem.what == (
         "the job takes 32, 40 are allowed in us-central1, and jobs that run or wait take 12"
     )
     assert "distlaunch list" in problem.remedy
-    assert look(job(region="us-east1", bucket=None), here.url) == []
-    assert look(job(scheduling=Scheduling("SPOT")), here.url) == []
     small = Cluster(Pool(Machine("n1-standard-4")))
-    assert look(job(cluster=small), here.url) == []
     persistent = {"jobSpec": {"persistentResourceId": "mine"}}
-    assert look(job(vertex=persistent), here.url) == []
+    for fields in (
+        {"scheduling": Scheduling("SPOT")},
+        {"cluster": small},
+        {"vertex": persistent},
+    ):
+        assert check_with(job(**fields), limits=LIMITS, jobs=jobs) == []
 
-    study = {
-        "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
-        "parameters": [{"parameterId": "rate", "doubleValueSpec": {"minValue": 0, "maxValue": 1}}],
-    }
-    made(here, "hyperparameterTuningJobs", studySpec=study, maxTrialCount=4, parallelTrialCount=2)
-    [problem] = look(job(cluster=small, tuning=tuning(2)), here.url)
+    tuned = {"name": "tuned/1", "trialJobSpec": OTHERS, "parallelTrialCount": 2}
+    jobs["hyperparameterTuningJobs"].append(tuned)
+    [problem] = check_with(job(cluster=small, tuning=tuning(2)), limits=LIMITS, jobs=jobs)
     assert problem.what == (
         "the job takes 8 (2 trials at once), 40 are allowed in us-central1, "
         "and jobs that run or wait take 36"
@@ -209,7 +168,7 @@ def tuning(at_once):
     return Tuning("accuracy", "maximize", {"rate": Span(0.1, 1.0)}, 4, at_once)
 
 
-def test_a_trial_is_counted_once_and_machines_that_are_there_are_not(job, look, google):
+def test_a_trial_is_counted_once_and_machines_that_are_there_are_not(job, look, serve_google):
     pools = [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1"}]
     spec = {"workerPoolSpecs": pools}
     answers = {
@@ -232,7 +191,7 @@ def test_a_trial_is_counted_once_and_machines_that_are_there_are_not(job, look, 
             ]
         },
     }
-    assert look(job(), google(answers).url) == []
+    assert look(job(), serve_google(answers).url) == []
     answers["/customJobs"]["customJobs"].append({"name": "custom/4", "jobSpec": spec})
-    [problem] = look(job(), google(answers).url)
+    [problem] = look(job(), serve_google(answers).url)
     assert problem.what.endswith("and jobs that run or wait take 12")

@@ -76,20 +76,20 @@ class Case:
         Files that are written, or removed where the text is None.
     words
         What stands behind the command.
-    faults
-        The emulator's, as `--faults` takes them; a case with some is one for Google to answer.
+    google
+        What the fake Google lacks (arguments of `FakeGoogle`), None for a case that is offline.
     """
 
     job: str = "{}"
     edits: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     files: Mapping[str, str | bytes | None] = field(default_factory=dict)
     words: tuple[str, ...] = ()
-    faults: str | None = None
+    google: Mapping[str, Any] | None = None
 
     @property
     def is_online(self) -> bool:
         """Whether Google is asked."""
-        return self.faults is not None
+        return self.google is not None
 
     def write(self, folder: Path, registry: str, pristine: Path) -> Path:
         """Write the project into a new folder."""
@@ -119,8 +119,6 @@ class Broken(Case):
         What stands in its place.
     also
         Codes that come with it.
-    of_account
-        Whether an emulator, which knows of no accounts, takes it.
     """
 
     code: str
@@ -128,7 +126,6 @@ class Broken(Case):
     remedy: str
     where: str = ""
     also: frozenset[str] = frozenset()
-    of_account: bool = False
 
 
 @dataclass(frozen=True)

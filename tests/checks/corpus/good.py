@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from textwrap import dedent
+from typing import TYPE_CHECKING, Any
 
 from .cases import REGISTRY, WITH_GPUS, Case, of_config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -16,12 +20,12 @@ class Good(Case):
     ----------
     warned
         Codes of what is rightly warned of.
-    faults
-        None of the emulator's, so that Google is asked, too.
+    google
+        All is there.
     """
 
     warned: frozenset[str] = frozenset()
-    faults: str | None = ""
+    google: Mapping[str, Any] | None = field(default_factory=dict)
 
 
 A100 = """

@@ -359,7 +359,6 @@ DATA = {
         remedy="gcloud storage buckets list",
         where="trainer/data.py:",
         edits={"trainer/data.py": (_FOLDER, '"gs://my-bucket/digits"')},
-        of_account=True,
     ),
     "records that are none": Broken(
         code="data-unreadable",

@@ -26,14 +26,12 @@ ESSENTIALS = {
         remedy="gcloud config get project",
         where="project",
         job="project: my-project",
-        of_account=True,
     ),
     "the bucket that init wrote": Broken(
         code="placeholder-bucket",
         remedy="gcloud storage buckets list",
         where="bucket",
         job="bucket: gs://my-bucket",
-        of_account=True,
     ),
     "the repository that init wrote": Broken(
         code="placeholder-repository",
@@ -46,14 +44,12 @@ ESSENTIALS = {
         remedy="gcloud storage buckets list",
         where="--job-dir",
         words=("--job-dir", "gs://my-bucket/digits/first"),
-        of_account=True,
     ),
     "an account of the project that init wrote": Broken(
         code="placeholder-project",
         remedy="gcloud iam service-accounts list",
         where="service_account",
         job="service_account: trainer@my-project.iam.gserviceaccount.com",
-        of_account=True,
     ),
     "an image of the project that init wrote": Broken(
         code="placeholder-repository",

@@ -5,33 +5,10 @@ The first is what a user of a3-highgpu-8g in us-central1 published of two bills 
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import Any
+from fake_google.prices import sku
 
 VERTEX_AI, COMPUTE_ENGINE = "C7E2-9256-1C43", "6F81-5844-456A"
 REGION = "us-central1"
-
-
-def sku(description: str, price: str, unit: str = "h", **others: Any) -> dict[str, Any]:
-    """Return a SKU of one tier, in the shape of `google.cloud.billing.v1.Sku`'s JSON."""
-    rates = others.get("tiers") or [tier(price)]
-    return {
-        "name": "services/S/skus/K",
-        "skuId": "K",
-        "description": description,
-        "category": {"serviceDisplayName": "Vertex AI", "usageType": "OnDemand"},
-        "serviceRegions": others.get("regions", [REGION]),
-        "pricingInfo": [
-            {"pricingExpression": {"usageUnit": unit, "displayQuantity": 1, "tieredRates": rates}}
-        ],
-    }
-
-
-def tier(price: str, currency: str = "USD", start: float = 0) -> dict[str, Any]:
-    """Return a tier's rate."""
-    units, rest = divmod(Decimal(price), 1)
-    money = {"currencyCode": currency, "units": str(units), "nanos": int(rest.scaleb(9))}
-    return {"startUsageAmount": start, "unitPrice": money}
 
 
 TRAINING = "Vertex AI: Training/Pipelines "

@@ -193,14 +193,6 @@ def test_a_list_that_cannot_be_kept_is_used_all_the_same(google, ask, a3, cache)
     assert ask(a3, session).unknown == ()
 
 
-def test_what_an_emulator_makes_up_is_never_kept(listing, ask, a3, cache):
-    _, session = listing(BILLED)
-    cost = ask(a3, session)
-    assert cost.sources == ("figures that the emulator made up",)
-    assert cost.date is None
-    assert not cache.exists()
-
-
 @pytest.mark.parametrize(
     ("refusal", "told"),
     [

@@ -162,7 +162,8 @@ def test_own_prices_stand_before_googles(job, listing, cost):
     _, session = listing(BOTH)
     pools = [PoolRequest("chief", 1, "a3-highgpu-8g", H100, 8)]
     found = cost(job(pools=pools), session, f"us-central1: {{STANDARD: {{{H100}: 1}}}}")
-    assert found.sources == ("figures that the emulator made up", "distlaunch.prices.yaml")
+    assert found.sources[0].startswith("Google's Cloud Billing Catalog of ")
+    assert found.sources[1:] == ("distlaunch.prices.yaml",)
     assert round(found.an_hour, 4) == Decimal("18.9059")
 
 
@@ -197,7 +198,7 @@ def test_it_is_plain_data_too(job, listing, cost):
     assert plain["unknown"] == ["n1-standard-8", T4]
     assert [pool["an_hour"] for pool in plain["pools"]] == [101.034133, None]
     assert plain["why"] == "Google's price list has no single price for it in us-central1"
-    assert plain["date"] is None  # the figures are nobody's
+    assert plain["date"] is not None
     alone = cost(job(pools=pools[:1]), session).as_json()
     assert (alone["an_hour"], alone["unknown"], alone["why"]) == (101.034133, [], None)
 

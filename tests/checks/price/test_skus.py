@@ -5,10 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from fake_google.prices import sku, tier
 
 from distlaunch.checks.price.skus import hourly, meaning, of_accelerator, of_machine
 
-from .lists import BILLED, DISTRACTORS, TRAINING, sku, tier
+from .lists import BILLED, DISTRACTORS, TRAINING
 
 SPOT = "attached to Spot Preemptible VMs running in Americas"
 FLEX = "attached to DWS Defined Duration VMs running in Americas"
