@@ -1,4 +1,4 @@
-"""What pip installs into an image: a TensorFlow that fits the cluster's machines."""
+"""Read requirements files, and choose the TensorFlow build that a cluster's machines need."""
 
 from __future__ import annotations
 
@@ -13,81 +13,154 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from packaging.requirements import Requirement
+
     from distlaunch.job.model import Cluster
 
 # Expressions that Python and GNU sed read alike: the rendered Dockerfile has the latter use them.
 _TENSORFLOW = (
     r"^([ \t]*)tensorflow([-_.]+cpu|[ \t]*\[[ \t]*and-cuda[ \t]*\])?([ \t]*(\r?|[=<>!~;#(].*))$"
 )
-_LEFT_ALONE = r"--hash|\\\r?$"  # hashes are of one package; they stand on continued lines, too
+_LEFT_ALONE = r"--hash|\\\r?$"  # hashes are of one package; they follow on continued lines, too
 _FOR_GPUS, _FOR_CPUS = "tensorflow[and-cuda]", "tensorflow-cpu"
 
-_TAKES_IN = re.compile(
-    r"\s*(?:-r|--requirement|-c|--constraint)(?:\s*=\s*|\s*)(\S.*?)\s*(?:\s#.*)?"
-)
-_OF_THIS_MACHINE = re.compile(r"\s*(?:(?:-e|--editable)(?:[ =]|$).*|file:.*|\.{0,2}/.*|\.{1,2})\s*")
+_INCLUDE = re.compile(r"\s*(-r|--requirement|-c|--constraint)(?:\s*=\s*|\s*)(\S.*?)\s*(?:\s#.*)?")
+_LOCAL_PATH = re.compile(r"\s*(?:(?:-e|--editable)(?:[ =]|$).*|file:.*|\.{0,2}/.*|\.{1,2})\s*")
 _URL = re.compile(r"[a-z+]+://", re.IGNORECASE)
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_TRAILING_OPTIONS = re.compile(r"\s--?[a-z].*")
+_NAME_IN_URL = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)|/([A-Za-z0-9._]+)-[^/]+\.whl")
+
+
+@dataclass(frozen=True, slots=True)
+class RequirementLine:
+    """A line of a requirements file, with the lines that continue it.
+
+    Parameters
+    ----------
+    location
+        ``FILE:LINE``.
+    text
+        The line as written, without comments and hashes.
+    is_constraint
+        Whether its file is included with ``-c``.
+    requirement
+        The requirement, made for the cluster; None for an option, a URL, a line with a variable and
+        a line that pip cannot read.
+    """
+
+    location: str
+    text: str
+    is_constraint: bool
+    requirement: Requirement | None
+
+    @property
+    def name(self) -> str:
+        """The distribution's normalized name, empty if it is not known."""
+        from packaging.utils import canonicalize_name
+
+        if self.requirement:
+            return canonicalize_name(self.requirement.name)
+        match = _NAME_IN_URL.search(self.text) if self.is_url else None
+        return canonicalize_name(match[1] or match[2]) if match else ""
+
+    @property
+    def is_url(self) -> bool:
+        """Whether it is a URL without a name before it."""
+        return _URL.match(self.text) is not None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether pip can read it, as far as that is known: it may be an option."""
+        return bool(self.requirement) or self.is_url or self.text[0] == "-" or "${" in self.text
 
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """A requirements file and the files that it takes in with ``-r`` and ``-c``.
+    """A requirements file and the files that it includes with ``-r`` and ``-c``.
 
     Parameters
     ----------
     name
         The first file's path, posix and relative to the project's folder.
     files
-        The text of each file by its path, already made for the cluster.
-    changed
-        The files that had to be changed for that.
+        The text of each file by its path, made for the cluster.
+    originals
+        The text of each file as written.
+    constraints
+        The files that are included with ``-c``.
     """
 
     name: str
     files: Mapping[str, str]
-    changed: tuple[str, ...] = ()
+    originals: Mapping[str, str]
+    constraints: frozenset[str]
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The files that were changed for the cluster."""
+        return tuple(path for path, text in self.files.items() if text != self.originals[path])
+
+    def lines(self) -> Iterator[RequirementLine]:
+        """Yield the lines of all files, without comments and empty lines."""
+        for path, text in self.files.items():
+            originals = _logical_lines(self.originals[path])
+            for (number, line), (_, original) in zip(_logical_lines(text), originals, strict=True):
+                yield RequirementLine(
+                    f"{path}:{number}", original, path in self.constraints, _parsed(line)
+                )
 
 
-def read_requirements(folder: Path, name: str, *, gpu: bool) -> Requirements:
-    """Read a requirements file and all that it takes in, made for CPUs or for GPUs.
+def read_requirements(folder: Path, name: str, *, gpu: bool | None) -> Requirements:
+    """Read a requirements file and all files that it includes.
+
+    Parameters
+    ----------
+    name
+        Its path in the project's folder.
+    gpu
+        Whether TensorFlow is to be the build for GPUs or the one for CPUs; None to keep it.
 
     Raises
     ------
     ImageError
-        If a file is missing or is no text, or asks for a folder or a file of this machine.
+        If a file is missing or not text, or if a line names a file or folder of this machine.
     """
     name = _inside(name, f"image.requirements: {name}")
     files: dict[str, str] = {}
-    changed: list[str] = []
+    originals: dict[str, str] = {}
+    constraints: set[str] = set()
     pending = [name]
     while pending:
         path = pending.pop()
         if path not in files:
-            text = _text(folder, path)
-            files[path] = for_cluster(text, gpu=gpu)
-            changed += [path] if files[path] != text else []
-            pending += _taken_in(path, text)
-    return Requirements(name, files, tuple(changed))
+            text = originals[path] = _text(folder, path)
+            files[path] = text if gpu is None else for_cluster(text, gpu=gpu)
+            for option, included in _includes(path, text):
+                pending.append(included)
+                if option in ("-c", "--constraint"):
+                    constraints.add(included)
+    return Requirements(name, files, originals, frozenset(constraints))
 
 
 def for_cluster(text: str, *, gpu: bool) -> str:
-    """Return requirements with the TensorFlow that a cluster's machines need.
+    """Return a requirements file with the TensorFlow build that a cluster's machines need.
 
-    ``tensorflow`` and ``tensorflow[and-cuda]`` become ``tensorflow-cpu`` where there are no GPUs;
-    ``tensorflow`` and ``tensorflow-cpu`` become ``tensorflow[and-cuda]`` where there are. Versions,
-    markers and all other lines are kept, as is a line with a URL or with hashes.
+    ``tensorflow`` and ``tensorflow[and-cuda]`` become ``tensorflow-cpu`` without GPUs;
+    ``tensorflow`` and ``tensorflow-cpu`` become ``tensorflow[and-cuda]`` with GPUs. Versions,
+    markers, other lines, and lines with a URL or hashes are kept.
     """
     return "\n".join(_line_for_cluster(line, gpu=gpu) for line in text.split("\n"))
 
 
 def sed_script(*, gpu: bool) -> str:
-    """Return the script that does as `for_cluster` does, for ``sed -E``."""
+    """Return the script for ``sed -E`` that does the same as `for_cluster`."""
     name = _FOR_GPUS if gpu else _FOR_CPUS
     return rf"/{_LEFT_ALONE}/!s/{_TENSORFLOW}/\1{name}\3/I"
 
 
 def has_gpus(cluster: Cluster) -> bool:
-    """Whether a machine of the cluster has an NVIDIA accelerator."""
+    """Return whether a machine of the cluster has an NVIDIA accelerator."""
     pools = (cluster.chief, cluster.workers, cluster.parameter_servers, cluster.evaluators)
     kinds = [pool.machine.accelerator for pool in pools if pool]
     return any(kind is not None and kind.startswith("NVIDIA") for kind in kinds)
@@ -104,35 +177,57 @@ def _text(folder: Path, path: str) -> str:
     try:
         return (folder / path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise ImageError(
-            f"{path}: not UTF-8 text; expected requirements as pip takes them"
-        ) from None
+        raise ImageError(f"{path}: not UTF-8 text; expected a requirements file of pip") from None
     except FileNotFoundError:
         raise ImageError(
-            f"{path}: no such file; write what pip is to install into it, "
-            "or name another with image.requirements"
+            f"{path}: no such file; list the packages in it, or name another file with "
+            "image.requirements"
         ) from None
     except OSError as problem:
-        said = (problem.strerror or str(problem)).lower()
-        raise ImageError(f"{path}: cannot be read ({said})") from None
+        reason = (problem.strerror or str(problem)).lower()
+        raise ImageError(f"{path}: cannot be read ({reason})") from None
 
 
-def _taken_in(path: str, text: str) -> Iterator[str]:
-    """Yield the files that a requirements file takes in, by their paths in the project."""
+def _includes(path: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the option and the path in the project of each file that a file includes."""
     for number, line in enumerate(text.split("\n"), start=1):
-        place = f"{path}:{number}"
-        if _OF_THIS_MACHINE.fullmatch(line):
+        location = f"{path}:{number}"
+        if _LOCAL_PATH.fullmatch(line):
             raise ImageError(
-                f"{place}: {line.strip()!r} is only on this machine; have pip install it from an "
-                "index or a URL, put its code into image.include, or name your own image.dockerfile"
+                f"{location}: {line.strip()!r} is only on this machine; install it from an index "
+                "or a URL, add its code to image.include, or use your own image.dockerfile"
             )
-        found = _TAKES_IN.fullmatch(line)
-        if found and not _URL.match(found[1]):
-            yield _inside(posixpath.join(posixpath.dirname(path), found[1]), f"{place}: {found[1]}")
+        match = _INCLUDE.fullmatch(line)
+        if match and not _URL.match(match[2]):
+            included = posixpath.join(posixpath.dirname(path), match[2])
+            yield match[1], _inside(included, f"{location}: {match[2]}")
 
 
-def _inside(path: str, said: str) -> str:
+def _inside(path: str, location: str) -> str:
     path = posixpath.normpath(path)
     if path.startswith(("/", "../")) or path in ("..", "."):
-        raise ImageError(f"{said}: expected a file in the project's folder, as requirements.txt")
+        raise ImageError(
+            f"{location}: expected a file in the project's folder, e.g. requirements.txt"
+        )
     return path
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines without comments and hashes, with the number of their first line."""
+    number = 1
+    for piece in re.split(r"(?<!\\)\n", text):
+        line = _COMMENT.sub("", re.sub(r"\\\r?\n", " ", piece)).strip()
+        if line.startswith("-"):
+            yield number, line
+        elif line:
+            yield number, _TRAILING_OPTIONS.sub("", line).strip()
+        number += 1 + piece.count("\n")
+
+
+def _parsed(line: str) -> Requirement | None:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        return Requirement(line)
+    except InvalidRequirement:
+        return None

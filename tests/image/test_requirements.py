@@ -1,5 +1,3 @@
-"""The TensorFlow of a cluster; the shell's sed, which the rendered Dockerfile uses, agrees."""
-
 from __future__ import annotations
 
 import shutil
@@ -48,7 +46,7 @@ LEFT_ALONE = [
 
 
 @pytest.mark.parametrize(("line", "cpu", "gpu"), LINES)
-def test_tensorflow_is_that_of_the_machines(line, cpu, gpu):
+def test_tensorflow_is_the_build_for_the_machines(line, cpu, gpu):
     assert for_cluster(line, gpu=False) == cpu
     assert for_cluster(line, gpu=True) == gpu
 
@@ -58,7 +56,7 @@ def test_other_lines_are_left_alone(line):
     assert for_cluster(line, gpu=False) == for_cluster(line, gpu=True) == line
 
 
-def test_what_is_pinned_by_its_hash_is_left_alone():
+def test_a_line_with_hashes_is_left_alone():
     assert for_cluster(HASHED, gpu=True) == HASHED
 
 
@@ -69,7 +67,7 @@ lines = st.lists(pieces, max_size=7).map("".join)
 
 
 @given(lines, st.booleans())
-def test_twice_is_as_once_and_back_again_too(line, gpu):
+def test_for_cluster_is_idempotent_and_reversible(line, gpu):
     once = for_cluster(line, gpu=gpu)
     assert for_cluster(once, gpu=gpu) == once
     assert for_cluster(for_cluster(line, gpu=not gpu), gpu=gpu) == once
@@ -94,7 +92,7 @@ def test_sed_does_the_same(listed, gpu):
     assert done.stdout.decode() == for_cluster(text, gpu=gpu) + "\n"
 
 
-def test_a_file_is_read_with_all_that_it_takes_in(tmp_path):
+def test_a_file_is_read_with_all_that_it_includes(tmp_path):
     (tmp_path / "pip/deep").mkdir(parents=True)
     (tmp_path / "requirements.txt").write_text(
         "-r pip/base.txt  # the base\n--constraint=pip/deep/limits.txt\ntensorflow\n"
@@ -107,29 +105,64 @@ def test_a_file_is_read_with_all_that_it_takes_in(tmp_path):
     assert list(found.files) == ["requirements.txt", "pip/deep/limits.txt", "pip/base.txt"]
     assert found.files["requirements.txt"].splitlines()[2] == "tensorflow[and-cuda]"
     assert found.files["pip/deep/limits.txt"] == "tensorflow[and-cuda]<3\n"
+    assert found.changed == ("requirements.txt", "pip/deep/limits.txt")
+    lines = [(each.location, each.name, each.is_constraint) for each in found.lines()]
+    assert ("requirements.txt:3", "tensorflow", False) in lines
+    assert ("pip/deep/limits.txt:1", "tensorflow", True) in lines
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "location", "name", "specifier"),
     [
-        ("-r more.txt\n", "more.txt: no such file; write what pip is to install into it, or name "),
+        ("\n\n# why\nNumPy.x==2  # why\n", 4, "numpy-x", "==2"),
+        ("numpy \\\n  ==2 \\\n  --hash=sha256:01\n", 1, "numpy", "==2"),
+        ("tensorflow~=2.21\n", 1, "tensorflow-cpu", "~=2.21"),
+        ("numpy @ https://host.example/x.tar.gz\n", 1, "numpy", ""),
+        ("git+https://host.example/x.git#egg=acme\n", 1, "acme", None),
+        ("https://host.example/acme-1.0-py3-none-any.whl\n", 1, "acme", None),
+        ("https://host.example/x.zip\n", 1, "", None),
+        ("-i https://host.example/simple\n", 1, "", None),
+        ("numpy==${VERSION}\n", 1, "", None),
+    ],
+)
+def test_lines_are_read_with_their_numbers(tmp_path, text, location, name, specifier):
+    (tmp_path / "a.txt").write_text(text)
+    (line,) = read_requirements(tmp_path, "a.txt", gpu=False).lines()
+    assert (line.location, line.name, line.is_readable) == (f"a.txt:{location}", name, True)
+    assert (line.requirement and str(line.requirement.specifier)) == specifier
+
+
+@pytest.mark.parametrize("text", ["numpy=2.3", "numpy 2.3", "import numpy", "tensorflow=2.19"])
+def test_a_line_that_pip_cannot_read_is_kept_as_written(tmp_path, text):
+    (tmp_path / "a.txt").write_text(f"{text}\n")
+    (line,) = read_requirements(tmp_path, "a.txt", gpu=True).lines()
+    assert (line.text, line.is_readable) == (text, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("-r more.txt\n", "more.txt: no such file; list the packages in it, or name another "),
         ("keras\n-r ../x.txt\n", "requirements.txt:2: ../x.txt: expected a file in the project's"),
         ("-c /etc/limits.txt\n", "requirements.txt:1: /etc/limits.txt: expected a file in the "),
-        ("./wheels/x.whl\n", "requirements.txt:1: './wheels/x.whl' is only on this machine; have "),
-        ("\n-e .\n", "requirements.txt:2: '-e .' is only on this machine; have pip install it "),
+        (
+            "./wheels/x.whl\n",
+            "requirements.txt:1: './wheels/x.whl' is only on this machine; install ",
+        ),
+        ("\n-e .\n", "requirements.txt:2: '-e .' is only on this machine; install it from "),
         ("--editable=src\n", "requirements.txt:1: '--editable=src' is only on this machine; "),
         ("/home/me/x\n", "requirements.txt:1: '/home/me/x' is only on this machine; "),
         ("file:///home/me/x\n", "requirements.txt:1: 'file:///home/me/x' is only on this machine"),
     ],
 )
-def test_what_pip_will_not_find_in_the_image_is_refused(tmp_path, text, said):
+def test_paths_that_are_not_in_the_image_are_refused(tmp_path, text, message):
     (tmp_path / "requirements.txt").write_text(text)
     with pytest.raises(ImageError) as refusal:
         read_requirements(tmp_path, "requirements.txt", gpu=False)
-    assert str(refusal.value).startswith(said)
+    assert str(refusal.value).startswith(message)
 
 
-def test_a_file_that_is_not_there_or_no_text(tmp_path):
+def test_a_missing_file_and_one_that_is_not_text(tmp_path):
     with pytest.raises(ImageError, match=r"^pip\.txt: no such file; "):
         read_requirements(tmp_path, "pip.txt", gpu=False)
     (tmp_path / "pip.txt").write_bytes(b"keras\xff")
@@ -151,6 +184,6 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path):
         (["NVIDIA_L4", None], True),
     ],
 )
-def test_a_cluster_has_gpus_where_one_machine_has(kinds, gpu):
+def test_a_cluster_has_gpus_if_one_machine_has_some(kinds, gpu):
     chief, workers = (Pool(Machine("n1-standard-4", kind, 1 if kind else 0)) for kind in kinds)
     assert has_gpus(Cluster(chief, workers)) is gpu
