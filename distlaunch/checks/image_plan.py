@@ -9,7 +9,7 @@ from distlaunch.checks.problem import error, warning
 from distlaunch.errors import ContextError, ImageError
 
 # Here and not where they are used: two threads that import a package at once may wait for ever.
-from distlaunch.image import plan
+from distlaunch.image import plan_image
 from distlaunch.image.context import paths
 from distlaunch.image.registry.refusals import Unreachable
 from distlaunch.job import vertex
@@ -73,12 +73,12 @@ def check_image(order: Order, *, offline: bool = False) -> ImageCheck:
 
 def _named(order: Order) -> ImagePlan | None:
     """Return the plan for an image that is there already, None where each pool has its own."""
-    return plan(order.job, order.folder) if order.job.image.uri else None
+    return plan_image(order.job, order.folder) if order.job.image.uri else None
 
 
 def _planned(order: Order, *, push: bool) -> ImageCheck:
     try:
-        made = plan(order.job, order.folder, push=push)
+        made = plan_image(order.job, order.folder, push=push)
     except Unreachable:
         raise
     except ContextError as problem:

@@ -105,7 +105,7 @@ class Report:
             return None
         context = self.image.context
         return {
-            "way": self.image.way if self.asks_registry else None,
+            "way": self.image.strategy if self.asks_registry else None,
             "uri": self.image.uri or str(self.image.reference),
             "files": len(context.files) if context else None,
             "bytes": context.size if context else None,

@@ -92,13 +92,13 @@ def _image(report: Report) -> Iterator[str]:
     if image is None:
         return
     yield image.uri or str(image.reference)
-    if image.way == "use":
+    if image.strategy == "use":
         yield "the job names it: nothing is built"
     elif not report.asks_registry:
         yield f"{_content(image)}; the registry is not asked"
-    elif image.way == "nothing":
+    elif image.strategy == "nothing":
         yield f"{image.reason}: nothing to send"
-    elif image.way == "append":
+    elif image.strategy == "append":
         yield f"{image.reason}: a layer with {_content(image)} is sent, without an engine"
     else:
         yield f"{image.reason}: a full build, then a layer with {_content(image)}"

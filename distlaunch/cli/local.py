@@ -180,9 +180,9 @@ def _contained(job: Job | None, program: Module | Command, console: Console) -> 
 
     if job is None or not isinstance(program, Module):
         raise UsageProblem("--docker runs the job's image: leave out the program after '--'")
-    plan = image.plan(job, Path.cwd(), push=False)
+    plan = image.plan_image(job, Path.cwd(), push=False)
     see = Watch(console, ["image"]).see
-    built = image.carry_out(plan, see, push=False, progress=console.progress)
+    built = image.execute_plan(plan, see, push=False, progress=console.progress)
     return Container(built.uri, program.args)
 
 

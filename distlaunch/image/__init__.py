@@ -1,13 +1,8 @@
-"""A job's source → an image by digest.
-
-Two steps: `plan` finds out what there is to do, by asking the registry and nobody else; `carry_out`
-does it. An engine is started up for neither of them unless an environment has to be built.
-"""
+"""The container image of a job: `plan_image` compares with the registry, `execute_plan` builds."""
 
 from __future__ import annotations
 
-from distlaunch.image.as_before import Glance
-from distlaunch.image.build import carry_out
-from distlaunch.image.plan import BuiltImage, ImagePlan, Way, plan, plan_as_before
+from distlaunch.image.build import execute_plan
+from distlaunch.image.plan import BuildStrategy, BuiltImage, ImagePlan, plan_image
 
-__all__ = ["BuiltImage", "Glance", "ImagePlan", "Way", "carry_out", "plan", "plan_as_before"]
+__all__ = ["BuildStrategy", "BuiltImage", "ImagePlan", "execute_plan", "plan_image"]

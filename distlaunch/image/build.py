@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError
-from distlaunch.image.plan import BuiltImage
+from distlaunch.image.plan import BuildStrategy, BuiltImage
 from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from distlaunch.image.engine.client import Engine
     from distlaunch.image.environment import Environment
     from distlaunch.image.layers import Layer
-    from distlaunch.image.plan import ImagePlan, Making, Way
+    from distlaunch.image.plan import BuildInputs, ImagePlan
     from distlaunch.image.reference import Reference
     from distlaunch.image.registry.config import Settings
     from distlaunch.ui.events import Event
 
 
-def carry_out(
+def execute_plan(
     plan: ImagePlan,
     see: Callable[[Event], None],
     *,
@@ -47,22 +47,22 @@ def carry_out(
     ImageError
         If something fails, with the remedy.
     """
-    making = plan.making
-    if making is None:
+    inputs = plan.inputs
+    if inputs is None:
         if not push:
             _fetch(str(plan.reference), see, progress)
-        return BuiltImage(str(plan.reference), plan.digest, plan.way, 0)
-    work = _Work(making, plan.reference, see, progress)
+        return BuiltImage(str(plan.reference), plan.digest, plan.strategy, 0)
+    work = _Work(inputs, plan.reference, see, progress)
     try:
         if not push:
-            return work.leave_in_the_engine()
+            return work.build_locally()
         if plan.digest:
-            return work.built(plan.digest, "nothing", 0)
-        if making.environment is None:
+            return work.built(plan.digest, BuildStrategy.UP_TO_DATE, 0)
+        if inputs.environment is None:
             return work.build_as_a_whole()
         if plan.environment_digest:
-            return work.append(plan.environment_digest, "append", 0)
-        return work.append(*work.environment(making.environment))
+            return work.append(plan.environment_digest, BuildStrategy.APPEND, 0)
+        return work.append(*work.environment(inputs.environment))
     finally:
         progress("")
 
@@ -77,29 +77,29 @@ class _Work:
         What it is going to be called.
     """
 
-    making: Making
+    inputs: BuildInputs
     target: Reference
     see: Callable[[Event], None]
     progress: Callable[[str], None]
 
-    def built(self, digest: str, way: Way, sent: int) -> BuiltImage:
-        return BuiltImage(str(self.target.with_digest(digest)), digest, way, sent)
+    def built(self, digest: str, strategy: BuildStrategy, sent: int) -> BuiltImage:
+        return BuiltImage(str(self.target.with_digest(digest)), digest, strategy, sent)
 
-    def append(self, environment: str, way: Way, sent: int) -> BuiltImage:
+    def append(self, environment: str, strategy: BuildStrategy, sent: int) -> BuiltImage:
         """Lay the code over an environment that the registry has."""
         from distlaunch.image.layers import code_layer
 
-        code = self.making.code
+        code = self.inputs.code
         if code is None:
             raise ImageError("the Dockerfile is not one that code can be appended to")
         base = self.target.with_digest(environment)
         with tempfile.TemporaryDirectory(prefix="distlaunch-") as folder:
-            layer = code_layer(self.making.context, Path(folder, "code.tar.gz"), root=code.root)
+            layer = code_layer(self.inputs.context, Path(folder, "code.tar.gz"), root=code.root)
             self._say(f"appending the code ({layer.size:,} bytes) to {self.target.name}")
             digest, more = self._appended(base, self.target, layer, code.settings)
-        return self.built(digest, way, sent + more)
+        return self.built(digest, strategy, sent + more)
 
-    def environment(self, environment: Environment) -> tuple[str, Way, int]:
+    def environment(self, environment: Environment) -> tuple[str, BuildStrategy, int]:
         """See that the registry gets it; return its digest, by what means, and bytes sent."""
         from distlaunch.image.engine.client import Engine
         from distlaunch.image.engine.problems import NoEngineError
@@ -112,7 +112,7 @@ class _Work:
         with engine:
             self._build_environment(engine, environment, name)
             digest, sent = _pushed(engine, name)
-        return digest, "engine", sent
+        return digest, BuildStrategy.DOCKER, sent
 
     def build_as_a_whole(self) -> BuiltImage:
         """Have an engine build what nobody but it understands."""
@@ -121,35 +121,35 @@ class _Work:
         with Engine(self.see, self.progress) as engine:
             self._build_whole(engine)
             digest, sent = _pushed(engine, self.target)
-        return self.built(digest, "engine", sent)
+        return self.built(digest, BuildStrategy.DOCKER, sent)
 
-    def leave_in_the_engine(self) -> BuiltImage:
+    def build_locally(self) -> BuiltImage:
         """Build it and push nothing."""
         from distlaunch.image.engine.client import Engine
 
-        making = self.making
+        inputs = self.inputs
         with Engine(self.see, self.progress) as engine:
-            if making.environment is None:
+            if inputs.environment is None:
                 self._build_whole(engine)
             else:
-                environment = self.target.with_tag(making.environment.tag)
-                self._build_environment(engine, making.environment, environment)
-                text = making.dockerfile.last_on(str(environment))
-                self._build(engine, text, making.context.files, self.target)
-        return BuiltImage(str(self.target), None, "engine", 0)
+                environment = self.target.with_tag(inputs.environment.tag)
+                self._build_environment(engine, inputs.environment, environment)
+                text = inputs.dockerfile.last_on(str(environment))
+                self._build(engine, text, inputs.context.files, self.target)
+        return BuiltImage(str(self.target), None, BuildStrategy.DOCKER, 0)
 
     def _from_wheels(
         self, environment: Environment, name: Reference, no_engine: ImageError
-    ) -> tuple[str, Way, int]:
+    ) -> tuple[str, BuildStrategy, int]:
         """Make an environment without an engine, where its Dockerfile does no more than pip can."""
         from distlaunch.image.wheels import environment_layer
         from distlaunch.image.wheels.from_wheels import what_pip_does
 
-        making = self.making
+        inputs = self.inputs
         with tempfile.TemporaryDirectory(prefix="distlaunch-") as folder:
             scratch = Path(folder)
-            job = making.job
-            found = what_pip_does(job, making.folder, environment, scratch) if job else None
+            job = inputs.job
+            found = what_pip_does(job, inputs.folder, environment, scratch) if job else None
             if found is None:
                 raise ImageError(
                     f"{no_engine}; nothing but pip can run without one, and the Dockerfile runs "
@@ -167,7 +167,7 @@ class _Work:
             except ImageError as problem:
                 raise ImageError(f"{problem}; or with an engine: {no_engine}") from problem
             digest, sent = self._appended(found.base, name, layer, found.settings)
-        return digest, "wheels", sent
+        return digest, BuildStrategy.WHEELS, sent
 
     def _appended(
         self, base: Reference, target: Reference, layer: Layer, settings: Settings
@@ -185,7 +185,7 @@ class _Work:
             return
         self._say(f"building the environment {name}")
         _pull(engine, environment.bases)
-        settings = pip_settings(_texts(self.making.folder, environment))
+        settings = pip_settings(_texts(self.inputs.folder, environment))
         parts = environment.parted_at_pip() if settings else None
         if parts is None:
             self._build(engine, environment.text, environment.files, name)
@@ -200,7 +200,7 @@ class _Work:
 
     def _build_whole(self, engine: Engine) -> None:
         self._say(f"building the image {self.target}")
-        dockerfile, files = self.making.dockerfile, self.making.context.files
+        dockerfile, files = self.inputs.dockerfile, self.inputs.context.files
         if dockerfile.needs_buildkit:
             self._build_with_buildkit(dockerfile.text, files)
             engine.check(str(self.target))
@@ -218,14 +218,14 @@ class _Work:
         """Have the engine build a Dockerfile and return the image's id."""
         from distlaunch.image.engine.build_context import DOCKERFILE, build_context
 
-        with build_context(text, self.making.folder, files) as context:
+        with build_context(text, self.inputs.folder, files) as context:
             return engine.build(context, DOCKERFILE, tag=str(name) if name else None)
 
     def _build_with_buildkit(self, text: str, files: Iterable[ContextFile]) -> None:
         from distlaunch.image.engine import buildkit
         from distlaunch.image.engine.build_context import DOCKERFILE, build_context
 
-        with build_context(text, self.making.folder, files) as context:
+        with build_context(text, self.inputs.folder, files) as context:
             buildkit.build(context, DOCKERFILE, str(self.target), self.see, self.progress)
 
     def _say(self, text: str) -> None:

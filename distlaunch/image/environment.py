@@ -79,7 +79,7 @@ def environment_of(dockerfile: Dockerfile, context: Context) -> Environment | No
     Parameters
     ----------
     dockerfile
-        With its bases by digest, see `pinned`.
+        With its bases by digest, see `pin_bases`.
     context
         The project's files.
     """
@@ -91,7 +91,7 @@ def environment_of(dockerfile: Dockerfile, context: Context) -> Environment | No
     return Environment(dockerfile.head, stages, tuple(_matching(context.files, sources)))
 
 
-def pinned(dockerfile: Dockerfile, digests: Mapping[str, str]) -> Dockerfile:
+def pin_bases(dockerfile: Dockerfile, digests: Mapping[str, str]) -> Dockerfile:
     """Return a Dockerfile that begins with the images of given digests.
 
     Parameters

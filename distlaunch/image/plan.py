@@ -1,15 +1,15 @@
-"""What there is to do until a registry has a job's image."""
+"""What has to be done until a registry has a job's image."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from enum import Enum
+from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError
-from distlaunch.image.as_before import CACHE
 from distlaunch.image.dockerfile import Code, Dockerfile, code_of, read_dockerfile
-from distlaunch.image.environment import Environment, environment_of, hashed, pinned
+from distlaunch.image.environment import Environment, environment_of, hashed, pin_bases
 from distlaunch.image.reference import Reference
 from distlaunch.render.templates import Recipe, recipe
 
@@ -17,37 +17,41 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from distlaunch.image.as_before import Glance
     from distlaunch.image.context import Context
     from distlaunch.job.model import Job
 
-# use: an image that the job names; nothing: the registry has it; append: the code alone is sent;
-# engine: a container engine builds the environment first, or all of it where the Dockerfile is the
-# user's own; wheels: pip makes the environment, where there is no engine.
-Way = Literal["use", "nothing", "append", "engine", "wheels"]
+
+class BuildStrategy(str, Enum):
+    """How a job gets its image; the values are those of ``check --json``."""
+
+    EXISTING = "use"  # the job names an image
+    UP_TO_DATE = "nothing"  # the registry has the image
+    APPEND = "append"  # the registry has the environment: a layer with the code is appended
+    DOCKER = "engine"  # Docker builds the environment, or all of the user's own Dockerfile
+    WHEELS = "wheels"  # Docker is missing: pip assembles the environment of wheels
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
-    """What an image is made of.
+class BuildInputs:
+    """What an image is built from.
 
     Parameters
     ----------
     job
-        The job, None where its file need not be read again: nothing of it is needed to append.
+        The job.
     folder
-        The project's.
+        The project's folder.
     recipe
         The Dockerfile and the ignore file, as texts.
     dockerfile
-        With its base images by digest, where a registry was asked for them.
+        The parsed Dockerfile, with base images by digest if the image is to be pushed.
     context
-        The files of the project that go into the image.
+        The project's files in the image.
     environment, code
-        The parts of the Dockerfile, None where it has other ones: an engine builds it as a whole.
+        The two parts of the Dockerfile. None for one that can only be built as a whole.
     """
 
-    job: Job | None
+    job: Job
     folder: Path
     recipe: Recipe
     dockerfile: Dockerfile
@@ -57,189 +61,160 @@ class Making:
 
     @property
     def tag(self) -> str:
-        """A hash of all that makes the image."""
-        how: object = self.dockerfile.text
+        """A hash of the inputs."""
+        instructions: object = self.dockerfile.text
         if self.environment and self.code:
-            how = [self.environment.tag, self.code.root, asdict(self.code.settings)]
-        return hashed([how, self.context.digest])
+            instructions = [self.environment.tag, self.code.root, asdict(self.code.settings)]
+        return hashed([instructions, self.context.digest])
 
 
 @dataclass(frozen=True, slots=True)
 class ImagePlan:
-    """How a job's image comes to be.
+    """How a job's image is built.
 
     Parameters
     ----------
-    way
-        What has to be done.
     reason
-        Why, for people.
+        Why this strategy is used, for users.
     reference
-        The image, by the tag that it gets; with way ``use``, as the job names it.
+        The image by its future tag, or as the job names it.
     digest
-        ``sha256:…``, None where it is known after the push only.
+        ``sha256:…``, None if it is known after the push only.
     environment_digest
-        ``sha256:…`` of the environment in the registry, where the code is appended to one.
-    making
-        What it is made of, None where the job names an image.
+        ``sha256:…`` of the environment in the registry, if it is there.
+    inputs
+        None if the job names an image.
     """
 
-    way: Way
+    strategy: BuildStrategy
     reason: str
     reference: Reference
     digest: str | None = None
     environment_digest: str | None = None
-    making: Making | None = None
+    inputs: BuildInputs | None = None
 
     @property
     def repository(self) -> str:
-        """Where the image is, or will be: ``HOST/PATH``."""
+        """``HOST/PATH`` of the image."""
         return self.reference.name
 
     @property
     def context(self) -> Context | None:
-        """The project's files in the image, None where they are of no concern."""
-        return self.making.context if self.making else None
+        """The project's files in the image, None if the job names an image."""
+        return self.inputs.context if self.inputs else None
 
     @property
     def uri(self) -> str | None:
-        """What a job is submitted with, None where it is known after the push only."""
-        if self.way == "use":
+        """The image URI of the job request, None if it is known after the push only."""
+        if self.strategy == BuildStrategy.EXISTING:
             return str(self.reference)
         return str(self.reference.with_digest(self.digest)) if self.digest else None
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltImage:
-    """An image that is there.
+    """An image in a registry or in Docker.
 
     Parameters
     ----------
     uri
-        ``REPOSITORY@sha256:…``; as the job names it with way ``use``; by its tag where nothing was
-        pushed.
+        ``REPOSITORY@sha256:…``; by its tag if it was not pushed; as the job names it if it does.
     digest
-        ``sha256:…`` in the registry, None where nobody has asked for it.
-    way
-        How it came to be.
+        ``sha256:…`` in the registry, None if it was not looked up.
     sent
         Bytes sent to the registry.
     """
 
     uri: str
     digest: str | None
-    way: Way
+    strategy: BuildStrategy
     sent: int
 
 
-def plan(job: Job, folder: Path, *, push: bool = True) -> ImagePlan:
-    """Find out what there is to do; the registry is asked, an engine never.
+def plan_image(job: Job, folder: Path, *, push: bool = True) -> ImagePlan:
+    """Compare a job's image with what the registry has.
 
     Parameters
     ----------
     push
-        Whether the image is to be pushed. If not, no registry is asked at all, and the job need
-        not say a repository.
+        If false, no registry is contacted, and `image.repository` is not required.
 
     Raises
     ------
     ImageError
-        If the job says too little, its files cannot go into an image, or the registry refuses.
+        If a setting is missing, a file must not go into an image, or the registry refuses.
     """
     image = job.image
     if image.uri:
         reference = Reference.parse(image.uri)
-        return ImagePlan("use", "the job names it", reference, reference.digest)
+        return ImagePlan(BuildStrategy.EXISTING, "the job names it", reference, reference.digest)
     if not push:
-        making = _making(job, folder, recipe(job, folder), asks=False)
+        inputs = _read_inputs(job, folder, pin=False)
         repository = Reference.parse(image.repository or f"distlaunch/{job.name.lower()}")
-        return ImagePlan(
-            "engine", "nothing is pushed", repository.with_tag(making.tag), making=making
-        )
+        reference = repository.with_tag(inputs.tag)
+        return ImagePlan(BuildStrategy.DOCKER, "nothing is pushed", reference, inputs=inputs)
     if image.repository is None:
         raise ImageError(
-            "no image: say image.repository in distlaunch.yaml, as "
+            "no image repository set: add image.repository to distlaunch.yaml, e.g. "
             "us-central1-docker.pkg.dev/PROJECT/training/NAME"
         )
-    repository = Reference.parse(image.repository)
-    return _compared(repository, _making(job, folder, recipe(job, folder), asks=True))
+    return _compare_with_registry(
+        Reference.parse(image.repository), _read_inputs(job, folder, pin=True)
+    )
 
 
-def plan_as_before(glance: Glance) -> ImagePlan | None:
-    """Find out what there is to do without reading the job file, where nothing but code changed.
-
-    Returns
-    -------
-    What `plan` would return, with way ``nothing`` or ``append``; None where it is to be asked.
-
-    Raises
-    ------
-    ImageError
-        As `plan` does.
-    """
-    found = glance.recall()
-    if found is None:
-        return None
-    making = _making(None, glance.folder, Recipe(found.dockerfile, found.ignore), asks=True)
-    made = _compared(Reference.parse(found.repository), making)
-    return made if made.way in {"nothing", "append"} else None
-
-
-def _making(job: Job | None, folder: Path, recipe: Recipe, *, asks: bool) -> Making:
-    """Find out what an image is made of; base images are looked up while files are hashed."""
+def _read_inputs(job: Job, folder: Path, *, pin: bool) -> BuildInputs:
+    """Read what an image is built from; base images are looked up while files are hashed."""
     from distlaunch.image.context import read_context
 
-    dockerfile = read_dockerfile(recipe.dockerfile)
+    texts = recipe(job, folder)
+    dockerfile = read_dockerfile(texts.dockerfile)
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(read_context, folder, recipe.ignore, cache=folder / CACHE)
-        if asks:
-            dockerfile = pinned(dockerfile, _digests(dockerfile.bases))
+        reading = pool.submit(read_context, folder, texts.ignore)
+        if pin:
+            dockerfile = pin_bases(dockerfile, _look_up_bases(dockerfile.bases))
         context = reading.result()
-    is_own = recipe.own_dockerfile is not None
-    environment = None if is_own else environment_of(dockerfile, context)
+    environment = None if texts.own_dockerfile else environment_of(dockerfile, context)
     code = code_of(dockerfile) if environment else None
-    return Making(job, folder, recipe, dockerfile, context, environment if code else None, code)
+    return BuildInputs(job, folder, texts, dockerfile, context, environment if code else None, code)
 
 
-def _digests(bases: Iterable[str]) -> Mapping[str, str]:
-    """Return what to write instead of each base image: its repository with its digest."""
-    found = {}
+def _look_up_bases(bases: Iterable[str]) -> Mapping[str, str]:
+    """Return each base image by its digest."""
+    pinned = {}
     for base in bases:
         reference = Reference.parse(base)
-        digest = reference.digest or _asked(reference)[0]
+        digest = reference.digest or _look_up_digests(reference)[0]
         if digest is None:
             raise ImageError(
-                f"there is no image {base} to begin with; check image.base in distlaunch.yaml, "
+                f"base image {base} does not exist; check image.base in distlaunch.yaml, "
                 "or FROM in the Dockerfile"
             )
-        found[base] = str(reference.with_digest(digest))
-    return found
+        pinned[base] = str(reference.with_digest(digest))
+    return pinned
 
 
-def _compared(repository: Reference, making: Making) -> ImagePlan:
-    """Compare what there is to be with what the registry has."""
-    reference = repository.with_tag(making.tag)
-    if making.environment is None:
-        (digest,) = _asked(repository, making.tag)
-        if digest:
-            return ImagePlan("nothing", _ALL_THERE, reference, digest, making=making)
-        why = "the Dockerfile is not one that the code can be appended to"
-        return ImagePlan("engine", why, reference, making=making)
-    environment, digest = _asked(repository, making.environment.tag, making.tag)
-    if environment and digest:
-        return ImagePlan("nothing", _ALL_THERE, reference, digest, environment, making)
-    if environment:
-        why = "the registry has the environment, and not this code"
-        return ImagePlan("append", why, reference, None, environment, making)
-    why = "the registry has no environment of this base image and these requirements"
-    return ImagePlan("engine", why, reference, making=making)
+def _compare_with_registry(repository: Reference, inputs: BuildInputs) -> ImagePlan:
+    reference = repository.with_tag(inputs.tag)
+    tags = [inputs.tag, *([inputs.environment.tag] if inputs.environment else [])]
+    digest, *rest = _look_up_digests(repository, *tags)
+    environment = rest[0] if rest else None
+    if digest and (environment or inputs.environment is None):
+        strategy, reason = BuildStrategy.UP_TO_DATE, "the registry has this image"
+    elif environment:
+        strategy, reason = BuildStrategy.APPEND, "the registry has the environment, not this code"
+    else:
+        digest, strategy = None, BuildStrategy.DOCKER
+        reason = (
+            "the registry has no environment of this base image and these requirements"
+            if inputs.environment
+            else "the Dockerfile is not one that the code can be appended to"
+        )
+    return ImagePlan(strategy, reason, reference, digest, environment, inputs)
 
 
-_ALL_THERE = "the registry has this image"
-
-
-def _asked(repository: Reference, *tags: str) -> list[str | None]:
-    """Ask a registry for images, by default the one that a reference says; all at once."""
+def _look_up_digests(repository: Reference, *tags: str) -> list[str | None]:
+    """Return the digests of a repository's tags, by default of the reference's own."""
     from distlaunch.image.registry.client import Registry
 
     with Registry(repository) as registry, ThreadPoolExecutor(len(tags) or 1) as pool:

@@ -94,7 +94,7 @@ def plan(order: Order, image: ImagePlan | None = None) -> Plan:
     """
     raise_if_incomplete(order)
     if image is None and vertex.needs_image(order.job):
-        from distlaunch.image import plan as plan_image
+        from distlaunch.image import plan_image
 
         image = plan_image(order.job, order.folder)
     return Plan(order, records.new_launch_id(order.job.name), image)
@@ -339,9 +339,9 @@ def _summary(session: Session, record: Record, watch: Watch) -> dict[str, Any] |
 
 
 def _built(image: ImagePlan, see: Callable[[Event], None], progress: Callable[[str], None]) -> str:
-    from distlaunch.image import carry_out
+    from distlaunch.image import execute_plan
 
-    return carry_out(image, see, progress=progress).uri
+    return execute_plan(image, see, progress=progress).uri
 
 
 def _recorded(made: Plan, image: str | None, content: str) -> Record:

@@ -72,7 +72,7 @@ def test_a_job_with_an_image_of_its_own_leaves_the_project_alone(project):
     making = made(project, sets=("image.uri=x/y:1",))
     assert (making.files, making.problems) == (None, ())
     assert making.plan
-    assert making.plan.way == "use"
+    assert making.plan.strategy == "use"
 
 
 def test_a_large_context_is_told_with_what_makes_it_so(project):

@@ -25,7 +25,7 @@ import pytest
 import registries
 
 from distlaunch.errors import ImageError
-from distlaunch.image import carry_out, plan
+from distlaunch.image import execute_plan, plan_image
 from distlaunch.image.reference import Reference
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def folder(tmp_path) -> Path:
 
 
 def build(job: Job, folder: Path, seen: Seen | None = None, **kwargs) -> BuiltImage:
-    return carry_out(plan(job, folder), seen or Seen(), **kwargs)
+    return execute_plan(plan_image(job, folder), seen or Seen(), **kwargs)
 
 
 def refused(job: Job, folder: Path, seen: Seen | None = None) -> str:
@@ -87,7 +87,7 @@ def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatc
     """The whole story, each step at its price."""
     repository = engine.repository()
     first = build(projects.job(repository, engine.base), folder)
-    assert first.way == "engine"
+    assert first.strategy == "engine"
     assert run(engine, first.uri, "a", "b") == "six 1.16.0 a b\n"
 
     (folder / "trainer/task.py").write_text(projects.PROGRAM + "print('changed')\n")
@@ -98,11 +98,11 @@ def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatc
             engine.base.replace(engine.registry, counter.address),
         )
         # Under another name the registry is another one, so what it is to have is told by digest.
-        made = plan(projects.job(repository, engine.base), folder)
-        assert made.way == "append"
+        made = plan_image(projects.job(repository, engine.base), folder)
+        assert made.strategy == "append"
         made = replace(made, reference=Reference.parse(through.image.repository).with_tag("x"))
-        second = carry_out(made, Seen())
-        assert second.way == "append"
+        second = execute_plan(made, Seen())
+        assert second.strategy == "append"
         assert second.sent < 8_000
         assert counter.sent < 20_000
         assert counter.received < 20_000
@@ -113,19 +113,19 @@ def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatc
 
     monkeypatch.setenv("DOCKER_HOST", NOBODY)
     third = build(projects.job(repository, engine.base), folder)
-    assert (third.way, third.digest) == ("append", second.digest)
+    assert (third.strategy, third.digest) == ("append", second.digest)
     fourth = build(projects.job(repository, engine.base), folder)
-    assert (fourth.way, fourth.uri, fourth.sent) == ("nothing", third.uri, 0)
+    assert (fourth.strategy, fourth.uri, fourth.sent) == ("nothing", third.uri, 0)
 
 
 def test_what_is_not_pushed_is_in_the_engine(engine, folder, repository):
     build(projects.job(repository, engine.base), folder)
     (folder / "trainer/task.py").write_text(projects.PROGRAM + "print('here')\n")
-    made = plan(projects.job(repository, engine.base), folder)
-    built = carry_out(made, Seen(), push=False)
+    made = plan_image(projects.job(repository, engine.base), folder)
+    built = execute_plan(made, Seen(), push=False)
     assert (built.uri, built.digest, built.sent) == (str(made.reference), None, 0)
     assert run(engine, built.uri, "a") == "six 1.16.0 a\nhere\n"
-    assert plan(projects.job(repository, engine.base), folder).way == "append"
+    assert plan_image(projects.job(repository, engine.base), folder).strategy == "append"
 
 
 def test_the_image_is_the_same_whoever_made_it(engine, folder, repository, tmp_path):
@@ -162,7 +162,7 @@ def test_a_dockerfile_of_the_users_own_is_built_and_pushed(engine, folder):
     (folder / ".dockerignore").write_text("*.txt\n")
     job = projects.job(engine.repository())
     built = build(job, folder)
-    assert built.way == "engine"
+    assert built.strategy == "engine"
     assert run(engine, built.uri) == "42\n"
     listed = run(engine, built.uri, "find", "/code", "-type", "f").split()
     assert sorted(listed) == [
@@ -172,7 +172,7 @@ def test_a_dockerfile_of_the_users_own_is_built_and_pushed(engine, folder):
         "/code/trainer/task.py",
     ]
     again = build(job, folder)
-    assert (again.way, again.uri) == ("nothing", built.uri)
+    assert (again.strategy, again.uri) == ("nothing", built.uri)
 
 
 def test_a_failed_step_shows_its_last_lines(engine, folder):
@@ -340,7 +340,7 @@ def test_a_private_base_and_a_private_repository(private, engine, folder, docker
     registries.Recipe(config={"Env": ["A=1"]}).push(base)
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
     built = build(projects.job(f"{private}/{folder.parent.name}"), folder)
-    assert built.way == "engine"
+    assert built.strategy == "engine"
     assert "A=1" in projects.config(built.uri)["config"]["Env"]
     for secret in (PASSWORD.encode(), base64.b64encode(f"ann:{PASSWORD}".encode())):
         assert secret not in projects.content(built.uri)
@@ -355,7 +355,7 @@ def test_a_helper_of_another_registry_disturbs_nothing(engine, folder, docker_co
     told = {"credHelpers": {"gcr.io": "distlaunch-broken"}}
     (docker_config / "config.json").write_text(json.dumps(told))
     (folder / "Dockerfile").write_text(f"FROM {engine.base}\nCOPY . /x\n")
-    assert build(projects.job(engine.repository()), folder).way == "engine"
+    assert build(projects.job(engine.repository()), folder).strategy == "engine"
 
 
 def test_a_broken_helper_of_this_registry_is_told(engine, folder, docker_config):
@@ -402,7 +402,7 @@ def test_without_an_engine_the_environment_is_made_of_wheels(engine, folder, mon
     (folder / "requirements.txt").write_text("-r more.txt\n")
     seen = Seen()
     built = build(projects.job(engine.repository(), engine.base), folder, seen)
-    assert built.way == "wheels"
+    assert built.strategy == "wheels"
     assert seen.texts[0].startswith(f"there is no container engine at {NOBODY}; start Docker")
     assert run(engine, built.uri, "x") == "six 1.16.0 x\n"
     assert "PYTHONUNBUFFERED=1" in projects.config(built.uri)["config"]["Env"]

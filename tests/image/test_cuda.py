@@ -17,7 +17,7 @@ import base_image
 import projects  # what tests/image/conftest.py has imported
 import pytest
 
-from distlaunch.image import carry_out, plan
+from distlaunch.image import execute_plan, plan_image
 from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.render.templates import dockerfile, dockerignore
 
@@ -98,8 +98,8 @@ def built(engine, job: Job, folder: Path, way: str) -> str:
         (folder / ".dockerignore").write_text(dockerignore(job, folder))
         environment = os.environ | {"DOCKER_BUILDKIT": "1"}
         return succeeded(engine.docker("build", "--quiet", str(folder), env=environment))
-    image = carry_out(plan(job, folder), lambda _: None)
-    assert image.way == way
+    image = execute_plan(plan_image(job, folder), lambda _: None)
+    assert image.strategy == way
     succeeded(engine.docker("pull", image.uri))
     return image.uri
 

@@ -3,7 +3,7 @@ import pytest
 from distlaunch.image.context import Context, ContextFile
 from distlaunch.image.cuda import LINK_COMMAND
 from distlaunch.image.dockerfile import read_dockerfile
-from distlaunch.image.environment import environment_of, pinned
+from distlaunch.image.environment import environment_of, pin_bases
 
 DOCKERFILE = """\
 FROM python:3.12 AS environment
@@ -28,7 +28,7 @@ def context(tmp_path, **digests: str) -> Context:
 
 def tag(tmp_path, text: str = DOCKERFILE, base: str = DIGEST, **digests: str) -> str:
     found = environment_of(
-        pinned(read_dockerfile(text), {"python:3.12": base}), context(tmp_path, **digests)
+        pin_bases(read_dockerfile(text), {"python:3.12": base}), context(tmp_path, **digests)
     )
     assert found is not None
     return found.tag
@@ -131,5 +131,5 @@ def test_an_environment_without_pip_is_in_one_part(tmp_path):
 
 def test_a_base_is_pinned_with_all_that_stands_beside_it():
     text = "FROM --platform=linux/amd64 python:3.12 as X\nRUN a\nFROM x\n"
-    found = pinned(read_dockerfile(text), {"python:3.12": DIGEST})
+    found = pin_bases(read_dockerfile(text), {"python:3.12": DIGEST})
     assert found.text == f"FROM --platform=linux/amd64 {DIGEST} AS x\nRUN a\nFROM x\n"

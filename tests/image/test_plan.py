@@ -12,7 +12,7 @@ import pytest
 import registries
 
 from distlaunch.errors import ImageError
-from distlaunch.image import carry_out, plan
+from distlaunch.image import execute_plan, plan_image
 
 if TYPE_CHECKING:
     from distlaunch.image.reference import Reference
@@ -44,41 +44,41 @@ def job(registry, base):
 
 def push_environment(job, folder) -> None:
     """Put an image where the environment is looked for."""
-    made = plan(job, folder)
-    registries.Recipe().push(made.reference.with_tag(made.making.environment.tag))
+    made = plan_image(job, folder)
+    registries.Recipe().push(made.reference.with_tag(made.inputs.environment.tag))
 
 
 def test_an_image_that_the_job_names_is_used_as_it_is(folder):
     uri = "us-docker.pkg.dev/p/r/i:1"
-    made = plan(projects.job(None, uri=uri), folder)
-    assert (made.way, made.uri, made.context) == ("use", uri, None)
-    built = carry_out(made, print)
-    assert (built.uri, built.digest, built.way, built.sent) == (uri, None, "use", 0)
+    made = plan_image(projects.job(None, uri=uri), folder)
+    assert (made.strategy, made.uri, made.context) == ("use", uri, None)
+    built = execute_plan(made, print)
+    assert (built.uri, built.digest, built.strategy, built.sent) == (uri, None, "use", 0)
 
 
 def test_without_an_environment_it_is_to_be_built(job, folder):
-    made = plan(job, folder)
-    assert (made.way, made.uri, made.repository) == ("engine", None, job.image.repository)
+    made = plan_image(job, folder)
+    assert (made.strategy, made.uri, made.repository) == ("engine", None, job.image.repository)
     assert "no environment of this base image and these requirements" in made.reason
 
 
 def test_code_is_appended_and_then_there_is_nothing_to_do(job, folder):
     push_environment(job, folder)
-    made = plan(job, folder)
-    assert (made.way, made.uri) == ("append", None)
-    built = carry_out(made, lambda _: None)
+    made = plan_image(job, folder)
+    assert (made.strategy, made.uri) == ("append", None)
+    built = execute_plan(made, lambda _: None)
     assert built.uri == f"{job.image.repository}@{built.digest}"
-    assert built.way == "append"
+    assert built.strategy == "append"
     assert built.sent > 0
-    again = plan(job, folder)
-    assert (again.way, again.uri) == ("nothing", built.uri)
-    done = carry_out(again, lambda _: None)
-    assert (done.uri, done.way, done.sent) == (built.uri, "nothing", 0)
+    again = plan_image(job, folder)
+    assert (again.strategy, again.uri) == ("nothing", built.uri)
+    done = execute_plan(again, lambda _: None)
+    assert (done.uri, done.strategy, done.sent) == (built.uri, "nothing", 0)
 
 
 def test_the_image_is_what_the_dockerfile_says(job, folder):
     push_environment(job, folder)
-    uri = carry_out(plan(job, folder), lambda _: None).uri
+    uri = execute_plan(plan_image(job, folder), lambda _: None).uri
     said = projects.config(uri)["config"]
     assert said["Entrypoint"] == ["python", "-m", "trainer.task"]
     assert said["WorkingDir"] == "/app"
@@ -88,47 +88,49 @@ def test_the_image_is_what_the_dockerfile_says(job, folder):
 
 
 def test_a_line_of_code_is_another_image_on_the_same_environment(job, folder):
-    before = plan(job, folder)
+    before = plan_image(job, folder)
     (folder / "trainer/task.py").write_text("print(1)")
-    after = plan(job, folder)
+    after = plan_image(job, folder)
     assert before.reference != after.reference
-    assert before.making.environment.tag == after.making.environment.tag
+    assert before.inputs.environment.tag == after.inputs.environment.tag
 
 
 def test_another_base_under_the_same_name_is_another_environment(job, folder, base):
-    before = plan(job, folder)
+    before = plan_image(job, folder)
     registries.Recipe(layers=[registries.tar_of({"etc/other": b"x"})]).push(base)
-    assert plan(job, folder).making.environment.tag != before.making.environment.tag
+    assert plan_image(job, folder).inputs.environment.tag != before.inputs.environment.tag
 
 
 def test_an_environment_that_is_gone_is_built_again(job, folder, registry):
-    made = plan(job, folder)
+    made = plan_image(job, folder)
     registries.Recipe().push(made.reference)
-    assert plan(job, folder).way == "engine"
+    assert plan_image(job, folder).strategy == "engine"
 
 
 def test_a_dockerfile_of_the_users_own_is_for_the_engine(job, folder, base):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
-    made = plan(job, folder)
-    assert (made.way, made.making.environment) == ("engine", None)
+    made = plan_image(job, folder)
+    assert (made.strategy, made.inputs.environment) == ("engine", None)
     registries.Recipe().push(made.reference)
-    assert plan(job, folder).way == "nothing"
+    assert plan_image(job, folder).strategy == "nothing"
 
 
 def test_without_a_repository_there_is_nowhere_to_push_to(folder):
-    with pytest.raises(ImageError, match=r"no image: say image\.repository in distlaunch\.yaml"):
-        plan(projects.job(None), folder)
+    with pytest.raises(ImageError, match=r"no image repository set: add image\.repository"):
+        plan_image(projects.job(None), folder)
 
 
 def test_a_base_that_is_not_there_is_named(registry, folder):
     base = registries.fresh(registry, "base", "1")
-    with pytest.raises(ImageError, match=f"there is no image {base} to begin with; check image.ba"):
-        plan(projects.job(registries.fresh(registry).name, str(base)), folder)
+    with pytest.raises(ImageError, match=f"base image {base} does not exist; check image.ba"):
+        plan_image(projects.job(registries.fresh(registry).name, str(base)), folder)
 
 
 def test_a_base_by_digest_is_not_asked_for(registry, folder):
     base = f"127.0.0.1:1/gone@sha256:{'0' * 64}"
-    assert plan(projects.job(registries.fresh(registry).name, base), folder).way == "engine"
+    assert (
+        plan_image(projects.job(registries.fresh(registry).name, base), folder).strategy == "engine"
+    )
 
 
 def test_a_base_for_other_machines_is_refused(registry, folder):
@@ -136,19 +138,22 @@ def test_a_base_for_other_machines_is_refused(registry, folder):
     digest = registries.Recipe(architecture="arm64").push(base)
     registries.push_index(base, {"linux/arm64": digest}, oci=True)
     with pytest.raises(ImageError, match="linux/amd64"):
-        plan(projects.job(registries.fresh(registry).name, str(base)), folder)
+        plan_image(projects.job(registries.fresh(registry).name, str(base)), folder)
 
 
 def test_what_is_not_pushed_needs_no_registry(folder):
-    made = plan(projects.job(None, "127.0.0.1:1/gone:1"), folder, push=False)
-    assert (made.way, made.repository) == ("engine", "distlaunch/digits")
-    assert plan(projects.job("127.0.0.1:1/x", "127.0.0.1:1/gone:1"), folder, push=False).uri is None
+    made = plan_image(projects.job(None, "127.0.0.1:1/gone:1"), folder, push=False)
+    assert (made.strategy, made.repository) == ("engine", "distlaunch/digits")
+    assert (
+        plan_image(projects.job("127.0.0.1:1/x", "127.0.0.1:1/gone:1"), folder, push=False).uri
+        is None
+    )
 
 
 def test_without_an_engine_that_is_said_with_what_else_could_be_done(job, folder, base):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
     with pytest.raises(ImageError, match=f"there is no container engine at {NOBODY}; start Docker"):
-        carry_out(plan(job, folder), print)
+        execute_plan(plan_image(job, folder), print)
 
 
 def test_without_an_engine_nothing_but_pip_can_run(job, folder):
@@ -159,7 +164,7 @@ def test_without_an_engine_nothing_but_pip_can_run(job, folder):
         'WORKDIR /app\nFROM environment\nCOPY . .\nENTRYPOINT ["x"]\n'
     )
     with pytest.raises(ImageError, match="nothing but pip can run without one, and the Dockerfile"):
-        carry_out(plan(job, folder), print)
+        execute_plan(plan_image(job, folder), print)
 
 
 APPEND = """
@@ -167,9 +172,9 @@ import json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import projects
-from distlaunch.image import carry_out, plan
-built = carry_out(plan(projects.job(*sys.argv[2:4]), Path(sys.argv[4])), lambda _: None)
-print(json.dumps([built.way, sorted(sys.modules)]))
+from distlaunch.image import execute_plan, plan_image
+built = execute_plan(plan_image(projects.job(*sys.argv[2:4]), Path(sys.argv[4])), lambda _: None)
+print(json.dumps([built.strategy, sorted(sys.modules)]))
 """
 
 
