@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from distlaunch.image.context import secrets
+from distlaunch.image import secrets
 from distlaunch.submit.records import map_env
 
 HIDDEN = "(hidden)"

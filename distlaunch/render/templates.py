@@ -213,7 +213,7 @@ def _dockerfile(job: Job, folder: Path) -> str:
 
 
 def _dockerignore(job: Job, folder: Path, let_in: list[str] | None) -> str:
-    from distlaunch.image.context import secrets
+    from distlaunch.image import secrets
 
     text = _render("dockerignore", folder, job=job, let_in=let_in, secrets=list(secrets.NAMES))
     return text + _allowed_secrets(job, folder)
@@ -221,7 +221,7 @@ def _dockerignore(job: Job, folder: Path, let_in: list[str] | None) -> str:
 
 def _allowed_secrets(job: Job, folder: Path) -> str:
     """Return the rules that let `Image.allow_secrets` in, with what the context looks for."""
-    from distlaunch.image.context import secrets
+    from distlaunch.image import secrets
 
     paths = [_inner(folder, path, "allow_secrets") for path in job.image.allow_secrets]
     for path in paths:
@@ -268,7 +268,7 @@ def _inner(folder: Path, path: str, key: str) -> str:
 
 
 def _pattern(path: str) -> str:
-    from distlaunch.image.context.ignore import pattern_for
+    from distlaunch.image.ignore import pattern_for
 
     if path == ".":
         return "**"

@@ -66,7 +66,6 @@ def problems(
         yield from bundled_trainer.backend(order.job)
         task = order.folder.joinpath(*order.job.module.split(".")).with_suffix(".py")
         yield from arguments.problems(words(order.job) or (), order.job, task)
-    sources.keep()
 
 
 def _of_requirements(

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-import os
 import sys
 from functools import cache
 
@@ -79,35 +77,6 @@ def test_a_file_that_the_images_python_cannot_read_is_refused(made):
     assert told(made, "source-syntax") == []
     [problem] = told(made, "source-syntax", "image.base=python:3.10-slim")
     assert problem.severity == "error"
-
-
-def test_what_was_found_out_is_known_again_until_a_file_changes(made):
-    made.write("trainer/other.py", "import absent\n")
-    made.write("trainer/data.py", "import trainer.other\nfrom trainer.model import x\n" + TRAINING)
-    made.write("trainer/broken.py", BROKEN)
-    files = ["trainer/other.py", "trainer/data.py", "trainer/broken.py", "trainer/model.py"]
-    for file in files:
-        os.utime(made.folder / file, ns=(0, 0))
-    first = made.problems()
-    kept_in = made.folder / ".distlaunch/cache/sources.json"
-    known = json.loads(kept_in.read_bytes())["files"]
-    assert {key.split(" ", 3)[3] for key in known} >= set(files)
-    assert made.problems() == first
-    assert len(first) == 3
-    made.write("trainer/broken.py", "repaired = True\n")
-    made.write("trainer/other.py", "import json\n")
-    made.write("trainer/data.py", "import trainer.other\n" + TRAINING)
-    assert made.problems() == []
-
-
-@pytest.mark.parametrize("kept", ['"oops"', "[1, 2]", "{}", "null", '[null, [["a"]], [], 0, 1]'])
-def test_what_somebody_else_wrote_there_is_not_relied_on(kept, made):
-    before = made.problems()
-    kept_in = made.folder / ".distlaunch/cache/sources.json"
-    known = json.loads(kept_in.read_bytes())
-    known["files"] = dict.fromkeys(known["files"], kept)
-    kept_in.write_text(json.dumps(known))
-    assert made.problems() == before
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is taken for a secret, by name and by content, and what is not."""
+"""Secrets found by name and by content, and what only resembles them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from distlaunch.errors import ContextError, ImageError
 from distlaunch.image.context import read_context
-from distlaunch.image.context.secrets import ALLOW, NAMES, by_content, by_name, remedy
+from distlaunch.image.secrets import ALLOW, NAMES, by_content, by_name, remedy
 from distlaunch.job.load import load_job
 from distlaunch.job.model import Image
 from distlaunch.render.templates import recipe
 
 ALPHABET = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"
-noise = random.Random(5)  # noqa: S311 - no secret is made
+noise = random.Random(5)  # noqa: S311 - test data
 
 
 def letters(count: int, of: str = ALPHABET) -> str:
@@ -171,7 +171,7 @@ SECRETS = {
 
 
 @pytest.mark.parametrize("path", SECRETS)
-def test_a_secret_is_known_by_its_content(path):
+def test_a_secret_is_found_by_its_content(path):
     content, what = SECRETS[path]
     assert by_content(f"trainer/{path}", content) == what
 
@@ -215,7 +215,7 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("path", HARMLESS)
-def test_what_only_looks_like_one_is_let_in(path):
+def test_what_resembles_a_secret_is_not_refused(path):
     assert by_content(f"trainer/{path}", HARMLESS[path]) is None
 
 
@@ -228,24 +228,24 @@ def test_noise_is_no_secret(content):
 @pytest.mark.parametrize(
     ("path", "what"),
     [
-        (".env", "variables with secrets, as a rule"),
-        ("trainer/.env.local", "variables with secrets, as a rule"),
+        (".env", "variables, often with secrets"),
+        ("trainer/.env.local", "variables, often with secrets"),
         ("a/.Netrc", "passwords"),
         ("id_rsa", "a private key"),
         ("keys/me.P12", "a private key"),
         (".aws/credentials", "credentials of AWS"),
         ("gcloud/application_default_credentials.json", "credentials of Google Cloud"),
         ("credentials", "credentials"),
-        ("conf/prod.env", "variables with secrets, as a rule"),
-        ("conf/secrets.env", "variables with secrets, as a rule"),
-        (".envrc", "variables with secrets, as a rule"),
+        ("conf/prod.env", "variables, often with secrets"),
+        ("conf/secrets.env", "variables, often with secrets"),
+        (".envrc", "variables, often with secrets"),
         (".streamlit/secrets.toml", "secrets"),
         ("conf/kaggle.json", "an API key of Kaggle"),
         ("kubeconfig", "credentials of Kubernetes"),
         ("home/.kube/config", "credentials of Kubernetes"),
     ],
 )
-def test_a_secret_is_known_by_its_name(path, what):
+def test_a_secret_is_found_by_its_name(path, what):
     assert by_name(path) == what
 
 
@@ -264,16 +264,16 @@ def test_a_secret_is_known_by_its_name(path, what):
         ".env/x",
     ],
 )
-def test_a_name_that_is_much_like_it_is_let_in(path):
+def test_a_similar_name_is_not_refused(path):
     assert by_name(path) is None
 
 
 @pytest.mark.parametrize("pattern", NAMES)
-def test_every_pattern_of_a_name_names_a_secret(pattern):
+def test_every_name_pattern_matches(pattern):
     assert by_name(pattern.replace("*", "x")) == NAMES[pattern]
 
 
-def test_a_context_with_secrets_is_refused_with_all_of_them_named(tmp_path):
+def test_all_secrets_of_a_context_are_reported(tmp_path):
     for path, (content, _) in SECRETS.items():
         (tmp_path / path).write_bytes(content)
     (tmp_path / "harmless").mkdir()
@@ -282,23 +282,24 @@ def test_a_context_with_secrets_is_refused_with_all_of_them_named(tmp_path):
     with pytest.raises(ContextError) as refusal:
         read_context(tmp_path, "")
     assert refusal.value.lines == tuple(
-        f"{path}: holds {SECRETS[path][1]}; {remedy(SECRETS[path][1])}" for path in sorted(SECRETS)
+        f"{path}: contains {SECRETS[path][1]}; {remedy(SECRETS[path][1])}"
+        for path in sorted(SECRETS)
     )
     for path in SECRETS:
         (tmp_path / path).unlink()
     assert len(read_context(tmp_path, "").files) == len(HARMLESS)
 
 
-def test_each_has_its_remedy():
+def test_remedies():
     allow = "; if it belongs in the image, add it to image.allow_secrets"
     assert remedy("a private key") == (
-        "leave it out in .dockerignore, and give the job a service_account or let the program ask "
+        "exclude it in .dockerignore, and give the job a service_account or read the value from "
         f"Secret Manager{allow}"
     )
     assert remedy("a password in a URL") == (
-        "read it from an environment variable or Secret Manager; for pip write ${NAME}, or leave "
-        "it to pip's own configuration on this machine, as 'pip config set global.index-url URL' "
-        f"makes it{allow}"
+        "read it from an environment variable or Secret Manager; for pip write ${NAME}, or put it "
+        "into pip's configuration on this machine with 'pip config set global.index-url URL'"
+        f"{allow}"
     )
 
 
@@ -307,17 +308,17 @@ def test_each_has_its_remedy():
 def test_a_secret_far_into_a_file_is_refused(tmp_path, start, filler):
     content = filler * (start // 2) + f"ghp_{letters(36)}\n".encode() + filler * 600_000
     (tmp_path / "large").write_bytes(content)
-    with pytest.raises(ContextError, match="large: holds a token of GitHub"):
+    with pytest.raises(ContextError, match="large: contains a token of GitHub"):
         read_context(tmp_path, "")
 
 
-def test_what_is_scanned_of_a_large_file_ends_somewhere(tmp_path):
+def test_only_the_first_10_mib_are_scanned(tmp_path):
     (tmp_path / "large").write_bytes(b"x\n" * (6 << 20) + f"ghp_{letters(36)}\n".encode())
     assert read_context(tmp_path, "").size == (12 << 20) + 41
 
 
 @pytest.mark.parametrize("path", ["key.pem", "conf/.env", "with space.py"])
-def test_a_file_goes_in_on_purpose_but_no_other(path, tmp_path):
+def test_an_allowed_secret_and_no_other_is_included(path, tmp_path):
     ignore = f"*.md\n# {ALLOW} {path}\n"
     project = tmp_path / "project"
     for name in (path, "other/key.pem"):
@@ -327,14 +328,13 @@ def test_a_file_goes_in_on_purpose_but_no_other(path, tmp_path):
         read_context(project, ignore)
     assert [line.partition(":")[0] for line in refusal.value.lines] == ["other/key.pem"]
     (project / "other/key.pem").unlink()
-    for _ in range(2):
-        assert len(read_context(project, ignore, cache=tmp_path / "cache").files) == 1
-    with pytest.raises(ContextError):  # once it is not allowed any more
-        read_context(project, "", cache=tmp_path / "cache")
+    assert len(read_context(project, ignore).files) == 1
+    with pytest.raises(ContextError):
+        read_context(project, "")
 
 
 @pytest.mark.parametrize("own_ignore", [None, "*\n!trainer\n**/.env\n"])
-def test_what_the_job_file_allows_goes_in(own_ignore, tmp_path):
+def test_allow_secrets_of_the_job_file(own_ignore, tmp_path):
     (tmp_path / "trainer").mkdir()
     for name in ("task.py", "key.pem", ".env"):
         (tmp_path / "trainer" / name).write_bytes(RSA_KEY)
@@ -354,17 +354,3 @@ def test_what_the_job_file_allows_goes_in(own_ignore, tmp_path):
         job = replace(job, image=Image(allow_secrets=(wrong,)))
         with pytest.raises(ImageError, match=f"^image.allow_secrets: {wrong}: "):
             recipe(job, tmp_path)
-
-
-def test_a_secret_is_refused_though_the_file_was_known_before(tmp_path):
-    cache = tmp_path / "cache"
-    project = tmp_path / "project"
-    project.mkdir()
-    for content in (b"harmless", SERVICE_ACCOUNT):
-        (project / "key").write_bytes(content)
-        if content is SERVICE_ACCOUNT:
-            for _ in range(2):
-                with pytest.raises(ContextError, match="key: holds a service account's key"):
-                    read_context(project, "", cache=cache)
-        else:
-            read_context(project, "", cache=cache)

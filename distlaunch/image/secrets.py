@@ -1,8 +1,8 @@
-"""Keys and other secrets, known by a file's name or by what is in it.
+"""Detect keys and other secrets by a file's name or content.
 
-The formats are those that their makers publish: PEM (RFC 7468), Google's service account keys and
-application default credentials, and the prefixes that token issuers chose so that a leaked token
-can be found. What is encrypted, or has no format of its own, is not found.
+The formats are the published ones: PEM (RFC 7468), Google's service account keys and application
+default credentials, and the prefixes of tokens. Encrypted secrets and secrets without a format are
+not found.
 """
 
 from __future__ import annotations
@@ -10,26 +10,25 @@ from __future__ import annotations
 import base64
 import re
 
-SCANNED = 10 << 20  # bytes of a file that are scanned; what is larger is data
-OVERLAP = 1 << 13  # bytes that two parts of a file have in common, longer than any secret
+SCANNED = 10 << 20  # bytes of a file that are scanned; larger files are data
+OVERLAP = 1 << 13  # bytes by which scanned blocks overlap, more than any secret has
 
 _REMEDY = (
-    "leave it out in .dockerignore, and give the job a service_account "
-    "or let the program ask Secret Manager"
+    "exclude it in .dockerignore, and give the job a service_account "
+    "or read the value from Secret Manager"
 )
 _IN_A_URL = "a password in a URL"
 _REMEDIES = {
     _IN_A_URL: "read it from an environment variable or Secret Manager; for pip write ${NAME}, or "
-    "leave it to pip's own configuration on this machine, as 'pip config set global.index-url URL' "
-    "makes it"
+    "put it into pip's configuration on this machine with 'pip config set global.index-url URL'"
 }
 
-# Files by name, as patterns: of a '*' at the start or at the end no more is asked.
+# File names; '*' is supported at the start and at the end only.
 NAMES = {
-    ".env": "variables with secrets, as a rule",
-    ".env.*": "variables with secrets, as a rule",
-    "*.env": "variables with secrets, as a rule",
-    ".envrc": "variables with secrets, as a rule",
+    ".env": "variables, often with secrets",
+    ".env.*": "variables, often with secrets",
+    "*.env": "variables, often with secrets",
+    ".envrc": "variables, often with secrets",
     "secrets.toml": "secrets",
     ".secrets.toml": "secrets",
     "secrets.yaml": "secrets",
@@ -70,17 +69,17 @@ NAMES = {
     "*.keystore": "a private key",
     "*.ppk": "a private key",
 }
-_ENDINGS = {name[1:]: what for name, what in NAMES.items() if name.startswith("*")}
-# These are no patterns of the rendered .dockerignore, as folders may have the same names.
+_ENDINGS = {name[1:]: kind for name, kind in NAMES.items() if name.startswith("*")}
+# Not patterns of the rendered .dockerignore, because folders may have these names.
 _PATHS = {
     ".aws/credentials": "credentials of AWS",
     ".kube/config": "credentials of Kubernetes",
     "kubeconfig": "credentials of Kubernetes",
     "credentials": "credentials",
 }
-_KINDS_OF_EXAMPLE = ("example", "sample", "template", "dist")
+_EXAMPLE_KINDS = ("example", "sample", "template", "dist")
 HARMLESS = tuple(
-    name for kind in _KINDS_OF_EXAMPLE for name in (f".env.{kind}", f"{kind}.env", f".{kind}.env")
+    name for kind in _EXAMPLE_KINDS for name in (f".env.{kind}", f"{kind}.env", f".{kind}.env")
 )
 
 ALLOW = "distlaunch: allow-secret"  # and a path, as a comment of an ignore file
@@ -88,12 +87,12 @@ _ALLOWED = re.compile(rf"^# {ALLOW} (.+)$", re.MULTILINE)
 
 
 def _in_base64(*starts: bytes) -> bytes:
-    """Return a pattern of what begins with one of these, as base64 writes it."""
-    shapes = [base64.b64encode(start[: len(start) // 3 * 3]) for start in starts]
-    return rb"(?:%s)[A-Za-z0-9+/\s\\]{40}" % b"|".join(shapes).replace(b"+", rb"\+")
+    """Return a pattern for the base64 encoding of what begins with one of these."""
+    encodings = [base64.b64encode(start[: len(start) // 3 * 3]) for start in starts]
+    return rb"(?:%s)[A-Za-z0-9+/\s\\]{40}" % b"|".join(encodings).replace(b"+", rb"\+")
 
 
-# Each is a whole word of letters, digits, '_' and '-' or the beginning of one, of at least 20.
+# Each matches at the beginning of a word of at least 20 letters, digits, '_' and '-'.
 _TOKENS = {
     # AWS, "IAM identifiers", docs.aws.amazon.com
     rb"A(?:KIA|SIA)[A-Z2-7]{16}(?![A-Za-z0-9_-])": "an access key of AWS",
@@ -117,7 +116,7 @@ _TOKENS = {
     rb"pypi-AgE[A-Za-z0-9_-]{50}": "a token of PyPI",
     # Stripe, "API keys", docs.stripe.com
     rb"[rs]k_live_[A-Za-z0-9]{24}": "a key of Stripe",
-    # Anthropic and OpenAI, as their consoles show them (T3BlbkFJ is 'OpenAI' in base64)
+    # Anthropic and OpenAI, in the form of their consoles (T3BlbkFJ is 'OpenAI' in base64)
     rb"sk-ant-[A-Za-z0-9_-]{32}": "an API key of Anthropic",
     rb"sk-(?:(?:proj|svcacct|admin)-[A-Za-z0-9_-]{32}|[A-Za-z0-9]{20}T3BlbkFJ)": (
         "an API key of OpenAI"
@@ -141,13 +140,13 @@ _TOKENS = {
         b'{"type":"service_account"',
     ): "a service account's key in base64",
 }
-_TOKEN = re.compile(b"|".join(b"(%s)" % shape for shape in _TOKENS))
+_TOKEN = re.compile(b"|".join(b"(%s)" % pattern for pattern in _TOKENS))
 _KINDS = tuple(_TOKENS.values())
 _LONG = b"\1" * 20  # the shortest of them, behind `_IN_TOKENS`
 _IN_TOKENS = bytes(bytes([byte]).isalnum() or byte in b"_-" for byte in range(256))
 
-# A value without a format of its own is known by its name: one of some words in small letters that
-# are in the file, and the name with the value.
+# Values without a format are found by their names: the file must contain one of some lower-case
+# words (a quick test), and match the pattern of name and value.
 _IS = rb"[\s\"'\])(:=,>]{1,12}"
 _NAMED_VALUES = [
     (  # AWS, "Manage access keys", docs.aws.amazon.com
@@ -177,16 +176,16 @@ _NAMED_VALUES = [
 _PEM = b"PRIVATE KEY"
 _PRIVATE_KEY = re.compile(
     rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
-    rb"(?:[^-]|-(?!----)){0,400}?[A-Za-z0-9+/]{40}"  # its headers, if any, and what follows them
+    rb"(?:[^-]|-(?!----)){0,400}?[A-Za-z0-9+/]{40}"  # optional headers, and the key
 )
 _GOOGLE = re.compile(rb'"type"\s*:\s*"(service_account|authorized_user)"')
-_GOOGLES_SECRET = re.compile(rb'"(?:private_key|refresh_token)"\s*:\s*"[^"]{20}')
+_GOOGLE_SECRET = re.compile(rb'"(?:private_key|refresh_token)"\s*:\s*"[^"]{20}')
 _URL = re.compile(
     rb"://(?:[^\s/:@(\[\"'`\\]{0,100}:(?P<password>[^\s/@\"'`\\]{1,200})@(?!sha256:)"
     # Slack, "Sending messages using incoming webhooks", docs.slack.dev
     rb"|hooks\.slack\.com/(?:services|workflows)/T\w{5,}/\w{6,}/\w{18})"
 )
-# What is filled in later, in a shell, Python, a template or a document, is no password.
+# Placeholders of shells, Python, templates and documents are not passwords.
 _VARIABLE = re.compile(
     rb"\$\w+|[#$]*\{.*\}|\$\(.*\)|%[sr]|%\(\w+\)s|%\w+%|<.*>|\[.*\]|[A-Z_]+|x+|\*+|\.+|\xe2\x80\xa6"
 )
@@ -200,13 +199,7 @@ _KUBERNETES_LOGIN = re.compile(
 
 
 def by_name(path: str) -> str | None:
-    """Say what a file of this name holds, if that is a secret.
-
-    Parameters
-    ----------
-    path
-        Posix.
-    """
+    """Return the kind of secret that a file of this name contains, None if there is none."""
     folder, _, name = path.lower().rpartition("/")
     if name in HARMLESS:
         return None
@@ -218,44 +211,39 @@ def by_name(path: str) -> str | None:
 
 
 def by_content(path: str, content: bytes) -> str | None:
-    """Say what secret stands in a file, if one does.
+    """Return the kind of secret in a file's content or a part of it, None if there is none.
 
-    Parameters
-    ----------
-    path
-        Posix; some files are only asked for what can be in them.
-    content
-        The file's content, or a part of it.
+    `path` is posix; some secrets are looked for only in files of certain names.
     """
-    if _PEM in content and (_PRIVATE_KEY.search(content) or _is_googles(content)):
-        return "a service account's key" if _is_googles(content) else "a private key"
-    if what := _token(content):
-        return what
+    if _PEM in content and (_PRIVATE_KEY.search(content) or _is_google_key(content)):
+        return "a service account's key" if _is_google_key(content) else "a private key"
+    if kind := _token(content):
+        return kind
     if b"\0" in content:
-        return None  # no text
-    if b"refresh_token" in content and _is_googles(content):
+        return None  # not a text
+    if b"refresh_token" in content and _is_google_key(content):
         return "credentials of Google Cloud"
     return _named_value(content) or _in_a_url(content) or _login(path.rpartition("/")[2], content)
 
 
 def allowed(ignore: str) -> frozenset[str]:
-    """Return the paths of files that an ignore file lets into the image whatever is in them."""
+    """Return the paths that an ignore file allows to contain secrets."""
     return frozenset(_ALLOWED.findall(ignore))
 
 
-def remedy(what: str) -> str:
-    """Return what to do about what `by_name` or `by_content` found."""
+def remedy(kind: str) -> str:
+    """Return how to fix a kind of secret that `by_name` or `by_content` returned."""
     return (
-        f"{_REMEDIES.get(what, _REMEDY)}; if it belongs in the image, add it to image.allow_secrets"
+        f"{_REMEDIES.get(kind, _REMEDY)}; if it belongs in the image, add it to image.allow_secrets"
     )
 
 
-def _is_googles(content: bytes) -> bool:
-    return bool(_GOOGLE.search(content) and _GOOGLES_SECRET.search(content))
+def _is_google_key(content: bytes) -> bool:
+    return bool(_GOOGLE.search(content) and _GOOGLE_SECRET.search(content))
 
 
 def _token(content: bytes) -> str | None:
-    """Look for tokens, at the beginning of words that are as long as one: few texts hold many."""
+    """Search for tokens, only at the beginning of long words, because few texts have many."""
     words = content.translate(_IN_TOKENS)
     at = words.find(_LONG)
     while at >= 0:
@@ -269,16 +257,16 @@ def _token(content: bytes) -> str | None:
 
 def _named_value(content: bytes) -> str | None:
     lowered = content.lower()
-    for words, shape, what in _NAMED_VALUES:
+    for words, pattern, kind in _NAMED_VALUES:
         if any(word in lowered for word in words):
-            found = re.finditer(shape, content, re.IGNORECASE)
+            found = re.finditer(pattern, content, re.IGNORECASE)
             if not all(_is_placeholder(each[0]) for each in found):
-                return what
+                return kind
     return None
 
 
 def _is_placeholder(token: bytes) -> bool:
-    """Whether it is an example, such as AWS's own AKIAIOSFODNN7EXAMPLE or ``ghp_xxxxxxxx``."""
+    """Return whether a token is an example like AKIAIOSFODNN7EXAMPLE or ``ghp_xxxxxxxx``."""
     return b"EXAMPLE" in token.upper() or len(set(token[-16:])) <= 4
 
 
@@ -295,7 +283,7 @@ def _in_a_url(content: bytes) -> str | None:
 
 
 def _login(name: str, content: bytes) -> str | None:
-    """Look for passwords in the files in which tools keep them."""
+    """Search for passwords in the configuration files of tools."""
     if name in ("config.json", ".dockercfg", ".dockerconfigjson") or b'"auths"' in content:
         return "a registry's password" if _REGISTRY_LOGIN.search(content) else None
     if name in (".npmrc", ".yarnrc.yml"):

@@ -1,0 +1,264 @@
+"""The files that go into an image, and a digest that changes only with them."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import heapq
+import os
+import stat
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from distlaunch.errors import ContextError, DistlaunchError
+from distlaunch.image import secrets
+from distlaunch.image.ignore import IgnoreRules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+LARGE = 50_000_000  # bytes from which the size of a context is reported
+_LARGEST = 5  # files that are then named
+_BLOCK = 1 << 20  # bytes that are read and scanned at once
+_SPECIAL = {
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+_EXCLUDE = "exclude it in .dockerignore"
+
+
+class ContextFile(NamedTuple):
+    """A file of the context, or a symlink whose target is in the context.
+
+    Parameters
+    ----------
+    path
+        Posix, relative to the context's folder.
+    mode
+        0o755 if its owner may execute it, else 0o644; 0o777 for a symlink.
+    size
+        Bytes of its content, 0 for a symlink.
+    digest
+        Hexadecimal SHA-256 of its content, or of a symlink's target.
+    target
+        A symlink's target as written; None for a file.
+    """
+
+    path: str
+    mode: int
+    size: int
+    digest: str
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The files of a folder that go into an image, sorted by path; without folders.
+
+    Parameters
+    ----------
+    digest
+        Hexadecimal SHA-256 over path, mode and content of all files, without times and owners.
+    size
+        Bytes of all files.
+    """
+
+    folder: Path
+    files: tuple[ContextFile, ...]
+    digest: str
+    size: int
+
+    def report(self) -> str | None:
+        """Return the size of a large context and its largest files, None if it is not large."""
+        if self.size < LARGE:
+            return None
+        largest = heapq.nlargest(_LARGEST, self.files, key=attrgetter("size"))
+        names = ", ".join(f"{file.path} ({_megabytes(file.size)})" for file in largest)
+        return (
+            f"image context is {_megabytes(self.size)} in {len(self.files):,} files; largest: "
+            f"{names}; exclude what the program does not need in .dockerignore"
+        )
+
+
+def read_context(folder: Path, ignore: str) -> Context:
+    """Read the files of a folder that an ignore file does not exclude.
+
+    Parameters
+    ----------
+    folder
+        The project's folder.
+    ignore
+        The text of the ignore file, in Docker's syntax. The file itself and the Dockerfile are
+        included unless it excludes them. A comment ``# distlaunch: allow-secret PATH`` includes a
+        file even if it contains a secret.
+
+    Raises
+    ------
+    ContextError
+        With a line for each file that cannot or must not go into an image: unreadable files,
+        sockets and devices, symlinks that leave the folder, keys and other secrets.
+    ImageError
+        If the ignore file has a malformed pattern.
+    """
+    reader = _Reader(folder, secrets.allowed(ignore))
+    for path, entry in _walk(folder, IgnoreRules(ignore), reader.refuse):
+        reader.add(path, entry)
+    if reader.problems:
+        raise ContextError(line for _, line in sorted(reader.problems))
+    files = tuple(sorted(reader.files, key=attrgetter("path")))
+    return Context(folder, files, _digest_of(files), sum(map(attrgetter("size"), files)))
+
+
+def paths(folder: Path, ignore: str) -> list[str]:
+    """Return the paths of the files that an ignore file does not exclude, readable or not.
+
+    Raises
+    ------
+    ImageError
+        If the ignore file has a malformed pattern.
+    """
+    return [path for path, _ in _walk(folder, IgnoreRules(ignore), lambda _path, _why: None)]
+
+
+class _Refuse(Protocol):
+    def __call__(self, path: str, why: str, /) -> None: ...
+
+
+def _walk(
+    folder: Path, rules: IgnoreRules, refuse: _Refuse
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield the included files; an ignored folder is entered only if a pattern requires it."""
+    folders = [("", rules.root)]
+    while folders:
+        above, matches_above = folders.pop()
+        try:
+            entries = list(os.scandir(folder / above))
+        except OSError as problem:
+            if not above:
+                raise DistlaunchError(f"{folder}: {_reason(problem)}") from None
+            refuse(above.removesuffix("/"), _reason(problem))
+            continue
+        for entry in entries:
+            path = above + entry.name
+            ignored, matches = rules.match(path, matches_above)
+            if entry.is_dir(follow_symlinks=False):
+                if not ignored or rules.may_include_below(path):
+                    folders.append((f"{path}/", matches))
+            elif not ignored:
+                yield path, entry
+
+
+class _Reader:
+    """Reads files and collects the problems with them."""
+
+    def __init__(self, folder: Path, allowed_secrets: frozenset[str]) -> None:
+        self.files: list[ContextFile] = []
+        self.problems: list[tuple[str, str]] = []
+        self._allowed_secrets = allowed_secrets
+        self._root = os.path.realpath(folder)
+
+    def refuse(self, path: str, why: str, /) -> None:
+        """Record why a file cannot go into the image."""
+        shown = path.encode("utf-8", "backslashreplace").decode()
+        shown = shown if shown.isprintable() else repr(shown)
+        self.problems.append((path, f"{shown}: {why}"))
+
+    def add(self, path: str, entry: os.DirEntry[str]) -> None:
+        """Read a file, or record why it cannot go into the image."""
+        try:
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if not _is_utf8(path):
+                self.refuse(path, "its name is not UTF-8; rename it")
+            elif stat.S_ISREG(mode):
+                self._add_file(path)
+            elif stat.S_ISLNK(mode):
+                self._add_symlink(path)
+            else:
+                kind = _SPECIAL.get(stat.S_IFMT(mode), "not a regular file")
+                self.refuse(path, f"is {kind}, which an image cannot contain; {_EXCLUDE}")
+        except OSError as problem:
+            self.refuse(path, _reason(problem))
+
+    def _add_file(self, path: str) -> None:
+        is_allowed = path in self._allowed_secrets
+        if not is_allowed and (secret := secrets.by_name(path)):
+            self.refuse(path, f"contains {secret}; {secrets.remedy(secret)}")
+            return
+        # O_NONBLOCK: a named pipe may have replaced the file, and opening one would block.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(f"{self._root}/{path}", flags)
+        try:
+            before = os.fstat(descriptor)
+            digest, secret = _hash(path, descriptor, before.st_size)
+            after = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            self.refuse(path, "changed while it was read; run again when no process writes to it")
+        elif secret and not is_allowed:
+            self.refuse(path, f"contains {secret}; {secrets.remedy(secret)}")
+        else:
+            mode = 0o755 if after.st_mode & stat.S_IXUSR else 0o644
+            self.files.append(ContextFile(path, mode, after.st_size, digest))
+
+    def _add_symlink(self, path: str) -> None:
+        link = Path(self._root, path)
+        target = os.readlink(link)  # noqa: PTH115 - Path would normalise it
+        if not _is_utf8(target):
+            self.refuse(path, "its target is not UTF-8; rename it")
+        elif Path(target).is_absolute() or not self._is_inside(link):
+            self.refuse(
+                path,
+                f"is a symlink to {target!r}, outside the folder; replace it by the file itself, "
+                f"or {_EXCLUDE}",
+            )
+        else:
+            digest = hashlib.sha256(os.fsencode(target)).hexdigest()
+            self.files.append(ContextFile(path, 0o777, 0, digest, target))
+
+    def _is_inside(self, link: Path) -> bool:
+        real = os.path.realpath(link)
+        return real == self._root or real.startswith(f"{self._root}{os.sep}")
+
+
+def _hash(path: str, descriptor: int, size: int) -> tuple[str, str | None]:
+    """Return a file's digest, and the kind of secret in the part of it that is scanned."""
+    block = os.read(descriptor, min(size + 1, _BLOCK))
+    content = hashlib.sha256(block)
+    secret = secrets.by_content(path, block)
+    scanned = len(block)
+    while following := os.read(descriptor, _BLOCK):
+        content.update(following)
+        if secret is None and scanned < secrets.SCANNED:
+            secret = secrets.by_content(path, block[-secrets.OVERLAP :] + following)
+            scanned += len(following)
+        block = following
+    return content.hexdigest(), secret
+
+
+def _digest_of(files: Iterable[ContextFile]) -> str:
+    lines = [f"{file.mode:o} {file.digest} {file.path}\0" for file in files]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _reason(problem: OSError) -> str:
+    reason = (problem.strerror or str(problem)).lower()
+    if problem.errno in (errno.EACCES, errno.EPERM):
+        return f"cannot be read ({reason}); make it readable, or {_EXCLUDE}"
+    return f"cannot be read ({reason}); {_EXCLUDE} if the program does not need it"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"

@@ -1,0 +1,161 @@
+"""Match paths against .dockerignore as Docker does (moby/patternmatcher)."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from distlaunch.errors import ImageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Matches: TypeAlias = "tuple[bool, ...]"  # for each pattern whether it matches a path or its parents
+
+_GLOB = re.compile(r"[*?\[\\]")
+_TO_ESCAPE = re.compile(r"[*?\[\]\\^]")
+_CLASS = re.compile(r"(\^?)((?:\\.|[^\\\]])+)\]", re.DOTALL)
+
+
+def pattern_for(path: str) -> str:
+    """Return the pattern that matches exactly this path, which must not contain a line break."""
+    escaped = _TO_ESCAPE.sub(r"\\\g<0>", path)
+    if escaped[0] in "#!":
+        escaped = f"\\{escaped}"
+    if escaped[0].isspace():
+        escaped = f"[{escaped[0]}]{escaped[1:]}"
+    if escaped[-1].isspace():
+        escaped = f"{escaped[:-1]}[{escaped[-1]}]"
+    return escaped
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    text: str
+    negated: bool
+    matches: Callable[[str], object]
+
+
+class IgnoreRules:
+    """The patterns of an ignore file; an empty file ignores nothing.
+
+    Raises
+    ------
+    ImageError
+        If a pattern is malformed, with file name and line number.
+    """
+
+    def __init__(self, text: str, name: str = ".dockerignore") -> None:
+        self._patterns: list[_Pattern] = []
+        for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
+            pattern = line.strip()
+            if not pattern or line.startswith("#"):
+                continue
+            try:
+                self._patterns.append(_parse(pattern))
+            except (re.error, ValueError) as problem:
+                raise ImageError(
+                    f"{name}:{number}: invalid pattern {pattern!r} ({problem}); "
+                    "correct it or remove the line"
+                ) from None
+        self.root: Matches = (False,) * len(self._patterns)
+
+    def ignores(self, path: str) -> bool:
+        """Return whether a path, posix and relative to the context's root, is ignored."""
+        ignored, matches = False, self.root
+        parts = path.split("/")
+        for end in range(1, len(parts) + 1):
+            ignored, matches = self.match("/".join(parts[:end]), matches)
+        return ignored
+
+    def match(self, path: str, parent: Matches) -> tuple[bool, Matches]:
+        """Return whether a path is ignored, and the matches to pass on for its children.
+
+        Parameters
+        ----------
+        parent
+            The matches of the path's folder; `root` at the top.
+        """
+        ignored = False
+        matches = []
+        for pattern, matched_above in zip(self._patterns, parent, strict=True):
+            # Docker does not evaluate a pattern that would not change the result, and then does not
+            # record a match for the children either.
+            matched = matched_above or (pattern.negated == ignored and bool(pattern.matches(path)))
+            if matched:
+                ignored = not pattern.negated
+            matches.append(matched)
+        return ignored, tuple(matches)
+
+    def may_include_below(self, folder: str) -> bool:
+        """Return whether a ``!`` pattern may include something in an ignored folder."""
+        parts = folder.split("/")
+        return any(_may_match_below(each.text, parts) for each in self._patterns if each.negated)
+
+
+def _parse(line: str) -> _Pattern:
+    negated = line.startswith("!")
+    if not (pattern := line.removeprefix("!").strip()):
+        raise ValueError("nothing after '!'")
+    pattern = posixpath.normpath(pattern).replace("//", "/", 1)
+    if len(pattern) > 1:
+        pattern = pattern.removeprefix("/")
+    return _Pattern(pattern, negated, _matcher(pattern))
+
+
+def _matcher(pattern: str) -> Callable[[str], object]:
+    if not _GLOB.search(pattern):
+        return pattern.__eq__
+    suffix = pattern.removeprefix("**")
+    if suffix != pattern and not _GLOB.search(suffix):
+        return lambda path: path.endswith(suffix) or f"/{path}" == suffix
+    return re.compile(_as_regex(pattern)).fullmatch
+
+
+def _as_regex(pattern: str) -> str:
+    regex, at = "", 0
+    while at < len(pattern):
+        char = pattern[at]
+        at += 1
+        if char == "*" and pattern.startswith("*", at):
+            at += 2 if pattern.startswith("/", at + 1) else 1
+            regex += ".*" if at == len(pattern) else "(?:.*/)?"
+        elif char == "*":
+            regex += "[^/]*"
+        elif char == "?":
+            regex += "[^/]"
+        elif char == "[":
+            character_class = _CLASS.match(pattern, at)
+            if character_class is None:
+                raise ValueError("'[' without ']'")
+            regex += _class_as_regex(*character_class.groups())
+            at = character_class.end()
+        elif char == "\\" and at < len(pattern):
+            regex += re.escape(pattern[at])
+            at += 1
+        else:
+            regex += re.escape(char)
+    return regex
+
+
+def _class_as_regex(negation: str, characters: str) -> str:
+    escaped = re.sub(
+        r"\\(.)|([\[&~|])",
+        lambda match: re.escape(match[1] or match[2]),
+        characters,
+        flags=re.DOTALL,
+    )
+    return f"[{negation}{escaped}]"
+
+
+def _may_match_below(pattern: str, folder: list[str]) -> bool:
+    """Return whether a pattern may match a path in a folder; True in doubt."""
+    steps = pattern.split("/")
+    for step, part in zip(steps, folder, strict=False):
+        if _GLOB.search(step):
+            return True
+        if step != part:
+            return False
+    return len(steps) > len(folder)
