@@ -1,5 +1,5 @@
-"""What can be known of a job before it is submitted: its problems, its data, its price.
+"""Pre-flight checks of a job: its problems, its data and its price.
 
-Each module here looks at one thing and yields problems; none of them changes anything, and none
-but those of `online` and `price` speaks to anybody. `run_checks` asks all of them at once.
+Each module checks one thing and yields problems. Only `cloud` and `price` contact Google, and only
+`run` executes code of the project. `preflight.run_checks` runs them all.
 """

@@ -1,4 +1,4 @@
-"""How a job's image would come to be, and what keeps it from that."""
+"""How a job's image would be made, and why it cannot be."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import ContextError, ImageError
 
-# Here and not where they are used: two threads that import a package at once may wait for ever.
+# Imported before any thread starts: two threads that import one package can deadlock.
 from distlaunch.image import plan_image
 from distlaunch.image.context import paths
 from distlaunch.image.registry.refusals import Unreachable
@@ -23,106 +23,91 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ImageCheck:
-    """How a job's image would come to be.
+    """How a job's image would be made.
 
     Parameters
     ----------
     plan
-        None where every pool names its own image, or there can be none.
+        None where each pool names its own image, or where it cannot be made.
     files
-        The paths of the project's files in it, None where the project is of no concern.
-    problems
-        What speaks against it.
-    is_asked
-        Whether the registry has said what there is to send.
+        The project's files in it; None where no image is made or its files are unknown.
+    registry_contacted
+        Whether `plan` takes into account what the registry has.
     """
 
     plan: ImagePlan | None = None
     files: frozenset[str] | None = None
     problems: tuple[Problem, ...] = ()
-    is_asked: bool = True
+    registry_contacted: bool = True
 
 
 def check_image(order: Order, *, offline: bool = False) -> ImageCheck:
-    """Find out how a job's image would come to be.
-
-    Parameters
-    ----------
-    order
-        What is to be launched.
-    offline
-        Whether no registry is to be asked.
-    """
-    if not vertex.needs_image(order.job):
-        return ImageCheck(_named(order))
-    if offline or order.job.image.repository is None:
+    """Return how a job's image would be made; nothing is built."""
+    job = order.job
+    if not vertex.needs_image(job):
+        return ImageCheck(plan_image(job, order.folder) if job.image.uri else None)
+    if offline or job.image.repository is None:
         return _planned(order, push=False)
     try:
         return _planned(order, push=True)
     except Unreachable as problem:
-        base = order.job.image.base
+        base = job.image.base
         unreachable = warning(
             "registry-unreachable",
             "image.base" if base and base in str(problem) else "image.repository",
             str(problem),
-            "'distlaunch submit' cannot do without it",
+            "'distlaunch submit' needs it",
         )
-        here = _planned(order, push=False)
-        return replace(here, problems=(unreachable, *here.problems))
-
-
-def _named(order: Order) -> ImagePlan | None:
-    """Return the plan for an image that is there already, None where each pool has its own."""
-    return plan_image(order.job, order.folder) if order.job.image.uri else None
+        planned = _planned(order, push=False)
+        return replace(planned, problems=(unreachable, *planned.problems))
 
 
 def _planned(order: Order, *, push: bool) -> ImageCheck:
     try:
-        made = plan_image(order.job, order.folder, push=push)
+        planned = plan_image(order.job, order.folder, push=push)
     except Unreachable:
         raise
-    except ContextError as problem:
-        refused = tuple(_refused(line) for line in problem.lines)
-        return ImageCheck(None, _unread(order), refused)
-    except ImageError as problem:
-        return ImageCheck(None, _unread(order), (_refused(str(problem)),))
-    files = made.context.files if made.context else ()
-    return ImageCheck(made, frozenset(file.path for file in files), _large(made), is_asked=push)
+    except (ContextError, ImageError) as problem:
+        lines = problem.lines if isinstance(problem, ContextError) else (str(problem),)
+        return ImageCheck(None, _files_of_recipe(order), tuple(map(_refusal, lines)))
+    context = planned.context
+    files = frozenset(file.path for file in context.files) if context else frozenset()
+    large = context.report() if context else None
+    return ImageCheck(
+        planned, files, (_large_context(large),) if large else (), registry_contacted=push
+    )
 
 
-def _refused(line: str) -> Problem:
-    """Return the problem that a line of ours tells, which ends with the remedy."""
-    told, _, remedy = line.partition("; ")
-    where, colon, what = told.partition(": ")
-    if not colon or " " in where:
-        where, what = "image", told
-    code = "module-missing" if where == "module" else "image-refused"
-    return error(code, where, what, remedy or "mend that, or name an image with --image")
+def _refusal(line: str) -> Problem:
+    """Return the problem of an error's line, ``LOCATION: MESSAGE; REMEDY``."""
+    text, _, remedy = line.partition("; ")
+    location, colon, message = text.partition(": ")
+    if not colon or " " in location:
+        location, message = "image", text
+    code = "module-missing" if location == "module" else "image-refused"
+    return error(code, location, message, remedy or "fix it, or name an image with --image")
 
 
-def _large(made: ImagePlan) -> tuple[Problem, ...]:
-    told = made.context.report() if made.context else None
-    if told is None:
-        return ()
-    what, _, remedy = told.rpartition("; ")
-    return (warning("context-large", "image.include", what, remedy),)
+def _large_context(note: str) -> Problem:
+    message, _, remedy = note.rpartition("; ")
+    return warning("context-large", "image.include", message, remedy)
 
 
-def _unread(order: Order) -> frozenset[str] | None:
-    """Return the paths of what would go into the image, where something keeps it from being made.
+def _files_of_recipe(order: Order) -> frozenset[str] | None:
+    """Return the files that would be in an image that cannot be made.
 
-    None where the program itself is not there.
+    None where the program itself is missing.
     """
     try:
         ignore = recipe(order.job, order.folder).ignore
     except ImageError:
-        ignore = _said_to_go_in(order)
+        ignore = _ignore_file(order)
     return frozenset(paths(order.folder, ignore)) if ignore else None
 
 
-def _said_to_go_in(order: Order) -> str:
-    """Return an ignore file for what the job file names, nothing without the program itself."""
+def _ignore_file(order: Order) -> str:
+    """Return an ignore file for what the job file names, empty without the program itself."""
     image, package = order.job.image, order.job.module.partition(".")[0]
-    program = [each for each in (package, f"{package}.py") if (order.folder / each).exists()]
-    named = [*program, image.requirements or REQUIREMENTS, *image.include]
-    return "\n".join(["*", *(f"!{each}" for each in named)]) if program else ""
+    program = [path for path in (package, f"{package}.py") if (order.folder / path).exists()]
+    included = [*program, image.requirements or REQUIREMENTS, *image.include]
+    return "\n".join(["*", *(f"!{path}" for path in included)]) if program else ""

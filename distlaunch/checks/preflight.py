@@ -1,4 +1,4 @@
-"""An order → a report: everything that can be known before a submit, all at once."""
+"""Runs all checks of a job before a submit and returns one report."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """How far to look.
+    """What to check.
 
     Parameters
     ----------
     offline
-        Whether nobody is to be asked, neither Google nor a registry.
+        Whether to contact neither Google nor a registry.
     run
-        Whether a step is to be run on this machine.
+        Whether to train one step on this machine.
     compare
-        Whether other machines are to be looked at.
+        Whether to list other machines.
     catalogue, prices
-        Files of the user's own, None for those in the project's folder, if any.
+        The user's files; None for those in the project's folder, if there are any.
     """
 
     offline: bool = False
@@ -60,74 +60,72 @@ class CheckOptions:
     prices: Path | None = None
 
 
-def run_checks(order: Order, scope: CheckOptions, *, session: Session | None = None) -> Report:
-    """Find out what there is to know of a job; nothing is built, pushed or made.
+def run_checks(order: Order, options: CheckOptions, *, session: Session | None = None) -> Report:
+    """Check a job; nothing is built, pushed or created.
 
     Parameters
     ----------
-    order
-        What is to be launched.
-    scope
-        How far to look.
     session
-        What Google is asked through; one with the credentials that are there, if not given.
+        Calls Google's APIs; by default one with the credentials of this machine.
 
     Raises
     ------
     DistlaunchError
-        If a catalogue or a price file of the user's own cannot be read.
+        If the user's catalogue or price file cannot be read.
     """
-    wanted, today = job_request(order), date.today()  # noqa: DTZ011 - the day that the user has
-    known = machine_catalogue.load(
-        scope.catalogue or _there(order.folder / machine_catalogue.FILE_NAME)
+    request, today = job_request(order), date.today()  # noqa: DTZ011 - the user's date
+    catalogue = machine_catalogue.load(
+        options.catalogue or _existing(order.folder / machine_catalogue.FILE_NAME)
     )
-    file = scope.prices or _there(order.folder / price.FILE_NAME)
-    unknown: list[Problem] = []
+    price_file = options.prices or _existing(order.folder / price.FILE_NAME)
+    not_connected: list[Problem] = []
     if order.is_for_emulator:
-        session = None  # the emulator runs jobs; it is no project with quotas and prices
-    elif session is None and not scope.offline:
-        session, unknown = _session(order)
-    prices = Meanwhile(lambda: price.prices(wanted, session=session, file=file))
-    cloud = Meanwhile(lambda: _online(order, wanted, session, known))
-    of_request = Meanwhile(lambda: list(_of_request(order, wanted)))
-    making = check_image(order, offline=scope.offline)
+        session = None  # it runs jobs, and has no project with quotas and prices
+    elif session is None and not options.offline:
+        session, not_connected = _connect(order)
+    prices = Meanwhile(lambda: price.prices(request, session=session, file=price_file))
+    cloud = Meanwhile(lambda: _cloud_problems(order, request, session, catalogue))
+    message = Meanwhile(lambda: list(_message_problems(order, request)))
+    image = check_image(order, offline=options.offline)
     bundled = trainer.find(order)
-    data, of_project = _project(order, wanted, making.files, known, bundled)
-    found = [
+    run_problems = run.problems(order, bundled) if options.run else []  # records the data, too
+    data, project_problems = _check_project(order, request, image.files, catalogue, bundled)
+    problems = [
         *required_fields.problems(order),
-        *of_request.result(),
-        *machines.problems(wanted, known, today),
-        *limits.problems(wanted),
-        *gpus.problems(order, wanted, today),
-        *(() if bundled else gpus.unequal(wanted)),
-        *making.problems,
-        *of_project,
-        *(run.problems(order, bundled) if scope.run else ()),
-        *unknown,
+        *message.result(),
+        *machines.problems(request, catalogue, today),
+        *limits.problems(request),
+        *gpus.problems(order, request, today),
+        *(() if bundled else gpus.unequal(request)),
+        *image.problems,
+        *project_problems,
+        *run_problems,
+        *not_connected,
         *cloud.result(),
     ]
     return Report(
-        asked=wanted,
+        request=request,
         cluster=order.job.cluster.describe(),
-        problems=_in_order(source_location.locate(found, order)),
-        image=making.plan,
-        asks_registry=making.is_asked,
+        problems=_sorted(source_location.locate(problems, order)),
+        image=image.plan,
+        registry_contacted=image.registry_contacted,
         data=data,
-        cost=price.cost(wanted, known, prices.result()),
-        offers=price.compare(wanted, known, prices.result(), today) if scope.compare else (),
+        cost=price.cost(request, catalogue, prices.result()),
+        offers=(
+            price.compare(request, catalogue, prices.result(), today) if options.compare else ()
+        ),
         is_emulated=order.is_for_emulator,
     )
 
 
 def skip_checks(order: Order) -> Report:
-    """Return the plan of a job alone, for who insists."""
-    making = check_image(order)
-    cluster = order.job.cluster.describe()
-    return Report(job_request(order), cluster, image=making.plan, is_checked=False)
+    """Return the plan alone, for ``--no-check``."""
+    cluster, image = order.job.cluster.describe(), check_image(order).plan
+    return Report(job_request(order), cluster, image=image, is_checked=False)
 
 
-def _session(order: Order) -> tuple[Session | None, list[Problem]]:
-    """Return what Google is asked through, or why it is not asked."""
+def _connect(order: Order) -> tuple[Session | None, list[Problem]]:
+    """Return a session, or None and the reason."""
     from distlaunch.google.client import connect
 
     try:
@@ -138,22 +136,23 @@ def _session(order: Order) -> tuple[Session | None, list[Problem]]:
         return None, [no_credentials(problem)]
 
 
-def _online(
-    order: Order, wanted: JobRequest, session: Session | None, known: Catalogue
+def _cloud_problems(
+    order: Order, request: JobRequest, session: Session | None, catalogue: Catalogue
 ) -> list[Problem]:
     if session is None:
         return []
     from distlaunch.checks import cloud
 
-    return cloud.problems(order, wanted, session, known)
+    return cloud.problems(order, request, session, catalogue)
 
 
-def _of_request(order: Order, wanted: JobRequest) -> Iterator[Problem]:
-    """Hold the request against Google's own messages.
+def _message_problems(order: Order, request: JobRequest) -> Iterator[Problem]:
+    """Validate the request against Google's protobuf messages.
 
-    They take 0.06 s to import, and are left alone where all words of Google's are known ones.
+    Their import takes 0.06 s; it is left out where the job has no field or word that is passed
+    through to Google.
     """
-    accelerators = {pool.accelerator for pool in wanted.pools} - {None}
+    accelerators = {pool.accelerator for pool in request.pools} - {None}
     is_plain = not order.job.vertex and order.job.tuning is None
     if is_plain and accelerators <= machine_catalogue.bundled().accelerators:
         return
@@ -163,44 +162,43 @@ def _of_request(order: Order, wanted: JobRequest) -> Iterator[Problem]:
         messages.check(vertex.collection(order.job), order.request("check", image="image"))
     except JobFileError as refusal:
         for line in refusal.lines:
-            where, _, what = line.partition(": ")
-            if where.endswith(".acceleratorType"):
-                continue  # Google may have new ones, of which `machines` tells
-            yield error(
-                "request-invalid",
-                where,
-                what,
-                "mend it under vertex: in distlaunch.yaml, or in the file of --config",
-            )
+            field, _, message = line.partition(": ")
+            if field.endswith(".acceleratorType"):
+                continue  # a warning of `machines`, as Google may have new ones
+            file = "distlaunch.yaml under vertex:" if order.config is None else str(order.config)
+            yield error("request-invalid", field, message, f"correct it in {file}")
 
 
-def _project(
+def _check_project(
     order: Order,
-    wanted: JobRequest,
+    request: JobRequest,
     files: Collection[str] | None,
-    known: Catalogue,
+    catalogue: Catalogue,
     bundled: Trainer | None,
 ) -> tuple[DataFacts | None, list[Problem]]:
-    """Look at the project's folder, where the image is made from it.
+    """Check the project's files and data, where the image is made from them.
 
-    Which files go into the image is not known where something keeps it from being made.
+    Parameters
+    ----------
+    files
+        The files in the image; None where an error keeps it from being made.
     """
     if not vertex.needs_image(order.job):
         return None, []
     from distlaunch.checks import data, project
 
-    of_folder = list(project.problems(order, wanted, files, bundled))
+    problems = list(project.problems(order, request, files, bundled))
     if files is None:
-        return None, of_folder
-    facts, of_data = data.look(order, wanted, bundled, files, known)
-    return facts, [*of_folder, *of_data]
+        return None, problems
+    facts, data_problems = data.check_data(order, request, bundled, files, catalogue)
+    return facts, [*problems, *data_problems]
 
 
-def _there(path: Path) -> Path | None:
+def _existing(path: Path) -> Path | None:
     return path if path.exists() else None
 
 
-def _in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return each problem once, by the code of who looked closest, the errors first."""
-    once = {(each.where, each.what): each for each in problems}
-    return tuple(sorted(once.values(), key=lambda each: each.severity != "error"))
+def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return each problem once, with the code of the last check that found it, errors first."""
+    unique = {(problem.where, problem.what): problem for problem in problems}
+    return tuple(sorted(unique.values(), key=lambda problem: problem.severity != "error"))

@@ -1,4 +1,4 @@
-"""What speaks against a job, with a code that scripts can rely on."""
+"""A problem of a job, with a code that scripts can rely on."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that speaks against a job.
+    """One problem of a job; the fields are the keys of ``check --json``.
 
     Parameters
     ----------
     code
-        Its name, which stays the same from version to version; docs/check.md lists them all.
+        Stays the same from version to version; docs/check.md lists all codes.
     severity
-        ``error`` where the job cannot come to a good end, ``warning`` where it may.
+        ``error`` where the job will fail, ``warning`` where it may succeed.
     where
-        The place: a key of the job file (``cluster.workers.accelerator``), a file with its line
-        (``trainer/data.py:12``), or what it is about in the cloud (``gs://my-bucket``).
+        A key of the job file (``cluster.workers.accelerator``), a file and line
+        (``trainer/data.py:12``), or a resource in the cloud (``gs://my-bucket``).
     what
-        What is wrong there, in one line.
+        What is wrong, in one line.
     remedy
-        What mends it, in one line, with the exact command or link where there is one.
+        How to fix it, in one line, with the exact command or link where there is one.
     """
 
     code: str
@@ -35,15 +35,15 @@ class Problem:
 
     @property
     def line(self) -> str:
-        """All of it but the code, in one line."""
+        """All of it except the code, in one line."""
         return f"{self.where}: {self.what}; {self.remedy}"
 
 
 def error(code: str, where: str, what: str, remedy: str) -> Problem:
-    """Return a problem that a job cannot be submitted with."""
+    """Return a problem that keeps a job from being submitted."""
     return Problem(code, "error", where, what, remedy)
 
 
 def warning(code: str, where: str, what: str, remedy: str) -> Problem:
-    """Return a problem that a job may do well in spite of."""
+    """Return a problem that does not keep a job from being submitted."""
     return Problem(code, "warning", where, what, remedy)

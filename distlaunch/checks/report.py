@@ -1,4 +1,4 @@
-"""What was found out about a job before it is submitted."""
+"""The result of the checks: the plan of a job and its problems, as JSON and for a terminal."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.checks.problem import error
+from distlaunch.ui.console import GREEN, RED, YELLOW
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from distlaunch.checks.data import DataFacts
     from distlaunch.checks.price import Cost, Offer
     from distlaunch.checks.problem import Problem, Severity
@@ -15,57 +18,42 @@ if TYPE_CHECKING:
     from distlaunch.errors import DistlaunchError
     from distlaunch.image import ImagePlan
 
-
-_NOTHING_KNOWN: dict[str, Any] = {
-    "job": None,
-    "project": None,
-    "region": None,
-    "strategy": None,
-    "timeout": None,
-    "cluster": None,
-    "pools": [],
-    "image": None,
-    "data": None,
-    "price": None,
-    "machines": [],
-    "problems": [],
-    "ready": False,
-}
+_INDENT = " " * 11
+_EMULATED = "checks of project, bucket and quotas skipped: the endpoint is an emulator"
+_COLOURS: dict[Severity, int] = {"error": RED, "warning": YELLOW}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A job's plan, and what speaks against it.
+    """The plan of a job, and its problems.
 
     Parameters
     ----------
-    asked
-        What the job asks for.
     cluster
-        The cluster in words, as ``chief + 3 workers``.
+        In words, such as ``chief + 3 workers``.
     problems
         Errors first.
     image
-        How its image comes to be, None where every pool names its own, or where that is not known.
-    asks_registry
-        Whether the image's registry was asked; without that it is not known what there is to send.
+        How the image is made; None where each pool names its own, or where that is unknown.
+    registry_contacted
+        Whether `image` takes into account what the registry has.
     data
-        What the trainer will do with its data, None where that is not known.
+        What the trainer will do with its data; None where that is unknown.
     cost
-        What it costs, None where nobody asked.
+        None where the checks were skipped.
     offers
-        The job on other machines, if that was asked for.
+        The job on other machines, with ``--compare-machines``.
+    is_checked
+        Whether the checks ran.
     is_emulated
         Whether the endpoint is an emulator, so that project, bucket and quotas were not checked.
-    is_checked
-        Whether anybody looked for problems.
     """
 
-    asked: JobRequest
+    request: JobRequest
     cluster: str
     problems: tuple[Problem, ...] = ()
     image: ImagePlan | None = None
-    asks_registry: bool = True
+    registry_contacted: bool = True
     data: DataFacts | None = None
     cost: Cost | None = None
     offers: tuple[Offer, ...] = ()
@@ -74,56 +62,58 @@ class Report:
 
     @property
     def is_ready(self) -> bool:
-        """Whether nothing keeps the job from being submitted."""
-        return not self.of("error")
-
-    def of(self, severity: Severity) -> tuple[Problem, ...]:
-        """Return the problems of a severity."""
-        return tuple(each for each in self.problems if each.severity == severity)
+        """Whether no error keeps the job from being submitted."""
+        return all(problem.severity != "error" for problem in self.problems)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain data; docs/check.md tells of the keys."""
-        asked = self.asked
-        return _NOTHING_KNOWN | {
-            "job": asked.name,
-            "project": asked.project or None,
-            "region": asked.region or None,
-            "strategy": asked.strategy,
-            "timeout": asked.timeout,
+        """Return the object of ``--json``; docs/check.md describes the keys."""
+        request = self.request
+        return {
+            "job": request.name,
+            "project": request.project or None,
+            "region": request.region or None,
+            "strategy": request.strategy,
+            "timeout": request.timeout,
             "cluster": self.cluster,
-            "pools": [_pool(each) for each in asked.pools],
-            "image": self._image(),
+            "pools": [_pool_as_json(pool) for pool in request.pools],
+            "image": self._image_as_json(),
             "data": self.data.as_json() if self.data else None,
             "price": self.cost.as_json() if self.cost else None,
-            "machines": [each.as_json() for each in self.offers],
-            "problems": [asdict(each) for each in self.problems],
+            "machines": [offer.as_json() for offer in self.offers],
+            "problems": [asdict(problem) for problem in self.problems],
             "ready": self.is_ready,
         }
 
-    def _image(self) -> dict[str, Any] | None:
+    def _image_as_json(self) -> dict[str, Any] | None:
         if self.image is None:
             return None
         context = self.image.context
         return {
-            "way": self.image.strategy if self.asks_registry else None,
+            "way": self.image.strategy if self.registry_contacted else None,
             "uri": self.image.uri or str(self.image.reference),
             "files": len(context.files) if context else None,
             "bytes": context.size if context else None,
         }
 
 
-def unread(refusal: DistlaunchError) -> dict[str, Any]:
-    """Return what `Report.as_json` would of a job whose files cannot be read, as plain data."""
-    return _NOTHING_KNOWN | {"problems": [asdict(_of_file(line)) for line in refusal.lines]}
+def unreadable_as_json(refusal: DistlaunchError) -> dict[str, Any]:
+    """Return the object of ``--json`` for a job whose files cannot be read."""
+    lines = (line.partition(": ") for line in refusal.lines)
+    problems = [
+        error("job-file-invalid", location, message, "write there what is expected")
+        for location, _, message in lines
+    ]
+    keys = ("job", "project", "region", "strategy", "timeout", "cluster", "image", "data", "price")
+    return {
+        **dict.fromkeys(keys),
+        "pools": [],
+        "machines": [],
+        "problems": [asdict(problem) for problem in problems],
+        "ready": False,
+    }
 
 
-def _of_file(line: str) -> Problem:
-    """Return the problem that a line tells, as ``distlaunch.yaml:12:7: name: expected …``."""
-    where, _, what = line.partition(": ")
-    return error("job-file-invalid", where, what, "write there what is expected")
-
-
-def _pool(pool: PoolRequest) -> dict[str, Any]:
+def _pool_as_json(pool: PoolRequest) -> dict[str, Any]:
     return {
         "role": pool.role,
         "replicas": pool.replicas,
@@ -132,3 +122,107 @@ def _pool(pool: PoolRequest) -> dict[str, Any]:
         "accelerator_count": pool.accelerator_count,
         "tpu_topology": pool.topology,
     }
+
+
+def format_report(report: Report, paint: Callable[[str, int], str]) -> str:
+    """Return plan, problems and verdict.
+
+    Parameters
+    ----------
+    paint
+        Colours text in a terminal.
+    """
+    verdict = paint(format_verdict(report), GREEN if report.is_ready else RED)
+    problems = [line for problem in report.problems for line in _problem_lines(problem, paint)]
+    parts = [format_plan(report), _format_offers(report), "\n".join(problems), verdict]
+    return "\n\n".join(filter(None, parts))
+
+
+def format_plan(report: Report) -> str:
+    """Return the cluster, the data, what is sent of the image, and the price."""
+    request = report.request
+    location = f"in {request.region or 'no region'}, project {request.project or 'unknown'}"
+    rows = [
+        *_labelled("cluster", _cluster_lines(request)),
+        *_labelled("data", report.data.lines() if report.data else ()),
+        *_labelled("image", _image_lines(report)),
+        *_labelled("price", report.cost.lines() if report.cost else ()),
+        *_labelled("cloud", (_EMULATED,) if report.is_emulated else ()),
+    ]
+    return "\n".join([f"{request.name}: {report.cluster} {location}", *rows])
+
+
+def format_verdict(report: Report) -> str:
+    """Return the last line: ``ready`` or ``not ready``, with the numbers of problems."""
+    if not report.is_checked:
+        return "not checked"
+    severities = [problem.severity for problem in report.problems]
+    counts = [_counted(severities.count(severity), severity) for severity in _COLOURS]
+    word = "ready" if report.is_ready else "not ready"
+    return ": ".join(filter(None, [word, ", ".join(filter(None, counts))]))
+
+
+def _format_offers(report: Report) -> str:
+    if not report.offers:
+        return ""
+    from distlaunch.checks.price import comparison
+
+    return comparison(report.offers)
+
+
+def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        yield f"{label:<{len(_INDENT)}}{line}"
+        label = ""
+
+
+def _cluster_lines(request: JobRequest) -> Iterator[str]:
+    rows = [(pool.role.replace("_", " "), pool.describe()) for pool in request.pools]
+    width = max(len(role) for role, _ in rows) if rows else 0
+    yield from (f"{role:<{width}}  {machines}" for role, machines in rows)
+    if request.strategy != "STANDARD":
+        yield f"strategy {request.strategy}"
+    if request.trials > 1:
+        yield f"{request.trials} trials, {request.trials_at_once} at once, each on such a cluster"
+
+
+def _image_lines(report: Report) -> Iterator[str]:
+    image = report.image
+    if image is None:
+        return
+    yield image.uri or str(image.reference)
+    if image.strategy == "use":
+        yield "named by the job: nothing is built"
+    elif not report.registry_contacted:
+        yield f"{_content(image)}; registry not contacted"
+    elif image.strategy == "nothing":
+        yield f"{image.reason}: nothing to send"
+    elif image.strategy == "append":
+        yield f"{image.reason}: a layer with {_content(image)} is sent, without Docker"
+    else:
+        yield f"{image.reason}: a full build, then a layer with {_content(image)}"
+
+
+def _content(image: ImagePlan) -> str:
+    context = image.context
+    if context is None:
+        return "the code"
+    return f"{_counted(len(context.files), 'file')}, {_bytes(context.size)}"
+
+
+def _problem_lines(problem: Problem, paint: Callable[[str, int], str]) -> Iterator[str]:
+    severity = problem.severity
+    label = paint(f"{severity:<{len(_INDENT)}}", _COLOURS[severity])
+    yield f"{label}{problem.where}: {problem.what}"
+    yield f"{_INDENT}{problem.remedy} [{problem.code}]"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}" if count else ""
+
+
+def _bytes(size: int) -> str:
+    if size < 1_000:
+        return f"{size} bytes"
+    kilobytes, megabytes = size / 1e3, size / 1e6
+    return f"{kilobytes:,.0f} kB" if megabytes < 1 else f"{megabytes:,.1f} MB"

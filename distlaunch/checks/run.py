@@ -1,4 +1,4 @@
-"""One step of training on this machine, as far as that can be had here."""
+"""`check --run`: one step of training on this machine, which also records the data."""
 
 from __future__ import annotations
 
@@ -18,48 +18,63 @@ if TYPE_CHECKING:
     from distlaunch.checks.trainer import Trainer
     from distlaunch.submit.plan import Order
 
-MOST = 1_800  # seconds for it, with the whole of the validation data
-SUMMARY = "summary.json"  # which the trainer leaves in its job folder at the end
+TIMEOUT = 1_800  # seconds, as all of the validation data are read
 ONE_STEP = ("--epochs=1", "--steps-per-epoch=1", "--no-resume")
-_MARK = "error: "  # in the line that says what went wrong
-_IN_VAIN = "nothing was run"
+_SUMMARY = "summary.json"  # written by the trainer at the end
+_ERROR = "error: "  # in the line with the reason of a failure
 
 
 def problems(order: Order, trainer: Trainer | None) -> list[Problem]:
-    """Train one step on one process of this machine, in a folder that is then removed.
-
-    TensorFlow is imported there, and never here.
+    """Train one step in one process of this machine, in a temporary job folder.
 
     Parameters
     ----------
-    order
-        What is to be launched.
     trainer
-        The bundled trainer, None where the program is another one: nothing is known of its options.
+        The bundled trainer; None for another program, whose options are unknown.
     """
-    if trainer is None:
-        what = f"the program is not the trainer that 'distlaunch init' writes, so {_IN_VAIN}"
-        return [warning("run-skipped", "module", what, "try it with 'distlaunch local'")]
-    if not (order.folder / FILE_NAME).exists():
-        what = f"'distlaunch local' reads {FILE_NAME}, which is not there, so {_IN_VAIN}"
-        return [warning("run-skipped", "module", what, "write one, as 'distlaunch init' does")]
-    if find_spec("tensorflow") is None:
-        what = f"TensorFlow is not installed beside distlaunch, so {_IN_VAIN}"
-        return [warning("run-skipped", "module", what, "run \"pip install 'distlaunch[local]'\"")]
+    skipped = _reason_to_skip(order, trainer)
+    if skipped:
+        return [skipped]
     with tempfile.TemporaryDirectory(prefix="distlaunch-check-") as folder:
-        words = [*order.job.args, *ONE_STEP, f"--job-dir={folder}"]
-        module = f"module={order.job.module}"  # which a file of --config may have said
-        sets = [word for each in (*order.sets, module) for word in ("--set", each)]
-        command = [sys.executable, "-m", "distlaunch", "local", "--workers=1", *sets, "--", *words]
-        why = _run(command, order.folder)
-        if why is None and not Path(folder, SUMMARY).exists():
-            why = "one step on one process ended with code 0 before it was through"
-    remedy = f"see all of it with 'distlaunch local --workers 1 -- {' '.join(ONE_STEP)}'"
-    return [error("run-failed", "module", why, remedy)] if why else []
+        args = [*order.job.args, *ONE_STEP, f"--job-dir={folder}"]
+        overrides = [*order.sets, f"module={order.job.module}"]  # --config may name another module
+        options = [word for override in overrides for word in ("--set", override)]
+        command = [
+            sys.executable,
+            "-m",
+            "distlaunch",
+            "local",
+            "--workers=1",
+            *options,
+            "--",
+            *args,
+        ]
+        reason = _failure(command, order.folder)
+        if reason is None and not Path(folder, _SUMMARY).exists():
+            reason = "exit code 0 before the end of training"
+    if reason is None:
+        return []
+    remedy = f"see its output with 'distlaunch local --workers 1 -- {' '.join(ONE_STEP)}'"
+    return [error("run-failed", "module", f"one step in one process: {reason}", remedy)]
 
 
-def _run(command: list[str], folder: Path) -> str | None:
-    """Run a command in a folder and return why it failed, if it did."""
+def _reason_to_skip(order: Order, trainer: Trainer | None) -> Problem | None:
+    if trainer is None:
+        reason = "the program is not the trainer that 'distlaunch init' writes"
+        remedy = "try it with 'distlaunch local'"
+    elif not (order.folder / FILE_NAME).exists():
+        reason = f"'distlaunch local' needs {FILE_NAME}, which is missing"
+        remedy = "write one with 'distlaunch init'"
+    elif find_spec("tensorflow") is None:
+        reason = f"TensorFlow is not installed in the environment of {sys.executable}"
+        remedy = "run \"pip install 'distlaunch[local]'\""
+    else:
+        return None
+    return warning("run-skipped", "module", f"{reason}: nothing was run", remedy)
+
+
+def _failure(command: list[str], folder: Path) -> str | None:
+    """Run a command in a folder and return why it failed, None if it did not."""
     try:
         done = subprocess.run(
             command,
@@ -68,17 +83,12 @@ def _run(command: list[str], folder: Path) -> str | None:
             text=True,
             errors="replace",
             check=False,
-            timeout=MOST,
+            timeout=TIMEOUT,
         )
     except subprocess.TimeoutExpired:
-        return f"one step on one process was not through after {duration(MOST)}"
+        return f"timed out after {duration(TIMEOUT)}"
     if done.returncode == 0:
         return None
-    return f"one step on one process ended with code {done.returncode}: {_told(done)}"
-
-
-def _told(done: subprocess.CompletedProcess[str]) -> str:
-    """Return what the trainer, or else the launcher, says of it."""
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    telling = [line.partition(_MARK)[2] for line in lines if _MARK in line]
-    return next(iter(telling or lines[-1:]), "it wrote nothing").strip()
+    errors = [line.partition(_ERROR)[2].strip() for line in lines if _ERROR in line]
+    return f"exit code {done.returncode}: {(errors or lines[-1:] or ['no output'])[0]}"

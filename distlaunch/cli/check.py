@@ -53,9 +53,8 @@ def command(
       distlaunch check --offline --json
       distlaunch check --set cluster.workers.count=7 --compare-machines
     """  # noqa: D301 - click wants the character that this is an escape for
-    from distlaunch.checks import screen
     from distlaunch.checks.preflight import CheckOptions, run_checks
-    from distlaunch.checks.report import unread
+    from distlaunch.checks.report import format_report, unreadable_as_json
 
     console = settings.console()
     scope = CheckOptions(offline, run, compare_machines, catalogue, prices)
@@ -67,11 +66,11 @@ def command(
     except DistlaunchError as refusal:
         if not as_json or isinstance(refusal, UsageProblem):
             raise
-        console.result(json.dumps(unread(refusal), ensure_ascii=False))
+        console.result(json.dumps(unreadable_as_json(refusal), ensure_ascii=False))
         return refusal.exit_code
     if as_json:
         console.result(json.dumps(report.as_json(), ensure_ascii=False))
     else:
-        console.result(screen.whole(report, console.painted))
+        console.result(format_report(report, console.painted))
     console.drain()
     return 0 if report.is_ready else 1

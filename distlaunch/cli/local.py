@@ -85,8 +85,10 @@ def command(settings: Settings, /, **given: Any) -> int:
 
 def _run(console: Console, order: LocalOrder, folder: JobFolder) -> int:
     """Run the job, show it and return the exit code."""
+    from distlaunch.checks.data import record
     from distlaunch.local import run
     from distlaunch.local.host_resources import this_machine
+    from distlaunch.local.run_spec import Module
     from distlaunch.ui.events import Notice
     from distlaunch.ui.progress_view import Watch
 
@@ -98,6 +100,8 @@ def _run(console: Console, order: LocalOrder, folder: JobFolder) -> int:
         outcome = run(order, watch)
         if outcome.code == 0:
             summary = folder.summary() if folder.summary_version() != before else None
+            if summary and isinstance(order.program, Module):
+                record.save(order.work_dir, order.program.name, summary)
             with suppress(BrokenPipeError):  # a job that is done is done, whoever reads of it
                 watch.finish(summary, logs=str(folder.logs_dir))
         return _audited(outcome, watch) if order.audit else outcome.code

@@ -105,7 +105,7 @@ def _submit(
         return 1
     if refusal is not None:
         raise refusal
-    plan = plan_submit(order, report.image if report.asks_registry else None)
+    plan = plan_submit(order, report.image if report.registry_contacted else None)
     if session is None:
         _show(console, plan, verbose=verbose)
         return 0
@@ -126,12 +126,12 @@ def _submit(
 
 def _tell(console: Console, report: Report) -> None:
     """Show the plan, then what speaks against it, the gravest last, and the verdict."""
-    from distlaunch.checks import screen
+    from distlaunch.checks.report import format_plan, format_verdict
 
-    console.say(screen.plan(report))
+    console.say(format_plan(report))
     for problem in reversed(report.problems):
         console.say(f"{problem.line} [{problem.code}]", problem.severity)
-    console.say(screen.verdict(report))
+    console.say(format_verdict(report))
 
 
 def _show(console: Console, plan: Plan, *, verbose: bool) -> None:

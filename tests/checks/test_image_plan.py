@@ -46,7 +46,7 @@ def test_a_registry_that_does_not_answer_is_a_warning_and_the_files_are_known(pr
     [problem] = making.problems
     assert (problem.code, problem.severity) == ("registry-unreachable", "warning")
     assert making.plan
-    assert not making.is_asked
+    assert not making.registry_contacted
     assert making.files == FILES
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from distlaunch import scaffold
 from distlaunch.checks import run, trainer
+from distlaunch.checks.data import record
 from distlaunch.job.load import load_job
 from distlaunch.submit.plan import Order
 
@@ -24,15 +25,18 @@ def problems(project, *sets):
 
 
 @pytest.mark.slow
-def test_one_step_is_trained_and_leaves_what_is_kept_beside_data_alone(project):
+def test_one_step_is_trained_and_the_data_are_recorded(project):
     before = set(project.rglob("*"))
     assert problems(project) == []
     left = {path.name for path in set(project.rglob("*")) - before if path.suffix != ".pyc"}
-    assert left <= {".records-index.json", "__pycache__"}
+    assert left <= {".records-index.json", "__pycache__", ".distlaunch", "data.json", "local"}
+    data = record.load(project, project / "trainer/data.py")
+    assert (data.training.examples, len(data.training.files)) == (1437, 5)
+    assert data.validation.examples == 360
 
 
 @pytest.mark.slow
-def test_a_model_that_cannot_be_made_is_told_with_its_line(project):
+def test_a_model_that_cannot_be_made_is_reported_with_its_line(project):
     model = project / "trainer/model.py"
     model.write_text(model.read_text().replace("layers.Flatten", "layers.Flaten"))
     [problem] = problems(project)
@@ -42,17 +46,17 @@ def test_a_model_that_cannot_be_made_is_told_with_its_line(project):
 
 
 @pytest.mark.slow
-def test_a_program_that_leaves_early_is_not_taken_for_one_that_trained(project):
+def test_a_program_that_ends_early_has_not_trained(project):
     model = project / "trainer/model.py"
     model.write_text(model.read_text() + LEAVES)
     [problem] = problems(project)
     assert (problem.code, problem.what) == (
         "run-failed",
-        "one step on one process ended with code 0 before it was through",
+        "one step in one process: exit code 0 before the end of training",
     )
 
 
-def test_another_program_is_left_alone(project):
+def test_another_program_is_not_run(project):
     (project / "other.py").write_text("raise SystemExit(1)\n")
     [problem] = problems(project, "module=other")
     assert (problem.code, problem.severity) == ("run-skipped", "warning")

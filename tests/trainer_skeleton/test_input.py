@@ -27,6 +27,30 @@ def test_arrays_of_several_lengths(team):
         Arrays(X, X[:4]).open(team, "")
 
 
+def test_the_summary_records_each_file_of_the_data(team, tmp_path):
+    paths = [tmp_path / f"{count}.tfrecord" for count in (2, 3)]
+    for path, count in zip(paths, (2, 3), strict=True):
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for _ in range(count):
+                writer.write(b"record")
+    pattern = f"{tmp_path}/*.tfrecord"
+    items = Records(pattern, parse=tf.identity).open(team, str(tmp_path))
+    assert items.describe() == {
+        "kind": "records",
+        "pattern": pattern,
+        "files": [
+            {
+                "path": str(path),
+                "bytes": path.stat().st_size,
+                "modified_ns": path.stat().st_mtime_ns,
+                "examples": count,
+            }
+            for path, count in zip(paths, (2, 3), strict=True)
+        ],
+    }
+    assert Arrays(X).open(team, "").describe() == {"kind": "arrays"}
+
+
 @pytest.mark.parametrize("given", [{"x": [1, 2]}, {"x": X, "y": [1, 2, 3, 4, 5]}])
 def test_lists_are_refused(given):
     with pytest.raises(DataError, match=r"is a list: give np.asarray\("):

@@ -1,157 +1,94 @@
-"""The data of the bundled trainer against the cluster, as far as its source says where they are.
+"""The data of the bundled trainer against the cluster.
 
-Nothing of the project is run. What ``data.py`` gives is found by reading (`source`), where the
-files are by looking (`places`), how many records they hold by counting (`records`), and what comes
-of them on the cluster by the trainer's own arithmetic (`dealing`, `fitting`).
+What the data are comes from the last local run (`record`), whether the container has the files from
+their paths (`location`), and what the cluster makes of them from the trainer's own arithmetic
+(`sharding`, `cluster_fit`).
 """
 
 from __future__ import annotations
 
-import time
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.data import cluster_fit, records, sharding, source
+from distlaunch.checks.data import cluster_fit, record, sharding
 from distlaunch.checks.data.facts import DataFacts
-from distlaunch.checks.data.location import Places
-from distlaunch.checks.data.sharding import Dealing
-from distlaunch.checks.problem import Problem, error, warning
+from distlaunch.checks.data.location import DataLocation
+from distlaunch.checks.data.sharding import ShardPlan
+from distlaunch.checks.problem import Problem, warning
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Collection, Iterator
 
-    from distlaunch.checks.data.cluster_fit import Machines
-    from distlaunch.checks.data.records import Counted, Damage
-    from distlaunch.checks.data.sharding import Told
-    from distlaunch.checks.data.source import Source
-    from distlaunch.checks.data.values import Given
+    from distlaunch.checks.data.cluster_fit import TrainingMachines
+    from distlaunch.checks.data.record import DataFile, DataRecord, DatasetRecord
+    from distlaunch.checks.data.sharding import BatchOptions
     from distlaunch.checks.request_view import JobRequest
     from distlaunch.checks.trainer import Trainer
     from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.job.model import Job
     from distlaunch.submit.plan import Order
 
-__all__ = ["DataFacts", "look"]
+__all__ = ["DataFacts", "check_data"]
 
 _TUNABLE = ("batch-size", "global-batch-size", "shards", "steps-per-epoch")
+# The data may be other ones in the cloud where data.py looks at its surroundings.
+_MAY_DIFFER = re.compile(r"\b(environ|getenv|argv|exists|is_dir|is_file)\b")
+_TRAINERS_INPUT = re.compile(r"\bdistributed\.input\b")  # what Records and Arrays are imported from
 
 
-def look(
+def check_data(
     order: Order,
-    asked: JobRequest,
+    request: JobRequest,
     trainer: Trainer | None,
-    files: Collection[str],
+    included: Collection[str],
     catalogue: Catalogue,
 ) -> tuple[DataFacts | None, list[Problem]]:
-    """Return what is known of a job's data, and what speaks against them.
+    """Return what is known of a job's data, and their problems.
 
     Parameters
     ----------
     trainer
-        The bundled trainer, None where the program is another: nothing is known of its data then.
-    files
-        The project's files that go into the image: posix paths, relative to its folder.
+        The bundled trainer; None for another program, whose data are unknown.
+    included
+        The project's files in the image: POSIX paths relative to its folder.
     catalogue
-        What is known of machines. Where one does not take as many GPUs, the data are not held
-        against their number: another is to be found first.
+        The known machines. Where one does not take the job's number of GPUs, the data are not
+        compared with that number.
     """
     from distlaunch.checks.project import image_runtime
 
-    if trainer is None:
+    if trainer is None or not trainer.data.is_file():
         return None, []
-    around = image_runtime.of(order)
-    found = source.read(order.folder, order.job, trainer, is_all=around.own_dockerfile is None)
-    if found is None:
-        return None, []
-    places = Places(order, frozenset(files), around)
-    machines = cluster_fit.machines(asked)
-    looked = _Looked(found, places)
-    told = None if _is_tuned(order.job) else sharding.told(trainer.options)
-    if machines is None or told is None:
-        return None, _shown(looked.problems)
-    deal = _dealing(found, told, machines, looked.training)
-    problems = looked.problems
-    if cluster_fit.can_be(asked, catalogue):
-        problems += _misfits(found, deal, told, machines, looked)
-    return _facts(deal, told, looked.training), _shown(problems)
-
-
-class _Looked:
-    """What is found of the files that the data are in."""
-
-    def __init__(self, found: Source, places: Places) -> None:
-        self.problems = [] if found.acts else list(places.handed(found.handed))
-        self._places = places
-        self._is_sure = not found.acts
-        self._until = time.monotonic() + records.SECONDS
-        self.training = self._count(found.given.get("training"))
-        self.validation = self._count(found.given.get("validation"))
-
-    def _count(self, given: Given | None) -> Counted | None:
-        if given is None or given.pattern is None:
-            return None
-        found = self._places.look(given.pattern, given.where)
-        if found.problem and (self._is_sure or found.is_lasting):
-            self.problems.append(found.problem)
-        if found.files is None:
-            return None
-        counted = records.count(found.files, until=self._until)
-        self.problems += [*self._unreadable(counted), *self._empty(counted)]
-        return counted
-
-    def _unreadable(self, counted: Counted) -> Iterator[Problem]:
-        """Yield what is wrong with files: that which the trainer refuses, and that which it may."""
-        is_sure = self._is_sure and self._places.around.own_dockerfile is None
-        surely = [each for each in counted.damaged if is_sure and each.is_sure]
-        perhaps = [each for each in counted.damaged if each not in surely]
-        for make, damaged in ((error, surely), (warning, perhaps)):
-            if damaged:
-                yield make(
-                    "data-unreadable",
-                    self._place(damaged[0].path),
-                    f"{damaged[0].what}{_and_more(damaged)}",
-                    "write the file anew, or take it out of the pattern",
-                )
-
-    def _empty(self, counted: Counted) -> Iterator[Problem]:
-        """Yield a warning of empty files among others."""
-        others = len(counted.empty) - 1
-        if not 0 <= others < counted.files - 1:
-            return
-        more = f", and so are {others:,} more of the {counted.files:,} files of the pattern"
-        yield warning(
-            "data-empty",
-            self._place(counted.empty[0]),
-            f"the file is empty{more if others else ''}",
-            "write it again if it should hold examples",
-        )
-
-    def _place(self, path: Path) -> str:
-        folder = self._places.order.folder
-        return (path.relative_to(folder) if path.is_relative_to(folder) else path).as_posix()
-
-
-def _and_more(damaged: list[Damage]) -> str:
-    others = len(damaged) - 1
-    return f", nor can {others:,} more files of the pattern be read" if others else ""
-
-
-def _shown(problems: Iterable[Problem]) -> list[Problem]:
-    """Return problems in one line each, whatever characters the names of files have."""
-    return [
-        replace(
-            each,
-            where=_printable(each.where),
-            what=_printable(each.what),
-            remedy=_printable(each.remedy),
-        )
-        for each in problems
-    ]
-
-
-def _printable(text: str) -> str:
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    text = trainer.data.read_text(encoding="utf-8", errors="replace")
+    source = trainer.data.relative_to(order.folder).as_posix()
+    runtime = image_runtime.of(order)
+    location = DataLocation(order, source, text, frozenset(included), runtime)
+    data, unknown = None, ""
+    try:
+        data = record.load(order.folder, trainer.data)
+    except record.DataUnknown as reason:
+        unknown = str(reason)
+    problems = list(_location_problems(data, location)) if data else []
+    machines = cluster_fit.training_machines(request)
+    options = None if _is_tuned(order.job) else sharding.batch_options(trainer.options)
+    if machines is None or options is None:
+        return None, _with_severity(problems, location)
+    plan = _shard_plan(data, machines, options, location)
+    if cluster_fit.takes_accelerators(request, catalogue):
+        problems += _cluster_problems(data, plan, machines, options, location)
+    facts = DataFacts(
+        files=len(location.files(data.training)) or None if data else None,
+        examples=plan.examples,
+        replicas=plan.replicas,
+        global_batch=plan.global_batch,
+        steps_per_epoch=options.steps or plan.steps,
+        rows=plan.rows,
+        last_rows=None if options.steps else plan.last_rows,
+        shards=plan.shards,
+        unknown=unknown,
+    )
+    return facts, _with_severity(problems, location)
 
 
 def _is_tuned(job: Job) -> bool:
@@ -159,42 +96,77 @@ def _is_tuned(job: Job) -> bool:
     return job.tuning is not None and not job.tuning.parameters.keys().isdisjoint(_TUNABLE)
 
 
-def _dealing(found: Source, told: Told, machines: Machines, counted: Counted | None) -> Dealing:
-    replicas, given = machines.replicas, found.given.get("training")
-    if found.is_own:
-        return Dealing(replicas, given.batch if given else None, shards=None)
-    batch = told.global_batch or (told.batch or sharding.BATCH) * replicas
-    examples = counted.records if counted else None
-    return Dealing(replicas, batch, told.shards or sharding.SHARDS, examples)
+def _with_severity(problems: list[Problem], location: DataLocation) -> list[Problem]:
+    """Turn errors about the data into warnings where the data may be other ones in the cloud."""
+    if not _MAY_DIFFER.search(location.text):
+        return problems
+    return [
+        replace(each, severity="warning") if each.where == location.source else each
+        for each in problems
+    ]
 
 
-def _misfits(
-    found: Source, deal: Dealing, told: Told, machines: Machines, looked: _Looked
-) -> Iterator[Problem]:
-    """Yield what the trainer refuses, or warns of."""
-    yield from cluster_fit.of_cluster(deal, told, machines)
-    training, validation = found.given.get("training"), found.given.get("validation")
-    if training and found.is_own:
-        yield from cluster_fit.of_own_batch(deal, told, training.where)
-    if training and looked.training:
-        if looked.training.is_all:
-            yield from cluster_fit.of_examples(deal, training.where, machines, "training")
-        yield from cluster_fit.of_steps(deal, told, is_all=looked.training.is_all)
-    if validation and looked.validation and looked.validation.is_all:
-        held_out = Dealing(machines.replicas, None, examples=looked.validation.records)
-        yield from cluster_fit.of_examples(held_out, validation.where, machines, "validation")
+def _location_problems(data: DataRecord, location: DataLocation) -> Iterator[Problem]:
+    for dataset in filter(None, (data.training, data.validation)):
+        problem = location.problem(dataset)
+        if problem:
+            yield problem
+        files = location.files(dataset)
+        empty = [file for file in files if not file.examples]
+        if empty and len(empty) < len(files):
+            yield _empty_files(empty, len(files))
 
 
-def _facts(deal: Dealing, told: Told, counted: Counted | None) -> DataFacts:
-    is_all = counted is None or counted.is_all
-    return DataFacts(
-        files=counted.files if counted else None,
-        examples=deal.examples,
-        is_all=is_all,
-        replicas=deal.replicas,
-        global_batch=deal.global_batch,
-        steps_per_epoch=told.steps or (deal.steps if is_all else None),
-        rows=deal.rows,
-        last_rows=None if told.steps or not is_all else deal.last_rows,
-        shards=deal.shards,
+def _empty_files(empty: list[DataFile], total: int) -> Problem:
+    more = f", and so are {len(empty) - 1:,} more of the {total:,} files of the pattern"
+    return warning(
+        "data-empty",
+        empty[0].path,
+        f"the file is empty{more if len(empty) > 1 else ''}",
+        "write it again if it should contain examples",
     )
+
+
+def _shard_plan(
+    data: DataRecord | None,
+    machines: TrainingMachines,
+    options: BatchOptions,
+    location: DataLocation,
+) -> ShardPlan:
+    replicas, shards = machines.replicas, options.shards or sharding.SHARDS
+    batch = options.global_batch or (options.batch or sharding.BATCH) * replicas
+    if data is None:
+        is_sharded = _TRAINERS_INPUT.search(location.text) is not None
+        return ShardPlan(replicas, batch, shards) if is_sharded else ShardPlan(replicas, None, None)
+    examples = _examples(data.training, location)
+    if data.training.kind == "dataset":
+        return ShardPlan(replicas, data.training.batch, None, examples)
+    return ShardPlan(replicas, batch, shards, examples)
+
+
+def _examples(dataset: DatasetRecord, location: DataLocation) -> int:
+    files = location.files(dataset)
+    if files == dataset.files:
+        return dataset.examples
+    return sum(file.examples for file in files)
+
+
+def _cluster_problems(
+    data: DataRecord | None,
+    plan: ShardPlan,
+    machines: TrainingMachines,
+    options: BatchOptions,
+    location: DataLocation,
+) -> Iterator[Problem]:
+    yield from cluster_fit.plan_problems(plan, options, machines)
+    if data is None:
+        return
+    if data.training.kind == "dataset":
+        yield from cluster_fit.dataset_batch_problems(plan, options, location.source)
+    yield from cluster_fit.example_problems(
+        "training", plan.examples or 0, machines, location.source
+    )
+    yield from cluster_fit.step_problems(plan, options)
+    if data.validation:
+        examples = _examples(data.validation, location)
+        yield from cluster_fit.example_problems("validation", examples, machines, location.source)

@@ -13,57 +13,56 @@ class DataFacts:
     Parameters
     ----------
     files
-        How many there are; None where they cannot be read from here.
+        How many files the container has; None where there are none or they are unknown.
     examples
-        In an epoch; None where that cannot be told.
-    is_all
-        Whether there are no more examples: where there are very many, not all are counted.
+        Examples in an epoch; None where unknown.
     replicas
         What trains in step: GPUs, or machines without one.
     global_batch
-        Rows of a step over all replicas, None where that cannot be told.
+        Rows of a step over all replicas; None where unknown.
     steps_per_epoch
-        As the job says, else as many as see each example once.
+        The job's own value, else as many as see each example once.
     rows
-        The fewest and the most rows of a replica in a step, but for a smaller last one.
+        The fewest and the most rows of a replica in a step, except in a smaller last one.
     last_rows
         Rows of the last step over all replicas.
     shards
-        Logical shards, None for a data set of the user's own.
+        Logical shards; None for a ``tf.data.Dataset``.
+    unknown
+        Why files and examples are unknown, empty where they are known.
     """
 
     files: int | None
     examples: int | None
-    is_all: bool
     replicas: int
     global_batch: int | None
     steps_per_epoch: int | None
     rows: tuple[int, int] | None
     last_rows: int | None
     shards: int | None
+    unknown: str = ""
 
     def lines(self) -> tuple[str, ...]:
-        """Return what it comes to for a person."""
-        return tuple(filter(None, (self._of_examples(), self._of_steps())))
+        """Return the lines of the plan."""
+        return tuple(filter(None, (self._examples_line(), self._steps_line())))
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
+        """Return it as plain data; ``is_all`` is kept for scripts that read it."""
+        return asdict(self) | {"is_all": True}
 
-    def _of_examples(self) -> str:
-        files = f" in {_counted(self.files, 'file')}" if self.files else ""
+    def _examples_line(self) -> str:
         if self.examples is None:
-            return f"examples{files} that are not counted from here" if files else ""
-        more = "" if self.is_all else "more than "
-        return f"{more}{_counted(self.examples, 'example')}{files}"
+            return f"unknown (run 'distlaunch check --run' or 'distlaunch local'): {self.unknown}"
+        files = f" in {_counted(self.files, 'file')}" if self.files else ""
+        return f"{_counted(self.examples, 'example')}{files}"
 
-    def _of_steps(self) -> str:
+    def _steps_line(self) -> str:
         if not self.global_batch or not self.rows:
             return ""
         least, most = self.rows
-        each = f"{most:,}" if least == most else f"{least:,} or {most:,}"
-        share = "" if self.replicas == 1 else f", {each} on each of {self.replicas:,} replicas"
-        return f"{_counted(self.global_batch, 'row')} a step{share}{self._epoch()}"
+        share = f"{most:,}" if least == most else f"{least:,} or {most:,}"
+        split = "" if self.replicas == 1 else f", {share} on each of {self.replicas:,} replicas"
+        return f"{_counted(self.global_batch, 'row')} a step{split}{self._epoch()}"
 
     def _epoch(self) -> str:
         if self.steps_per_epoch is None:

@@ -1,7 +1,6 @@
-"""How the trainer deals examples out to replicas: the arithmetic of its engine room.
+"""How the trainer divides examples among replicas: the same arithmetic as in the trainer package.
 
-It is written here anew, as a launcher has no trainer to import; tests/golden/plan.json holds the
-two together.
+The launcher does not import the trainer; tests/golden/plan.json keeps both in agreement.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BATCH = 32
-"""Rows of a step on a replica where nothing else is said."""
+"""Default rows of a step on a replica."""
 
 SHARDS = 12
-"""Logical shards where nothing else is said."""
+"""Default number of logical shards."""
 
-_NUMBERS = ("--batch-size", "--global-batch-size", "--shards", "--steps-per-epoch")
+_OPTIONS = ("--batch-size", "--global-batch-size", "--shards", "--steps-per-epoch")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the trainer is told about the data; None is what the job doesn't say."""
+class BatchOptions:
+    """The trainer's options about batches and steps; None where the job does not set them."""
 
     batch: int | None = None
     global_batch: int | None = None
@@ -32,38 +31,37 @@ class Told:
     steps: int | None = None
 
 
-def told(options: Mapping[str, str | bool]) -> Told | None:
-    """Return what options say, None where one of them is no whole number above 0."""
+def batch_options(options: Mapping[str, str | bool]) -> BatchOptions | None:
+    """Return the options, None where one of them is not a whole number above 0."""
     try:
-        numbers = [_number(options.get(name)) for name in _NUMBERS]
+        return BatchOptions(*(_number(options.get(name)) for name in _OPTIONS))
     except ValueError:
         return None
-    return Told(*numbers)
 
 
-def _number(word: str | bool | None) -> int | None:
-    if word is None:
+def _number(value: str | bool | None) -> int | None:
+    if value is None:
         return None
-    number = 0 if isinstance(word, bool) else int(word)
+    number = 0 if isinstance(value, bool) else int(value)
     if number < 1:
         raise ValueError
     return number
 
 
 @dataclass(frozen=True, slots=True)
-class Dealing:
-    """Examples and who trains on them.
+class ShardPlan:
+    """Examples and the replicas that train on them.
 
     Parameters
     ----------
     replicas
         GPUs, or machines without one, that train in step.
     global_batch
-        Rows of a step over all of them; None where that cannot be told.
+        Rows of a step over all of them; None where unknown.
     shards
-        Logical shards; None for a data set of the user's own, which has none.
+        Logical shards; None for a ``tf.data.Dataset``, which has none.
     examples
-        In an epoch; None where that cannot be told.
+        In an epoch; None where unknown.
     """
 
     replicas: int
@@ -80,11 +78,11 @@ class Dealing:
 
     @property
     def rows(self) -> tuple[int, int] | None:
-        """The fewest and the most rows of a replica in a step, but for a smaller last one."""
+        """The fewest and the most rows of a replica in a step, except in a smaller last one."""
         if not self.global_batch:
             return None
-        whole = min(self.global_batch, self.examples or self.global_batch)
-        return whole // self.replicas, ceil(whole / self.replicas)
+        full = min(self.global_batch, self.examples or self.global_batch)
+        return full // self.replicas, ceil(full / self.replicas)
 
     @property
     def last_rows(self) -> int | None:
@@ -93,15 +91,15 @@ class Dealing:
             return None
         return (self.examples - 1) % self.global_batch + 1
 
-    def seen(self, steps: int) -> int | None:
-        """Return on how many rows so many steps train."""
+    def rows_seen(self, steps: int) -> int | None:
+        """Return on how many rows a number of steps trains."""
         if not self.steps or not self.global_batch or not self.examples:
             return None
         epochs, rest = divmod(steps, self.steps)
         return epochs * self.examples + min(rest * self.global_batch, self.examples)
 
     @property
-    def fitting(self) -> tuple[int, ...]:
-        """The numbers of replicas that the shards can be dealt out to."""
+    def allowed_replicas(self) -> tuple[int, ...]:
+        """The numbers of replicas that divide the shards."""
         shards = self.shards or 0
         return tuple(size for size in range(1, shards + 1) if shards % size == 0)

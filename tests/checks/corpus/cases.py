@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from distlaunch import scaffold
+from distlaunch.checks.data import record
 
 from . import running
 
@@ -78,6 +79,8 @@ class Case:
         What stands behind the command.
     google
         What the fake Google lacks (arguments of `FakeGoogle`), None for a case that is offline.
+    data
+        What the last local run recorded of the training data; by default that of the starter.
     """
 
     job: str = "{}"
@@ -85,6 +88,7 @@ class Case:
     files: Mapping[str, str | bytes | None] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     google: Mapping[str, Any] | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_online(self) -> bool:
@@ -102,6 +106,10 @@ class Case:
             (folder / name).write_text(before.replace(old, new))
         for name, content in self.files.items():
             _put(folder / name, content, registry)
+        if (folder / "trainer/data.py").exists():
+            training = self.data or recorded_files(folder, "data/train-*.tfrecord", 1437)
+            summary = {"data": {"training": training, "validation": None}}
+            record.save(folder, "trainer.task", summary)
         return folder
 
 
@@ -149,6 +157,21 @@ class Said:
     @property
     def codes(self) -> set[str]:
         return {each["code"] for each in self.problems}
+
+
+def recorded_files(folder: Path, pattern: str, examples: int) -> dict[str, Any]:
+    """Return what a local run records of files: all examples in the first one, 1 in others."""
+    stats = {path: path.stat() for path in sorted(folder.glob(pattern))}
+    files = [
+        {
+            "path": str(path.relative_to(folder)),
+            "bytes": stat.st_size,
+            "modified_ns": stat.st_mtime_ns,
+            "examples": min(1, stat.st_size) if index else examples - len(stats) + 1,
+        }
+        for index, (path, stat) in enumerate(stats.items())
+    ]
+    return {"kind": "records", "pattern": pattern, "files": files, "examples": examples}
 
 
 def of_config(text: str, name: str = "config.yaml") -> dict[str, Any]:

@@ -189,7 +189,11 @@ REQUIREMENTS = "tensorflow-cpu==2.21.0\nkeras>=3.12,<3.16\n"
 
 def reading_from(place: str) -> dict[str, object]:
     """Return what makes a case read its data elsewhere."""
-    return {"edits": {"trainer/data.py": (CONSTANT, f'"{place}"')}, "job": "image: {include: []}"}
+    return {
+        "edits": {"trainer/data.py": (CONSTANT, f'"{place}"')},
+        "job": "image: {include: []}",
+        "data": {"kind": "records", "pattern": f"{place}/*", "files": [], "examples": 1437},
+    }
 
 
 GOOD = {
@@ -227,8 +231,15 @@ GOOD = {
         "evaluators: {machine: n1-standard-4}}}",
         files={"program/__init__.py": "", "program/main.py": OWN_PROGRAM},
     ),
-    "a data set of one's own": Good(files={"trainer/data.py": DATASET}, job="image: {include: []}"),
-    "arrays": Good(files={"trainer/data.py": ARRAYS, "data/train.npz": b"PK"}),
+    "a data set of one's own": Good(
+        files={"trainer/data.py": DATASET},
+        job="image: {include: []}",
+        data={"kind": "dataset", "batch": 60, "examples": 1437},
+    ),
+    "arrays": Good(
+        files={"trainer/data.py": ARRAYS, "data/train.npz": b"PK"},
+        data={"kind": "arrays", "examples": 1437},
+    ),
     "data in a bucket": Good(**reading_from("gs://demo-bucket/digits")),
     "data in a bucket that is a folder": Good(**reading_from("/gcs/demo-bucket/digits")),
     "pandas, pinned": Good(

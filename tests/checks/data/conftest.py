@@ -1,17 +1,16 @@
-"""A project of `init`'s, and what is said of its data."""
+"""A project that `init` makes, and the record of its data in the last local run."""
 
 from __future__ import annotations
 
 import shutil
-import struct
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import google_crc32c
 import pytest
 
 from distlaunch.checks import data, trainer
+from distlaunch.checks.data import record
 from distlaunch.checks.request_view import job_request
 from distlaunch.image.context import read_context
 from distlaunch.job import project_file
@@ -21,98 +20,96 @@ from distlaunch.render import templates
 from distlaunch.submit.plan import Order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from distlaunch.checks.data import DataFacts
     from distlaunch.checks.problem import Problem
     from distlaunch.job.model import Job
 
-
-def tfrecords(records: Iterable[bytes]) -> bytes:
-    """Return a file of records as TensorFlow writes it."""
-    return b"".join(map(_record, records))
+READ = """
+from trainer.distributed.input import Records
 
 
-def _record(data: bytes) -> bytes:
-    length = struct.pack("<Q", len(data))
-    return length + _masked(length) + data + _masked(data)
+def training():
+    return Records({pattern!r}, parse=parse)
+"""
 
 
-def _masked(data: bytes) -> bytes:
-    crc = google_crc32c.value(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+def records(folder: Path, pattern: str, *counts: int) -> dict[str, Any]:
+    """Return what a summary records of the files of a pattern with so many examples each."""
+    files = [
+        {
+            "path": str(path) if pattern.startswith("/") else str(path.relative_to(folder)),
+            "bytes": path.stat().st_size,
+            "modified_ns": path.stat().st_mtime_ns,
+            "examples": count,
+        }
+        for path, count in zip(
+            sorted((folder / pattern).parent.glob(Path(pattern).name)), counts, strict=True
+        )
+    ]
+    return {"kind": "records", "pattern": pattern, "files": files, "examples": sum(counts)}
 
 
 @dataclass
 class Project:
-    """A project, to be changed and looked at."""
+    """A project, to be changed and checked."""
 
     folder: Path
     job: Job
-    endpoint: str | None = None
 
-    def write(self, name: str, content: str | bytes) -> Path:
+    def write(self, name: str, content: str) -> None:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
+        path.write_text(content)
 
-    def records(self, name: str, count: int) -> Path:
-        return self.write(name, tfrecords([b"x" * 8] * count))
-
-    def reads(self, pattern: str) -> None:
-        """Have `training()` read the files of a pattern, an expression of Python's."""
-        self.write(
-            "trainer/data.py",
-            "import os\nfrom pathlib import Path\n"
-            "from trainer.distributed.input import Records\n\n\n"
-            f"def training():\n    return Records({pattern}, parse=parse)\n",
-        )
-
-    def has(self, **changes: Any) -> None:
+    def change(self, **changes: Any) -> None:
         """Change the job."""
         self.job = replace(self.job, **changes)
 
-    def includes(self, *paths: str) -> None:
-        self.has(image=replace(self.job.image, include=paths))
+    def include(self, *paths: str) -> None:
+        self.change(image=replace(self.job.image, include=paths))
 
-    def runs_on(
-        self,
-        tasks: int,
-        gpus: int = 0,
-        accelerator: str = "NVIDIA_TESLA_T4",
-        kind: str = "n1-standard-8",
+    def use_cluster(
+        self, tasks: int, gpus: int = 0, accelerator: str = "NVIDIA_TESLA_T4", kind: str = "n9"
     ) -> None:
         machine = Machine(kind, accelerator if gpus else None, gpus)
         workers = Pool(machine, tasks - 1) if tasks > 1 else None
-        self.has(cluster=replace(self.job.cluster, chief=Pool(machine), workers=workers))
+        self.change(cluster=replace(self.job.cluster, chief=Pool(machine), workers=workers))
 
-    @property
-    def order(self) -> Order:
-        return Order(self.folder, self.job, endpoint=self.endpoint)
+    def ran(self, training: dict[str, Any], validation: dict[str, Any] | None = None) -> None:
+        """Keep the record of a local run."""
+        summary = {"data": {"training": training, "validation": validation}}
+        record.save(self.folder, "trainer.task", summary)
 
-    def look(self) -> tuple[DataFacts | None, list[Problem]]:
-        order = self.order
+    def ran_on(self, pattern: str, *counts: int, text: str = READ) -> None:
+        """Write data.py with a pattern, and keep the record of a run on its files."""
+        self.write("trainer/data.py", text.format(pattern=pattern))
+        self.ran(records(self.folder, pattern, *counts))
+
+    def check(self) -> tuple[DataFacts | None, list[Problem]]:
+        order = Order(self.folder, self.job)
         ignore = templates.recipe(self.job, self.folder).ignore
         files = [file.path for file in read_context(self.folder, ignore).files]
-        return data.look(order, job_request(order), trainer.find(order), files, bundled())
+        return data.check_data(order, job_request(order), trainer.find(order), files, bundled())
 
     @property
     def facts(self) -> DataFacts:
-        facts, _ = self.look()
+        facts, _ = self.check()
         assert facts is not None
         return facts
 
     @property
     def problems(self) -> list[Problem]:
-        return self.look()[1]
+        return self.check()[1]
 
     @property
-    def codes(self) -> list[str]:
-        return [problem.code for problem in self.problems]
+    def codes(self) -> list[tuple[str, str]]:
+        return [(problem.severity, problem.code) for problem in self.problems]
 
 
 @pytest.fixture
 def project(pristine: Path, tmp_path: Path) -> Project:
     folder = Path(shutil.copytree(pristine, tmp_path / "digits"))
-    return Project(folder, project_file.load(folder / "distlaunch.yaml"))
+    project = Project(folder, project_file.load(folder / "distlaunch.yaml"))
+    training = records(folder, "data/train-*.tfrecord", 401, 97, 523, 211, 205)
+    project.ran(training, records(folder, "data/validation-*.tfrecord", 200, 160))
+    return project

@@ -154,7 +154,8 @@ def open_dataset(
     plan = Shares(counts, batch)
     for note in _notes(plan, policy, team, rows):
         report.warn(note)
-    return Data(OwnDataset(rows, plan, numbered=numbered), plan), rows
+    source = {"kind": "dataset", "batch": batch}
+    return Data(OwnDataset(rows, plan, numbered=numbered), plan, source), rows
 
 
 def fingerprints(data: Any) -> tf.Tensor:

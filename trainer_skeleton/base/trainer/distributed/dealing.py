@@ -153,7 +153,8 @@ class Dealer:
                 index_bytes=items.index_bytes,
                 data_bytes=items.data_bytes,
             )
-        return Data(Pipeline(items, plan, Order(start.seed, start.shuffle)), plan), audit
+        pipeline = Pipeline(items, plan, Order(start.seed, start.shuffle))
+        return Data(pipeline, plan, items.describe()), audit
 
     def _own_dataset(self, batches: tf.data.Dataset, start: Progress) -> tuple[Data, Audit | None]:
         policy = start.shard_policy
@@ -199,7 +200,7 @@ class Dealer:
             plan = Plan(items.examples, progress.global_batch, self._team.replicas, progress.shards)
         except PlanError as problem:
             raise PlanError(f"validation data: {problem}") from problem
-        return Data(Pipeline(items, plan, Order()), plan)
+        return Data(Pipeline(items, plan, Order()), plan, items.describe())
 
 
 def _source(name: str, function: Callable[[], Any]) -> Source | None:

@@ -137,6 +137,10 @@ class ArrayItems:
         """Arrays have no damaged records."""
         return None
 
+    def describe(self) -> dict[str, Any]:
+        """Return what ``summary.json`` records of the data, besides the number of examples."""
+        return {"kind": "arrays"}
+
     def empty_files_note(self) -> str | None:
         """Arrays have no files."""
         return None
@@ -165,6 +169,19 @@ class RecordItems:
     def compressed(self) -> bool:
         """Whether some file can only be read from its beginning."""
         return any(file.compression for file in self._files)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``summary.json`` records of the data, besides the number of examples."""
+        files = [
+            {
+                "path": file.path,
+                "bytes": file.size,
+                "modified_ns": file.changed,
+                "examples": file.records,
+            }
+            for file in self._files
+        ]
+        return {"kind": "records", "pattern": self._source.pattern, "files": files}
 
     def empty_files_note(self) -> str | None:
         """Return a warning that names files without records, if there are some among others."""

@@ -301,7 +301,12 @@ class _WindowTable:
 
 @dataclass(frozen=True)
 class Data:
-    """Batches, and how they are dealt out."""
+    """Batches, how they are sharded, and the source that they are read from."""
 
     pipeline: Batches
     plan: Plan | Shares
+    source: dict[str, Any]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``summary.json`` records of the data."""
+        return {**self.source, "examples": self.plan.examples}

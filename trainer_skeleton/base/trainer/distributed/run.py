@@ -152,7 +152,13 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
             report.warn(_nothing_left(final))
         else:
             files = save_model(model, folders.model, report)
-        summary = _summary(role, facts, final, progress, folders) | {"model_files": files}
+        summary = _summary(role, facts, final, progress, folders) | {
+            "model_files": files,
+            "data": {
+                "training": training.describe(),
+                "validation": validation.describe() if validation else None,
+            },
+        }
         results = {"model": folders.model, "summary": write_summary(folders.job, summary)}
         report.say(f"model: {folders.model}")
     team.meet()
