@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from common import Limit, alternate, options, show, verdict
 
-from distlaunch.google import times
+from distlaunch import timestamps
 
 LIMIT = Limit("long", "short", most=1.2)
 NAME = "projects/1/locations/us-central1/customJobs/77"
@@ -44,19 +44,19 @@ class Job(ThreadingHTTPServer):
         """Return the job as Vertex AI tells it."""
         told = {
             "name": NAME,
-            "createTime": times.stamp(self.began),
-            "startTime": times.stamp(self.began),
+            "createTime": timestamps.format(self.began),
+            "startTime": timestamps.format(self.began),
             "state": "JOB_STATE_RUNNING",
             "jobSpec": {"workerPoolSpecs": [{"replicaCount": "1"}]},
         }
         if self.is_read:
-            told |= {"state": "JOB_STATE_SUCCEEDED", "endTime": times.stamp(time.time())}
+            told |= {"state": "JOB_STATE_SUCCEEDED", "endTime": timestamps.format(time.time())}
         return told
 
     def entries(self, asked: dict[str, str]) -> bytes:
         """Return a page of lines as Cloud Logging gives them."""
         (since,) = re.findall(r'timestamp>="([^"]*)"', asked["filter"])
-        first = max(0, int((times.seconds(since) - self.began) * A_SECOND))
+        first = max(0, int((timestamps.parse(since) - self.began) * A_SECOND))
         first = int(asked.get("pageToken") or first)
         last = min(first + PAGE, self.lines)
         written = [self._entry(n) for n in range(first, last)]
@@ -66,7 +66,7 @@ class Job(ThreadingHTTPServer):
         return f'{{"entries":[{",".join(written)}]{token}}}'.encode()
 
     def _entry(self, number: int) -> str:
-        stamp = times.stamp(self.began + number / A_SECOND)
+        stamp = timestamps.format(self.began + number / A_SECOND)
         return (
             f'{{"insertId":"{number:x}","timestamp":"{stamp}","severity":"INFO",'
             '"resource":{"type":"ml_job","labels":{"job_id":"77","task_name":"workerpool0-0"}},'

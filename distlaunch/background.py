@@ -1,4 +1,4 @@
-"""Work that is done beside other work."""
+"""Work on a daemon thread."""
 
 from __future__ import annotations
 
@@ -11,44 +11,33 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 
-class Meanwhile(Generic[_Result]):
-    """Has something done from now on, on a thread that nobody waits for at the end of the process.
+class BackgroundTask(Generic[_Result]):
+    """Runs a function on a daemon thread, which does not keep the process alive."""
 
-    Parameters
-    ----------
-    work
-        What is to be done.
-    """
-
-    def __init__(self, work: Callable[[], _Result]) -> None:
-        self._work = work
-        self._done: list[_Result] = []
-        self._problem: BaseException | None = None
-        self._thread = threading.Thread(target=self._do, daemon=True)
+    def __init__(self, function: Callable[[], _Result]) -> None:
+        self._function = function
+        self._results: list[_Result] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def result(self, timeout: float | None = None) -> _Result:
-        """Wait for it; what it raised is raised here.
-
-        Parameters
-        ----------
-        timeout
-            Seconds to wait at most; None to wait for as long as it takes.
+        """Wait for the function and return its result, or raise its exception.
 
         Raises
         ------
         TimeoutError
-            If it is not done by then; it goes on all the same.
+            If it is still running after `timeout` seconds; it keeps running.
         """
         self._thread.join(timeout)
         if self._thread.is_alive():
             raise TimeoutError
-        if self._problem is not None:
-            raise self._problem
-        return self._done[0]
+        if self._error is not None:
+            raise self._error
+        return self._results[0]
 
-    def _do(self) -> None:
+    def _run(self) -> None:
         try:
-            self._done.append(self._work())
-        except BaseException as problem:  # noqa: BLE001 - it is raised where it is asked for
-            self._problem = problem
+            self._results.append(self._function())
+        except BaseException as error:  # noqa: BLE001 - result() raises it
+            self._error = error

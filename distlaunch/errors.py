@@ -1,18 +1,18 @@
-"""What can go wrong, told in one line each.
+"""Errors that the command line prints in one line each.
 
-The tree::
+The tree, with exit codes from `exit_codes`::
 
-    DistlaunchError          exit code 1: refused or failed
-    ├── UsageProblem         exit code 2: the command line asks for what cannot be
-    ├── OutputError          exit code 1: stdout cannot be written
-    ├── JobFileError         exit code 1: a job file with one or more problems
-    ├── ImageError           exit code 1: the container image cannot be made or pushed
-    │   └── ContextError     exit code 1: files that cannot or must not go into it
-    └── GoogleError          exit code 1: Google refuses, or cannot be reached
-        ├── CreateRefused    the call to create a job was refused: there is no job
-        └── Unavailable      the same call may do better later
+    DistlaunchError          1: refused or failed
+    ├── UsageError           2: invalid command line
+    ├── OutputError          1: stdout cannot be written
+    ├── JobFileError         1: a job file with one or more problems
+    ├── ImageError           1: the container image cannot be built or pushed
+    │   └── ContextError     1: files that cannot or must not be in the image
+    └── GoogleError          1: Google refused a call, or cannot be reached
+        ├── CreateRefused    the call to create a job was refused: no job exists
+        └── RetryableError   the same call may succeed later
 
-The command line prints these without a traceback; every other exception is a fault of ours.
+Every other exception is a bug in distlaunch.
 """
 
 from __future__ import annotations
@@ -20,42 +20,36 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from distlaunch.exit_codes import EXIT_ERROR, EXIT_USAGE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
-_READER_IS_GONE = (errno.EPIPE, errno.EIO, errno.ECONNRESET)  # of a pipe, a terminal, a socket
+_READER_GONE = (errno.EPIPE, errno.EIO, errno.ECONNRESET)  # of a pipe, a terminal, a socket
 
 
 class DistlaunchError(Exception):
-    """Something a user can mend; its text is one lower-case line that names place and remedy."""
+    """An error that a user can fix; its text is one lower-case line with location and remedy."""
 
-    exit_code = 1
+    exit_code = EXIT_ERROR
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines to show, one a problem."""
+        """The lines to print, one for each problem."""
         return (str(self),)
 
 
-class UsageProblem(DistlaunchError):
-    """The command line asks for what cannot be."""
+class UsageError(DistlaunchError):
+    """An invalid command line."""
 
-    exit_code = 2
+    exit_code = EXIT_USAGE
 
 
 class OutputError(DistlaunchError):
-    """What is to be shown cannot be written, though its reader, if it has one, is still there.
+    """Stdout cannot be written, for another reason than a closed reader."""
 
-    Parameters
-    ----------
-    problem
-        What the system says.
-    """
-
-    def __init__(self, problem: OSError) -> None:
-        why = (problem.strerror or str(problem)).lower()
-        super().__init__(f"the output cannot be written ({why})")
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"the output cannot be written ({os_reason(error)})")
 
 
 class JobFileError(DistlaunchError):
@@ -64,7 +58,7 @@ class JobFileError(DistlaunchError):
     Parameters
     ----------
     problems
-        One line each, as ``distlaunch.yaml:12:7: cluster.workers.count: expected …``.
+        One line each, such as ``distlaunch.yaml:12:7: cluster.workers.count: expected …``.
     """
 
     def __init__(self, problems: Iterable[str]) -> None:
@@ -77,11 +71,11 @@ class JobFileError(DistlaunchError):
 
 
 class ImageError(DistlaunchError):
-    """The container image cannot be made or pushed."""
+    """The container image cannot be built or pushed."""
 
 
 class ContextError(ImageError):
-    """Files that cannot or must not go into a container image.
+    """Files that cannot or must not be in a container image.
 
     Parameters
     ----------
@@ -99,29 +93,35 @@ class ContextError(ImageError):
 
 
 class GoogleError(DistlaunchError):
-    """Google refuses a call, or cannot be reached.
+    """Google refused a call, or cannot be reached.
 
     Parameters
     ----------
     text
-        The line for the user.
+        The line to print.
     status
-        The HTTP status, 0 where there was no answer.
+        The HTTP status, 0 if there was no response.
     reason
-        Google's word for it, as ``PERMISSION_DENIED``.
-    why
-        Its narrower word, where it has one: the reason of an ErrorInfo, as ``SERVICE_DISABLED``.
+        Google's status name, such as ``PERMISSION_DENIED``.
+    error_reason
+        The reason of an ErrorInfo, such as ``SERVICE_DISABLED``, if there was one.
     service
-        The API that it is about, as ``storage.googleapis.com``, where that is known.
+        The API that the error is about, such as ``storage.googleapis.com``, if known.
     """
 
     def __init__(
-        self, text: str, *, status: int = 0, reason: str = "", why: str = "", service: str = ""
+        self,
+        text: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        error_reason: str = "",
+        service: str = "",
     ) -> None:
         super().__init__(text)
         self.status = status
         self.reason = reason
-        self.why = why
+        self.error_reason = error_reason
         self.service = service
 
 
@@ -129,15 +129,15 @@ class CreateRefused(GoogleError):
     """Google refused to create a job, and no earlier call can have created it."""
 
 
-class Unavailable(GoogleError):
-    """Google cannot be reached, or asks to come back later.
+class RetryableError(GoogleError):
+    """Google cannot be reached, or requests a retry.
 
     Parameters
     ----------
     wait
-        Seconds that it asks to wait, 0 where it doesn't say.
-    heard
-        Whether the call may have been carried out all the same.
+        Seconds to wait before the retry, 0 if the response named none.
+    may_have_been_processed
+        Whether Google may have carried out the call.
     """
 
     def __init__(
@@ -147,29 +147,34 @@ class Unavailable(GoogleError):
         status: int = 0,
         reason: str = "",
         wait: float = 0.0,
-        heard: bool = True,
+        may_have_been_processed: bool = True,
     ) -> None:
         super().__init__(text, status=status, reason=reason)
         self.wait = wait
-        self.heard = heard
+        self.may_have_been_processed = may_have_been_processed
 
 
-def cannot_write(problem: OSError) -> BrokenPipeError | OutputError:
-    """Return what an error of the system's says of the output: nobody reads it, or another."""
-    if problem.errno in _READER_IS_GONE:
-        return BrokenPipeError(*problem.args)
-    return OutputError(problem)
+def os_reason(error: OSError) -> str:
+    """Return the system's reason for an error, such as ``permission denied``."""
+    return (error.strerror or str(error)).lower()
+
+
+def output_error(error: OSError) -> BrokenPipeError | OutputError:
+    """Return BrokenPipeError if the reader of the output is gone, OutputError otherwise."""
+    if error.errno in _READER_GONE:
+        return BrokenPipeError(*error.args)
+    return OutputError(error)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` to end a message with, or nothing where no known word is near.
+    """Return ``; did you mean 'x'?`` to append to a message, or nothing if no word is close.
 
     Parameters
     ----------
     word
-        What was written.
+        The invalid word.
     known
-        What could have been written.
+        The valid words.
     """
     from difflib import get_close_matches
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from distlaunch.errors import UsageProblem, did_you_mean
+from distlaunch.errors import UsageError, did_you_mean
 
 DESCRIPTION = "DESCRIPTION"  # a starter's file with its one line for `init --list`
 
@@ -32,13 +32,13 @@ def starter(name: str) -> Path:
 
     Raises
     ------
-    UsageProblem
+    UsageError
         If there is none of that name.
     """
     known = starters()
     if name not in known:
         hint = did_you_mean(name, known) or f"; there are: {', '.join(known)}"
-        raise UsageProblem(f"no starter {name!r}{hint}")
+        raise UsageError(f"no starter {name!r}{hint}")
     return skeleton() / "starters" / name
 
 

@@ -99,7 +99,7 @@ def plan(folder: Path, starter: str) -> Scaffold:
 
     Raises
     ------
-    UsageProblem
+    UsageError
         If there is no such starter.
     DistlaunchError
         If the folder is a link to nothing.

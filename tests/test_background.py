@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from distlaunch.background import Meanwhile
+from distlaunch.background import BackgroundTask
 
 
 def test_work_is_done_while_nobody_waits_for_it():
@@ -15,14 +15,14 @@ def test_work_is_done_while_nobody_waits_for_it():
         go_on.wait()
         return 42
 
-    meanwhile = Meanwhile(work)
+    meanwhile = BackgroundTask(work)
     assert begun.wait(60)
     go_on.set()
     assert meanwhile.result() == 42
 
 
 def test_what_it_raises_is_raised_where_it_is_asked_for():
-    meanwhile = Meanwhile(lambda: {}["missing"])
+    meanwhile = BackgroundTask(lambda: {}["missing"])
     for _ in range(2):
         with pytest.raises(KeyError, match="missing"):
             meanwhile.result()
@@ -30,7 +30,7 @@ def test_what_it_raises_is_raised_where_it_is_asked_for():
 
 def test_who_waits_no_longer_leaves_it_at_work():
     go_on = threading.Event()
-    meanwhile = Meanwhile(go_on.wait)
+    meanwhile = BackgroundTask(go_on.wait)
     with pytest.raises(TimeoutError):
         meanwhile.result(0.01)
     go_on.set()

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from distlaunch.errors import DistlaunchError, JobFileError, UsageProblem, did_you_mean
+from distlaunch.errors import DistlaunchError, JobFileError, UsageError, did_you_mean
 
 
 def test_exit_codes():
     assert DistlaunchError("x").exit_code == JobFileError(["x"]).exit_code == 1
-    assert UsageProblem("x").exit_code == 2
+    assert UsageError("x").exit_code == 2
 
 
 def test_lines():

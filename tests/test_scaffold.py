@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distlaunch import resources
-from distlaunch.errors import DistlaunchError, UsageProblem
+from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.job.json_schema import schema_text
 from distlaunch.job.names import LONGEST_NAME, project_name
 from distlaunch.job.project_file import load
@@ -230,7 +230,7 @@ def test_a_failure_half_way_says_how_far_it_came(tmp_path, monkeypatch):
 
 
 def test_no_such_starter():
-    with pytest.raises(UsageProblem, match=r"^no starter 'digit'; did you mean 'digits'\?$"):
+    with pytest.raises(UsageError, match=r"^no starter 'digit'; did you mean 'digits'\?$"):
         plan(Path("x"), "digit")
-    with pytest.raises(UsageProblem, match=r"^no starter 'zzz'; there are: digits$"):
+    with pytest.raises(UsageError, match=r"^no starter 'zzz'; there are: digits$"):
         plan(Path("x"), "zzz")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.image_runtime import Surroundings
     from distlaunch.checks.request_view import JobRequest, PoolRequest
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 _TENSORFLOW_GPU = re.compile(
     r"(?:docker\.io/)?tensorflow/tensorflow:"
@@ -36,7 +36,7 @@ _NCCL_SCRIPT = "/usr/local/gib/scripts/set_nccl_env.sh"
 _PACKAGE = "google-reduction-server"
 
 
-def problems(order: Order, asked: JobRequest, today: date) -> Iterator[Problem]:
+def problems(order: LaunchRequest, asked: JobRequest, today: date) -> Iterator[Problem]:
     """Yield why a cluster's images may not work with its GPUs.
 
     Parameters
@@ -81,7 +81,7 @@ def _has_tpu(*pools: PoolRequest) -> bool:
 
 
 def _image_problems(
-    order: Order, asked: JobRequest, around: Surroundings | None, today: date
+    order: LaunchRequest, asked: JobRequest, around: Surroundings | None, today: date
 ) -> Iterator[Problem]:
     for image, pools in _images(asked, around).items():
         is_built = around is not None and image == around.base
@@ -115,7 +115,7 @@ def _images(asked: JobRequest, around: Surroundings | None) -> dict[str, list[Po
     return found
 
 
-def _location(order: Order, pool: PoolRequest, around: Surroundings | None) -> str:
+def _location(order: LaunchRequest, pool: PoolRequest, around: Surroundings | None) -> str:
     if around:
         return around.own_dockerfile or "image.base"
     return "image.uri" if pool.image == order.job.image.uri else pool.section
@@ -136,7 +136,7 @@ def _has_old_cudnn(image: str) -> bool:
     return not is_numbered or (int(found["major"]), int(found["minor"])) >= FIRST_WITH_OLD_CUDNN
 
 
-def _installs_cuda(order: Order, around: Surroundings | None) -> bool:
+def _installs_cuda(order: LaunchRequest, around: Surroundings | None) -> bool:
     if around is None:
         return False
     return has_cuda(requirements.read(order.job, order.folder, around), around)
@@ -150,7 +150,7 @@ def _has_ended(image: str, today: date) -> bool:
 
 
 def _rdma_problems(
-    order: Order, asked: JobRequest, around: Surroundings | None
+    order: LaunchRequest, asked: JobRequest, around: Surroundings | None
 ) -> Iterator[Problem]:
     """Yield a warning of images that do not set up NCCL for RDMA; rendered ones do.
 
@@ -169,7 +169,7 @@ def _rdma_problems(
             )
 
 
-def _dockerfile(order: Order, around: Surroundings | None) -> str:
+def _dockerfile(order: LaunchRequest, around: Surroundings | None) -> str:
     """Return the text of the user's Dockerfile or template, if there is one."""
     if around and around.own:
         return around.own.text

@@ -18,7 +18,7 @@ from distlaunch.render.templates import REQUIREMENTS, recipe
 if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
     from distlaunch.image import ImagePlan
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ImageCheck:
     registry_contacted: bool = True
 
 
-def check_image(order: Order, *, offline: bool = False) -> ImageCheck:
+def check_image(order: LaunchRequest, *, offline: bool = False) -> ImageCheck:
     """Return how a job's image would be made; nothing is built."""
     job = order.job
     if not vertex.needs_image(job):
@@ -62,7 +62,7 @@ def check_image(order: Order, *, offline: bool = False) -> ImageCheck:
         return replace(planned, problems=(unreachable, *planned.problems))
 
 
-def _planned(order: Order, *, push: bool) -> ImageCheck:
+def _planned(order: LaunchRequest, *, push: bool) -> ImageCheck:
     try:
         planned = plan_image(order.job, order.folder, push=push)
     except Unreachable:
@@ -93,7 +93,7 @@ def _large_context(note: str) -> Problem:
     return warning("context-large", "image.include", message, remedy)
 
 
-def _files_of_recipe(order: Order) -> frozenset[str] | None:
+def _files_of_recipe(order: LaunchRequest) -> frozenset[str] | None:
     """Return the files that would be in an image that cannot be made.
 
     None where the program itself is missing.
@@ -105,7 +105,7 @@ def _files_of_recipe(order: Order) -> frozenset[str] | None:
     return frozenset(paths(order.folder, ignore)) if ignore else None
 
 
-def _ignore_file(order: Order) -> str:
+def _ignore_file(order: LaunchRequest) -> str:
     """Return an ignore file for what the job file names, empty without the program itself."""
     image, package = order.job.image, order.job.module.partition(".")[0]
     program = [path for path in (package, f"{package}.py") if (order.folder / path).exists()]

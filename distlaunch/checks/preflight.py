@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
-from distlaunch.background import Meanwhile
+from distlaunch.background import BackgroundTask
 from distlaunch.checks import (
     gpus,
     limits,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.trainer import Trainer
     from distlaunch.google.client import Session
     from distlaunch.job.machine_catalogue import Catalogue
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,9 @@ class CheckOptions:
     prices: Path | None = None
 
 
-def run_checks(order: Order, options: CheckOptions, *, session: Session | None = None) -> Report:
+def run_checks(
+    order: LaunchRequest, options: CheckOptions, *, session: Session | None = None
+) -> Report:
     """Check a job; nothing is built, pushed or created.
 
     Parameters
@@ -83,9 +85,9 @@ def run_checks(order: Order, options: CheckOptions, *, session: Session | None =
         session = None  # it runs jobs, and has no project with quotas and prices
     elif session is None and not options.offline:
         session, not_connected = _connect(order)
-    prices = Meanwhile(lambda: price.prices(request, session=session, file=price_file))
-    cloud = Meanwhile(lambda: _cloud_problems(order, request, session, catalogue))
-    message = Meanwhile(lambda: list(_message_problems(order, request)))
+    prices = BackgroundTask(lambda: price.prices(request, session=session, file=price_file))
+    cloud = BackgroundTask(lambda: _cloud_problems(order, request, session, catalogue))
+    message = BackgroundTask(lambda: list(_message_problems(order, request)))
     image = check_image(order, offline=options.offline)
     bundled = trainer.find(order)
     run_problems = run.problems(order, bundled) if options.run else []  # records the data, too
@@ -118,13 +120,13 @@ def run_checks(order: Order, options: CheckOptions, *, session: Session | None =
     )
 
 
-def skip_checks(order: Order) -> Report:
+def skip_checks(order: LaunchRequest) -> Report:
     """Return the plan alone, for ``--no-check``."""
     cluster, image = order.job.cluster.describe(), check_image(order).plan
     return Report(job_request(order), cluster, image=image, is_checked=False)
 
 
-def _connect(order: Order) -> tuple[Session | None, list[Problem]]:
+def _connect(order: LaunchRequest) -> tuple[Session | None, list[Problem]]:
     """Return a session, or None and the reason."""
     from distlaunch.google.client import connect
 
@@ -137,7 +139,7 @@ def _connect(order: Order) -> tuple[Session | None, list[Problem]]:
 
 
 def _cloud_problems(
-    order: Order, request: JobRequest, session: Session | None, catalogue: Catalogue
+    order: LaunchRequest, request: JobRequest, session: Session | None, catalogue: Catalogue
 ) -> list[Problem]:
     if session is None:
         return []
@@ -146,7 +148,7 @@ def _cloud_problems(
     return cloud.problems(order, request, session, catalogue)
 
 
-def _message_problems(order: Order, request: JobRequest) -> Iterator[Problem]:
+def _message_problems(order: LaunchRequest, request: JobRequest) -> Iterator[Problem]:
     """Validate the request against Google's protobuf messages.
 
     Their import takes 0.06 s; it is left out where the job has no field or word that is passed
@@ -170,7 +172,7 @@ def _message_problems(order: Order, request: JobRequest) -> Iterator[Problem]:
 
 
 def _check_project(
-    order: Order,
+    order: LaunchRequest,
     request: JobRequest,
     files: Collection[str] | None,
     catalogue: Catalogue,

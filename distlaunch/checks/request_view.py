@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from distlaunch.job.model import Strategy
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 WEEK = 7 * 24 * 3600
 """Seconds after which Vertex AI ends a job that says no timeout (CustomJobSpec.scheduling)."""
@@ -130,7 +130,7 @@ class JobRequest:
         return vertex.SPECS["customJobs" if self.search is None else "hyperparameterTuningJobs"]
 
 
-def job_request(order: Order) -> JobRequest:
+def job_request(order: LaunchRequest) -> JobRequest:
     """Return what an order's request asks for."""
     job = order.job
     body = order.request("check", image=None)

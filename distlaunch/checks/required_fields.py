@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.problem import Problem
     from distlaunch.job.model import Job
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 PLACEHOLDER_PROJECT = "my-project"
 PLACEHOLDER_BUCKET = "gs://my-bucket"
@@ -23,11 +23,11 @@ _CONTAINER_REGISTRY = re.compile(r"([a-z]+\.)?gcr\.io")
 _PARTS = ("PROJECT", "REPOSITORY", "NAME")  # of an image's name in Artifact Registry
 
 
-def problems(order: Order) -> Iterator[Problem]:
+def problems(order: LaunchRequest) -> Iterator[Problem]:
     """Yield what keeps a job from being launched at all."""
     job = order.job
     yield from placeholders(job, of_account=not order.is_for_emulator)
-    if not order.is_for_emulator and _is_placeholder(order.own_dir):
+    if not order.is_for_emulator and _is_placeholder(order.requested_job_dir):
         key = f"vertex.{vertex.SPECS[vertex.collection(job)]}.baseOutputDirectory.outputUriPrefix"
         yield error(
             "placeholder-bucket",
@@ -165,7 +165,7 @@ def _without_tag(image: str) -> str:
     return re.sub(r"(:[^/:]*)?(@.*)?$", "", image)
 
 
-def raise_if_incomplete(order: Order) -> None:
+def raise_if_incomplete(order: LaunchRequest) -> None:
     """See that a job can be launched at all.
 
     Raises

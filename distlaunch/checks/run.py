@@ -16,7 +16,7 @@ from distlaunch.ui.console import duration
 if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.trainer import Trainer
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 TIMEOUT = 1_800  # seconds, as all of the validation data are read
 ONE_STEP = ("--epochs=1", "--steps-per-epoch=1", "--no-resume")
@@ -24,7 +24,7 @@ _SUMMARY = "summary.json"  # written by the trainer at the end
 _ERROR = "error: "  # in the line with the reason of a failure
 
 
-def problems(order: Order, trainer: Trainer | None) -> list[Problem]:
+def problems(order: LaunchRequest, trainer: Trainer | None) -> list[Problem]:
     """Train one step in one process of this machine, in a temporary job folder.
 
     Parameters
@@ -37,7 +37,10 @@ def problems(order: Order, trainer: Trainer | None) -> list[Problem]:
         return [skipped]
     with tempfile.TemporaryDirectory(prefix="distlaunch-check-") as folder:
         args = [*order.job.args, *ONE_STEP, f"--job-dir={folder}"]
-        overrides = [*order.sets, f"module={order.job.module}"]  # --config may name another module
+        overrides = [
+            *order.overrides,
+            f"module={order.job.module}",
+        ]  # --config may name another module
         options = [word for override in overrides for word in ("--set", override)]
         command = [
             sys.executable,
@@ -58,7 +61,7 @@ def problems(order: Order, trainer: Trainer | None) -> list[Problem]:
     return [error("run-failed", "module", f"one step in one process: {reason}", remedy)]
 
 
-def _reason_to_skip(order: Order, trainer: Trainer | None) -> Problem | None:
+def _reason_to_skip(order: LaunchRequest, trainer: Trainer | None) -> Problem | None:
     if trainer is None:
         reason = "the program is not the trainer that 'distlaunch init' writes"
         remedy = "try it with 'distlaunch local'"

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.problem import Problem
     from distlaunch.job.yaml_document import Document
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 _KEY = re.compile(r"[a-z_]+(\.[\w-]+)*")
 
 
-def locate(problems: Iterable[Problem], order: Order) -> tuple[Problem, ...]:
+def locate(problems: Iterable[Problem], order: LaunchRequest) -> tuple[Problem, ...]:
     """Return problems with the file, line and column of the keys that they are about.
 
     A key that no file says stays with the name of the file that could say it; in place of one that
@@ -36,20 +36,20 @@ def locate(problems: Iterable[Problem], order: Order) -> tuple[Problem, ...]:
     )
 
 
-def _said_at(problem: Problem, order: Order) -> str | None:
+def _said_at(problem: Problem, order: LaunchRequest) -> str | None:
     """Return what says a key, or a part of it, on the command line, if anything does."""
     where = problem.where
-    for said in order.sets:
+    for said in order.overrides:
         name = said.partition("=")[0]
         if f"{where}.".startswith(f"{name}.") or f"{name}.".startswith(f"{where}."):
             return f"--set {name}"
-    options = (word.partition("=")[0] for word in order.words if word.startswith("-"))
+    options = (word.partition("=")[0] for word in order.program_args if word.startswith("-"))
     if where == "args" and any(option in problem.what for option in options):
         return "behind --"
-    return order.said.get(where)
+    return order.cli_overrides.get(where)
 
 
-def _files(order: Order) -> list[Path]:
+def _files(order: LaunchRequest) -> list[Path]:
     """Return the files that a job was read from, the one whose word wins first."""
     own = order.folder / FILE_NAME
     return [own] if order.config is None else [order.config, own]
@@ -62,7 +62,7 @@ def _is_key(where: str) -> bool:
     return found is not None and where.partition(".")[0] in JobSection.model_fields
 
 
-def _in_file(where: str, order: Order, files: Mapping[Path, Document | None]) -> str:
+def _in_file(where: str, order: LaunchRequest, files: Mapping[Path, Document | None]) -> str:
     if order.config is not None and where.startswith("cluster."):
         return f"{shown(order.config)}: {where.removeprefix('cluster.')}"  # in Google's own words
     return _place(where, files)

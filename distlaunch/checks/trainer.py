@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.job.model import Job
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 ENGINE_ROOM = "distributed"
 """The folder of the engine room, beside the job's module."""
@@ -57,7 +57,7 @@ class Trainer:
         return self.folder / "model.py"
 
 
-def find(order: Order) -> Trainer | None:
+def find(order: LaunchRequest) -> Trainer | None:
     """Return the bundled trainer, None where the job's program is another."""
     said = words(order.job)
     package = order.job.module.rpartition(".")[0]

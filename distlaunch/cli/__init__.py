@@ -17,7 +17,8 @@ import click
 from click.exceptions import Exit, NoArgsIsHelpError, NoSuchCommand
 
 from distlaunch import __version__
-from distlaunch.errors import DistlaunchError, OutputError, cannot_write
+from distlaunch.errors import DistlaunchError, OutputError, output_error
+from distlaunch.exit_codes import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +44,6 @@ COMMANDS = {
 }
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OutputError as problem:
         lost = problem
     except OSError as problem:  # of printing the help, say: the group tells those of a command
-        lost = cannot_write(problem)
+        lost = output_error(problem)
     lost = _unwritten(sys.stdout) or lost
     if lost:
         code = _tell(lost) if isinstance(lost, OutputError) else 1
@@ -156,7 +156,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         return problem.exit_code
     except (click.Abort, KeyboardInterrupt):
         _print_error("distlaunch: interrupted")
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     return code if isinstance(code, int) else 0
 
 
@@ -187,7 +187,7 @@ def show(line: str) -> None:
     try:
         click.echo(visible(line))
     except OSError as problem:
-        raise cannot_write(problem) from None
+        raise output_error(problem) from None
 
 
 def _tell(problem: Exception) -> int:
@@ -249,5 +249,5 @@ def _unwritten(stream: TextIO) -> BrokenPipeError | OutputError | None:
         import os
 
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return cannot_write(problem)
+        return output_error(problem)
     return None

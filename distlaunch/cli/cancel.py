@@ -37,8 +37,7 @@ def command(
     from distlaunch.cli import show
     from distlaunch.cli.place import place
     from distlaunch.errors import DistlaunchError
-    from distlaunch.google.jobs import has_ended, state
-    from distlaunch.google.lookup import job_id
+    from distlaunch.google.jobs import has_ended, job_id, state
 
     found = place(settings, endpoint, project, region).find(job)
     name = job_id(found.job)

@@ -10,7 +10,7 @@ import click
 from distlaunch.cli import options, without_gc
 from distlaunch.cli.dashes import WithNameAndWords
 from distlaunch.cli.ordering import of_an_order, order_of
-from distlaunch.errors import DistlaunchError, UsageProblem
+from distlaunch.errors import DistlaunchError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +64,7 @@ def command(
             console.say(note, "warning")
         report = run_checks(order, scope)
     except DistlaunchError as refusal:
-        if not as_json or isinstance(refusal, UsageProblem):
+        if not as_json or isinstance(refusal, UsageError):
             raise
         console.result(json.dumps(unreadable_as_json(refusal), ensure_ascii=False))
         return refusal.exit_code

@@ -10,7 +10,7 @@ import click
 
 from distlaunch import resources, scaffold
 from distlaunch.cli import show
-from distlaunch.errors import UsageProblem
+from distlaunch.errors import UsageError
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
@@ -44,7 +44,7 @@ def command(
         _show_starters()
         return
     if not folder:
-        raise UsageProblem("the folder's name is empty; leave it out for the folder you are in")
+        raise UsageError("the folder's name is empty; leave it out for the folder you are in")
     path = Path(folder)
     project = scaffold.plan(path, starter)
 

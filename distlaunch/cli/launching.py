@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.cli import INTERRUPTED
+from distlaunch.exit_codes import EXIT_INTERRUPTED
 from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
@@ -84,10 +84,10 @@ def show_final_state(job: Mapping[str, Any], name: str, watch: Watch) -> bool:
 
 def exit_code(job: Mapping[str, Any]) -> int:
     """Return the exit code for a job that has ended."""
-    from distlaunch.google.jobs import state
-    from distlaunch.submit.launcher import ENDED_BADLY, SUCCEEDED
+    from distlaunch.exit_codes import EXIT_JOB_FAILED
+    from distlaunch.google.jobs import JobState, state
 
-    return 0 if state(job) == SUCCEEDED else ENDED_BADLY
+    return 0 if state(job) is JobState.SUCCEEDED else EXIT_JOB_FAILED
 
 
 class _Followed:
@@ -101,28 +101,28 @@ class _Followed:
         *,
         as_json: bool,
     ) -> None:
-        from distlaunch.google.follow import Follow, task_names
-        from distlaunch.google.logs import Logs
+        from distlaunch.google.follow import JobFollower
+        from distlaunch.google.logs import Logs, task_names
         from distlaunch.ui.progress_view import JsonWatch, Watch
 
         self._record, job = launched
         self._name = self._record.launch_id
         self._jobs = jobs
         self._watch = (JsonWatch if as_json else Watch)(console, task_names(job))
-        self._follow = Follow(
+        self._follow = JobFollower(
             jobs,
             Logs(jobs.session, self._record.project),
             job,
-            one_by_one=as_json,
+            per_entry=as_json,
             sleep=self._watch.wait,
         )
 
     def to_the_end(self, *, cancels: bool) -> int:
         """Follow it and return the exit code."""
-        from distlaunch.submit.launcher import attend
+        from distlaunch.submit.launcher import follow_to_completion
 
         try:
-            return attend(self._record, self._jobs.session, self._follow, self._watch)
+            return follow_to_completion(self._record, self._jobs.session, self._follow, self._watch)
         except KeyboardInterrupt:
             if self._has_ended():
                 return exit_code(self._follow.job)
@@ -131,13 +131,13 @@ class _Followed:
                     f"the job goes on; 'distlaunch logs --follow {self._name}' comes back to it, "
                     f"'distlaunch cancel {self._name}' ends it"
                 )
-                return INTERRUPTED
+                return EXIT_INTERRUPTED
         self._cancel()
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
 
     def _cancel(self) -> None:
         """Cancel the job and follow it to its end; Ctrl-C leaves."""
-        from distlaunch.submit.launcher import attend
+        from distlaunch.submit.launcher import follow_to_completion
 
         try:
             self._watch.see(Notice("interrupted: cancelling the job (Ctrl-C again leaves)"))
@@ -148,7 +148,7 @@ class _Followed:
             )
             return
         try:
-            attend(self._record, self._jobs.session, self._follow, self._watch)
+            follow_to_completion(self._record, self._jobs.session, self._follow, self._watch)
         except KeyboardInterrupt:
             if not self._has_ended():
                 self._warn(f"cancellation requested; 'distlaunch status {self._name}' shows it")

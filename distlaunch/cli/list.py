@@ -48,7 +48,7 @@ def command(
     from distlaunch.google import report
 
     jobs = place(settings, endpoint, project, region).jobs()
-    found = jobs.newest(limit, everybodys=everybodys)
+    found = jobs.newest(limit, all_jobs=everybodys)
     if as_json:
         told = [report.as_json(job, jobs.project) for job in found]
         show(json.dumps(told, indent=2, ensure_ascii=False))

@@ -178,12 +178,12 @@ def _order(
 def _contained(job: Job | None, program: Module | Command, console: Console) -> Container:
     """Return the job's image as a program; it is built where the engine does not have it."""
     from distlaunch import image
-    from distlaunch.errors import UsageProblem
+    from distlaunch.errors import UsageError
     from distlaunch.local.run_spec import Container, Module
     from distlaunch.ui.progress_view import Watch
 
     if job is None or not isinstance(program, Module):
-        raise UsageProblem("--docker runs the job's image: leave out the program after '--'")
+        raise UsageError("--docker runs the job's image: leave out the program after '--'")
     plan = image.plan_image(job, Path.cwd(), push=False)
     see = Watch(console, ["image"]).see
     built = image.execute_plan(plan, see, push=False, progress=console.progress)
@@ -202,13 +202,13 @@ def _job(project: Path, assignments: tuple[str, ...]) -> Job | None:
 
 
 def _cluster(job: Job | None, workers: int | None) -> Cluster:
-    from distlaunch.errors import DistlaunchError, UsageProblem
+    from distlaunch.errors import DistlaunchError, UsageError
     from distlaunch.job.model import Cluster, Machine, Pool
 
     if job is None and workers is None:
-        raise UsageProblem("no distlaunch.yaml here: say with --workers N how many tasks there are")
+        raise UsageError("no distlaunch.yaml here: say with --workers N how many tasks there are")
     if workers and workers > MOST_TASKS:
-        raise UsageProblem(f"--workers {workers}: {_TOO_MANY}")
+        raise UsageError(f"--workers {workers}: {_TOO_MANY}")
     cluster = job.cluster if job else Cluster(Pool(Machine("local")))
     cluster = cluster.with_training_tasks(workers) if workers else cluster
     if cluster.task_count > MOST_TASKS:

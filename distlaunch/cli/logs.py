@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from distlaunch.cli import Settings
-    from distlaunch.google.lookup import Found
+    from distlaunch.submit.lookup import LocatedJob
     from distlaunch.ui.progress_view import Watch
 
 
@@ -55,7 +55,7 @@ def command(
     from this folder last, if not said.
     """
     from distlaunch.cli.place import place
-    from distlaunch.google.lines import check_tasks, task_names
+    from distlaunch.google.logs import check_tasks, task_names
     from distlaunch.ui.progress_view import JsonWatch, Watch
 
     found = place(settings, endpoint, project, region).find(job)
@@ -63,36 +63,35 @@ def command(
     kind = JsonWatch if as_json else Watch
     with kind(settings.console(), tasks or task_names(found.job)) as watch:
         if follows:
-            return _follow(found, tasks, watch, one_by_one=as_json)
-        return _show(found, tasks, watch, one_by_one=as_json)
+            return _follow(found, tasks, watch, per_entry=as_json)
+        return _show(found, tasks, watch, per_entry=as_json)
 
 
-def _show(found: Found, tasks: Sequence[str], watch: Watch, *, one_by_one: bool) -> int:
+def _show(found: LocatedJob, tasks: Sequence[str], watch: Watch, *, per_entry: bool) -> int:
     """Show all lines that there are."""
     from distlaunch.google.jobs import has_ended, state
-    from distlaunch.google.lines import Lines
-    from distlaunch.google.logs import Logs
+    from distlaunch.google.logs import LogReader, Logs
     from distlaunch.ui.events import Notice
 
     logs = Logs(found.jobs.session, found.jobs.project)
-    lines = Lines(logs, found.job, tasks=tasks, one_by_one=one_by_one)
-    watch.show(lines.whole(found.job))
+    lines = LogReader(logs, found.job, tasks=tasks, per_entry=per_entry)
+    watch.show(lines.read_all(found.job))
     if not has_ended(found.job):
         watch.see(Notice(f"the job is {state(found.job)}; --follow goes on with it"))
     return 0
 
 
-def _follow(found: Found, tasks: Sequence[str], watch: Watch, *, one_by_one: bool) -> int:
+def _follow(found: LocatedJob, tasks: Sequence[str], watch: Watch, *, per_entry: bool) -> int:
     """Show lines and states until the job has ended."""
     from distlaunch.cli.launching import exit_code, show_final_state
-    from distlaunch.google.follow import Follow
+    from distlaunch.google.follow import JobFollower
+    from distlaunch.google.jobs import job_id
     from distlaunch.google.logs import Logs
-    from distlaunch.google.lookup import job_id
     from distlaunch.ui.events import Notice
 
     logs = Logs(found.jobs.session, found.jobs.project)
-    follow = Follow(
-        found.jobs, logs, found.job, tasks=tasks, one_by_one=one_by_one, sleep=watch.wait
+    follow = JobFollower(
+        found.jobs, logs, found.job, tasks=tasks, per_entry=per_entry, sleep=watch.wait
     )
     try:
         watch.show(follow)

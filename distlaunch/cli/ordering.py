@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from distlaunch.job.model import Job
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
@@ -86,12 +86,12 @@ def order_of(
     image: str | None,
     words: tuple[str, ...],
     **_: Any,
-) -> tuple[Order, tuple[str, ...]]:
+) -> tuple[LaunchRequest, tuple[str, ...]]:
     """Return what is to be launched, and what reading it has to tell."""
     from distlaunch.job.job_dir import job_dir_in, replace_job_dir
     from distlaunch.job.load import load_job
     from distlaunch.local.arguments import refuse_ours
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
     refuse_ours(words, OURS)
     folder = Path.cwd()
@@ -104,7 +104,7 @@ def order_of(
         job = replace_job_dir(job, where)
     given = {"name": name, "region": region, "project": project, "image": image}
     said = {key: _OPTION[key] for key, value in given.items() if value is not None}
-    order = Order(folder, job, where, endpoint, config, assignments, said, words)
+    order = LaunchRequest(folder, job, where, endpoint, config, assignments, said, words)
     return order, (*loaded.notes, *_odd(words))
 
 
@@ -120,20 +120,20 @@ def _with_defaults(job: Job, project: str | None) -> Job:
     """Fill in the project and the region that gcloud or the credentials name."""
     from dataclasses import replace
 
-    from distlaunch.google import defaults
+    from distlaunch.google import auth
 
     return replace(
         job,
-        project=project or job.project or defaults.project_id(),
-        region=job.region or defaults.region(),
+        project=project or job.project or auth.default_project(),
+        region=job.region or auth.default_region(),
     )
 
 
 def _in_a_bucket(job_dir: str | None) -> str | None:
-    from distlaunch.errors import UsageProblem
+    from distlaunch.errors import UsageError
 
     if job_dir is None:
         return None
     if not job_dir.startswith("gs://") or not job_dir.strip("/").removeprefix("gs:").strip("/"):
-        raise UsageProblem(f"--job-dir {job_dir}: expected gs://BUCKET/FOLDER")
+        raise UsageError(f"--job-dir {job_dir}: expected gs://BUCKET/FOLDER")
     return job_dir.rstrip("/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distlaunch.google.lookup import Place
+from distlaunch.submit.lookup import JobLocator
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 def place(
     settings: Settings, endpoint: str | None, project: str | None, region: str | None
-) -> Place:
+) -> JobLocator:
     """Return where to look; waiting for Google is told on stderr."""
-    return Place(Path.cwd(), endpoint, project, region, settings.console().say)
+    return JobLocator(Path.cwd(), endpoint, project, region, settings.console().say)

@@ -52,7 +52,7 @@ def command(
     shown = settings.console()
     found = place(settings, endpoint, project, region).find(job)
     launcher = Launcher(Path.cwd(), found.jobs, Watch(shown, ["image"]).see)
-    launched = launcher.again(found.job, is_new=is_new)
+    launched = launcher.resubmit(found.job, is_new=is_new)
     return see_through(
         shown,
         launched,

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.report import Report
     from distlaunch.cli import Settings
     from distlaunch.image.context import ContextFile
-    from distlaunch.submit.launcher import Plan
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest, SubmitPlan
     from distlaunch.ui.console import Console
 
 MOST_FILES = 50  # that a dry run names
@@ -64,7 +63,7 @@ def command(settings: Settings, /, **given: Any) -> int:
 
 def _submit(
     console: Console,
-    order: Order,
+    order: LaunchRequest,
     *,
     dry_run: bool,
     verbose: bool,
@@ -79,20 +78,20 @@ def _submit(
 ) -> int:
     from distlaunch.checks.preflight import CheckOptions, run_checks, skip_checks
     from distlaunch.cli.launching import see_through
-    from distlaunch.errors import GoogleError, UsageProblem
+    from distlaunch.errors import GoogleError, UsageError
     from distlaunch.google.client import connect
     from distlaunch.google.jobs import Jobs
     from distlaunch.submit.launcher import Launcher
-    from distlaunch.submit.launcher import plan as plan_submit
+    from distlaunch.submit.plan import plan_submit
     from distlaunch.ui.progress_view import Watch
 
     if verbose and not dry_run:
-        raise UsageProblem("--verbose lists the image's files with --dry-run; add that")
+        raise UsageError("--verbose lists the image's files with --dry-run; add that")
     job = order.job
     session, refusal = None, None
     if not dry_run:
         try:
-            session = connect(order.endpoint, project=job.project, tell=console.say)
+            session = connect(order.endpoint, project=job.project, show_message=console.say)
         except GoogleError as problem:
             refusal = problem  # told after all else that is wrong
     scope = CheckOptions(catalogue=catalogue, prices=prices)
@@ -111,7 +110,7 @@ def _submit(
         return 0
     jobs = Jobs(session, str(job.project), str(job.region))
     watch = Watch(console, ["image"])
-    launcher = Launcher(order.folder, jobs, watch.see, tell=console.say)
+    launcher = Launcher(order.folder, jobs, watch.see, show_message=console.say)
     launched = launcher.launch(plan, console.progress, is_new=is_new)
     return see_through(
         console,
@@ -134,7 +133,7 @@ def _tell(console: Console, report: Report) -> None:
     console.say(format_verdict(report))
 
 
-def _show(console: Console, plan: Plan, *, verbose: bool) -> None:
+def _show(console: Console, plan: SubmitPlan, *, verbose: bool) -> None:
     """Show what a submit would do: the request on stdout, all else on stderr."""
     from distlaunch.redaction import hide_secrets
 

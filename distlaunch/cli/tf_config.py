@@ -40,7 +40,7 @@ def command(hosts: str, name: str | None, shell: bool) -> None:
     \b
       eval "$(distlaunch tf-config --hosts a,b,c --task worker:0 --shell)"
     """  # noqa: D301 - click wants the character that this is an escape for
-    from distlaunch.errors import UsageProblem
+    from distlaunch.errors import UsageError
     from distlaunch.job.hosts import parse_hosts
     from distlaunch.job.tf_config import tf_config
 
@@ -49,7 +49,7 @@ def command(hosts: str, name: str | None, shell: bool) -> None:
     if not tasks:
         known = [str(task) for task in addresses]
         listed = known if len(known) <= _MOST_LISTED else [*known[:2], "…", known[-1]]
-        raise UsageProblem(
+        raise UsageError(
             f"--task {name}: no such task in this cluster; there are: {', '.join(listed)}"
         )
     is_guarded = shell and len(tasks) > 1

@@ -21,7 +21,7 @@ from distlaunch.emulator.service.routes import Routes
 from distlaunch.emulator.service.server import Server
 from distlaunch.emulator.service.storage_service import StorageService
 from distlaunch.emulator.store import Store
-from distlaunch.errors import DistlaunchError, UsageProblem
+from distlaunch.errors import DistlaunchError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +115,7 @@ class Emulator:
         from distlaunch.emulator.run.process import ProcessMachines
 
         if not self._project_dir.is_dir():
-            raise UsageProblem(
+            raise UsageError(
                 f"--project-dir {self._project_dir}: no such folder; "
                 "give the one with the job's program"
             )

@@ -11,7 +11,7 @@ from typing import cast
 
 from distlaunch.emulator.lacks import WAYS, Lacks
 from distlaunch.emulator.service.apis import CALLS, Call
-from distlaunch.errors import UsageProblem, did_you_mean
+from distlaunch.errors import UsageError, did_you_mean
 
 _CODES = ("404", "429", "500", "502", "503", "504")
 _ALWAYS = ("denied", "disabled", "quota")
@@ -82,7 +82,7 @@ class Faults:
 
         Raises
         ------
-        UsageProblem
+        UsageError
             If a part of it is none.
         """
         faults: list[Fault] = []
@@ -168,8 +168,8 @@ def _amount(part: str, text: str, most: float) -> float:
     return amount
 
 
-def _problem(part: str, what: str) -> UsageProblem:
-    return UsageProblem(f"--faults: {part!r}: {what} (see 'distlaunch emulator --help')")
+def _problem(part: str, what: str) -> UsageError:
+    return UsageError(f"--faults: {part!r}: {what} (see 'distlaunch emulator --help')")
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
-"""An answer of Google's that is no success → what went wrong and what to do about it, in one line.
+"""Failed calls to Google → errors that name the cause and the remedy in one line.
 
-What stands in an answer is told in https://cloud.google.com/apis/design/errors and, for `details`,
-in google/rpc/error_details.proto.
+https://cloud.google.com/apis/design/errors documents error responses, and
+google/rpc/error_details.proto their `details`.
 """
 
 from __future__ import annotations
@@ -9,32 +9,35 @@ from __future__ import annotations
 import json
 import math
 import re
+import socket
 import time
 from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from distlaunch.errors import GoogleError, Unavailable
+from distlaunch.errors import GoogleError, RetryableError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 LOGIN = "gcloud auth application-default login"
-WHOEVER = "user:$(gcloud config get account)"
-"""Who asks, as a shell finds it out, where the credentials do not tell."""
+CURRENT_ACCOUNT = "user:$(gcloud config get account)"
+"""The caller, as a shell expands it, where the credentials do not name one."""
 DISABLED, NOT_PAID, NOT_CHARGED = "SERVICE_DISABLED", "BILLING_DISABLED", "USER_PROJECT_DENIED"
 RATE = "RATE_LIMIT_EXCEEDED"
 QUOTA = "RESOURCE_EXHAUSTED"
+INVALID = "INVALID_ANSWER"
 
-_COME_BACK = {408, 500, 502, 503, 504}
-_TOO_MUCH = 429
-_UNUSED = "has not been used in project"  # an API that is not enabled
-_LONGEST = 600  # characters of Google's own words
+_RETRYABLE = {408, 500, 502, 503, 504}
+_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
+_API_NOT_ENABLED = "has not been used in project"
+_MAX_QUOTED = 600  # characters of Google's own message
 _PERMISSION = re.compile(r"'?\b([a-z]+\.[A-Za-z]+\.[A-Za-z]+)\b'?")
-_RATE = re.compile(
+_RATE_MESSAGE = re.compile(
     r"per (second|minute|hour|day)|rate limit|resource has been exhausted", re.IGNORECASE
 )
-# A role that holds a permission, by the permission's beginning; the first that fits.
+# A role that holds a permission, by the permission's prefix; the first match applies.
 _ROLES = {
     "aiplatform.": "roles/aiplatform.user",
     "logging.": "roles/logging.viewer",
@@ -51,7 +54,7 @@ _ROLES = {
     "compute.": "roles/compute.networkUser",
     "resourcemanager.projects.": "roles/browser",
 }
-_OF_BUCKETS = ("roles/storage.legacyBucketReader",)  # that a project has no place for
+_BUCKET_ROLES = ("roles/storage.legacyBucketReader",)  # cannot be granted on a project
 _SERVICE_ROLES = {
     "aiplatform": "roles/aiplatform.user",
     "logging": "roles/logging.viewer",
@@ -63,22 +66,131 @@ _SERVICE_ROLES = {
 }
 
 
-class Refusal:
-    """Understands one answer.
+def from_response(
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    service: str,
+    host: str = "",
+    project: str | None = None,
+    member: str | None = None,
+) -> GoogleError:
+    """Return the error for a response whose status is not a success.
 
     Parameters
     ----------
-    status
-        The HTTP status.
-    headers, body
-        What else was answered.
     service, project
-        What was asked, and who was to pay for it.
+        The service that was called, and the project that the call was for.
     host
-        Who answered; the service's own host by default.
+        The server; the service's own host by default.
     member
-        Who asked, as IAM writes it (``serviceAccount:…``), where that is known.
+        The caller in IAM's notation (``serviceAccount:…``), if known.
     """
+    return _ErrorResponse(
+        status,
+        headers,
+        body,
+        service=service,
+        host=host or f"{service}.googleapis.com",
+        project=project,
+        member=member or CURRENT_ACCOUNT,
+    ).error()
+
+
+def token_error(error: Exception) -> GoogleError:
+    """Return the error for a call that could not be signed."""
+    from google.auth.exceptions import TransportError
+
+    cause = root_cause(error)
+    if isinstance(error, TransportError) or getattr(error, "retryable", False):
+        return RetryableError(
+            f"cannot get a token ({cause})", reason="UNREACHABLE", may_have_been_processed=False
+        )
+    return GoogleError(
+        f"Google does not accept the credentials ({cause}); run '{LOGIN}'",
+        status=401,
+        reason="UNAUTHENTICATED",
+    )
+
+
+def connection_error(host: str, error: Exception, *, is_local: bool) -> GoogleError:
+    """Return the error for a call without a response.
+
+    Parameters
+    ----------
+    error
+        The exception of Requests.
+    is_local
+        Whether the host is an emulator on this machine.
+    """
+    from requests.exceptions import ConnectTimeout
+
+    cause = root_cause(error)
+    if _CERTIFICATE in str(error):
+        return GoogleError(
+            f"the certificate of {host} is not trusted ({cause}); set REQUESTS_CA_BUNDLE to the "
+            "file with your network's certificates"
+        )
+    was_sent = not isinstance(error, ConnectTimeout) and not _is_refused(error)
+    hint = "; start 'distlaunch emulator' there" if is_local and not was_sent else ""
+    return RetryableError(
+        f"cannot reach {host} ({cause}){hint}",
+        reason="UNREACHABLE",
+        may_have_been_processed=was_sent,
+    )
+
+
+def invalid_response(host: str, problem: str) -> GoogleError:
+    """Return the error for a successful response that is not what the API documents."""
+    return GoogleError(f"{host}: invalid response: {problem}", status=200, reason=INVALID)
+
+
+def unreadable_response(host: str, problem: str) -> RetryableError:
+    """Return the error for a response that is not the API's, such as a proxy's page."""
+    return RetryableError(f"{host}: invalid response: {problem}", status=200, reason=INVALID)
+
+
+def root_cause(error: BaseException) -> str:
+    """Return the message of the system, or else of the library, for a failure."""
+    causes = list(_causes(error))
+    for cause in causes:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror.lower()
+    innermost = causes[-1]
+    text = innermost.args[0] if innermost.args else innermost
+    return " ".join(str(text).split()).rstrip(".")[:300] or type(innermost).__name__
+
+
+def host_of(url: str) -> str:
+    """Return the host of a URL, with the scheme if that is plain HTTP."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}" if parts.scheme == "http" else parts.netloc
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Whether there was no connection, so that the call cannot have been processed."""
+    return any(
+        isinstance(cause, (ConnectionRefusedError, socket.gaierror))
+        or type(cause).__name__ == "NewConnectionError"
+        for cause in _causes(error)
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those that it wraps, outermost first."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        reason = getattr(cause, "reason", None)  # of urllib3's exceptions
+        wrapped = [part for part in (reason, *cause.args) if isinstance(part, BaseException)]
+        cause = wrapped[0] if wrapped else cause.__cause__ or cause.__context__
+
+
+class _ErrorResponse:
+    """An error response of one of Google's APIs, or of a proxy before it."""
 
     def __init__(
         self,
@@ -87,140 +199,142 @@ class Refusal:
         body: bytes,
         *,
         service: str,
-        host: str = "",
-        project: str | None = None,
-        member: str | None = None,
+        host: str,
+        project: str | None,
+        member: str,
     ) -> None:
-        error = _error(body)
-        self.status = status
-        self.message = _one_line(error.get("message")) or _told_otherwise(status, body)
-        self.reason = _one_line(error.get("status")) or _reason(status)
-        self._details = _dicts(error.get("details"))
+        error = _error_object(body)
+        self._status = status
+        self._message = _one_line(error.get("message")) or _plain_text(status, body)
+        self._reason = _one_line(error.get("status")) or _status_phrase(status)
+        self._details = _objects(error.get("details"))
         self._info = self._detail("ErrorInfo")
         self._service = service
-        self._host = host or f"{service}.googleapis.com"
+        self._host = host
         self._project = project
-        self._member = member or WHOEVER
-        self._wait = _seconds(headers.get("Retry-After")) or self._retry_delay()
+        self._member = member
+        self._wait = _retry_after(headers.get("Retry-After")) or self._retry_delay()
 
-    def problem(self) -> GoogleError:
-        """Return what to raise."""
-        if self.status == _TOO_MUCH:
-            reason = RATE if self._is_rate() else QUOTA
-            text = self._answered() if reason == RATE else self._quota()
-            return Unavailable(
-                text, status=self.status, reason=reason, wait=self._wait, heard=False
+    def error(self) -> GoogleError:
+        is_rate = self._status == HTTPStatus.TOO_MANY_REQUESTS and self._is_rate_limit()
+        if self._status == HTTPStatus.TOO_MANY_REQUESTS:
+            return RetryableError(
+                self._status_line() if is_rate else self._quota(),
+                status=self._status,
+                reason=RATE if is_rate else QUOTA,
+                wait=self._wait,
+                may_have_been_processed=False,
             )
-        if self.status in _COME_BACK:
-            return Unavailable(
-                self._answered(), status=self.status, reason=self.reason, wait=self._wait
+        if self._status in _RETRYABLE:
+            return RetryableError(
+                self._status_line(), status=self._status, reason=self._reason, wait=self._wait
             )
         return GoogleError(
             self._text(),
-            status=self.status,
-            reason=self.reason,
-            why=self._why(),
+            status=self._status,
+            reason=self._reason,
+            error_reason=self._error_reason(),
             service=self._api(),
         )
 
-    def _answered(self) -> str:
-        return f"{self._host} answers {self.status} ({self.message})"
+    def _status_line(self) -> str:
+        return f"{self._host} answers {self._status} ({self._message})"
 
     def _text(self) -> str:
-        if self.status == HTTPStatus.UNAUTHORIZED:
-            return f"Google does not accept the credentials ({self.message}); run '{LOGIN}'"
-        if self.status == HTTPStatus.FORBIDDEN:
+        if self._status == HTTPStatus.UNAUTHORIZED:
+            return f"Google does not accept the credentials ({self._message}); run '{LOGIN}'"
+        if self._status == HTTPStatus.FORBIDDEN:
             return self._forbidden()
-        if self.status == HTTPStatus.NOT_FOUND:
-            return f"Google does not know what was asked for ({self.message})"
+        if self._status == HTTPStatus.NOT_FOUND:
+            return f"not found: {self._message}"
         violations = self._violations()
         if violations:
             return f"Google refuses the request: {_one_line('; '.join(violations))}"
-        return f"Google refuses ({self.reason}): {self.message}"
+        return f"Google refuses ({self._reason}): {self._message}"
 
     def _forbidden(self) -> str:
-        why = self._why()
-        if why == DISABLED:
+        error_reason = self._error_reason()
+        if error_reason == DISABLED:
             return self._disabled()
-        if why == NOT_PAID:
+        if error_reason == NOT_PAID:
             return (
                 f"project {self._consumer()} has no billing account; run 'gcloud billing projects "
                 f"link {self._consumer()} --billing-account=ACCOUNT'"
             )
-        if why == NOT_CHARGED:
+        if error_reason == NOT_CHARGED:
             return (
-                f"the calls may not be charged to project {self._consumer()} ({self.message}); "
+                f"calls cannot be charged to project {self._consumer()} ({self._message}); "
                 "run 'gcloud auth application-default set-quota-project PROJECT' with one of "
                 f"yours, or {self._grant('roles/serviceusage.serviceUsageConsumer')}"
             )
         return self._denied()
 
-    def _why(self) -> str:
-        said = _one_line(self._info.get("reason"))
-        is_disabled = self.status == HTTPStatus.FORBIDDEN and _UNUSED in self.message
-        return said or (DISABLED if is_disabled else "")
+    def _error_reason(self) -> str:
+        is_disabled = self._status == HTTPStatus.FORBIDDEN and _API_NOT_ENABLED in self._message
+        return _one_line(self._info.get("reason")) or (DISABLED if is_disabled else "")
 
     def _api(self) -> str:
         return self._metadata().get("service") or f"{self._service}.googleapis.com"
 
     def _disabled(self) -> str:
         service, project = self._api(), self._consumer()
-        link = (
+        links = _objects(self._detail("Help").get("links"))
+        url = (
             self._metadata().get("activationUrl")
-            or self._help()
-            or (f"https://console.cloud.google.com/apis/library/{service}?project={project}")
+            or next(filter(None, (_one_line(link.get("url")) for link in links)), "")
+            or f"https://console.cloud.google.com/apis/library/{service}?project={project}"
         )
         return (
             f"{service} is not enabled in project {project}; run 'gcloud services enable "
-            f"{service} --project={project}' and wait a minute, or see {link}"
+            f"{service} --project={project}' and wait a minute, or see {url}"
         )
-
-    def _help(self) -> str:
-        links = _dicts(self._detail("Help").get("links"))
-        return next(filter(None, (_one_line(each.get("url")) for each in links)), "")
 
     def _denied(self) -> str:
         permission = self._metadata().get("permission")
         if not permission:
-            found = _PERMISSION.search(self.message)
-            permission = found[1] if found else None
+            match = _PERMISSION.search(self._message)
+            permission = match[1] if match else None
         if permission is None:
             role = _SERVICE_ROLES.get(self._service)
             remedy = f"; {self._grant(role)}" if role else ""
-            return f"Google refuses ({self.reason}): {self.message}{remedy}"
-        role = next((r for start, r in _ROLES.items() if permission.startswith(start)), None)
-        remedy = self._grant(role) if role else "ask who owns the project for a role with it"
-        where = self._metadata().get("resource") or f"project {self._project or self._consumer()}"
-        return f"the permission {permission} is missing on {where}; {remedy}"
+            return f"Google refuses ({self._reason}): {self._message}{remedy}"
+        roles = (role for prefix, role in _ROLES.items() if permission.startswith(prefix))
+        role = next(roles, None)
+        remedy = self._grant(role) if role else "request a role with it from the project's owner"
+        project = f"project {self._project or self._consumer()}"
+        resource = self._metadata().get("resource") or project
+        return f"the permission {permission} is missing on {resource}; {remedy}"
 
     def _grant(self, role: str) -> str:
-        if role in _OF_BUCKETS:
-            to = "storage buckets add-iam-policy-binding gs://BUCKET"
+        if role in _BUCKET_ROLES:
+            target = "storage buckets add-iam-policy-binding gs://BUCKET"
         else:
-            to = f"projects add-iam-policy-binding {self._project or self._consumer()}"
-        return f"who may grant it runs 'gcloud {to} --member={self._member} --role={role}'"
+            target = f"projects add-iam-policy-binding {self._project or self._consumer()}"
+        command = f"gcloud {target} --member={self._member} --role={role}"
+        return f"have an administrator run '{command}'"
 
     def _quota(self) -> str:
         project = self._project or self._consumer()
-        violations = _dicts(self._detail("QuotaFailure").get("violations"))
-        told = "; ".join(filter(None, (_one_line(each.get("description")) for each in violations)))
+        violations = _objects(self._detail("QuotaFailure").get("violations"))
+        descriptions = (_one_line(violation.get("description")) for violation in violations)
+        reasons = _one_line("; ".join(filter(None, descriptions)))
         return (
-            f"the quota does not allow it: {_one_line(told) or self.message}; "
-            "choose another machine or region, or ask for more at "
+            f"the quota is exceeded: {reasons or self._message}; "
+            "choose another machine or region, or request more at "
             f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
         )
 
-    def _is_rate(self) -> bool:
+    def _is_rate_limit(self) -> bool:
         """Whether there were only too many calls in a short time."""
         if self._info.get("reason") == RATE or self._wait:
             return True
-        return self.reason != QUOTA or _RATE.search(self.message) is not None
+        return self._reason != QUOTA or _RATE_MESSAGE.search(self._message) is not None
 
     def _violations(self) -> list[str]:
-        listed = _dicts(self._detail("BadRequest").get("fieldViolations"))
+        violations = _objects(self._detail("BadRequest").get("fieldViolations"))
         return [
-            ": ".join(filter(None, map(_one_line, (each.get("field"), each.get("description")))))
-            for each in listed
+            ": ".join(filter(None, map(_one_line, (part.get("field"), part.get("description")))))
+            for part in violations
         ]
 
     def _consumer(self) -> str:
@@ -229,36 +343,37 @@ class Refusal:
 
     def _metadata(self) -> dict[str, str]:
         metadata = self._info.get("metadata")
-        found = metadata if isinstance(metadata, dict) else {}
-        return {name: _one_line(value) for name, value in found.items()}
+        items = metadata.items() if isinstance(metadata, dict) else ()
+        return {name: _one_line(value) for name, value in items}
 
     def _retry_delay(self) -> float:
-        return _seconds(str(self._detail("RetryInfo").get("retryDelay", "")).removesuffix("s"))
+        return _retry_after(str(self._detail("RetryInfo").get("retryDelay", "")).removesuffix("s"))
 
     def _detail(self, kind: str) -> dict[str, Any]:
-        """Return the details of a kind of google.rpc's."""
-        ending = f"google.rpc.{kind}"
-        return next((d for d in self._details if str(d.get("@type", "")).endswith(ending)), {})
+        """Return the detail of a type of google.rpc, empty if there is none."""
+        suffix = f"google.rpc.{kind}"
+        matches = (item for item in self._details if str(item.get("@type", "")).endswith(suffix))
+        return next(matches, {})
 
 
-def _error(body: bytes) -> dict[str, Any]:
+def _error_object(body: bytes) -> dict[str, Any]:
     try:
-        answer = json.loads(body)
+        content = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    if isinstance(answer, list) and answer:  # some of Google's servers wrap their errors
-        answer = answer[0]
-    error = answer.get("error") if isinstance(answer, dict) else None
+    if isinstance(content, list) and content:  # some of Google's servers wrap their errors
+        content = content[0]
+    error = content.get("error") if isinstance(content, dict) else None
     return error if isinstance(error, dict) else {}
 
 
-def _told_otherwise(status: int, body: bytes) -> str:
-    """Return a text for an answer that is none of Google's: a proxy's, say."""
+def _plain_text(status: int, body: bytes) -> str:
+    """Return the text of a response that is not Google's, such as a proxy's page."""
     text = _one_line(re.sub(r"<[^>]*>", " ", body[:4096].decode("utf-8", "replace")))
     return text[:200] or f"HTTP status {status}"
 
 
-def _reason(status: int) -> str:
+def _status_phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase.upper().replace(" ", "_")
     except ValueError:
@@ -267,19 +382,19 @@ def _reason(status: int) -> str:
 
 def _one_line(text: object) -> str:
     line = " ".join(text.split()) if isinstance(text, str) else ""
-    return (line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…").removesuffix(".")
+    return (line if len(line) <= _MAX_QUOTED else f"{line[:_MAX_QUOTED]}…").removesuffix(".")
 
 
-def _seconds(text: str | None) -> float:
-    """Return what a Retry-After header says: seconds, or a date."""
+def _retry_after(text: str | None) -> float:
+    """Return the seconds of a Retry-After header, which may be a date."""
     try:
-        found = float(text or 0)
-        return max(found, 0.0) if math.isfinite(found) else 0.0
+        seconds = float(text or 0)
+        return max(seconds, 0.0) if math.isfinite(seconds) else 0.0
     except ValueError:
         date = parsedate_tz(text or "")
         return max(mktime_tz(date) - time.time(), 0.0) if date else 0.0
 
 
-def _dicts(value: object) -> list[dict[str, Any]]:
-    listed = value if isinstance(value, list) else []
-    return [each for each in listed if isinstance(each, dict)]
+def _objects(value: object) -> list[dict[str, Any]]:
+    items = value if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, dict)]

@@ -1,55 +1,62 @@
-"""Who we are to Google: the application default credentials, found without running gcloud."""
+"""Application default credentials, and gcloud's default project and region; gcloud is not run."""
 
 from __future__ import annotations
 
+import configparser
+import json
 import logging
 import os
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import GoogleError
-from distlaunch.google import defaults
 from distlaunch.google.api_errors import LOGIN
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials
 
+CREDENTIALS_VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
+
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-_MALFORMED = (AttributeError, TypeError, ValueError)  # of a file that is JSON, but not theirs
+_MALFORMED = (AttributeError, TypeError, ValueError)  # raised for JSON that is not credentials
+# In the order of google.auth and gcloud: a variable of the client libraries, then gcloud's.
+_PROJECT_VARIABLES = ("GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
+_REGION_VARIABLES = ("CLOUDSDK_AI_REGION", "GOOGLE_CLOUD_REGION", "CLOUDSDK_COMPUTE_REGION")
 
 
-def find(project: str | None) -> Credentials:
+def load_credentials(project: str | None) -> Credentials:
     """Return the application default credentials.
 
-    `google.auth.default` would run gcloud to learn the project of a user's credentials, which takes
-    half a second; their file is read directly instead.
+    `google.auth.default` runs gcloud to learn the project of a user's credentials, which takes half
+    a second; their file is read directly instead.
 
     Parameters
     ----------
     project
-        Pays for the calls where the credentials are a user's and name no other.
+        The quota project, if these are a user's credentials that name none.
 
     Raises
     ------
     GoogleError
-        If there are none, with the command that makes them.
+        If there are none, with the command that creates them.
     """
     import google.auth
     import google.auth.exceptions
 
-    file = defaults.credentials_file()
+    file = credentials_file()
     logging.getLogger("google.auth.compute_engine._metadata").setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of quota projects, which are seen to here
-            found = _load(file) if file else google.auth.default(scopes=[_SCOPE])[0]
-    except (google.auth.exceptions.GoogleAuthError, OSError, *_MALFORMED) as problem:
-        raise _no_credentials(file, problem) from None
-    return _paid_by(project, found)
+            warnings.simplefilter("ignore")  # about a missing quota project, which is set below
+            credentials = _load(file) if file else google.auth.default(scopes=[_SCOPE])[0]
+    except (google.auth.exceptions.GoogleAuthError, OSError, *_MALFORMED) as error:
+        raise _no_credentials(file, error) from None
+    return _with_quota_project(project, credentials)
 
 
-def member(credentials: Credentials) -> str | None:
-    """Return who the credentials belong to, as IAM writes it, where they tell."""
+def iam_member(credentials: Credentials) -> str | None:
+    """Return the owner of credentials in IAM's notation (``user:…``), None if unknown."""
     email = getattr(credentials, "service_account_email", None)
     if isinstance(email, str) and "@" in email:
         return f"serviceAccount:{email}"
@@ -57,37 +64,102 @@ def member(credentials: Credentials) -> str | None:
     return f"user:{account}" if account else None
 
 
+def default_project() -> str | None:
+    """Return the project from the environment, gcloud's configuration or the credentials' file."""
+    return (
+        _variable(_PROJECT_VARIABLES)
+        or _gcloud_property("core", "project")
+        or _from_credentials("project_id")
+        or _from_credentials("quota_project_id")
+    )
+
+
+def default_region() -> str | None:
+    """Return the region from the environment or gcloud's configuration."""
+    return (
+        _variable(_REGION_VARIABLES)
+        or _gcloud_property("ai", "region")
+        or _gcloud_property("compute", "region")
+    )
+
+
+def credentials_file() -> str | None:
+    """Return the file with the application default credentials, None if there is none.
+
+    A file that the environment names is returned even if it does not exist.
+    """
+    named = os.environ.get(CREDENTIALS_VARIABLE)
+    if named:
+        return named
+    default = _gcloud_folder() / "application_default_credentials.json"
+    return str(default) if default.is_file() else None
+
+
 def _load(file: str) -> Credentials:
     import google.auth
     from google.auth.credentials import with_scopes_if_required
 
-    found: Any = google.auth.load_credentials_from_file(file)[0]  # type: ignore[no-untyped-call]
-    scoped: Credentials = with_scopes_if_required(found, [_SCOPE])  # type: ignore[no-untyped-call]
+    loaded: Any = google.auth.load_credentials_from_file(file)[0]  # type: ignore[no-untyped-call]
+    scoped: Credentials = with_scopes_if_required(loaded, [_SCOPE])  # type: ignore[no-untyped-call]
     return scoped
 
 
-def _paid_by(project: str | None, credentials: Credentials) -> Credentials:
+def _with_quota_project(project: str | None, credentials: Credentials) -> Credentials:
     from google.oauth2.credentials import Credentials as UserCredentials
 
     if project and isinstance(credentials, UserCredentials) and not credentials.quota_project_id:
-        paid: Credentials = credentials.with_quota_project(project)
-        return paid
+        with_project: Credentials = credentials.with_quota_project(project)
+        return with_project
     return credentials
 
 
-def _no_credentials(file: str | None, problem: Exception) -> GoogleError:
+def _no_credentials(file: str | None, error: Exception) -> GoogleError:
     if file is None:
-        return GoogleError(
-            f"no credentials for google cloud; run '{LOGIN}'", status=401, reason="UNAUTHENTICATED"
+        text = f"no credentials for Google Cloud; run '{LOGIN}'"
+    else:
+        reason = " ".join(str(error.args[0] if error.args else error).split()).rstrip(".")
+        remedy = (
+            f"fix the file or {CREDENTIALS_VARIABLE}, which names it"
+            if os.environ.get(CREDENTIALS_VARIABLE)
+            else f"run '{LOGIN}' to write a new one"
         )
-    why = " ".join(str(problem.args[0] if problem.args else problem).split()).rstrip(".")
-    said = (
-        f"{defaults.CREDENTIALS_VARIABLE} names it"
-        if os.environ.get(defaults.CREDENTIALS_VARIABLE)
-        else f"run '{LOGIN}' to write it anew"
-    )
-    return GoogleError(
-        f"{file}: no credentials that can be used ({why}); {said}",
-        status=401,
-        reason="UNAUTHENTICATED",
-    )
+        text = f"{file}: not valid credentials ({reason}); {remedy}"
+    return GoogleError(text, status=401, reason="UNAUTHENTICATED")
+
+
+def _gcloud_folder() -> Path:
+    configured = os.environ.get("CLOUDSDK_CONFIG")
+    return Path(configured) if configured else Path("~/.config/gcloud").expanduser()
+
+
+def _variable(names: tuple[str, ...]) -> str | None:
+    return next(filter(None, map(os.environ.get, names)), None)
+
+
+def _gcloud_property(section: str, name: str) -> str | None:
+    """Return a property of gcloud's active configuration."""
+    folder = _gcloud_folder()
+    active = os.environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or _active_configuration(folder)
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read(folder / "configurations" / f"config_{active}", encoding="utf-8")
+        return parser.get(section, name, fallback=None) or None
+    except (configparser.Error, OSError, UnicodeDecodeError):
+        return None  # gcloud reports a malformed configuration itself
+
+
+def _active_configuration(folder: Path) -> str:
+    try:
+        return (folder / "active_config").read_text(encoding="utf-8").strip() or "default"
+    except (OSError, UnicodeDecodeError):
+        return "default"
+
+
+def _from_credentials(name: str) -> str | None:
+    file = credentials_file()
+    try:
+        content = json.loads(Path(file).read_bytes()) if file else {}
+    except (OSError, ValueError, RecursionError):
+        return None
+    value = content.get(name) if isinstance(content, dict) else None
+    return value if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""Where Google's services are."""
+"""The URLs of Google's services."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from distlaunch.errors import UsageProblem
+from distlaunch.errors import UsageError
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
@@ -22,11 +22,13 @@ _SERVICES = {
     "serviceusage": ("serviceusage.googleapis.com", "/v1/"),
     "storage": ("storage.googleapis.com", "/storage/v1/"),
 }
-_REGION = re.compile(r"[a-z]+(-[a-z]+)*[0-9]*", re.ASCII)  # a part of the host that gets a token
+_REGION = re.compile(
+    r"[a-z]+(-[a-z]+)*[0-9]*", re.ASCII
+)  # becomes part of a host that gets a token
 _LOOPBACK = re.compile(r"localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|::1", re.ASCII)
 
 
-def url(
+def service_url(
     service: str,
     path: str,
     *,
@@ -34,59 +36,59 @@ def url(
     endpoint: str | None = None,
     version: str | None = None,
 ) -> str:
-    """Return the address of a call.
+    """Return the URL of a call.
 
     Parameters
     ----------
     service
-        The first word of its host, as ``aiplatform``.
+        The first word of its host, such as ``aiplatform``.
     path
-        What comes after the version, as ``projects/P/locations/R/customJobs``.
+        The part after the version, such as ``projects/P/locations/R/customJobs``.
     region
-        Where the service is regional.
+        For regional services.
     endpoint
-        Who answers for all services in Google's place, if anyone does.
+        The URL that replaces all of Google's, if any.
     version
-        Another version of the service than the usual one, as ``v1beta1``.
+        Another version of the service than the default, such as ``v1beta1``.
 
     Raises
     ------
-    UsageProblem
-        If the region cannot be one.
+    UsageError
+        If the region is not valid.
     """
-    host, before = _SERVICES[service]
+    host, prefix = _SERVICES[service]
     if version is not None:
-        before = f"{before[:-1].rpartition('/')[0]}/{version}/"
+        prefix = f"{prefix[:-1].rpartition('/')[0]}/{version}/"
     if endpoint is not None:
-        return f"{endpoint}{before}{path}"
+        return f"{endpoint}{prefix}{path}"
     if "{region}" in host and _REGION.fullmatch(region or "") is None:
-        raise UsageProblem(f"{region!r} is not a region; expected one as us-central1")
-    return f"https://{host.format(region=region)}{before}{path}"
+        raise UsageError(f"{region!r} is not a region; expected one such as us-central1")
+    return f"https://{host.format(region=region)}{prefix}{path}"
 
 
-def checked(endpoint: str) -> str:
-    """Return an endpoint without the slash at its end.
+def normalise_endpoint(endpoint: str) -> str:
+    """Return an endpoint without a trailing slash.
 
     Raises
     ------
-    UsageProblem
+    UsageError
         If it is neither ``https://`` nor ``http://`` on this machine.
     """
     parts = _split(endpoint)
     if parts is None or parts.query or parts.fragment or "@" in parts.netloc:
-        raise UsageProblem(
-            f"--endpoint {endpoint}: not an address; expected one as http://127.0.0.1:8085"
+        raise UsageError(
+            f"--endpoint {endpoint}: not a URL; expected one such as http://127.0.0.1:8085"
         )
     if parts.scheme == "https" or is_loopback(endpoint):
         return endpoint.rstrip("/")
-    raise UsageProblem(
+    raise UsageError(
         f"--endpoint {endpoint}: expected https://, or http:// on this machine (127.0.0.1), "
-        "as credentials are sent there"
+        "because credentials are sent there"
     )
 
 
 def is_loopback(endpoint: str | None) -> bool:
-    """Whether this is plain HTTP on this machine, which gets no credentials."""
+    """Whether an endpoint is plain HTTP on this machine, which gets no credentials."""
     parts = _split(endpoint or "")
     if parts is None:
         return False
@@ -96,7 +98,7 @@ def is_loopback(endpoint: str | None) -> bool:
 def _split(endpoint: str) -> SplitResult | None:
     try:
         parts = urlsplit(endpoint)
-        parts.port  # noqa: B018 - raises where it is none
+        parts.port  # noqa: B018 - raises ValueError if it is not a number
     except ValueError:
         return None
     return parts if parts.hostname else None

@@ -1,7 +1,7 @@
-"""A job in the cloud as a stream of events: its states and its lines, until it has ended.
+"""Follow a job in the cloud as a stream of events: its states and log lines, until it has ended.
 
-Ctrl-C may come at any moment: while Google is asked nothing has been noted of its answer yet, and
-what is done with an answer is done as a whole.
+Ctrl-C may arrive at any moment: it interrupts a call before its response is processed, and is
+deferred while a response is processed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.errors import GoogleError, Unavailable
+from distlaunch import timestamps
+from distlaunch.errors import GoogleError, RetryableError
 from distlaunch.google import jobs as google_jobs
-from distlaunch.google import times
-from distlaunch.google.lines import Lines, task_names
-from distlaunch.google.polling import Rhythm, Trouble
-from distlaunch.google.states import States
-from distlaunch.ui.events import Notice
+from distlaunch.google.jobs import JobState
+from distlaunch.google.logs import LogReader
+from distlaunch.retry import Backoff
+from distlaunch.ui.console import duration
+from distlaunch.ui.events import JobChanged, Notice
 from distlaunch.ui.interrupts import Interrupts
 
 if TYPE_CHECKING:
@@ -26,38 +27,38 @@ if TYPE_CHECKING:
     from distlaunch.google.logs import Logs
     from distlaunch.ui.events import Event
 
-__all__ = ["Follow", "task_names"]
+STATUS_INTERVAL = 5.0  # seconds between calls for the job's state, at least
+SETTLED = 8.0  # seconds without a new line after the end, until none is expected
 
-STATUS_EVERY = 5.0  # seconds, and no oftener
-SETTLED = 8.0  # seconds without a new line after the end, before none is expected any more
+_LOG_INTERVAL = 2.0  # seconds, while lines arrive; Cloud Logging allows 60 reads a minute
+_MAX_LOG_INTERVAL = 10.0  # seconds, while none arrive
+_LOG_INTERVAL_GROWTH = 1.5
+_ERROR_TIMEOUT = 120.0  # seconds after a failure: Google gives its reason after about a minute
+_END_TIMEOUT = 300.0  # seconds after the end, whatever is still missing
+_EMULATOR_TIMEOUT = 12.0  # seconds for which an emulator may refuse connections while it restarts
+_EMULATOR_INTERVAL = 2.0  # seconds between attempts in that time
+_OLD_JOB = 60.0  # seconds after the end of a job of which no late lines are expected
+_MAX_RETRY_DELAY = 80.0  # seconds between attempts of a failing call
+_MAX_RETRY_AFTER = 600.0  # seconds of a server's Retry-After that are respected
+_OUTAGE_REPORT = 20.0  # seconds of failing calls before they are reported
 
-_LOGS_EVERY = 2.0  # seconds, while lines come: Cloud Logging allows 60 reads a minute
-_LOGS_QUIET = 10.0  # seconds at most, while none come
-_GROWTH = 1.5
-_UNTIL_ERROR = 120.0  # seconds after a bad end: Google says why after about a minute
-_LONGEST_END = 300.0  # seconds after the end, whatever is still missing
-_UNTIL_GONE = 12.0  # seconds for which an emulator may refuse connections, as while it restarts
-_REFUSED_EVERY = 2.0  # seconds between two tries in that time
-_UNTIL_SETTLED = 60.0  # seconds after the end of a job of which no line is late any more
 
-
-class Follow:
-    """Follows a job; iterating goes on where an interrupted iteration was left.
+class JobFollower:
+    """Follows a job; iterating again after an interrupt resumes.
 
     Parameters
     ----------
-    jobs, logs
-        Where to ask.
     job
-        What Google last said of the job; `job` is what it says by now.
+        The job's resource; the attribute `job` is the latest one.
     tasks
-        Whose lines (``chief``, ``worker:3``, ``vertex`` for the platform's own); all if empty.
+        The tasks whose lines to yield (``chief``, ``worker:3``, ``vertex`` for the platform's own);
+        all if empty.
     since
-        Seconds since 1970: lines from then on; from the job's beginning if None.
-    one_by_one
-        Whether each entry is an event of its own with its time and severity, as JSON wants it.
+        Seconds since 1970 from which on to yield lines; None for the job's creation.
+    per_entry
+        Whether each log entry is an event of its own with its time and severity, for JSON.
     clock, sleep
-        Seconds; `sleep` may be `Watch.wait`, which serves a slow reader meanwhile.
+        Seconds; `sleep` may be `Watch.wait`, which serves a slow reader in the meantime.
     now
         Seconds since 1970.
     """
@@ -70,7 +71,7 @@ class Follow:
         *,
         tasks: Sequence[str] = (),
         since: float | None = None,
-        one_by_one: bool = False,
+        per_entry: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.time,
@@ -80,154 +81,288 @@ class Follow:
         self._clock = clock
         self._sleep = sleep
         self._interrupts = Interrupts()
-        self._lines = Lines(
+        self._reader = LogReader(
             logs,
             job,
             tasks=tasks,
             since=since,
-            one_by_one=one_by_one,
+            per_entry=per_entry,
             clock=clock,
-            patience=0,
-            calling=self._interrupts.let_through,
+            retry_deadline=0,
+            around_call=self._interrupts.let_through,
         )
-        self._states = States(clock)
-        self._waiting: deque[Event] = deque(self._states.see(job))
-        trouble = Trouble(clock)
-        self._state_rhythm = Rhythm(clock, STATUS_EVERY, trouble)
-        self._state_rhythm.answered()
-        self._log_rhythm = Rhythm(clock, _LOGS_EVERY, trouble)
+        self._states = StateTracker(clock)
+        self._pending: deque[Event] = deque(self._states.update(job))
+        outage = OutageNotifier(clock)
+        self._state_polls = PollSchedule(clock, STATUS_INTERVAL, outage)
+        self._state_polls.succeeded()
+        self._log_polls = PollSchedule(clock, _LOG_INTERVAL, outage)
         self._has_logs = True
         self._ended: float | None = clock() if google_jobs.has_ended(job) else None
         self._newest_line = clock()
         self._is_old = _ended_long_ago(job, now())
         self._refused_since: float | None = None
-        self._is_gone = False
+        self._is_emulator_gone = False
 
     def __iter__(self) -> Iterator[Event]:
-        """Yield what happens until the job has ended and its last lines and its error are here.
+        """Yield events until the job has ended and its last lines and error have arrived.
 
         Raises
         ------
         GoogleError
-            If the job may not be read or is not there any more, or the emulator is not.
+            If the job cannot be read or no longer exists, or the emulator has stopped.
         """
         while True:
-            while self._waiting:
-                yield self._waiting.popleft()
-            if self._is_over():
-                yield from self._what_is_missing()
+            while self._pending:
+                yield self._pending.popleft()
+            if self._is_complete():
+                yield from self._missing_parts()
                 return
-            if self._state_rhythm.is_due:
+            if self._state_polls.is_due:
                 with self._interrupts:
-                    self._ask_state()
-            elif self._has_logs and self._log_rhythm.is_due:
+                    self._poll_state()
+            elif self._has_logs and self._log_polls.is_due:
                 with self._interrupts:
                     self._read_logs()
             else:
                 self._sleep(self._until_next_call())
 
     def _until_next_call(self) -> float:
-        due = self._state_rhythm.due
+        due = self._state_polls.due
         if self._has_logs:
-            due = min(due, self._log_rhythm.due)
+            due = min(due, self._log_polls.due)
         return max(due - self._clock(), 0.0)
 
-    def _ask_state(self) -> None:
+    def _poll_state(self) -> None:
         try:
             with self._interrupts.let_through():
-                job = self._jobs.get(self.job["name"], patience=0)
-        except Unavailable as problem:
-            self._failed(self._state_rhythm, problem)
+                job = self._jobs.get(self.job["name"], retry_deadline=0)
+        except RetryableError as error:
+            self._failed(self._state_polls, error)
             return
         self._refused_since = None
-        self._waiting.extend(self._state_rhythm.answered())
-        changes = self._states.see(job)
+        self._pending.extend(self._state_polls.succeeded())
+        changes = self._states.update(job)
         self.job = job
-        self._waiting.extend(changes)
+        self._pending.extend(changes)
         if self._ended is None and google_jobs.has_ended(job):
             self._ended = self._newest_line = self._clock()
         if changes:
-            self._log_rhythm.hurry()
+            self._log_polls.expedite()
 
     def _read_logs(self) -> None:
         try:
-            lines = self._lines.step(self.job, thorough=self._ended is not None)
-        except Unavailable as problem:
-            self._failed(self._log_rhythm, problem)
-        except GoogleError as problem:
+            lines = self._reader.step(self.job, full=self._ended is not None)
+        except RetryableError as error:
+            self._failed(self._log_polls, error)
+        except GoogleError as error:
             self._has_logs = False
-            self._waiting.append(Notice(f"no logs are shown: {problem}", "warning"))
+            self._pending.append(Notice(f"no logs are shown: {error}", "warning"))
         else:
             self._refused_since = None
-            self._waiting.extend(lines)
+            self._pending.extend(lines)
             if lines:
                 self._newest_line = self._clock()
-            self._pace(is_busy=bool(lines))
-            self._waiting.extend(self._log_rhythm.answered(again_now=self._lines.tail.is_amid))
+            self._adapt_log_interval(has_lines=bool(lines))
+            more = self._reader.tail.in_progress
+            self._pending.extend(self._log_polls.succeeded(poll_immediately=more))
 
-    def _failed(self, rhythm: Rhythm, problem: Unavailable) -> None:
-        """Note that a call got no answer; an emulator that stays away has ended, and its jobs."""
-        self._waiting.extend(rhythm.failed(problem))
-        if not self._jobs.session.is_in_vain(problem):
+    def _failed(self, polls: PollSchedule, error: RetryableError) -> None:
+        """Handle a failed call; an emulator that stays away has ended, with its jobs."""
+        self._pending.extend(polls.failed(error))
+        if not self._jobs.session.is_emulator_down(error):
             self._refused_since = None
             return
         now = self._clock()
-        rhythm.due = min(rhythm.due, now + _REFUSED_EVERY)
+        polls.due = min(polls.due, now + _EMULATOR_INTERVAL)
         if self._refused_since is None:
             self._refused_since = now
-        if now - self._refused_since < _UNTIL_GONE:
+        if now - self._refused_since < _EMULATOR_TIMEOUT:
             return
         if self._ended is None:
             raise GoogleError(
-                f"{self._jobs.session.endpoint} has refused connections for {_UNTIL_GONE:g} s: "
-                "the emulator has stopped, and the job with it"
-            ) from problem
-        self._is_gone = True
+                f"{self._jobs.session.endpoint} has refused connections for "
+                f"{_EMULATOR_TIMEOUT:g} s: the emulator has stopped, and the job with it"
+            ) from error
+        self._is_emulator_gone = True
 
-    def _pace(self, *, is_busy: bool) -> None:
-        """Read oftener while lines come, and at the end; more seldom while none do."""
-        rhythm = self._log_rhythm
-        is_eager = is_busy or self._ended is not None
-        rhythm.every = _LOGS_EVERY if is_eager else min(rhythm.every * _GROWTH, _LOGS_QUIET)
+    def _adapt_log_interval(self, *, has_lines: bool) -> None:
+        """Read more often while lines arrive, and at the end."""
+        polls = self._log_polls
+        longer = min(polls.interval * _LOG_INTERVAL_GROWTH, _MAX_LOG_INTERVAL)
+        polls.interval = _LOG_INTERVAL if has_lines or self._ended is not None else longer
 
-    def _is_over(self) -> bool:
-        """Whether nothing more is to come."""
+    def _is_complete(self) -> bool:
+        """Whether no further event is expected."""
         if self._ended is None:
             return False
-        if self._is_gone:
+        if self._is_emulator_gone:
             return True
+        tail = self._reader.tail
         if self._is_old:
-            return not self._has_logs or self._lines.tail.whole_look >= self._ended
+            return not self._has_logs or tail.last_full_scan >= self._ended
         since_end = self._clock() - self._ended
-        tail = self._lines.tail
-        if since_end >= _LONGEST_END and (self._log_rhythm.is_failing or not tail.is_amid):
+        if since_end >= _END_TIMEOUT and (self._log_polls.is_failing or not tail.in_progress):
             return True
-        is_quiet = not self._has_logs or tail.quiet_look >= self._newest_line + SETTLED
-        return is_quiet and (_is_explained(self.job) or since_end >= _UNTIL_ERROR)
+        is_quiet = not self._has_logs or tail.last_empty_scan >= self._newest_line + SETTLED
+        return is_quiet and (_is_explained(self.job) or since_end >= _ERROR_TIMEOUT)
 
-    def _what_is_missing(self) -> Iterator[Event]:
-        if self._has_logs and self._lines.tail.whole_look < (self._ended or 0.0):
+    def _missing_parts(self) -> Iterator[Event]:
+        if self._has_logs and self._reader.tail.last_full_scan < (self._ended or 0.0):
             yield Notice(
                 "the last lines may be missing, as the logs could not be read; "
                 "'distlaunch logs' shows them later",
                 "warning",
             )
         if not _is_explained(self.job):
-            yield Notice("Google does not say why the job ended so", "warning")
+            yield Notice("no error message from Vertex AI", "warning")
+
+
+class PollSchedule:
+    """When a repeated call is due.
+
+    Parameters
+    ----------
+    clock
+        Seconds.
+    interval
+        Seconds between calls; may be changed.
+    outage
+        Reports that calls fail.
+    """
+
+    def __init__(self, clock: Callable[[], float], interval: float, outage: OutageNotifier) -> None:
+        self.interval = interval
+        self.due = clock()
+        self.is_failing = False
+        self._clock = clock
+        self._outage = outage
+        self._backoff = Backoff(2 * interval, _MAX_RETRY_DELAY, clock=clock)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to call now."""
+        return self._clock() >= self.due
+
+    def succeeded(self, *, poll_immediately: bool = False) -> list[Notice]:
+        """Schedule the next call after a success."""
+        self.is_failing = False
+        self._backoff.reset()
+        self.due = self._clock() + (0.0 if poll_immediately else self.interval)
+        return self._outage.recovered(self)
+
+    def failed(self, error: RetryableError) -> list[Notice]:
+        """Schedule the next call after a failure."""
+        self.is_failing = True
+        delay = self._backoff.next_delay(min(error.wait, _MAX_RETRY_AFTER)) or 0.0
+        self.due = self._clock() + delay
+        return self._outage.failed(self, error)
+
+    def expedite(self) -> None:
+        """Make a call due now, unless calls are failing."""
+        if not self.is_failing:
+            self.due = self._clock()
+
+
+class OutageNotifier:
+    """Reports a lasting outage once, and its end."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._failing: set[PollSchedule] = set()
+        self._since: float | None = None
+        self._is_reported = False
+
+    def failed(self, polls: PollSchedule, error: RetryableError) -> list[Notice]:
+        """Note that a call failed."""
+        self._failing.add(polls)
+        if self._since is None:
+            self._since = self._clock()
+        if self._is_reported or self._clock() - self._since < _OUTAGE_REPORT:
+            return []
+        self._is_reported = True
+        return [Notice(f"{error}; retrying, the job keeps running", "warning")]
+
+    def recovered(self, polls: PollSchedule) -> list[Notice]:
+        """Note that a call succeeded."""
+        self._failing.discard(polls)
+        if self._failing or self._since is None:
+            return []
+        lasted, was_reported = self._clock() - self._since, self._is_reported
+        self._since, self._is_reported = None, False
+        return [Notice(f"Google answers again, after {duration(lasted)}")] if was_reported else []
+
+
+class StateTracker:
+    """Turns successive resources of a job into changes of its state.
+
+    Durations come from Google's timestamps, so that they include neither this machine's clock nor
+    the interval between polls.
+
+    Parameters
+    ----------
+    clock
+        Seconds, for durations without a timestamp.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._state: JobState | None = None
+        self._error = ""
+        self._entered: object = None  # timestamp at which the state was entered
+        self._entered_clock = 0.0
+
+    def update(self, job: Mapping[str, Any]) -> list[JobChanged]:
+        """Return the changes since the last update, and the current state at the first one."""
+        state = google_jobs.state(job)
+        error = google_jobs.error_message(job) if state.is_terminal else ""
+        is_new_error = error != self._error
+        self._error = error
+        if state is self._state:
+            return [JobChanged(str(state), None, error)] if is_new_error and error else []
+        changes = []
+        if self._has_missed_running(state, job):
+            changes.append(self._change(JobState.RUNNING, job.get("startTime")))
+        changes.append(self._change(state, self._entry_time(state, job), error))
+        return changes
+
+    def _change(self, state: JobState, entered: object, error: str = "") -> JobChanged:
+        now = self._clock()
+        after: float | None = None
+        if self._state:
+            after = timestamps.seconds_between(self._entered, entered)
+            after = now - self._entered_clock if after is None else after
+        self._state, self._entered, self._entered_clock = state, entered, now
+        return JobChanged(str(state), after, error)
+
+    def _has_missed_running(self, state: JobState, job: Mapping[str, Any]) -> bool:
+        """Whether the job started and ended between two updates."""
+        was_waiting = self._state is not None and self._state.is_before_running
+        is_later = state.is_terminal or state is JobState.CANCELLING
+        return was_waiting and is_later and "startTime" in job
+
+    def _entry_time(self, state: JobState, job: Mapping[str, Any]) -> object:
+        """Return the timestamp at which a job entered a new state."""
+        was_waiting = self._state is None or self._state.is_before_running
+        if state is JobState.RUNNING and was_waiting:
+            return job.get("startTime")
+        if state.is_terminal and "endTime" in job:
+            return job["endTime"]
+        return job.get("updateTime") if self._state else job.get("createTime")
 
 
 def _is_explained(job: Mapping[str, Any]) -> bool:
-    """Whether Google has said why a job ended so, or it need not."""
-    state = google_jobs.state(job)
-    return state in ("SUCCEEDED", "CANCELLED") or bool(google_jobs.error(job))
+    """Whether Google has given the reason for a job's end, or none is expected."""
+    is_expected = google_jobs.state(job) in (JobState.SUCCEEDED, JobState.CANCELLED)
+    return is_expected or bool(google_jobs.error_message(job))
 
 
 def _ended_long_ago(job: Mapping[str, Any], now: float) -> bool:
-    """Whether nothing more is to come of a job at all."""
+    """Whether a job has ended so long ago that nothing more is expected of it."""
     if not google_jobs.has_ended(job):
         return False
     try:
-        ago = now - times.seconds(str(job.get("endTime")))
+        age = now - timestamps.parse(str(job.get("endTime")))
     except ValueError:
         return False
-    return ago > (_UNTIL_SETTLED if _is_explained(job) else _LONGEST_END)
+    return age > (_OLD_JOB if _is_explained(job) else _END_TIMEOUT)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from enum import Enum
 from heapq import nlargest
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
-from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, Unavailable
-from distlaunch.google.answers import JOB, mismatch
-from distlaunch.google.api_errors import QUOTA
-from distlaunch.google.client import PATIENCE, delays
-from distlaunch.google.failures import INVALID
-from distlaunch.submit.records import LAUNCH_LABEL
+from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, RetryableError
+from distlaunch.google.api_errors import INVALID, QUOTA
+from distlaunch.google.client import RETRY_DEADLINE
+from distlaunch.google.response_schema import JOB, find_mismatch
+from distlaunch.retry import Backoff
 
 if TYPE_CHECKING:
     import builtins
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 Collection = Literal["customJobs", "hyperparameterTuningJobs"]
 COLLECTIONS: tuple[Collection, ...] = get_args(Collection)
-
-ENDED = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED"})
+LAUNCH_LABEL = "distlaunch-launch"  # the label of a job with the id of its launch
 
 _PART = "[!-.0-~]+"  # printable ASCII without a slash
 _NAME = re.compile(
@@ -34,13 +33,54 @@ _NAME = re.compile(
     rf"(?P<collection>{'|'.join(COLLECTIONS)})/(?P<id>{_PART})",
     re.ASCII,
 )
-_SHOWN = 60  # characters of a name
+_EXPECTED_NAME = "expected projects/P/locations/R/customJobs/NUMBER"
+_QUOTED = 60  # characters of a name
 _PAGE = 100
-_LOOKS = (0.0, 1.0, 3.0)  # seconds before each look for a job, as lists may be behind
+_LOOKUP_DELAYS = (0.0, 1.0, 3.0)  # seconds before each look-up of a job, as lists may be behind
+
+
+class JobState(str, Enum):
+    """The state of a job; Google's name without the prefix ``JOB_STATE_``."""
+
+    UNSPECIFIED = "UNSPECIFIED"
+    QUEUED = "QUEUED"
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLING = "CANCELLING"
+    CANCELLED = "CANCELLED"
+    PAUSED = "PAUSED"
+    EXPIRED = "EXPIRED"
+    UPDATING = "UPDATING"
+    PARTIALLY_SUCCEEDED = "PARTIALLY_SUCCEEDED"
+
+    __str__ = str.__str__
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a job in this state has ended."""
+        return self in _TERMINAL
+
+    @property
+    def is_before_running(self) -> bool:
+        """Whether a job in this state has not started."""
+        return self in (JobState.UNSPECIFIED, JobState.QUEUED, JobState.PENDING)
+
+
+_TERMINAL = frozenset(
+    {
+        JobState.SUCCEEDED,
+        JobState.FAILED,
+        JobState.CANCELLED,
+        JobState.EXPIRED,
+        JobState.PARTIALLY_SUCCEEDED,
+    }
+)
 
 
 class Created(NamedTuple):
-    """A job that Google has; `is_new` is False where an earlier call was found to have made it.
+    """A job that Google has; `is_new` is False if an earlier call created it.
 
     `duplicates` are the resource names of younger jobs of the same launch that could not be
     cancelled.
@@ -51,8 +91,8 @@ class Created(NamedTuple):
     duplicates: tuple[str, ...] = ()
 
 
-class Name(NamedTuple):
-    """The parts of a job's resource name; the project's is often its number."""
+class JobName(NamedTuple):
+    """The parts of a job's resource name; the project is often its number."""
 
     project: str
     region: str
@@ -61,15 +101,7 @@ class Name(NamedTuple):
 
 
 class Jobs:
-    """The custom jobs and tuning jobs of one project and region.
-
-    Parameters
-    ----------
-    session
-        What carries the calls.
-    project, region
-        Where jobs are made, listed and looked for.
-    """
+    """The custom jobs and tuning jobs of one project and region."""
 
     def __init__(self, session: Session, project: str, region: str) -> None:
         self.session = session
@@ -77,249 +109,230 @@ class Jobs:
         self.region = region
 
     def create(self, collection: str, body: Mapping[str, Any], *, may_exist: bool) -> Created:
-        """Make a job, once: where an answer is lost, the job is looked for before another try.
+        """Create a job once: if a response is lost, the job is looked up before a retry.
 
         Parameters
         ----------
         body
-            Google's JSON, with the label ``distlaunch-launch``.
+            Google's JSON, with the label `LAUNCH_LABEL`.
         may_exist
-            Whether an earlier command may have made it, so that it is looked for first.
+            Whether an earlier command may have created the job, so that it is looked up first.
 
         Raises
         ------
         CreateRefused
             If it is refused, and no earlier call can have created it.
         GoogleError
-            If it is refused after a call whose answer was lost, or the look-up is refused: the job
-            may exist.
-        Unavailable
+            If it is refused after a lost response, or the look-up is refused: the job may exist.
+        RetryableError
             If Google cannot be reached: the job may exist.
         """
         launch_id = body["labels"][LAUNCH_LABEL]
-        session, lost = self.session, 0  # creations that may have been heard without an answer
-        began = session.clock()
-        if may_exist and (found := self._look(collection, launch_id)):
-            return Created(found, is_new=False)
-        for delay in delays():
+        session = self.session
+        lost_responses = 0  # of calls that may have created the job
+        backoff = Backoff(deadline=RETRY_DEADLINE, clock=session.clock)
+        if may_exist and (existing := self._look_up(collection, launch_id)):
+            return Created(existing, is_new=False)
+        while True:
             try:
-                answer = self._try(collection, body)
+                job = self._create_once(collection, body)
+            except RetryableError as error:
+                lost_responses += error.may_have_been_processed
+                created = error.may_have_been_processed and self._find_created(
+                    collection, launch_id, lost_responses
+                )
+                if created:
+                    return created
+                delay = session.retry_delay(backoff, error)
+                if delay is None:
+                    raise
             except GoogleError as refusal:
-                if lost or may_exist:
+                if lost_responses or may_exist:
                     raise
                 raise _create_refused(refusal) from refusal
-            if not isinstance(answer, Unavailable):
-                if lost or may_exist:
-                    return self._only(collection, launch_id, answer, most=lost + 1)
-                return Created(answer, is_new=True)
-            lost += answer.heard
-            if answer.heard and (found := self._look(collection, launch_id)):
-                only = self._only(collection, launch_id, found, most=lost) if lost > 1 else None
-                return (only or Created(found, is_new=False))._replace(is_new=False)
-            wait = max(answer.wait, delay)
-            if session.clock() + wait > began + PATIENCE or session.is_in_vain(answer):
-                raise answer
-            session.sleep(wait)
-        raise AssertionError  # there is always another delay
+            else:
+                if lost_responses or may_exist:
+                    return self._keep_oldest(collection, launch_id, job, lost_responses + 1)
+                return Created(job, is_new=True)
+            session.sleep(delay)
 
     def find(self, collection: str, launch_id: str) -> dict[str, Any] | None:
-        """Return the job with this launch id, the oldest if there were more, if Google lists one.
+        """Return the oldest job with a launch id, None if Google lists none.
 
         Raises
         ------
         GoogleError
             If Google refuses, or cannot be reached.
         """
-        return min(self._labelled(collection, launch_id), key=_age, default=None)
+        return min(self._list_launch(collection, launch_id), key=_age, default=None)
 
-    def get(self, name: str, *, patience: float = PATIENCE) -> dict[str, Any]:
-        """Return a job by its resource name, in whatever region it is.
+    def get(self, name: str, *, retry_deadline: float = RETRY_DEADLINE) -> dict[str, Any]:
+        """Return a job by its resource name, of any region.
 
         Raises
         ------
         GoogleError
-            If there is none, Google refuses, it cannot be reached, or the answer is not valid.
+            If there is none, Google refuses or cannot be reached, or the response is not valid.
         """
-        job = self._call("GET", name, patience=patience)
-        problem = _mismatch(job)
+        region = parse_name(name).region
+        job = self.session.call(
+            "GET", "aiplatform", quote(name), region=region, retry_deadline=retry_deadline
+        )
+        problem = _job_mismatch(job)
         if problem:
-            region = parse_name(name).region
-            raise self.session.invalid("aiplatform", problem, region=region)
+            raise self.session.invalid_response("aiplatform", problem, region=region)
         return job
 
     def list(
-        self,
-        collection: str,
-        matching: str = "",
-        limit: int | None = None,
-        *,
-        skips_invalid: bool = True,
+        self, collection: str, matching: str = "", *, skip_invalid: bool = True
     ) -> Iterator[dict[str, Any]]:
-        """Go through jobs in Google's order, page by page.
+        """Yield jobs in Google's order, page by page.
 
         Parameters
         ----------
         matching
-            A filter, as ``labels.team=vision`` or ``display_name="digits"``.
-        limit
-            How many at most.
-        skips_invalid
+            Google's filter, such as ``labels.team=vision`` or ``display_name="digits"``.
+        skip_invalid
             Whether a job with a field of a wrong type is skipped with a warning, not an error.
 
         Raises
         ------
         GoogleError
-            If Google refuses, cannot be reached, or the answer is not valid.
+            If Google refuses or cannot be reached, or the response is not valid.
         """
-        page: dict[str, Any] = {collection: [], "nextPageToken": str}
-        params: dict[str, str | int] = {"pageSize": min(_PAGE, limit or _PAGE)}
+        schema: dict[str, Any] = {collection: [], "nextPageToken": str}
+        params: dict[str, str | int] = {"pageSize": _PAGE}
         if matching:
             params["filter"] = matching
-        path = f"projects/{quote(self.project, safe='')}/locations/{self.region}/{collection}"
-        left, seen = limit, 0
+        listed = 0
         while True:
-            answer = self.session.call("GET", "aiplatform", path, params=params, region=self.region)
-            problem = mismatch(answer, page)
+            page = self.session.call(
+                "GET", "aiplatform", self._path(collection), params=params, region=self.region
+            )
+            problem = find_mismatch(page, schema)
             if problem:
                 raise self._invalid(problem)
-            jobs = answer.get(collection) or []
-            for number, job in enumerate(jobs[:left], seen):
-                problem = _mismatch(job, f"{collection}[{number}]")
+            jobs = page.get(collection) or []
+            for number, job in enumerate(jobs, listed):
+                problem = _job_mismatch(job, f"{collection}[{number}]")
                 if not problem:
                     yield job
-                elif skips_invalid:
-                    self.session.warn(f"{self._invalid(problem)}; this job is skipped")
+                elif skip_invalid:
+                    text = f"{self._invalid(problem)}; this job is skipped"
+                    self.session.show_message(text, "warning")
                 else:
                     raise self._invalid(problem)
-            seen += len(jobs)
-            left = None if left is None else left - len(jobs)
-            token = answer.get("nextPageToken")
-            if not token or (left is not None and left <= 0):
+            listed += len(jobs)
+            if not page.get("nextPageToken"):
                 return
-            params["pageToken"] = token
+            params["pageToken"] = page["nextPageToken"]
 
-    def newest(self, limit: int, *, everybodys: bool) -> builtins.list[dict[str, Any]]:
-        """Return the newest jobs of both kinds, the newest first.
+    def newest(self, limit: int, *, all_jobs: bool) -> builtins.list[dict[str, Any]]:
+        """Return the newest jobs of both collections, the newest first.
 
-        Google promises no order, so all are looked at.
+        Google documents no order, so all jobs are listed.
 
         Parameters
         ----------
-        everybodys
-            Whether also those that we did not launch.
+        all_jobs
+            Whether jobs that distlaunch did not submit are included.
 
         Raises
         ------
         GoogleError
             If Google refuses, or cannot be reached.
         """
-        matching = "" if everybodys else f"labels.{LAUNCH_LABEL}:*"
-        every = chain.from_iterable(self.list(kind, matching) for kind in COLLECTIONS)
-        return nlargest(limit, every, key=_age)
+        label = "" if all_jobs else f"labels.{LAUNCH_LABEL}:*"
+        jobs = chain.from_iterable(self.list(collection, label) for collection in COLLECTIONS)
+        return nlargest(limit, jobs, key=_age)
 
     def cancel(self, name: str) -> None:
-        """Ask for a job's end; it goes by way of CANCELLING.
+        """Request the end of a job, which passes through CANCELLING.
 
         Raises
         ------
         GoogleError
-            If there is none, it has ended, Google refuses, or it cannot be reached.
+            If there is none, it has ended, or Google refuses or cannot be reached.
         """
-        self._call("POST", name, ":cancel", body={})
-
-    def delete(self, name: str) -> None:
-        """Remove a job that has ended.
-
-        Raises
-        ------
-        GoogleError
-            If Google refuses, or cannot be reached.
-        """
-        self._call("DELETE", name)
-
-    def _call(
-        self,
-        method: str,
-        name: str,
-        verb: str = "",
-        *,
-        body: Mapping[str, Any] | None = None,
-        patience: float = PATIENCE,
-    ) -> dict[str, Any]:
         region = parse_name(name).region
-        path = quote(name) + verb
-        return self.session.call(
-            method, "aiplatform", path, body=body, region=region, patience=patience
-        )
+        self.session.call("POST", "aiplatform", f"{quote(name)}:cancel", body={}, region=region)
+
+    def _path(self, collection: str) -> str:
+        return f"projects/{quote(self.project, safe='')}/locations/{self.region}/{collection}"
 
     def _invalid(self, problem: str) -> GoogleError:
-        return self.session.invalid("aiplatform", problem, region=self.region)
+        return self.session.invalid_response("aiplatform", problem, region=self.region)
 
-    def _try(self, collection: str, body: Mapping[str, Any]) -> dict[str, Any] | Unavailable:
-        """Ask for a job once; what may do better later is returned."""
-        path = f"projects/{quote(self.project, safe='')}/locations/{self.region}/{collection}"
+    def _create_once(self, collection: str, body: Mapping[str, Any]) -> dict[str, Any]:
         try:
             job = self.session.call(
-                "POST", "aiplatform", path, body=body, region=self.region, patience=0
+                "POST",
+                "aiplatform",
+                self._path(collection),
+                body=body,
+                region=self.region,
+                retry_deadline=0,
             )
-        except Unavailable as problem:
-            if problem.reason == QUOTA:
-                raise GoogleError(str(problem), status=problem.status, reason=QUOTA) from None
-            return problem
-        except GoogleError as problem:
-            if problem.reason != INVALID:
+        except RetryableError as error:
+            if error.reason == QUOTA:
+                raise GoogleError(str(error), status=error.status, reason=QUOTA) from None
+            raise
+        except GoogleError as error:
+            if error.reason != INVALID:
                 raise
-            return Unavailable(str(problem), status=problem.status, reason=INVALID)
+            raise RetryableError(str(error), status=error.status, reason=INVALID) from error
         if not isinstance(job.get("name"), str):
-            return Unavailable("google's answer to the job's creation does not name the job")
-        # The job is there, whatever else is in the answer: what is not valid comes up with `get`.
-        return {"name": job["name"]} if _mismatch(job) else job
+            raise RetryableError("google's answer to the job's creation does not name the job")
+        # The job exists, whatever else the response holds; `get` reports what is not valid.
+        return {"name": job["name"]} if _job_mismatch(job) else job
 
-    def _look(self, collection: str, launch_id: str) -> dict[str, Any] | None:
-        """Look for a job that may have been created, more than once, as lists may be behind."""
+    def _find_created(self, collection: str, launch_id: str, lost_responses: int) -> Created | None:
+        """Return the job that calls with lost responses created, if they did."""
+        job = self._look_up(collection, launch_id)
+        if job is None:
+            return None
+        if lost_responses == 1:
+            return Created(job, is_new=False)
+        created = self._keep_oldest(collection, launch_id, job, lost_responses)
+        return created._replace(is_new=False)
+
+    def _look_up(self, collection: str, launch_id: str) -> dict[str, Any] | None:
+        """Return a job that may have been created; repeated, as lists may be behind."""
         try:
-            for delay in _LOOKS:
+            for delay in _LOOKUP_DELAYS:
                 if delay:
                     self.session.sleep(delay)
-                found = self.find(collection, launch_id)
-                if found:
-                    return found
-        except GoogleError as problem:
-            kind = Unavailable if isinstance(problem, Unavailable) else GoogleError
+                job = self.find(collection, launch_id)
+                if job:
+                    return job
+        except GoogleError as error:
+            kind = RetryableError if isinstance(error, RetryableError) else GoogleError
             raise kind(
-                f"the job may have been created, but the look-up failed ({problem}); run the same "
+                f"the job may have been created, but the look-up failed ({error}); run the same "
                 "command again: it looks for the job first and never creates a second one",
-                status=problem.status,
-                reason=problem.reason,
-            ) from problem
+                status=error.status,
+                reason=error.reason,
+            ) from error
         return None
 
-    def _only(
-        self, collection: str, launch_id: str, known: dict[str, Any], *, most: int
+    def _keep_oldest(
+        self, collection: str, launch_id: str, known: dict[str, Any], max_jobs: int
     ) -> Created:
-        """Return the one job of a launch; one that comes to light too late is not left running.
-
-        Parameters
-        ----------
-        known
-            The job that Google told of.
-        most
-            How many jobs there can be, as far as is known; lists may be behind.
-        """
-        there = {known["name"]: known}
-        with suppress(GoogleError):  # the job exists, whatever else can be learned
-            for delay in _LOOKS:
+        """Return the oldest job of a launch, and cancel the others."""
+        jobs = {known["name"]: known}
+        with suppress(GoogleError):  # the job exists, even if it cannot be listed
+            for delay in _LOOKUP_DELAYS:
                 if delay:
                     self.session.sleep(delay)
-                there |= {job["name"]: job for job in self._labelled(collection, launch_id)}
-                if len(there) >= most:
+                jobs |= {job["name"]: job for job in self._list_launch(collection, launch_id)}
+                if len(jobs) >= max_jobs:
                     break
-        oldest, *others = sorted(there.values(), key=_age)
-        left = tuple(each["name"] for each in others if not self._end_duplicate(each["name"]))
-        return Created(oldest, is_new=oldest["name"] == known["name"], duplicates=left)
+        oldest, *others = sorted(jobs.values(), key=_age)
+        running = tuple(job["name"] for job in others if not self._end_duplicate(job["name"]))
+        return Created(oldest, is_new=oldest["name"] == known["name"], duplicates=running)
 
     def _end_duplicate(self, name: str) -> bool:
-        """Cancel a job, and return whether it runs no longer."""
+        """Cancel a job, and return whether that succeeded or it has ended."""
         try:
             self.cancel(name)
         except GoogleError:
@@ -328,47 +341,50 @@ class Jobs:
             return False
         return True
 
-    def _labelled(self, collection: str, launch_id: str) -> Iterator[dict[str, Any]]:
-        """Go through a launch's jobs; an invalid one is not skipped, as it may be the launch's."""
-        matching = f"labels.{LAUNCH_LABEL}={launch_id}"
-        return self.list(collection, matching, skips_invalid=False)
+    def _list_launch(self, collection: str, launch_id: str) -> Iterator[dict[str, Any]]:
+        """Yield a launch's jobs; an invalid one is an error, as it may be the launch's."""
+        return self.list(collection, f"labels.{LAUNCH_LABEL}={launch_id}", skip_invalid=False)
 
 
-def parse_name(name: str) -> Name:
+def parse_name(name: str) -> JobName:
     """Return the parts of a job's resource name.
 
     Raises
     ------
     DistlaunchError
-        If it is none.
+        If it is not one.
     """
-    found = _NAME.fullmatch(name)
-    if found is None:
-        raise DistlaunchError(
-            f"{name!r} is not a job; expected projects/P/locations/R/customJobs/NUMBER"
-        )
-    return Name(**found.groupdict())
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise DistlaunchError(f"{name!r} is not a job; {_EXPECTED_NAME}")
+    return JobName(**match.groupdict())
 
 
-def state(job: Mapping[str, Any]) -> str:
-    """Return a job's state without its prefix, as ``RUNNING``."""
-    return str(job.get("state") or "UNSPECIFIED").removeprefix("JOB_STATE_")
+def job_id(job: Mapping[str, Any]) -> str:
+    """Return the launch id of a job that distlaunch submitted, and Google's number of others."""
+    return str((job.get("labels") or {}).get(LAUNCH_LABEL) or parse_name(job["name"]).id)
+
+
+def state(job: Mapping[str, Any]) -> JobState:
+    """Return a job's state; UNSPECIFIED for one that is not known here."""
+    name = str(job.get("state")).removeprefix("JOB_STATE_")
+    return JobState.__members__.get(name, JobState.UNSPECIFIED)
 
 
 def has_ended(job: Mapping[str, Any]) -> bool:
-    """Whether a job is over, well or badly."""
-    return state(job) in ENDED
+    """Whether a job has ended, with success or without."""
+    return state(job).is_terminal
 
 
-def error(job: Mapping[str, Any]) -> str:
-    """Return what Google says of a job's bad end, if it has said it by now, in one line."""
-    told = job.get("error")
-    message = told.get("message") if isinstance(told, dict) else None
+def error_message(job: Mapping[str, Any]) -> str:
+    """Return Google's reason for a job's failure in one line, empty while there is none."""
+    error = job.get("error")
+    message = error.get("message") if isinstance(error, dict) else None
     return " ".join(str(message).split()) if message else ""
 
 
 def console_url(job: Mapping[str, Any], project: str) -> str:
-    """Return the address of a job's page in Google's console."""
+    """Return the URL of a job's page in Google's console."""
     name = parse_name(job["name"])
     return (
         f"https://console.cloud.google.com/agent-platform/locations/{name.region}/training/"
@@ -381,22 +397,21 @@ def _create_refused(refusal: GoogleError) -> CreateRefused:
         str(refusal),
         status=refusal.status,
         reason=refusal.reason,
-        why=refusal.why,
+        error_reason=refusal.error_reason,
         service=refusal.service,
     )
 
 
-def _mismatch(job: object, path: str = "") -> str:
-    """Return what is not as Google documents it in a job, with its path; nothing if it is valid."""
-    problem = mismatch(job, JOB, path)
+def _job_mismatch(job: object, path: str = "") -> str:
+    """Return which field of a job is not as Google documents it, empty if it is valid."""
+    problem = find_mismatch(job, JOB, path)
     if problem or not isinstance(job, dict):
         return problem
-    place = f"{path}.name".removeprefix(".")
+    field = f"{path}.name".removeprefix(".")
     if "name" not in job:
-        return f"{place} is missing"
+        return f"{field} is missing"
     if _NAME.fullmatch(job["name"]) is None:
-        shown = json.dumps(job["name"][:_SHOWN])
-        return f"{place}: expected projects/P/locations/R/customJobs/NUMBER, got {shown}"
+        return f"{field}: {_EXPECTED_NAME}, got {json.dumps(job['name'][:_QUOTED])}"
     return ""
 
 

@@ -1,59 +1,70 @@
-"""What a job's tasks and the platform wrote, from Cloud Logging."""
+"""The log of a job's tasks and of the platform, from Cloud Logging."""
 
 from __future__ import annotations
 
 import json
 import re
+import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from distlaunch.google import times
-from distlaunch.google.answers import LOG_PAGE, mismatch
-from distlaunch.google.client import PATIENCE
+from distlaunch import timestamps
+from distlaunch.errors import UsageError
+from distlaunch.google.client import RETRY_DEADLINE
+from distlaunch.google.jobs import parse_name
+from distlaunch.google.response_schema import LOG_PAGE, find_mismatch
+from distlaunch.google.tail import Tail
 from distlaunch.job import reduction_server
 from distlaunch.job.model import Task
+from distlaunch.job.vertex import reading
+from distlaunch.ui.events import TaskLines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from distlaunch.google.client import Session
 
-PLATFORM = "vertex"  # the name that the platform's own lines stand behind
-PAGE = 1_000  # entries; Cloud Logging gives no more at once
-
-_TRIAL_LABEL = "ml.googleapis.com/trial_id"
-_SERVICE = "service"  # Google's name for who writes the platform's own lines
-_TASK = re.compile(r"workerpool([0-3])-([0-9]{1,9})", re.ASCII)
+PLATFORM = "vertex"  # the task name of the platform's own lines
+PAGE = 1_000  # entries, the maximum of Cloud Logging
 POOLS = ("chief", "worker", "ps", "evaluator")
 """The types of tasks by the number of their worker pool."""
 POOLS_WITH_REDUCTION_SERVER = ("chief", "worker", reduction_server.TASK, "evaluator")
 
+_TRIAL_LABEL = "ml.googleapis.com/trial_id"
+_PLATFORM_TASK = "service"  # Google's task name of the platform's own lines
+_TASK = re.compile(r"workerpool([0-3])-([0-9]{1,9})", re.ASCII)
 _REDUCTION_SERVER = re.compile(rf"{reduction_server.TASK}:(0|[1-9][0-9]*)", re.ASCII)
 _TRIAL = re.compile(r"^trial:[0-9]+/", re.ASCII)
+_CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
+_MAX_LISTED = 12  # tasks in a message
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """A log entry.
 
     Parameters
     ----------
     time, received
-        When it was written and when it got to the log, seconds since 1970.
-    stamp
-        When it was written, as Google says it.
+        When it was written and when Cloud Logging received it, in seconds since 1970.
+    timestamp
+        When it was written, as Google formats it.
     insert_id
-        What tells it from others; an entry that is there twice has it twice.
+        Identifies the entry; duplicates have the same.
     task
-        Who wrote it: ``worker:0``, ``trial:2/worker:0`` in a tuning job, or ``vertex``.
+        Its task: ``worker:0``, ``trial:2/worker:0`` in a tuning job, or `PLATFORM`.
     severity
-        Google's word for it, as ``ERROR``.
+        Google's severity, such as ``ERROR``.
     text
-        Its lines, the last one without an end.
+        Its lines, without the newline of the last one.
     """
 
     time: float
     received: float
-    stamp: str
+    timestamp: str
     insert_id: str
     task: str
     severity: str
@@ -61,57 +72,49 @@ class Entry(NamedTuple):
 
     @property
     def moment(self) -> float:
-        """When it was written; not after it got to the log, as the clock of a task can be ahead."""
+        """When it was written; not after it was received, as a task's clock can be ahead."""
         return min(self.time, self.received)
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """Which entries of a job's.
+class LogQuery:
+    """Selects entries of a job.
 
     Parameters
     ----------
-    job_id
-        The number at the end of its name.
+    job_ids
+        The numbers of the job and of its trials' jobs.
     tasks
-        Whose; all if empty. A task without a trial is meant of every trial.
+        The tasks to include; all if empty. A task without a trial is included of every trial.
     trials
-        The trial's id by the number of the trial's own job, of a tuning job.
+        The id of each trial by the number of the trial's job.
     pools
         The types of tasks by the number of their worker pool.
     """
 
-    job_id: str
+    job_ids: tuple[str, ...]
     tasks: tuple[str, ...] = ()
     trials: Mapping[str, str] = field(default_factory=dict)
     pools: tuple[str, ...] = POOLS
 
     def filter(self, since: float) -> str:
-        """Return it in Cloud Logging's language."""
-        names = sorted({_google_name(task, self.pools) for task in self.tasks})
+        """Return the query in Cloud Logging's language."""
+        names = sorted({_google_task_name(task, self.pools) for task in self.tasks})
         terms = [
             'resource.type="ml_job"',
-            _any_of("resource.labels.job_id", [self.job_id, *self.trials]),
+            _any_of("resource.labels.job_id", self.job_ids),
             _any_of("resource.labels.task_name", names),
-            f'timestamp>="{times.stamp(since)}"',
+            f'timestamp>="{timestamps.format(since)}"',
         ]
         return " AND ".join(filter(None, terms))
 
-    def wants(self, task: str) -> bool:
-        """Whether a task is one of those asked for."""
+    def includes(self, task: str) -> bool:
+        """Whether a task is one of those to include."""
         return not self.tasks or task in self.tasks or without_trial(task) in self.tasks
 
 
 class Logs:
-    """The logs of one project.
-
-    Parameters
-    ----------
-    session
-        What carries the calls.
-    project
-        Whose logs.
-    """
+    """The logs of one project."""
 
     def __init__(self, session: Session, project: str) -> None:
         self._session = session
@@ -119,29 +122,27 @@ class Logs:
 
     def page(
         self,
-        query: Query,
+        query: LogQuery,
         since: float,
         token: str | None = None,
         *,
-        patience: float = PATIENCE,
-    ) -> tuple[list[Entry], str | None]:
-        """Return a page of entries from a time on, oldest first, and the next one's token if any.
+        retry_deadline: float = RETRY_DEADLINE,
+    ) -> tuple[list[LogEntry], str | None]:
+        """Return a page of entries from a time on, oldest first, and the next page's token if any.
 
         Parameters
         ----------
-        query
-            Which entries.
         since
             Seconds since 1970.
         token
-            What the page before came with.
-        patience
-            Seconds for which the call is tried again.
+            The token of this page; None for the first.
+        retry_deadline
+            Seconds for which transient failures are retried.
 
         Raises
         ------
         GoogleError
-            If Google refuses, cannot be reached, or the answer is not valid.
+            If Google refuses or cannot be reached, or the response is not valid.
         """
         body: dict[str, Any] = {
             "resourceNames": [f"projects/{self._project}"],
@@ -151,25 +152,151 @@ class Logs:
         }
         if token:
             body["pageToken"] = token
-        answer = self._session.call("POST", "logging", "entries:list", body=body, patience=patience)
-        problem = mismatch(answer, LOG_PAGE)
+        response = self._session.call(
+            "POST", "logging", "entries:list", body=body, retry_deadline=retry_deadline
+        )
+        problem = find_mismatch(response, LOG_PAGE)
         if problem:
-            raise self._session.invalid("logging", problem)
-        found = [_entry(each, query) for each in answer.get("entries") or []]
-        return [each for each in found if query.wants(each.task)], answer.get("nextPageToken")
+            raise self._session.invalid_response("logging", problem)
+        entries = [_parse_entry(item, query) for item in response.get("entries") or []]
+        included = [entry for entry in entries if query.includes(entry.task)]
+        return included, response.get("nextPageToken")
 
 
-def check_task(name: str) -> None:
-    """See that this can be a task's name.
+class LogReader:
+    """Reads the log of a job, in one go or while it grows.
+
+    Parameters
+    ----------
+    job
+        The job's resource.
+    tasks
+        The tasks to include; all if empty.
+    since
+        Seconds since 1970 from which on to read; None for the job's creation.
+    per_entry
+        Whether each entry is an event of its own, with its time and severity.
+    retry_deadline
+        Seconds for which a transient failure is retried.
+    around_call
+        Entered around each call.
+    """
+
+    def __init__(
+        self,
+        logs: Logs,
+        job: Mapping[str, Any],
+        *,
+        tasks: Sequence[str] = (),
+        since: float | None = None,
+        per_entry: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        retry_deadline: float = RETRY_DEADLINE,
+        around_call: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._logs = logs
+        self._around_call = around_call
+        self._tasks = tuple(tasks)
+        self._per_entry = per_entry
+        self._retry_deadline = retry_deadline
+        self._query = self._build_query(job)
+        start = _creation_time(job) - _CLOCK_SKEW if since is None else since
+        self.tail = Tail(self._read_page, start, clock=clock)
+
+    def step(self, job: Mapping[str, Any], *, full: bool = False) -> list[TaskLines]:
+        """Read one page and return its new lines.
+
+        Parameters
+        ----------
+        job
+            The job's resource, with its trials as of now.
+        full
+            Whether to look for late entries.
+
+        Raises
+        ------
+        GoogleError
+            If the page cannot be read; the next step resumes there.
+        """
+        if not self.tail.in_progress:
+            self._query = self._build_query(job)
+        return self._to_lines(self.tail.step(full=full))
+
+    def read_all(self, job: Mapping[str, Any]) -> Iterator[TaskLines]:
+        """Yield all lines that exist now.
+
+        Raises
+        ------
+        GoogleError
+            If Google refuses, or cannot be reached.
+        """
+        yield from self.step(job, full=True)
+        while self.tail.in_progress:
+            yield from self.step(job, full=True)
+
+    def _to_lines(self, entries: Sequence[LogEntry]) -> list[TaskLines]:
+        if self._per_entry:
+            return [
+                TaskLines(entry.task, f"{entry.text}\n", entry.timestamp, entry.severity)
+                for entry in entries
+            ]
+        return [
+            TaskLines(task, "".join(f"{entry.text}\n" for entry in group))
+            for task, group in groupby(entries, attrgetter("task"))
+        ]
+
+    def _read_page(self, since: float, token: str | None) -> tuple[list[LogEntry], str | None]:
+        with self._around_call():
+            return self._logs.page(self._query, since, token, retry_deadline=self._retry_deadline)
+
+    def _build_query(self, job: Mapping[str, Any]) -> LogQuery:
+        trials = {
+            str(trial["customJob"]).rpartition("/")[2]: str(trial.get("id", ""))
+            for trial in job.get("trials") or []
+            if trial.get("customJob")
+        }
+        pools = _pool_types(_worker_pools(job))
+        return LogQuery((parse_name(job["name"]).id, *trials), self._tasks, trials, pools)
+
+
+def task_names(job: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of a job's tasks, the primary one first and the platform's last.
+
+    Those of a tuning job are of its trial with the longest number.
+    """
+    pools = _worker_pools(job)
+    tasks = [
+        "chief" if kind == "chief" else f"{kind}:{index}"
+        for kind, pool in zip(_pool_types(pools), pools, strict=False)
+        for index in range(int((pool or {}).get("replicaCount") or 0))
+    ] or ["chief"]
+    trials = job.get("maxTrialCount")
+    return (*(f"trial:{trials}/{task}" if trials else task for task in tasks), PLATFORM)
+
+
+def check_tasks(tasks: Sequence[str], job: Mapping[str, Any]) -> None:
+    """Check that a job has these tasks.
 
     Raises
     ------
-    UsageProblem
-        If it cannot.
+    UsageError
+        If it does not.
     """
-    task = without_trial(name)
-    if task != PLATFORM and not _REDUCTION_SERVER.fullmatch(task):
-        Task.parse(task)
+    known = [without_trial(name) for name in task_names(job)]
+    for name in tasks:
+        task = without_trial(name)
+        if task != PLATFORM and not _REDUCTION_SERVER.fullmatch(task):
+            Task.parse(task)
+        if task not in known:
+            listed = known if len(known) <= _MAX_LISTED else [*known[:3], "…", known[-1]]
+            raise UsageError(
+                f"--task {name}: no such task in this job; there are: {', '.join(listed)}"
+            )
+
+
+def without_trial(name: str) -> str:
+    """Return a task's name without its trial."""
+    return _TRIAL.sub("", name, count=1)
 
 
 def _any_of(field: str, values: Sequence[str]) -> str:
@@ -177,30 +304,30 @@ def _any_of(field: str, values: Sequence[str]) -> str:
     return terms[0] if len(terms) == 1 else f"({' OR '.join(terms)})" if terms else ""
 
 
-def _entry(found: Mapping[str, Any], query: Query) -> Entry:
-    resource = _bag(_bag(found, "resource"), "labels")
-    stamp = str(found.get("timestamp") or found.get("receiveTimestamp") or "")
+def _parse_entry(item: Mapping[str, Any], query: LogQuery) -> LogEntry:
+    resource = _object(_object(item, "resource"), "labels")
+    timestamp = str(item.get("timestamp") or item.get("receiveTimestamp") or "")
     job_id = str(resource.get("job_id"))
-    trial = _bag(found, "labels").get(_TRIAL_LABEL) or query.trials.get(job_id)
-    task = _our_name(str(resource.get("task_name") or ""), query.pools)
-    time = _seconds(stamp, 0.0)
-    return Entry(
+    trial = _object(item, "labels").get(_TRIAL_LABEL) or query.trials.get(job_id)
+    task = _task_name(str(resource.get("task_name") or ""), query.pools)
+    time = _seconds(timestamp, 0.0)
+    return LogEntry(
         time=time,
-        received=_seconds(str(found.get("receiveTimestamp") or ""), time),
-        stamp=stamp,
-        insert_id=str(found.get("insertId") or json.dumps(found, sort_keys=True)),
+        received=_seconds(str(item.get("receiveTimestamp") or ""), time),
+        timestamp=timestamp,
+        insert_id=str(item.get("insertId") or json.dumps(item, sort_keys=True)),
         task=f"trial:{trial}/{task}" if trial else task,
-        severity=str(found.get("severity") or "DEFAULT"),
-        text=_text(found),
+        severity=str(item.get("severity") or "DEFAULT"),
+        text=_text(item),
     )
 
 
 def _text(entry: Mapping[str, Any]) -> str:
-    """Return an entry's lines; a carriage return ends one, too, as it does on this machine."""
+    """Return an entry's lines; a carriage return ends a line, as in local runs."""
     payload = entry.get("jsonPayload")
     if isinstance(payload, dict):
-        said = payload.get("message")
-        text = said if isinstance(said, str) else json.dumps(payload, ensure_ascii=False)
+        message = payload.get("message")
+        text = message if isinstance(message, str) else json.dumps(payload, ensure_ascii=False)
     elif "textPayload" in entry:
         text = str(entry["textPayload"])
     else:
@@ -209,35 +336,44 @@ def _text(entry: Mapping[str, Any]) -> str:
     return text.replace("\r\n", "\n").rstrip("\r\n").replace("\r", "\n")
 
 
-def _our_name(name: str, pools: Sequence[str]) -> str:
-    """Return our name of a task: ``workerpool1-3`` is ``worker:3``."""
-    found = _TASK.fullmatch(name)
-    if found is None:
-        return PLATFORM if name in (_SERVICE, "") else name
-    kind, index = pools[int(found[1])], int(found[2])
+def _task_name(google_name: str, pools: Sequence[str]) -> str:
+    """Return the task name for Google's: ``worker:3`` for ``workerpool1-3``."""
+    match = _TASK.fullmatch(google_name)
+    if match is None:
+        return PLATFORM if google_name in (_PLATFORM_TASK, "") else google_name
+    kind, index = pools[int(match[1])], int(match[2])
     return kind if kind == "chief" and not index else f"{kind}:{index}"
 
 
-def _google_name(task: str, pools: Sequence[str]) -> str:
+def _google_task_name(task: str, pools: Sequence[str]) -> str:
     task = without_trial(task)
     if task == PLATFORM:
-        return _SERVICE
+        return _PLATFORM_TASK
     kind, _, index = task.partition(":")
     return f"workerpool{pools.index(kind)}-{index or 0}"
 
 
-def without_trial(name: str) -> str:
-    """Return a task's name without the trial that it is of, if it names one."""
-    return _TRIAL.sub("", name, count=1)
+def _worker_pools(job: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    spec = job.get("jobSpec") or job.get("trialJobSpec") or {}
+    return spec.get("workerPoolSpecs") or []
 
 
-def _bag(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
+def _pool_types(pools: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the types of a job's tasks by the number of their worker pool."""
+    return POOLS_WITH_REDUCTION_SERVER if reading.reduction_server(pools) else POOLS
 
 
-def _seconds(text: str, otherwise: float) -> float:
+def _creation_time(job: Mapping[str, Any]) -> float:
+    return _seconds(str(job.get("createTime")), 0.0)
+
+
+def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    item = value.get(name)
+    return item if isinstance(item, dict) else {}
+
+
+def _seconds(text: str, default: float) -> float:
     try:
-        return times.seconds(text)
+        return timestamps.parse(text)
     except ValueError:
-        return otherwise
+        return default

@@ -1,4 +1,4 @@
-"""How a job stands, as text for a person and as JSON for a script."""
+"""The status of a job, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.google import jobs, times
-from distlaunch.google.lookup import job_id
+from distlaunch import timestamps
+from distlaunch.google import jobs as google_jobs
 from distlaunch.job import reduction_server
 from distlaunch.job.vertex import reading
 from distlaunch.ui.console import duration
@@ -20,98 +20,100 @@ _SECOND = len("2026-11-21T17:00:00")
 
 
 def as_json(job: dict[str, Any], project: str) -> dict[str, Any]:
-    """Return how a job stands as plain data.
+    """Return a job's status as plain data.
 
     Parameters
     ----------
     job
-        What Google says of it.
+        The job's resource.
     project
-        The project's id, for the link.
+        The project's id, for the console's URL.
     """
     return {
-        "id": job_id(job),
+        "id": google_jobs.job_id(job),
         "name": job["name"],
         "display_name": job.get("displayName"),
-        "state": jobs.state(job),
+        "state": google_jobs.state(job),
         "created": job.get("createTime"),
         "started": job.get("startTime"),
         "ended": job.get("endTime"),
-        "seconds": {state: round(took, 3) for state, took in _times(job)},
+        "seconds": {state: round(seconds, 3) for state, seconds in _durations(job)},
         "pools": [_pool(name, spec) for name, spec in _pools(job)],
-        "trials": dict(Counter(jobs.state(trial) for trial in job.get("trials") or [])),
+        "trials": _trials(job),
         "job_dir": _job_dir(job),
-        "console": jobs.console_url(job, project),
-        "error": jobs.error(job) or None,
+        "console": google_jobs.console_url(job, project),
+        "error": google_jobs.error_message(job) or None,
     }
 
 
-def describe(job: dict[str, Any], project: str) -> str:
-    """Return how a job stands, a line a fact.
+def describe(job: dict[str, Any], project: str, endpoint: str | None = None) -> str:
+    """Return a job's status, a fact per line.
 
     Parameters
     ----------
     job
-        What Google says of it.
+        The job's resource.
     project
-        The project's id, for the link.
+        The project's id, for the console's URL.
+    endpoint
+        The URL that replaces Google's, if any; such a job has no page in Google's console.
     """
     facts = [
-        ("job", job_id(job)),
+        ("job", google_jobs.job_id(job)),
         ("name", str(job.get("displayName") or "")),
-        ("state", jobs.state(job)),
-        *((state, duration(took)) for state, took in _times(job)),
+        ("state", str(google_jobs.state(job))),
+        *((state, duration(seconds)) for state, seconds in _durations(job)),
         ("created", _clock_time(job.get("createTime"))),
         ("ended", _clock_time(job.get("endTime"))),
         *((name, _machines(spec)) for name, spec in _pools(job)),
-        ("trials", _trials(job)),
-        ("error", jobs.error(job)),
+        ("trials", ", ".join(f"{count} {state}" for state, count in _trials(job).items())),
+        ("error", google_jobs.error_message(job)),
         ("job folder", _job_dir(job) or ""),
-        ("link", jobs.console_url(job, project)),
+        ("endpoint", endpoint or ""),
+        ("link", "" if endpoint else google_jobs.console_url(job, project)),
     ]
     width = max(len(name) for name, _ in facts)
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in facts if text)
 
 
-def listing(found: Sequence[dict[str, Any]]) -> str:
-    """Return a table of jobs, one a line."""
-    return _columns([("JOB", "NAME", "STATE", "CREATED", "TOOK"), *map(_row, found)])
+def listing(jobs: Sequence[dict[str, Any]]) -> str:
+    """Return a table of jobs, one per line."""
+    return _columns([("JOB", "NAME", "STATE", "CREATED", "TOOK"), *map(_row, jobs)])
 
 
 def _row(job: dict[str, Any]) -> tuple[str, ...]:
     return (
-        job_id(job),
+        google_jobs.job_id(job),
         str(job.get("displayName") or ""),
-        jobs.state(job),
+        str(google_jobs.state(job)),
         _clock_time(job.get("createTime")),
-        duration(sum(took for _, took in _times(job))),
+        duration(sum(seconds for _, seconds in _durations(job))),
     )
 
 
 def _columns(rows: Iterable[Sequence[str]]) -> str:
-    listed = list(rows)
-    widths = [max(map(len, column)) for column in zip(*listed, strict=True)]
+    table = list(rows)
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in listed
+        for row in table
     )
 
 
-def _times(job: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return how long a job was pending and running, until now where it still is."""
-    end = job.get("endTime") if jobs.has_ended(job) else times.stamp(time.time())
+def _durations(job: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return how long a job was pending and running, until now if it still is."""
+    end = job.get("endTime") if google_jobs.has_ended(job) else timestamps.format(time.time())
     start = job.get("startTime")
-    found = [
-        ("pending", times.between(job.get("createTime"), start or end)),
-        ("running", times.between(start, end)),
+    durations = [
+        ("pending", timestamps.seconds_between(job.get("createTime"), start or end)),
+        ("running", timestamps.seconds_between(start, end)),
     ]
-    return [(state, took) for state, took in found if took is not None]
+    return [(state, seconds) for state, seconds in durations if seconds is not None]
 
 
 def _pools(job: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the worker pools that have machines, by what they do."""
-    spec = job.get("jobSpec") or job.get("trialJobSpec") or {}
-    specs, names = spec.get("workerPoolSpecs") or [], list(_POOLS)
+    """Return the worker pools that have machines, with their roles."""
+    specs, names = _spec(job).get("workerPoolSpecs") or [], list(_POOLS)
     if reading.reduction_server(specs):
         names[reduction_server.POOL] = reduction_server.KEY.replace("_", " ")
     pools = zip(names, specs, strict=False)
@@ -130,28 +132,31 @@ def _pool(name: str, pool: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _machines(pool: Mapping[str, Any]) -> str:
-    """Say what a pool consists of, as ``3 x n1-standard-8 with 1 NVIDIA_TESLA_T4``."""
-    told = _pool("", pool)
-    accelerators = told["accelerator_count"]
-    extra = f" with {accelerators} {told['accelerator']}" if accelerators else ""
-    return f"{told['count']} x {told['machine']}{extra}"
+def _machines(spec: Mapping[str, Any]) -> str:
+    """Return the machines of a pool, such as ``3 x n1-standard-8 with 1 NVIDIA_TESLA_T4``."""
+    pool = _pool("", spec)
+    accelerators = pool["accelerator_count"]
+    suffix = f" with {accelerators} {pool['accelerator']}" if accelerators else ""
+    return f"{pool['count']} x {pool['machine']}{suffix}"
 
 
 def _count(pool: Mapping[str, Any]) -> int:
     return int(pool.get("replicaCount") or 0)
 
 
-def _trials(job: Mapping[str, Any]) -> str:
-    counts = Counter(jobs.state(trial) for trial in job.get("trials") or [])
-    return ", ".join(f"{count} {state}" for state, count in counts.items())
+def _trials(job: Mapping[str, Any]) -> dict[str, int]:
+    """Return the number of trials by their state."""
+    return dict(Counter(trial.get("state", "UNSPECIFIED") for trial in job.get("trials") or []))
+
+
+def _spec(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    return job.get("jobSpec") or job.get("trialJobSpec") or {}
 
 
 def _job_dir(job: Mapping[str, Any]) -> str | None:
-    spec = job.get("jobSpec") or job.get("trialJobSpec") or {}
-    found = (spec.get("baseOutputDirectory") or {}).get("outputUriPrefix")
-    return str(found) if found else None
+    uri = (_spec(job).get("baseOutputDirectory") or {}).get("outputUriPrefix")
+    return str(uri) if uri else None
 
 
-def _clock_time(stamp: object) -> str:
-    return f"{stamp[:_SECOND].replace('T', ' ')} UTC" if isinstance(stamp, str) else ""
+def _clock_time(timestamp: object) -> str:
+    return f"{timestamp[:_SECOND].replace('T', ' ')} UTC" if isinstance(timestamp, str) else ""

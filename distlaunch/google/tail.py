@@ -1,8 +1,7 @@
-"""A log that is read again and again: each entry once, late ones too.
+"""Read a growing log repeatedly: each entry once, including late ones.
 
-Entries can come late and twice, so what was read lately is read again, and known by its insertId.
-That costs little while a job writes little; where it writes much, the long look back is taken now
-and then only, and brief ones in between.
+Entries can arrive late and twice, so recent entries are read again and known by their insertId.
+A full scan reads the last minutes again; where it takes many pages, short scans run in between.
 """
 
 from __future__ import annotations
@@ -12,74 +11,66 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from distlaunch.errors import GoogleError, Unavailable
+from distlaunch.errors import GoogleError, RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from distlaunch.google.logs import Entry
+    from distlaunch.google.logs import LogEntry
 
-WINDOW = 300.0  # seconds of the log that are read again for late entries
+WINDOW = 300.0  # seconds of the log that a full scan reads again for late entries
 
-_BRIEF = 10.0  # seconds that are read again between two long looks back
-_SECONDS_A_PAGE = 4.0  # between two long looks back, for each page that one takes
-_LONGEST_PAUSE = 120.0  # between two long looks back
+_SHORT_WINDOW = 10.0  # seconds of the log that a short scan reads again
+_PAUSE_PER_PAGE = 4.0  # seconds between full scans, for each page that one takes
+_MAX_PAUSE = 120.0  # seconds between full scans
 _BLOCK = 1 << 16  # ids
-_MOST_BLOCKS = 64
+_MAX_BLOCKS = 64
 
 
-class Seen:
-    """The ids of what was seen lately, in little room: 8 bytes each, 34 MB at most.
+class RecentIds:
+    """The ids of recent entries, 8 bytes each, 34 MB at most.
 
     Parameters
     ----------
     block
-        How many are kept in quick reach, and are forgotten together later.
+        How many ids are kept in a set before they are packed, and evicted together later.
     """
 
     def __init__(self, block: int = _BLOCK) -> None:
         self._block = block
-        self.floor = float("-inf")  # the time up to which ids have been forgotten
+        self.evicted_up_to = float("-inf")
         self._fresh: set[int] = set()
-        self._newest = float("-inf")  # time among the fresh ones
+        self._newest = float("-inf")  # time of the fresh ids
         self._blocks: list[tuple[float, array[int]]] = []
 
     def has(self, key: int) -> bool:
-        """Whether an id was seen and is not forgotten."""
+        """Whether an id was added and is not evicted."""
         return key in self._fresh or any(_is_in(block, key) for _, block in self._blocks)
 
     def add(self, key: int, moment: float) -> None:
-        """Note an id and the time of its entry."""
+        """Add an id with the time of its entry."""
         self._fresh.add(key)
         self._newest = max(self._newest, moment)
         if len(self._fresh) >= self._block:
             self._blocks.append((self._newest, array("q", sorted(self._fresh))))
             self._fresh, self._newest = set(), float("-inf")
-        if len(self._blocks) > _MOST_BLOCKS:
-            self.forget(min(newest for newest, _ in self._blocks))
+        if len(self._blocks) > _MAX_BLOCKS:
+            self.evict(min(newest for newest, _ in self._blocks))
 
-    def forget(self, moment: float) -> None:
-        """Forget ids of entries of this time and before, as far as whole blocks of them are."""
-        gone = [newest for newest, _ in self._blocks if newest <= moment]
-        if gone:
+    def evict(self, moment: float) -> None:
+        """Evict whole blocks of ids up to a time."""
+        evicted = [newest for newest, _ in self._blocks if newest <= moment]
+        if evicted:
             self._blocks = [block for block in self._blocks if block[0] > moment]
-            self.floor = max(self.floor, *gone)
+            self.evicted_up_to = max(self.evicted_up_to, *evicted)
 
 
 @dataclass(slots=True)
-class _Look:
-    """Reading from a time on, page by page; it may take several calls, and tries of them.
-
-    Parameters
-    ----------
-    start
-        The time from which on the pages are.
-    reached
-        The time up to which they have been read.
-    """
+class _Scan:
+    """Reading from a time on, page by page, over several calls."""
 
     start: float
-    is_long: bool
+    is_full: bool
     began: float
     reached: float
     pages: int = 0
@@ -92,104 +83,106 @@ class Tail:
 
     Parameters
     ----------
-    read
+    read_page
         Returns a page of the entries from a time on (seconds since 1970), oldest first, and the
-        token of the next one, if there is one.
+        token of the next page, if there is one.
     since
-        Where to begin.
+        The time to start at.
     clock
         Seconds.
+
+    Attributes
+    ----------
+    last_full_scan, last_empty_scan
+        When the last full scan began, and the last one without a new entry.
     """
 
     def __init__(
         self,
-        read: Callable[[float, str | None], tuple[list[Entry], str | None]],
+        read_page: Callable[[float, str | None], tuple[list[LogEntry], str | None]],
         since: float,
         *,
         clock: Callable[[], float],
     ) -> None:
-        self.quiet_look = float("-inf")
-        self.whole_look = float("-inf")
-        self._read = read
+        self.last_full_scan = float("-inf")
+        self.last_empty_scan = float("-inf")
+        self._read_page = read_page
         self._since = since
         self._clock = clock
         self._newest = since
-        self._seen = Seen()
-        self._look: _Look | None = None
-        self._next_long_look = clock()
+        self._ids = RecentIds()
+        self._scan: _Scan | None = None
+        self._next_full_scan = clock()
 
     @property
-    def is_amid(self) -> bool:
-        """Whether there is more to read at once."""
-        return self._look is not None
+    def in_progress(self) -> bool:
+        """Whether a scan has more pages to read at once."""
+        return self._scan is not None
 
-    def step(self, *, thorough: bool = False) -> list[Entry]:
-        """Read one page and return what is new on it.
-
-        `whole_look` is when the last look began that is whole; `quiet_look`, the last of those that
-        brought nothing new.
+    def step(self, *, full: bool = False) -> list[LogEntry]:
+        """Read one page and return its new entries.
 
         Parameters
         ----------
-        thorough
-            Whether a look that begins here has to be a long one.
+        full
+            Whether a scan that starts here must be a full one.
 
         Raises
         ------
         GoogleError
-            If Google refuses, or cannot be reached; the next step goes on here.
+            If the page cannot be read; the next step resumes there.
         """
-        look = self._look = self._look or self._new_look(thorough=thorough)
+        scan = self._scan = self._scan or self._new_scan(full=full)
         try:
-            page, token = self._read(look.start, look.token)
-        except Unavailable:
+            page, token = self._read_page(scan.start, scan.token)
+        except RetryableError:
             raise
         except GoogleError:
-            if look.token is None or look.reached <= look.start:
+            if scan.token is None or scan.reached <= scan.start:
                 raise
-            look.start, look.token = look.reached, None  # the token has grown too old, say
+            scan.start, scan.token = scan.reached, None  # the token may have expired
             return []
-        fresh = self._take(page)
-        look.reached = max([look.reached, *(entry.time for entry in page[-1:])])
-        look.pages += 1
-        look.fresh += len(fresh)
-        look.token = token
+        fresh = self._take_new(page)
+        scan.reached = max([scan.reached, *(entry.time for entry in page[-1:])])
+        scan.pages += 1
+        scan.fresh += len(fresh)
+        scan.token = token
         if token is None:
-            self._end(look)
+            self._finish(scan)
         return fresh
 
-    def _new_look(self, *, thorough: bool) -> _Look:
+    def _new_scan(self, *, full: bool) -> _Scan:
         now = self._clock()
-        is_long = thorough or now >= self._next_long_look
-        back = WINDOW if is_long else _BRIEF
-        start = max(self._newest - back, self._since, self._seen.floor)
-        return _Look(start, is_long, now, start)
+        is_full = full or now >= self._next_full_scan
+        window = WINDOW if is_full else _SHORT_WINDOW
+        start = max(self._newest - window, self._since, self._ids.evicted_up_to)
+        return _Scan(start, is_full, now, start)
 
-    def _end(self, look: _Look) -> None:
-        self._look = None
-        if not look.is_long:
+    def _finish(self, scan: _Scan) -> None:
+        self._scan = None
+        if not scan.is_full:
             return
-        self.whole_look = look.began
-        if not look.fresh:
-            self.quiet_look = look.began
-        pause = min(_SECONDS_A_PAGE * (look.pages - 1), _LONGEST_PAUSE)
-        self._next_long_look = self._clock() + pause
+        self.last_full_scan = scan.began
+        if not scan.fresh:
+            self.last_empty_scan = scan.began
+        pause = min(_PAUSE_PER_PAGE * (scan.pages - 1), _MAX_PAUSE)
+        self._next_full_scan = self._clock() + pause
 
-    def _take(self, page: list[Entry]) -> list[Entry]:
-        """Note a page's new entries and return them."""
-        seen = self._seen
-        fresh: dict[int, Entry] = {}
+    def _take_new(self, page: list[LogEntry]) -> list[LogEntry]:
+        """Remember a page's new entries and return them."""
+        ids = self._ids
+        fresh: dict[int, LogEntry] = {}
         for entry in page:
             key = hash((entry.insert_id, entry.task))
-            if entry.moment > seen.floor and key not in fresh and not seen.has(key):
+            if entry.moment > ids.evicted_up_to and key not in fresh and not ids.has(key):
                 fresh[key] = entry
         for key, entry in fresh.items():
-            seen.add(key, entry.moment)
+            ids.add(key, entry.moment)
             self._newest = max(self._newest, entry.moment)
-        seen.forget(self._newest - WINDOW)
+        ids.evict(self._newest - WINDOW)
         return list(fresh.values())
 
 
 def _is_in(block: array[int], key: int) -> bool:
-    at = bisect_left(block, key)
-    return at < len(block) and block[at] == key
+    index = bisect_left(block, key)
+    return index < len(block) and block[index] == key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from distlaunch.errors import UsageProblem
+from distlaunch.errors import UsageError
 from distlaunch.job.model import Task
 
 PORT = 2222  # as on Vertex AI
@@ -24,13 +24,13 @@ def parse_hosts(text: str) -> dict[Task, str]:
 
     Raises
     ------
-    UsageProblem
+    UsageError
         If one is empty, malformed or there twice.
     """
     addresses = [_address(word.strip(), text) for word in text.split(",")]
     twice = next((each for each in addresses if addresses.count(each) > 1), None)
     if twice:
-        raise UsageProblem(f"--hosts: {twice} is there twice; each task needs its own address")
+        raise UsageError(f"--hosts: {twice} is there twice; each task needs its own address")
     chief, *workers = addresses
     tasks = {Task("chief"): chief}
     return tasks | {Task("worker", index): host for index, host in enumerate(workers)}
@@ -38,16 +38,16 @@ def parse_hosts(text: str) -> dict[Task, str]:
 
 def _address(word: str, text: str) -> str:
     if not word:
-        raise UsageProblem(f"--hosts: an empty name in {text!r}; expected as a:2222,b,c")
+        raise UsageError(f"--hosts: an empty name in {text!r}; expected as a:2222,b,c")
     bracketed = _BRACKETED.fullmatch(word)
     found = bracketed or _NAMED.fullmatch(word)
     if found is None:
-        raise UsageProblem(
+        raise UsageError(
             f"--hosts: {word!r} is no host:port; an IPv6 address stands in brackets, as [::1]:2222"
         )
     host = found["host"]
     if not (_is_ipv6(host) if bracketed else _NAME.fullmatch(host)):
-        raise UsageProblem(f"--hosts: {word!r} has no valid host; expected as a:2222,b,c")
+        raise UsageError(f"--hosts: {word!r} has no valid host; expected as a:2222,b,c")
     shown = f"[{host}]" if bracketed else host
     return f"{shown}:{_port(found['port'], word)}"
 
@@ -56,7 +56,7 @@ def _port(text: str | None, word: str) -> int:
     if text is None:
         return PORT
     if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) <= _HIGHEST_PORT:
-        raise UsageProblem(f"--hosts: {word!r}: expected a port from 1 to {_HIGHEST_PORT}")
+        raise UsageError(f"--hosts: {word!r}: expected a port from 1 to {_HIGHEST_PORT}")
     return int(text)
 
 

@@ -75,7 +75,7 @@ def load_job(
         With every problem of the files and of `sets`.
     DistlaunchError
         If a file cannot be read.
-    UsageProblem
+    UsageError
         If one of `sets` is no assignment.
     """
     overrides = [*map(Override.parse, sets), *_options(name, region, image)]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from distlaunch.errors import UsageProblem
+from distlaunch.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,14 +40,14 @@ class Task:
 
         Raises
         ------
-        UsageProblem
+        UsageError
             If this is no task's name.
         """
         if name == "chief":
             return cls("chief")
         found = _TASK_NAME.fullmatch(name)
         if found is None:
-            raise UsageProblem(
+            raise UsageError(
                 f"{name!r} is not a task; expected chief, worker:N, ps:N or evaluator:N"
             )
         kind: Any = found[1]
@@ -142,11 +142,11 @@ class Cluster:
 
         Raises
         ------
-        UsageProblem
+        UsageError
             If there would be no chief.
         """
         if count < 1:
-            raise UsageProblem(f"expected 1 training task or more, got {count}")
+            raise UsageError(f"expected 1 training task or more, got {count}")
         machine = (self.workers or self.chief).machine
         return replace(self, workers=Pool(machine, count - 1) if count > 1 else None)
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.errors import UsageProblem
+from distlaunch.errors import UsageError
 from distlaunch.job.yaml_document import Document, Place, YamlProblem
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ class Override:
 
         Raises
         ------
-        UsageProblem
+        UsageError
             If that is no assignment.
         """
         name, equals, value = text.partition("=")
         if not equals:
-            raise UsageProblem(f"--set {_printable(text)}: no value; {_EXAMPLE}")
+            raise UsageError(f"--set {_printable(text)}: no value; {_EXAMPLE}")
         return cls(_path(name), _value(name, value), f"--set {_printable(name)}")
 
 
@@ -120,16 +120,16 @@ def _value(name: str, text: str) -> Any:
     try:
         document = Document(f"value: {text}")
     except YamlProblem as problem:
-        raise UsageProblem(f"--set {name}: {problem.what}") from None
+        raise UsageError(f"--set {name}: {problem.what}") from None
     if document.problems:
-        raise UsageProblem(f"--set {name}: {document.problems[0].what}")
+        raise UsageError(f"--set {name}: {document.problems[0].what}")
     if document.data.keys() != {"value"}:
-        raise UsageProblem(f"--set {name}: expected one value, got more than one line")
+        raise UsageError(f"--set {name}: expected one value, got more than one line")
     return document.data["value"]
 
 
-def _no_name(name: str) -> UsageProblem:
-    return UsageProblem(f"--set: {name!r} is no field's name; {_EXAMPLE}")
+def _no_name(name: str) -> UsageError:
+    return UsageError(f"--set: {name!r} is no field's name; {_EXAMPLE}")
 
 
 def _printable(text: str) -> str:
@@ -156,5 +156,5 @@ def _put(here: Any, path: tuple[str, ...], override: Override) -> Any:
 def _index(step: str, items: list[Any], override: Override) -> int:
     known = f"0 to {len(items)}" if items else "0"
     if not re.fullmatch(r"[0-9]{1,9}", step, re.ASCII) or int(step) > len(items):
-        raise UsageProblem(f"{override.option}: {step!r} is no place in a list; expected {known}")
+        raise UsageError(f"{override.option}: {step!r} is no place in a list; expected {known}")
     return int(step)

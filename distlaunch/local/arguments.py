@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distlaunch.errors import DistlaunchError, UsageProblem
+from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.job.job_dir import without_job_dir
 from distlaunch.local.run_spec import Command, Module
 
@@ -36,7 +36,7 @@ def program(job: Job | None, words: tuple[str, ...], job_dir: str | None) -> Mod
 
     Raises
     ------
-    UsageProblem
+    UsageError
         If an option of ours is among the module's arguments.
     DistlaunchError
         If there is nothing to run, or the job file sets another backend of Keras for a module.
@@ -71,13 +71,13 @@ def refuse_ours(words: Iterable[str], ours: Sequence[str]) -> None:
 
     Raises
     ------
-    UsageProblem
+    UsageError
         If one of them is among the words.
     """
     for word in words:
         name = word.partition("=")[0]
         if name in ours:
-            raise UsageProblem(
+            raise UsageError(
                 f"{name} after '--' goes to the program; put it before '--' "
                 "(if the program is to have it, put it into args: in distlaunch.yaml)"
             )

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from distlaunch.errors import UsageProblem
+from distlaunch.errors import UsageError
 from distlaunch.job.model import Task
 
 if TYPE_CHECKING:
@@ -42,20 +42,20 @@ class Fault:
 
         Raises
         ------
-        UsageProblem
+        UsageError
             If it is neither.
         """
         name, _, when = text.rpartition("@")
         found = _WHEN.fullmatch(when)
         if not name or found is None:
-            raise UsageProblem(
+            raise UsageError(
                 f"--{action}: {text!r} is not TASK@step=N or TASK@SECONDSs, "
                 "as worker:0@step=40 or chief@5s"
             )
         try:
             task = Task.parse(name)
-        except UsageProblem as problem:
-            raise UsageProblem(f"--{action}: {problem}") from None
+        except UsageError as problem:
+            raise UsageError(f"--{action}: {problem}") from None
         step, seconds = found["step"], found["seconds"]
         return cls(action, task, int(step) if step else None, float(seconds) if seconds else None)
 
@@ -74,11 +74,11 @@ def check_faults(faults: Iterable[Fault], tasks: Iterable[Task]) -> None:
 
     Raises
     ------
-    UsageProblem
+    UsageError
         If one is not, with the tasks there are.
     """
     known = tuple(tasks)
     for fault in faults:
         if fault.task not in known:
             choices = ", ".join(map(str, known))
-            raise UsageProblem(f"{fault}: no such task in this cluster; there are: {choices}")
+            raise UsageError(f"{fault}: no such task in this cluster; there are: {choices}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.errors import DistlaunchError, UsageProblem
+from distlaunch.errors import DistlaunchError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +98,7 @@ def choose(project: Path, resume: str | None, asked: str | None, by_file: str | 
 
     Raises
     ------
-    UsageProblem
+    UsageError
         If two folders are asked for.
     DistlaunchError
         If there is no such job, or its folder cannot be written.
@@ -106,7 +106,7 @@ def choose(project: Path, resume: str | None, asked: str | None, by_file: str | 
     if resume is None:
         return new(project, asked or by_file)
     if resume and asked:
-        raise UsageProblem(
+        raise UsageError(
             f"--resume {resume} and --job-dir {asked} are two folders; give one of them"
         )
     return resumed(project, resume or asked or by_file or NEWEST)
@@ -303,7 +303,7 @@ def _lock(descriptor: int, folder: Path) -> None:
 
 def _need_bucket(path: str) -> None:
     if not _IN_A_BUCKET.fullmatch(path):
-        raise UsageProblem(f"{path}: no bucket is named; expected gs://BUCKET/FOLDER")
+        raise UsageError(f"{path}: no bucket is named; expected gs://BUCKET/FOLDER")
 
 
 def _is_in_the_cloud(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""What `submit` is asked to launch, as plain frozen data."""
+"""A launch as plain frozen data: what to launch, and what a submit will do."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.google.jobs import LAUNCH_LABEL
 from distlaunch.job import vertex
-from distlaunch.submit import records
+from distlaunch.submit.records import new_launch_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from distlaunch.image import ImagePlan
     from distlaunch.job.model import Job
+
+PENDING_DIGEST = "<digest known after the push>"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What is to be launched.
+class LaunchRequest:
+    """What to launch.
 
     Parameters
     ----------
@@ -28,17 +32,17 @@ class Order:
     job
         The job, with project and region.
     job_dir
-        The ``gs://…`` folder that was asked for, None for a new one in the job's bucket.
+        The requested ``gs://…`` folder, None for a new one in the job's bucket.
     endpoint
-        Who answers in Google's place, if anyone does.
+        The URL that replaces Google's, if any.
     config
-        The file in one of Google's formats that the job was read from, if it was.
-    sets
-        ``a.b=c`` for what ``--set`` put into the job.
-    said
-        Other options of the command line by the key of the job file that they say.
-    words
-        What stood behind ``--``.
+        The file in one of Google's formats that the job was read from, if any.
+    overrides
+        The values of ``--set``, such as ``a.b=c``.
+    cli_overrides
+        Other options of the command line by the key of the job file that they override.
+    program_args
+        The arguments after ``--``.
     """
 
     folder: Path
@@ -46,46 +50,105 @@ class Order:
     job_dir: str | None = None
     endpoint: str | None = None
     config: Path | None = None
-    sets: tuple[str, ...] = ()
-    said: Mapping[str, str] = field(default_factory=dict)
-    words: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    cli_overrides: Mapping[str, str] = field(default_factory=dict)
+    program_args: tuple[str, ...] = ()
 
     @property
     def is_for_emulator(self) -> bool:
-        """Whether somebody answers in Google's place who knows of no accounts."""
+        """Whether the endpoint is an emulator, which has no accounts."""
         return self.endpoint is not None and self.endpoint.startswith("http://")
 
     @property
-    def own_dir(self) -> str | None:
-        """The folder for the job's output that was asked for, in whatever way.
+    def requested_job_dir(self) -> str | None:
+        """The requested folder for the job's output, by an option or in the job file.
 
-        A file that `render` wrote names the folder of all jobs of this name: none of its own.
+        A file that `render` wrote names the common folder of all jobs of this name, which is not
+        the folder of one.
         """
-        said = vertex.output_directory(self.job)
-        return self.job_dir or (said if said != f"{self.job.bucket}/{self.job.name}" else None)
+        in_file = vertex.output_directory(self.job)
+        is_common = in_file == f"{self.job.bucket}/{self.job.name}"
+        return self.job_dir or (None if is_common else in_file)
 
     def job_dir_of(self, launch_id: str) -> str | None:
-        """Return where a launch writes, None where nothing says so."""
+        """Return a launch's job folder, None if there is neither a folder nor a bucket."""
         job = self.job
-        return self.own_dir or (f"{job.bucket}/{job.name}/{launch_id}" if job.bucket else None)
+        in_bucket = f"{job.bucket}/{job.name}/{launch_id}" if job.bucket else None
+        return self.requested_job_dir or in_bucket
 
     def request(self, launch_id: str, image: str | None) -> dict[str, Any]:
-        """Return the body of the call that makes the job."""
+        """Return the body of the call that creates the job."""
         return vertex.request(
             self.job,
             image=image,
-            labels={records.LAUNCH_LABEL: launch_id},
+            labels={LAUNCH_LABEL: launch_id},
             job_dir=self.job_dir_of(launch_id),
         )
 
-    def content(self, image: str | None) -> str:
-        """Return a hash of what is launched and where, the same for each launch of the same."""
+    def fingerprint(self, image: str | None) -> str:
+        """Return a hash of what is launched and where, the same for an identical launch."""
         job = self.job
-        said = vertex.request(job, image=image, labels={}, job_dir=self.own_dir or job.bucket)
-        return fingerprint([said, job.project, job.region, self.endpoint])
+        job_dir = self.requested_job_dir or job.bucket
+        body = vertex.request(job, image=image, labels={}, job_dir=job_dir)
+        return fingerprint([body, job.project, job.region, self.endpoint])
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitPlan:
+    """What a submit will do.
+
+    Parameters
+    ----------
+    launch_id
+        The id of the launch, unless it resumes an interrupted one.
+    image
+        How the job's image is built, None if every pool names its own.
+    """
+
+    order: LaunchRequest
+    launch_id: str
+    image: ImagePlan | None
+
+    @property
+    def collection(self) -> vertex.Collection:
+        """The collection of Google's API."""
+        return vertex.collection(self.order.job)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The request, with the image's digest if that is known."""
+        uri = None
+        if self.image is not None:
+            uri = self.image.uri or f"{self.image.repository}@{PENDING_DIGEST}"
+        return self.order.request(self.launch_id, uri)
+
+
+def plan_submit(order: LaunchRequest, image: ImagePlan | None = None) -> SubmitPlan:
+    """Return what a submit will do.
+
+    Parameters
+    ----------
+    image
+        How the job's image is built, if that is known already.
+
+    Raises
+    ------
+    JobFileError
+        If required fields are missing.
+    DistlaunchError
+        If the project's files or the image's registry cannot be read.
+    """
+    from distlaunch.checks.required_fields import raise_if_incomplete
+
+    raise_if_incomplete(order)
+    if image is None and vertex.needs_image(order.job):
+        from distlaunch.image import plan_image
+
+        image = plan_image(order.job, order.folder)
+    return SubmitPlan(order, new_launch_id(order.job.name), image)
 
 
 def fingerprint(value: Any) -> str:
-    """Return a hash of plain data, the same wherever it is made."""
+    """Return a hash of plain data."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from distlaunch.errors import OutputError, cannot_write
+from distlaunch.errors import OutputError, output_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -102,7 +102,7 @@ class Outlet:
             return  # somebody else wrote into the same pipe
         except OSError as problem:
             done = len(self._waiting)
-            raise cannot_write(problem) from None
+            raise output_error(problem) from None
         finally:
             del self._waiting[:done]
 

@@ -10,7 +10,7 @@ from distlaunch.checks import gpus
 from distlaunch.checks.preflight import CheckOptions, run_checks
 from distlaunch.checks.request_view import job_request
 from distlaunch.job.load import load_job
-from distlaunch.submit.plan import Order
+from distlaunch.submit.plan import LaunchRequest
 
 TODAY = date(2026, 11, 22)
 JOB = """\
@@ -34,7 +34,7 @@ def found(tmp_path):
         for name, text in files.items():
             (tmp_path / name.replace("_txt", ".txt")).write_text(text)
         job = load_job(tmp_path, config=config, sets=sets).job
-        order = Order(tmp_path, job, config=config, sets=sets)
+        order = LaunchRequest(tmp_path, job, config=config, overrides=sets)
         return list(gpus.problems(order, job_request(order), today))
 
     return run
@@ -122,7 +122,7 @@ def test_a_different_number_of_gpus_on_each_may_be_meant(tmp_path):
     def unequal(*sets):
         (tmp_path / "distlaunch.yaml").write_text(JOB)
         job = load_job(tmp_path, sets=["image.uri=a/b:1", *sets]).job
-        found = said(run_checks(Order(tmp_path, job), CheckOptions(offline=True)).problems)
+        found = said(run_checks(LaunchRequest(tmp_path, job), CheckOptions(offline=True)).problems)
         return [each for each in found if each[1] == "accelerators-unequal"]
 
     [(severity, _, where)] = unequal(WORKERS % 2)

@@ -6,7 +6,7 @@ import pytest
 
 from distlaunch.checks.image_plan import check_image
 from distlaunch.job.load import load_job
-from distlaunch.submit.plan import Order
+from distlaunch.submit.plan import LaunchRequest
 
 FILE = """\
 name: digits
@@ -29,7 +29,7 @@ def project(tmp_path):
 
 
 def made(project, *, offline=True, sets=()):
-    return check_image(Order(project, load_job(project, sets=sets).job), offline=offline)
+    return check_image(LaunchRequest(project, load_job(project, sets=sets).job), offline=offline)
 
 
 FILES = {"requirements.txt", "trainer/__init__.py", "trainer/task.py"}

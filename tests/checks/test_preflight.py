@@ -7,7 +7,7 @@ import pytest
 
 from distlaunch.checks.preflight import CheckOptions, run_checks
 from distlaunch.job.load import load_job
-from distlaunch.submit.plan import Order
+from distlaunch.submit.plan import LaunchRequest
 
 FILE = """\
 name: digits
@@ -28,7 +28,9 @@ def project(tmp_path):
 
 
 def report(project, *sets, scope=OFFLINE):
-    return run_checks(Order(project, load_job(project, sets=sets).job, sets=sets), scope)
+    return run_checks(
+        LaunchRequest(project, load_job(project, sets=sets).job, overrides=sets), scope
+    )
 
 
 def codes(project, *sets):

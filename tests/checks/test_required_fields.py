@@ -8,7 +8,7 @@ import pytest
 from distlaunch.checks.required_fields import placeholders, problems, raise_if_incomplete
 from distlaunch.errors import JobFileError
 from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
-from distlaunch.submit.plan import Order
+from distlaunch.submit.plan import LaunchRequest
 
 REPOSITORY = "us-central1-docker.pkg.dev/mine-1234/training/digits"
 WHOLE = Job(
@@ -24,7 +24,7 @@ EMULATOR = "http://127.0.0.1:8085"
 
 
 def codes(job, **order):
-    return [problem.code for problem in problems(Order(Path(), job, **order))]
+    return [problem.code for problem in problems(LaunchRequest(Path(), job, **order))]
 
 
 def test_a_job_that_says_all_of_it_has_no_problem():
@@ -52,10 +52,10 @@ def test_a_job_that_says_all_of_it_has_no_problem():
 )
 def test_what_is_missing_is_told_with_what_mends_it(missing, code):
     job = replace(WHOLE, **missing)
-    [problem] = problems(Order(Path(), job))
+    [problem] = problems(LaunchRequest(Path(), job))
     assert (problem.code, problem.severity) == (code, "error")
     with pytest.raises(JobFileError) as refusal:
-        raise_if_incomplete(Order(Path(), job))
+        raise_if_incomplete(LaunchRequest(Path(), job))
     assert refusal.value.lines == (problem.line,)
 
 
@@ -78,7 +78,7 @@ def test_an_emulator_takes_any_account_but_no_registry_takes_a_placeholder():
 
 
 def test_a_placeholder_in_job_dir_is_told_where_it_was_said():
-    [problem] = problems(Order(Path(), WHOLE, job_dir="gs://my-bucket/digits/first"))
+    [problem] = problems(LaunchRequest(Path(), WHOLE, job_dir="gs://my-bucket/digits/first"))
     assert (problem.code, problem.where) == ("placeholder-bucket", "--job-dir")
     assert codes(WHOLE, job_dir="gs://my-bucket-2/digits") == []
     assert codes(WHOLE, job_dir="gs://my-bucket/digits", endpoint=EMULATOR) == []
@@ -91,7 +91,7 @@ def test_an_emulator_takes_any_account():
 
 def test_what_an_image_lacks_of_its_name_is_written_out():
     job = replace(WHOLE, image=Image(repository="eu-docker.pkg.dev/example.com/mine"))
-    [problem] = problems(Order(Path(), job))
+    [problem] = problems(LaunchRequest(Path(), job))
     assert problem.remedy == "write eu-docker.pkg.dev/example.com/mine/REPOSITORY/NAME"
 
 
@@ -122,7 +122,7 @@ def test_a_repository_with_all_its_parts_has_no_problem(repository):
     ],
 )
 def test_container_registry_is_warned_of_and_no_obstacle(repository, written):
-    order = Order(Path(), replace(WHOLE, image=Image(repository=repository)))
+    order = LaunchRequest(Path(), replace(WHOLE, image=Image(repository=repository)))
     [problem] = problems(order)
     assert (problem.code, problem.severity) == ("repository-retired", "warning")
     assert f"write {written}; " in problem.remedy

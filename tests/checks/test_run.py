@@ -8,7 +8,7 @@ from distlaunch import scaffold
 from distlaunch.checks import run, trainer
 from distlaunch.checks.data import record
 from distlaunch.job.load import load_job
-from distlaunch.submit.plan import Order
+from distlaunch.submit.plan import LaunchRequest
 
 LEAVES = "\n\nimport os\n\n_made = create_model\n\n\ndef create_model():\n    os._exit(0)\n"
 
@@ -20,7 +20,7 @@ def project(tmp_path):
 
 
 def problems(project, *sets):
-    order = Order(project, load_job(project, sets=sets).job, sets=sets)
+    order = LaunchRequest(project, load_job(project, sets=sets).job, overrides=sets)
     return run.problems(order, trainer.find(order))
 
 

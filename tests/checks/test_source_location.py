@@ -5,7 +5,7 @@ import pytest
 from distlaunch.checks.problem import warning
 from distlaunch.checks.source_location import locate
 from distlaunch.job.load import load_job
-from distlaunch.submit.plan import Order
+from distlaunch.submit.plan import LaunchRequest
 
 FILE = """\
 name: digits
@@ -26,7 +26,7 @@ def where(tmp_path, monkeypatch):
 
     def place(key, **order):
         [problem] = locate(
-            [warning("code", key, "--what", "remedy")], Order(tmp_path, job, **order)
+            [warning("code", key, "--what", "remedy")], LaunchRequest(tmp_path, job, **order)
         )
         return problem.where
 
@@ -56,16 +56,18 @@ def test_what_is_no_key_stays_as_it_is(where, said):
 
 def test_what_the_command_line_says_is_told_as_it_stands_there(where):
     sets = ("cluster.workers.count=7",)
-    assert where("cluster.workers.count", sets=sets) == "--set cluster.workers.count"
-    assert where("cluster.workers", sets=sets) == "--set cluster.workers.count"
-    assert where("cluster.chief", sets=sets) == "distlaunch.yaml:4:10: cluster.chief"
+    assert where("cluster.workers.count", overrides=sets) == "--set cluster.workers.count"
+    assert where("cluster.workers", overrides=sets) == "--set cluster.workers.count"
+    assert where("cluster.chief", overrides=sets) == "distlaunch.yaml:4:10: cluster.chief"
 
 
 def test_options_of_their_own_and_what_is_behind_the_dashes_are_told_too(where, tmp_path):
-    assert where("region", said={"region": "--region"}) == "--region"
-    assert where("labels.team", said={"region": "--region"}).startswith("distlaunch.yaml:6:")
-    assert where("args", words=("--what", "3")) == "behind --"  # which the problem names
-    assert where("args", words=("--epochs", "3")) == "distlaunch.yaml: args"
+    assert where("region", cli_overrides={"region": "--region"}) == "--region"
+    assert where("labels.team", cli_overrides={"region": "--region"}).startswith(
+        "distlaunch.yaml:6:"
+    )
+    assert where("args", program_args=("--what", "3")) == "behind --"  # which the problem names
+    assert where("args", program_args=("--epochs", "3")) == "distlaunch.yaml: args"
 
 
 def test_a_key_of_a_job_of_googles_file_is_told_with_that_file(where, tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from distlaunch.checks.trainer import find, options
 from distlaunch.job import project_file
 from distlaunch.job.model import Program
-from distlaunch.submit.plan import Order
+from distlaunch.submit.plan import LaunchRequest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "trainer_skeleton" / "base"))
 from trainer.task import parser
@@ -29,7 +29,7 @@ FLAGS = (
 @pytest.fixture
 def order(pristine, tmp_path):
     folder = Path(shutil.copytree(pristine, tmp_path / "digits"))
-    return Order(folder, project_file.load(folder / "distlaunch.yaml"))
+    return LaunchRequest(folder, project_file.load(folder / "distlaunch.yaml"))
 
 
 def told(order, **changes):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from distlaunch.checks.request_view import JobRequest, job_request
 from distlaunch.checks.tuning import problems
 from distlaunch.job.model import Choice, Cluster, Image, Job, Machine, Pool, Span, Tuning
-from distlaunch.submit.plan import Order
+from distlaunch.submit.plan import LaunchRequest
 
 SCALES = {
     None: "SCALE_TYPE_UNSPECIFIED",
@@ -209,4 +209,4 @@ PARAMETERS = st.dictionaries(
 def test_whatever_a_job_file_says_of_numbers_above_0_can_be(parameters, trials, data):
     at_once = data.draw(st.integers(1, trials))
     tuning = Tuning("loss", "minimize", parameters, trials, at_once, "random")
-    assert list(problems(job_request(Order(Path(), replace(JOB, tuning=tuning))))) == []
+    assert list(problems(job_request(LaunchRequest(Path(), replace(JOB, tuning=tuning))))) == []

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from distlaunch import __version__
 from distlaunch.cli import COMMANDS, Settings, distlaunch, main
-from distlaunch.errors import DistlaunchError, JobFileError, UsageProblem
+from distlaunch.errors import DistlaunchError, JobFileError, UsageError
 
 # Modules of weight that nothing may import before it is needed.
 HEAVY = {
@@ -158,7 +158,7 @@ def test_wrong_usage_is_one_line_and_2(cli, words, line):
     ("problem", "code", "lines"),
     [
         (DistlaunchError("no way"), 1, "distlaunch: error: no way\n"),
-        (UsageProblem("not so"), 2, "distlaunch: error: not so\n"),
+        (UsageError("not so"), 2, "distlaunch: error: not so\n"),
         (
             JobFileError(["a:1:1: x", "a:2:1: y"]),
             1,

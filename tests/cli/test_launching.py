@@ -35,7 +35,7 @@ def interrupted(monkeypatch, capfd):
             follow.job = JOB | {"state": f"JOB_STATE_{left.pop(0)}"}
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(launcher, "attend", attend)
+        monkeypatch.setattr(launcher, "follow_to_completion", attend)
         code = see_through(
             Console(),
             launcher.Launched(RECORD, JOB),

@@ -38,7 +38,7 @@ def test_one_invalid_job_is_skipped_with_a_warning(cli, serve):
     assert done.returncode == 0
     assert [row.split()[0] for row in done.stdout.splitlines()[1:]] == ["3", "3", "1", "1"]
     assert done.stderr.splitlines() == [
-        f"distlaunch: warning: {server.url}: not a valid answer: {kind}[1].labels: "
+        f"distlaunch: warning: {server.url}: invalid response: {kind}[1].labels: "
         "expected an object, got 5; this job is skipped"
         for kind in ("customJobs", "hyperparameterTuningJobs")
     ]
@@ -48,9 +48,7 @@ def test_an_invalid_job_is_one_error(cli, serve):
     server = serve(lambda _: Reply(body={}))
     done = cli("status", "4711", "--endpoint", server.url, *PLACE)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        f"distlaunch: error: {server.url}: not a valid answer: name is missing\n"
-    )
+    assert done.stderr == (f"distlaunch: error: {server.url}: invalid response: name is missing\n")
 
 
 def test_nothing_to_list(cli, cloud):

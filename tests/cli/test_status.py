@@ -86,26 +86,26 @@ def test_project_and_region_come_from_the_job_file(cli, cloud, tmp_path):
 
 
 BARE = {"PATH": "/usr/bin:/bin", "CLOUDSDK_CONFIG": "/nowhere", "NO_GCE_CHECK": "true"}
-NAMED = "name a job, as 'distlaunch list' shows them"
+NAMED = "pass a job ID (see 'distlaunch list')"
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), f"nothing was submitted from this folder yet; {NAMED}"),
+        ((), f"no jobs submitted from this directory; {NAMED}"),
         (
             ("digits-1", "--region", "r1"),
-            "no project: say --project ID, project: in distlaunch.yaml, or "
+            "no project: pass --project ID, or set project: in distlaunch.yaml or "
             "'gcloud config set project ID'",
         ),
         (
             ("digits-1", "--project", "p"),
-            "no region: say --region R, region: in distlaunch.yaml, or "
+            "no region: pass --region R, or set region: in distlaunch.yaml or "
             "'gcloud config set ai/region R'",
         ),
         (
             ("digits-1", *PLACE),
-            "no credentials for google cloud; run 'gcloud auth application-default login'",
+            "no credentials for Google Cloud; run 'gcloud auth application-default login'",
         ),
         (
             ("a/b", "--endpoint", "http://127.0.0.1:9"),
@@ -114,7 +114,7 @@ NAMED = "name a job, as 'distlaunch list' shows them"
         (
             ("digits-1", *PLACE, "--endpoint", "http://127.0.0.1:9"),
             "cannot reach http://127.0.0.1:9 (connection refused); "
-            "'distlaunch emulator' has to run there",
+            "start 'distlaunch emulator' there",
         ),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_job_that_is_not_there_is_told_with_one_that_is(cli, cloud):
     assert done.returncode == 1
     assert done.stderr == (
         "distlaunch: error: no job 'digit-1' in project p, region us-central1; did you mean "
-        "'digits-1'?; 'distlaunch list' shows them\n"
+        "'digits-1'?; see 'distlaunch list'\n"
     )
     done = cli("status", "12345", *cloud.options)
     assert "no job '12345' in project p" in done.stderr
@@ -160,6 +160,6 @@ def test_a_launch_that_was_cut_off_before_google_had_it(cli, cloud):
     done = cli("status")
     assert done.returncode == 1
     assert done.stderr == (
-        "distlaunch: error: Google has no job of the launch digits-1, which was cut off; "
-        "'distlaunch submit' finishes it\n"
+        "distlaunch: error: digits-1: the launch was interrupted before Google had its job; run "
+        "'distlaunch submit' to finish it\n"
     )

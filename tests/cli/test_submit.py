@@ -240,7 +240,7 @@ def test_a_job_that_was_refused_is_told_as_such(submit, emulator):
     here = emulator("--faults", "denied@create#1")
     assert submit(IMAGE, "--detach", emulator=here).returncode == 1
     nothing = submit(emulator=here, command="status")
-    assert "nothing was submitted from this folder yet" in nothing.stderr
+    assert "no jobs submitted from this directory" in nothing.stderr
     refused = submit("digits", emulator=here, command="status")
     assert "Google refused to make this job" in refused.stderr
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from distlaunch.emulator.faults import Fault, Faults, FaultyCalls
 from distlaunch.emulator.service.apis import CALLS
-from distlaunch.errors import UsageProblem
+from distlaunch.errors import UsageError
 
 
 def struck(spec: str, calls: str) -> list[str]:
@@ -85,6 +85,6 @@ def test_the_emulator_s_ways():
     ],
 )
 def test_a_fault_that_is_none(spec, said):
-    with pytest.raises(UsageProblem) as problem:
+    with pytest.raises(UsageError) as problem:
         Faults.parse(spec)
     assert str(problem.value) == f"--faults: {said} (see 'distlaunch emulator --help')"

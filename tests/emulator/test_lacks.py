@@ -5,7 +5,7 @@ import pytest
 from distlaunch.emulator.faults import Faults
 from distlaunch.emulator.lacks import FORMATS, THINGS, Lacks, location_type
 from distlaunch.emulator.service.apis import APIS
-from distlaunch.errors import UsageProblem
+from distlaunch.errors import UsageError
 
 
 def lacks(spec: str) -> Lacks:
@@ -76,7 +76,7 @@ def test_limits_may_be_none_at_all():
     ],
 )
 def test_what_cannot_be_lacking(spec, said):
-    with pytest.raises(UsageProblem) as problem:
+    with pytest.raises(UsageError) as problem:
         Faults.parse(spec)
     assert said in str(problem.value)
     assert str(problem.value).endswith("(see 'distlaunch emulator --help')")

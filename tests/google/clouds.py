@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from distlaunch.google import times
+from distlaunch import timestamps
 from distlaunch.ui.events import JobChanged, Notice, TaskLines
 
 from .servers import Clock, Reply
 
 NAME = "projects/123/locations/us-central1/customJobs/77"
-BEGAN = times.seconds("2026-11-21T17:00:00Z")
+BEGAN = timestamps.parse("2026-11-21T17:00:00Z")
 SPEC = {"workerPoolSpecs": [{"replicaCount": "1"}, {"replicaCount": "2"}]}
 ERROR = {"code": 3, "message": "The replica workerpool0-0 exited with a non-zero status of 7."}
 
 
 def stamp(seconds: float) -> str:
-    return times.stamp(BEGAN + seconds)
+    return timestamps.format(BEGAN + seconds)
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Cloud:
             for number, (task, text, written, read) in enumerate(self.lines)
             for at in read
             if at <= self.now
-            and BEGAN + written >= times.seconds(since)
+            and BEGAN + written >= timestamps.parse(since)
             and (not wanted or task in wanted)
         ]
         found.sort()

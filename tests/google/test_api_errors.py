@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from distlaunch.errors import GoogleError, Unavailable
-from distlaunch.google.api_errors import Refusal
+from distlaunch.errors import GoogleError, RetryableError
+from distlaunch.google.api_errors import from_response
 
 RPC = "type.googleapis.com/google.rpc."
 
@@ -26,11 +26,11 @@ def body(status: int, reason: str, message: str, *details: dict) -> bytes:
 def problem(
     status: int, content: bytes, headers: dict | None = None, service: str = "aiplatform", **kwargs
 ) -> GoogleError:
-    return Refusal(status, headers or {}, content, service=service, project="p", **kwargs).problem()
+    return from_response(status, headers or {}, content, service=service, project="p", **kwargs)
 
 
 MEMBER = "--member=user:$(gcloud config get account)"
-GRANT = f"who may grant it runs 'gcloud projects add-iam-policy-binding p {MEMBER} --role"
+GRANT = f"have an administrator run 'gcloud projects add-iam-policy-binding p {MEMBER} --role"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ GRANT = f"who may grant it runs 'gcloud projects add-iam-policy-binding p {MEMBE
             "aiplatform",
             body(403, "PERMISSION_DENIED", "Permission 'tpu.nodes.create' denied"),
             "the permission tpu.nodes.create is missing on project p; "
-            "ask who owns the project for a role with it",
+            "request a role with it from the project's owner",
         ),
         (
             "aiplatform",
@@ -110,7 +110,7 @@ GRANT = f"who may grant it runs 'gcloud projects add-iam-policy-binding p {MEMBE
             body(
                 403, "PERMISSION_DENIED", "No.", info("USER_PROJECT_DENIED", consumer="projects/q")
             ),
-            "the calls may not be charged to project q (No); run 'gcloud auth application-default "
+            "calls cannot be charged to project q (No); run 'gcloud auth application-default "
             f"set-quota-project PROJECT' with one of yours, or {GRANT}="
             "roles/serviceusage.serviceUsageConsumer'",
         ),
@@ -182,7 +182,7 @@ def test_to_look_at_a_bucket_is_granted_on_the_bucket():
 def test_what_a_refusal_is_about_is_told_to_programs_too(content, why, api):
     status = json.loads(content)["error"]["code"]
     found = problem(status, content, service="storage")
-    assert (found.why, found.service) == (why, api)
+    assert (found.error_reason, found.service) == (why, api)
 
 
 def test_a_service_account_is_named_in_the_command():
@@ -224,7 +224,7 @@ def test_a_service_account_is_named_in_the_command():
         (
             404,
             body(404, "NOT_FOUND", "The CustomJob does not exist."),
-            "Google does not know what was asked for (The CustomJob does not exist)",
+            "not found: The CustomJob does not exist",
         ),
         (409, b"[]", "Google refuses (CONFLICT): []"),
         (
@@ -239,7 +239,7 @@ def test_a_service_account_is_named_in_the_command():
 def test_other_refusals(status, content, said):
     found = problem(status, content)
     assert str(found) == said
-    assert not isinstance(found, Unavailable)
+    assert not isinstance(found, RetryableError)
 
 
 QUOTA = "The following quota metrics exceed quota limits: aiplatform.googleapis.com/x_gpus"
@@ -275,13 +275,13 @@ QUOTA = "The following quota metrics exceed quota limits: aiplatform.googleapis.
 )
 def test_too_many_calls_are_no_quota_of_machines(content, headers, reason):
     found = problem(429, content, headers)
-    assert isinstance(found, Unavailable)
-    assert (found.reason, found.heard) == (reason, False)
+    assert isinstance(found, RetryableError)
+    assert (found.reason, found.may_have_been_processed) == (reason, False)
     if content == b"slow down":
         assert str(found) == "aiplatform.googleapis.com answers 429 (slow down)"
     if reason == "RESOURCE_EXHAUSTED":
         assert str(found) == (
-            f"the quota does not allow it: {QUOTA}; choose another machine or region, or ask for "
+            f"the quota is exceeded: {QUOTA}; choose another machine or region, or request "
             "more at https://console.cloud.google.com/iam-admin/quotas?project=p"
         )
 
@@ -289,8 +289,8 @@ def test_too_many_calls_are_no_quota_of_machines(content, headers, reason):
 @pytest.mark.parametrize("status", [408, 500, 502, 503, 504])
 def test_what_may_do_better_later(status):
     found = problem(status, body(status, "UNAVAILABLE", "Try again."))
-    assert isinstance(found, Unavailable)
-    assert (str(found), found.heard) == (
+    assert isinstance(found, RetryableError)
+    assert (str(found), found.may_have_been_processed) == (
         f"aiplatform.googleapis.com answers {status} (Try again)",
         True,
     )
@@ -310,7 +310,7 @@ def test_what_may_do_better_later(status):
 )
 def test_how_long_google_asks_to_wait(headers, details, wait):
     found = problem(503, body(503, "UNAVAILABLE", "…", *details), headers)
-    assert isinstance(found, Unavailable)
+    assert isinstance(found, RetryableError)
     assert found.wait == wait
 
 

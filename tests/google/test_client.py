@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from distlaunch import __version__
-from distlaunch.errors import GoogleError, Unavailable, UsageProblem
+from distlaunch.errors import GoogleError, RetryableError, UsageError
 from distlaunch.google import client as google_session
 from distlaunch.google.client import connect
 
@@ -81,18 +81,18 @@ def test_what_is_transient_is_tried_again_with_longer_and_longer_waits(call, clo
     ],
 )
 def test_an_answer_that_is_not_the_apis_is_named_with_its_host(call, reply, problem):
-    with pytest.raises(Unavailable) as error:
-        call(reply, patience=0)
-    assert str(error.value) == f"{call.server.url}: not a valid answer: {problem}"
+    with pytest.raises(RetryableError) as error:
+        call(reply, retry_deadline=0)
+    assert str(error.value) == f"{call.server.url}: invalid response: {problem}"
 
 
 @pytest.mark.parametrize("drips", ["before", "amid"])
 def test_a_request_ends_in_time_although_a_byte_comes_now_and_then(call, monkeypatch, drips):
-    monkeypatch.setattr(google_session, "LONGEST", 0.3)
-    with pytest.raises(Unavailable) as error:
-        call(Reply(drips=drips), patience=0)
-    assert str(error.value) == f"no complete answer from {call.server.url} within 0.3 s"
-    assert error.value.heard
+    monkeypatch.setattr(google_session, "CALL_TIMEOUT", 0.3)
+    with pytest.raises(RetryableError) as error:
+        call(Reply(drips=drips), retry_deadline=0)
+    assert str(error.value) == f"no complete response from {call.server.url} within 0.3 s"
+    assert error.value.may_have_been_processed
 
 
 @pytest.mark.parametrize(
@@ -104,14 +104,14 @@ def test_a_request_ends_in_time_although_a_byte_comes_now_and_then(call, monkeyp
     ids=["plain", "gzip"],
 )
 def test_an_answer_that_is_too_large_is_not_read_to_its_end(call, clock, monkeypatch, reply):
-    monkeypatch.setattr(google_session, "LARGEST", 1 << 17)
-    with pytest.raises(GoogleError, match=r"not a valid answer: larger than 0 MiB$"):
+    monkeypatch.setattr(google_session, "MAX_RESPONSE_BYTES", 1 << 17)
+    with pytest.raises(GoogleError, match=r"invalid response: larger than 0 MiB$"):
         call(reply)
     assert clock.slept == []
 
 
 def test_a_large_refusal_is_told_as_one(call, monkeypatch):
-    monkeypatch.setattr(google_session, "LARGEST", 1 << 17)
+    monkeypatch.setattr(google_session, "MAX_RESPONSE_BYTES", 1 << 17)
     with pytest.raises(GoogleError, match="Google refuses") as error:
         call(Reply(400, b"no " * 200_000))
     assert error.value.status == 400
@@ -128,22 +128,22 @@ def test_google_says_how_long_to_wait(call, clock):
 
 
 def test_patience_ends(call, clock):
-    with pytest.raises(Unavailable) as problem:
-        call(refused(503, "UNAVAILABLE"), patience=60)
+    with pytest.raises(RetryableError) as problem:
+        call(refused(503, "UNAVAILABLE"), retry_deadline=60)
     assert str(problem.value) == f"{call.server.url} answers 503 (No)"
     assert problem.value.status == 503
     assert 30 < sum(clock.slept) <= 60
 
 
 def test_no_patience_is_one_attempt(call, clock):
-    with pytest.raises(Unavailable):
-        call(RESET, patience=0)
+    with pytest.raises(RetryableError):
+        call(RESET, retry_deadline=0)
     assert (len(call.server.asked), clock.slept) == (1, [])
 
 
 def test_waiting_for_longer_than_patience_is_not_begun(call, clock):
-    with pytest.raises(Unavailable):
-        call(Reply(503, {}, {"Retry-After": "3600"}), patience=60)
+    with pytest.raises(RetryableError):
+        call(Reply(503, {}, {"Retry-After": "3600"}), retry_deadline=60)
     assert clock.slept == []
 
 
@@ -167,9 +167,9 @@ def test_a_redirection_is_not_followed(serve):
 def test_waiting_is_told_once_when_it_takes_long(serve, clock):
     server = serve(in_turn(*[refused(503)] * 7, GOOD))
     told = []
-    session = connect(server.url, clock=clock, sleep=clock.sleep, tell=told.append)
+    session = connect(server.url, clock=clock, sleep=clock.sleep, show_message=told.append)
     session.call("GET", "logging", "x")
-    assert told == [f"{server.url} answers 503 (No); trying again"]
+    assert told == [f"{server.url} answers 503 (No); retrying"]
 
 
 def test_nobody_listens_on_loopback(clock):
@@ -177,12 +177,12 @@ def test_nobody_listens_on_loopback(clock):
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         session = connect(url, clock=clock, sleep=clock.sleep)
-        with pytest.raises(Unavailable) as problem:
+        with pytest.raises(RetryableError) as problem:
             session.call("GET", "logging", "x")
     assert str(problem.value) == (
-        f"cannot reach {url} (connection refused); 'distlaunch emulator' has to run there"
+        f"cannot reach {url} (connection refused); start 'distlaunch emulator' there"
     )
-    assert (problem.value.heard, clock.slept) == (False, [])
+    assert (problem.value.may_have_been_processed, clock.slept) == (False, [])
 
 
 def test_loopback_gets_neither_credentials_nor_proxies(serve, monkeypatch, user):
@@ -193,7 +193,7 @@ def test_loopback_gets_neither_credentials_nor_proxies(serve, monkeypatch, user)
 
 
 def test_plain_http_elsewhere_is_refused():
-    with pytest.raises(UsageProblem, match="as credentials are sent there"):
+    with pytest.raises(UsageError, match="because credentials are sent there"):
         connect("http://10.0.0.1")
 
 
@@ -284,7 +284,7 @@ def test_credentials_that_get_no_token_are_told_with_the_login(serve, trusted, r
     server = serve(in_turn(GOOD), trusted)
     with pytest.raises(GoogleError) as problem:
         connect(server.url).call("GET", "logging", "x")
-    assert not isinstance(problem.value, Unavailable)
+    assert not isinstance(problem.value, RetryableError)
     assert str(problem.value) == (
         "Google does not accept the credentials (invalid_grant: Account has been deleted); "
         "run 'gcloud auth application-default login'"
@@ -298,8 +298,8 @@ def test_a_token_service_that_cannot_be_reached_is_waited_for(serve, trusted, ro
         robot(f"http://127.0.0.1:{taken.getsockname()[1]}/token")
         server = serve(in_turn(GOOD), trusted)
         session = connect(server.url, clock=clock, sleep=clock.sleep)
-        with pytest.raises(Unavailable, match=r"^cannot get a token \(connection refused\)$"):
-            session.call("GET", "logging", "x", patience=2)
+        with pytest.raises(RetryableError, match=r"^cannot get a token \(connection refused\)$"):
+            session.call("GET", "logging", "x", retry_deadline=2)
     assert len(clock.slept) >= 2
 
 
@@ -314,9 +314,9 @@ def test_a_missing_permission_names_the_account(serve, trusted, robot):
 def test_a_certificate_that_is_not_trusted_is_told_at_once(serve, tls, user, clock):
     server = serve(in_turn(GOOD), tls[0])
     session = connect(server.url, clock=clock, sleep=clock.sleep)
-    with pytest.raises(GoogleError, match=r"in the variable REQUESTS_CA_BUNDLE$") as problem:
+    with pytest.raises(GoogleError, match=r"set REQUESTS_CA_BUNDLE to") as problem:
         session.call("GET", "logging", "x")
-    assert not isinstance(problem.value, Unavailable)
+    assert not isinstance(problem.value, RetryableError)
     assert clock.slept == []
 
 
@@ -324,7 +324,7 @@ def test_no_credentials_are_told_with_the_command_that_makes_them(nobody):
     with pytest.raises(GoogleError) as problem:
         connect()
     assert str(problem.value) == (
-        "no credentials for google cloud; run 'gcloud auth application-default login'"
+        "no credentials for Google Cloud; run 'gcloud auth application-default login'"
     )
 
 
@@ -335,8 +335,8 @@ def test_credentials_that_cannot_be_used_are_named(nobody, text):
     with pytest.raises(GoogleError) as problem:
         connect()
     said = str(problem.value)
-    assert said.startswith(f"{path}: no credentials that can be used (")
-    assert said.endswith("; run 'gcloud auth application-default login' to write it anew")
+    assert said.startswith(f"{path}: not valid credentials (")
+    assert said.endswith("; run 'gcloud auth application-default login' to write a new one")
     assert "\n" not in said
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from distlaunch.google import defaults
+from distlaunch.google import auth
 
 PROPERTIES = """\
 [core]
@@ -28,12 +28,12 @@ def gcloud(nobody):
 
 
 def test_nothing_says_anything(nobody):
-    assert (defaults.project_id(), defaults.region(), defaults.credentials_file()) == (None,) * 3
+    assert (auth.default_project(), auth.default_region(), auth.credentials_file()) == (None,) * 3
 
 
 def test_gclouds_configuration(gcloud):
     gcloud("configurations/config_default", PROPERTIES)
-    assert (defaults.project_id(), defaults.region()) == ("configured", "us-east1")
+    assert (auth.default_project(), auth.default_region()) == ("configured", "us-east1")
 
 
 def test_the_active_configuration_counts(gcloud, monkeypatch):
@@ -41,25 +41,25 @@ def test_the_active_configuration_counts(gcloud, monkeypatch):
     gcloud("configurations/config_work", "[core]\nproject = work\n[ai]\nregion = asia-east1\n")
     gcloud("configurations/config_play", "[core]\nproject = play\n")
     gcloud("active_config", "work\n")
-    assert (defaults.project_id(), defaults.region()) == ("work", "asia-east1")
+    assert (auth.default_project(), auth.default_region()) == ("work", "asia-east1")
     monkeypatch.setenv("CLOUDSDK_ACTIVE_CONFIG_NAME", "play")
-    assert (defaults.project_id(), defaults.region()) == ("play", None)
+    assert (auth.default_project(), auth.default_region()) == ("play", None)
 
 
 def test_the_region_of_ai_comes_before_that_of_machines(gcloud):
     gcloud("configurations/config_default", f"{PROPERTIES}[ai]\nregion = europe-west4\n")
-    assert defaults.region() == "europe-west4"
+    assert auth.default_region() == "europe-west4"
 
 
 @pytest.mark.parametrize(
     ("variable", "said"),
     [
-        ("GOOGLE_CLOUD_PROJECT", defaults.project_id),
-        ("GCLOUD_PROJECT", defaults.project_id),
-        ("CLOUDSDK_CORE_PROJECT", defaults.project_id),
-        ("CLOUDSDK_AI_REGION", defaults.region),
-        ("GOOGLE_CLOUD_REGION", defaults.region),
-        ("CLOUDSDK_COMPUTE_REGION", defaults.region),
+        ("GOOGLE_CLOUD_PROJECT", auth.default_project),
+        ("GCLOUD_PROJECT", auth.default_project),
+        ("CLOUDSDK_CORE_PROJECT", auth.default_project),
+        ("CLOUDSDK_AI_REGION", auth.default_region),
+        ("GOOGLE_CLOUD_REGION", auth.default_region),
+        ("CLOUDSDK_COMPUTE_REGION", auth.default_region),
     ],
 )
 def test_the_environment_comes_first(gcloud, monkeypatch, variable, said):
@@ -82,17 +82,17 @@ def test_the_environment_comes_first(gcloud, monkeypatch, variable, said):
 )
 def test_the_credentials_come_last(gcloud, told, project):
     gcloud("application_default_credentials.json", json.dumps(told))
-    assert defaults.project_id() == project
+    assert auth.default_project() == project
     gcloud("configurations/config_default", PROPERTIES)
-    assert defaults.project_id() == "configured"
+    assert auth.default_project() == "configured"
 
 
 def test_credentials_that_the_environment_names_come_before_the_usual_ones(gcloud, monkeypatch):
     gcloud("application_default_credentials.json", '{"project_id": "usual"}')
-    assert defaults.project_id() == "usual"
+    assert auth.default_project() == "usual"
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
-    assert defaults.credentials_file() == "/nowhere.json"
-    assert defaults.project_id() is None
+    assert auth.credentials_file() == "/nowhere.json"
+    assert auth.default_project() is None
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_credentials_that_the_environment_names_come_before_the_usual_ones(gclou
 def test_broken_files_say_nothing(gcloud, broken, nobody):
     gcloud("configurations/config_default", broken)
     gcloud("application_default_credentials.json", broken)
-    assert (defaults.project_id(), defaults.region()) == (None, None)
+    assert (auth.default_project(), auth.default_region()) == (None, None)
     (nobody / "active_config").write_bytes(b"\xff")
-    assert defaults.region() is None
+    assert auth.default_region() is None
 
 
 def test_a_percent_sign_in_gclouds_files_means_nothing(gcloud):
     gcloud("configurations/config_default", "[core]\nproject = p%(x)s\n")
-    assert defaults.project_id() == "p%(x)s"
+    assert auth.default_project() == "p%(x)s"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.errors import UsageProblem
+from distlaunch.errors import UsageError
 from distlaunch.google import endpoints
 
 
@@ -22,12 +22,12 @@ from distlaunch.google import endpoints
     ],
 )
 def test_url_of_a_call(service, region, endpoint, url):
-    assert endpoints.url(service, "projects/p", region=region, endpoint=endpoint) == url
+    assert endpoints.service_url(service, "projects/p", region=region, endpoint=endpoint) == url
 
 
 def test_another_version_of_a_service():
     for service, path in (("serviceusage", "/v1beta1/x"), ("storage", "/storage/v1beta1/x")):
-        found = endpoints.url(service, "x", version="v1beta1")
+        found = endpoints.service_url(service, "x", version="v1beta1")
         assert found == f"https://{service}.googleapis.com{path}"
 
 
@@ -35,8 +35,8 @@ def test_another_version_of_a_service():
     "region", ["", None, "evil.com/", "us-central1.evil.com#", "US-1", "a\nb1"]
 )
 def test_a_token_never_goes_where_a_region_leads_it(region):
-    with pytest.raises(UsageProblem, match="is not a region; expected one as us-central1"):
-        endpoints.url("aiplatform", "x", region=region)
+    with pytest.raises(UsageError, match="is not a region; expected one such as us-central1"):
+        endpoints.service_url("aiplatform", "x", region=region)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_token_never_goes_where_a_region_leads_it(region):
     ],
 )
 def test_endpoints_that_are_taken(endpoint):
-    assert endpoints.checked(endpoint) == endpoint.rstrip("/")
+    assert endpoints.normalise_endpoint(endpoint) == endpoint.rstrip("/")
     assert endpoints.is_loopback(endpoint) is endpoint.startswith("http://")
 
 
@@ -72,6 +72,6 @@ def test_endpoints_that_are_taken(endpoint):
     ],
 )
 def test_endpoints_that_credentials_must_not_be_sent_to(endpoint):
-    with pytest.raises(UsageProblem, match=r"^--endpoint "):
-        endpoints.checked(endpoint)
+    with pytest.raises(UsageError, match=r"^--endpoint "):
+        endpoints.normalise_endpoint(endpoint)
     assert not endpoints.is_loopback(endpoint)

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 
 from distlaunch.errors import GoogleError
 from distlaunch.google.client import connect
-from distlaunch.google.follow import Follow
+from distlaunch.google.follow import JobFollower
 from distlaunch.google.jobs import Jobs
 from distlaunch.google.logs import Logs
 from distlaunch.ui.events import JobChanged, TaskLines
@@ -38,11 +38,13 @@ from .servers import HALF, RESET, Clock, Reply, Server, refused
 def follow(serve, clock):
     """Follow a job in a cloud; returns who does it, whose events are still to be asked for."""
 
-    def run(cloud: Cloud, **kwargs) -> Follow:
+    def run(cloud: Cloud, **kwargs) -> JobFollower:
         session = connect(serve(cloud).url, project="p", clock=clock, sleep=clock.sleep)
         jobs, logs = Jobs(session, "p", "us-central1"), Logs(session, "p")
         now = lambda: BEGAN + cloud.now  # noqa: E731
-        return Follow(jobs, logs, cloud.job(), clock=clock, sleep=clock.sleep, now=now, **kwargs)
+        return JobFollower(
+            jobs, logs, cloud.job(), clock=clock, sleep=clock.sleep, now=now, **kwargs
+        )
 
     return run
 
@@ -107,7 +109,7 @@ def test_lines_from_a_time_on_one_by_one(follow, clock):
         RUN | ended("SUCCEEDED", 100),
         [("workerpool0-0", text, at, (at,)) for text, at in [("old", 70), ("new", 80), ("er", 81)]],
     )
-    events = list(follow(cloud, since=BEGAN + 75, one_by_one=True))
+    events = list(follow(cloud, since=BEGAN + 75, per_entry=True))
     shown = [e for e in events if isinstance(e, TaskLines)]
     assert [(e.text, e.time, e.severity) for e in shown] == [
         ("new\n", stamp(80), "INFO"),
@@ -126,7 +128,7 @@ def test_an_end_without_success_waits_for_what_google_says_of_it(follow, clock, 
 def test_an_error_that_never_comes_is_not_waited_for_for_ever(follow, clock):
     cloud = Cloud(clock, RUN | ended("FAILED", 200))
     events = list(follow(cloud))
-    assert notices(events) == ["Google does not say why the job ended so"]
+    assert notices(events) == ["no error message from Vertex AI"]
     assert 300 < cloud.now < 340
 
 
@@ -165,7 +167,7 @@ def test_hours_of_trouble_are_survived_and_told_once(follow, clock, kind):
     assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
     assert [state for state, _, _ in states(events)] == ["PENDING", "RUNNING", "SUCCEEDED"]
     trouble, over = notices(events)
-    assert trouble.endswith("; trying on, while the job goes on by itself")
+    assert trouble.endswith("; retrying, the job keeps running")
     assert re.fullmatch(r"Google answers again, after 4 h [67] min", over)
     meanwhile = [call for call, at in cloud.calls if 1_000 < at < 15_000]
     assert len(meanwhile) < 2 * 14_000 / 60 * 1.1
@@ -175,7 +177,7 @@ def test_an_invalid_job_ends_it(follow, clock):
     cloud = Cloud(clock, RUN)
     odd = Reply(body={"name": NAME, "state": 5})
     cloud.failing = lambda call, at: odd if call == "get" and at > 100 else None
-    with pytest.raises(GoogleError, match=r"not a valid answer: state: expected text, got 5$"):
+    with pytest.raises(GoogleError, match=r"invalid response: state: expected text, got 5$"):
         list(follow(cloud))
 
 
@@ -310,7 +312,7 @@ def test_whatever_fails_and_whoever_interrupts_each_line_is_shown_once(
         first = cloud.job()
         while True:
             try:
-                follow = Follow(jobs, logs, first, clock=look, sleep=clock.sleep)
+                follow = JobFollower(jobs, logs, first, clock=look, sleep=clock.sleep)
                 break
             except KeyboardInterrupt:
                 interruptions += 1

@@ -6,7 +6,7 @@ import pytest
 
 from distlaunch.errors import GoogleError
 from distlaunch.google.client import connect
-from distlaunch.google.follow import Follow
+from distlaunch.google.follow import JobFollower
 from distlaunch.google.jobs import Jobs
 from distlaunch.google.logs import Logs
 
@@ -19,7 +19,7 @@ def follow_until_stopped(clock):
     """Follow a job at an emulator that stops at a time, and may be there again at another."""
     servers = []
 
-    def run(cloud: Cloud, *, stops: float, back: float = float("inf")) -> Follow:
+    def run(cloud: Cloud, *, stops: float, back: float = float("inf")) -> JobFollower:
         server = Server(cloud)
         servers.append(server)
         cloud.failing = lambda _, at: RESET if stops <= at < back else None
@@ -33,7 +33,7 @@ def follow_until_stopped(clock):
 
         session = connect(server.url, project="p", clock=clock, sleep=clock.sleep)
         jobs, logs = Jobs(session, "p", "us-central1"), Logs(session, "p")
-        return Follow(jobs, logs, cloud.job(), clock=clock, sleep=sleep)
+        return JobFollower(jobs, logs, cloud.job(), clock=clock, sleep=sleep)
 
     yield run
     for server in servers:

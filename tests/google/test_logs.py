@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.errors import GoogleError, UsageProblem
-from distlaunch.google import times
+from distlaunch import timestamps
+from distlaunch.errors import GoogleError, UsageError
 from distlaunch.google.client import connect
-from distlaunch.google.lines import Lines, check_tasks, task_names
-from distlaunch.google.logs import Logs, Query, check_task
+from distlaunch.google.logs import LogQuery, LogReader, Logs, check_tasks, task_names
 
 from .servers import Reply, in_turn
 
@@ -33,10 +32,12 @@ def entry(task: str = "workerpool0-0", *, trial: str | None = None, **more: obje
 def read(serve):
     """Read a page of entries."""
 
-    def run(*entries: dict, query: Query | None = None, token: str | None = None, **more):
+    def run(*entries: dict, query: LogQuery | None = None, token: str | None = None, **more):
         run.server = serve(in_turn(Reply(body={"entries": list(entries), **more})))
         logs = Logs(connect(run.server.url), "p")
-        return logs.page(query or Query("77"), times.seconds("2026-11-21T16:00:00Z"), token)
+        return logs.page(
+            query or LogQuery(("77",)), timestamps.parse("2026-11-21T16:00:00Z"), token
+        )
 
     return run
 
@@ -52,8 +53,8 @@ def read(serve):
 def test_an_invalid_page_names_host_and_field(serve, page, problem):
     server = serve(in_turn(Reply(body=page)))
     with pytest.raises(GoogleError) as error:
-        Logs(connect(server.url), "p").page(Query("77"), 0.0)
-    assert str(error.value) == f"{server.url}: not a valid answer: {problem}"
+        Logs(connect(server.url), "p").page(LogQuery(("77",)), 0.0)
+    assert str(error.value) == f"{server.url}: invalid response: {problem}"
 
 
 @pytest.mark.parametrize("time", ["2026-11-21T17:00:infZ", "2026-11-21T17:00:nanZ", 5, None, {}])
@@ -81,16 +82,16 @@ def test_what_is_asked(read):
     ("query", "terms"),
     [
         (
-            Query("77", ("chief",)),
+            LogQuery(("77",), ("chief",)),
             'resource.labels.job_id="77" AND resource.labels.task_name="workerpool0-0"',
         ),
         (
-            Query("77", ("worker:3", "vertex", "trial:2/worker:3")),
+            LogQuery(("77",), ("worker:3", "vertex", "trial:2/worker:3")),
             'resource.labels.job_id="77" AND (resource.labels.task_name="service" OR '
             'resource.labels.task_name="workerpool1-3")',
         ),
         (
-            Query("77", trials={"88": "1", "99": "2"}),
+            LogQuery(("77", "88", "99")),
             '(resource.labels.job_id="77" OR resource.labels.job_id="88" OR '
             'resource.labels.job_id="99")',
         ),
@@ -123,7 +124,7 @@ def test_names_of_tasks(read, theirs, ours):
 
 
 def test_a_trial_is_known_by_the_number_of_its_own_job(read):
-    ((found,), _) = read(entry("workerpool1-0"), query=Query("66", trials={"77": "5"}))
+    ((found,), _) = read(entry("workerpool1-0"), query=LogQuery(("66",), trials={"77": "5"}))
     assert found.task == "trial:5/worker:0"
 
 
@@ -147,12 +148,12 @@ def test_text_of_an_entry(read, payload, text):
 
 def test_times_of_an_entry(read):
     ((found,), _) = read(entry(severity="ERROR"))
-    assert (found.stamp, found.severity) == (STAMP, "ERROR")
-    assert found.time == found.moment == pytest.approx(times.seconds(STAMP))
+    assert (found.timestamp, found.severity) == (STAMP, "ERROR")
+    assert found.time == found.moment == pytest.approx(timestamps.parse(STAMP))
     assert found.received - found.time == pytest.approx(0.876543, abs=1e-5)
     ahead = entry(receiveTimestamp="2026-11-21T16:00:00Z")
     ((found,), _) = read(ahead)
-    assert found.moment == times.seconds("2026-11-21T16:00:00Z")
+    assert found.moment == timestamps.parse("2026-11-21T16:00:00Z")
 
 
 def test_entries_with_next_to_nothing_in_them(read):
@@ -171,14 +172,14 @@ def test_entries_with_next_to_nothing_in_them(read):
 )
 def test_tasks_of_one_trial_or_of_all(read, tasks, wanted):
     there = [entry(trial="1"), entry(trial="2"), entry("workerpool1-0", trial="1")]
-    found, _ = read(*there, query=Query("77", tasks))
+    found, _ = read(*there, query=LogQuery(("77",), tasks))
     assert [each.task for each in found] == wanted
 
 
 @pytest.mark.parametrize("name", ["boss", "worker", "worker:-1", "trial:x/chief", "workerpool0-0"])
 def test_no_task(name):
-    with pytest.raises(UsageProblem, match="is not a task"):
-        check_task(name)
+    with pytest.raises(UsageError, match="is not a task"):
+        check_tasks((name,), JOB)
 
 
 SPEC = {
@@ -214,10 +215,11 @@ def test_the_third_pool_may_be_google_s_reduction_server(serve):
     names = ("chief", "worker:0", "reduction-server:0", "reduction-server:1", "vertex")
     assert task_names(job) == names
     check_tasks(names, job)
-    with pytest.raises(UsageProblem, match="no such task"):
+    with pytest.raises(UsageError, match="no such task"):
         check_tasks(("ps:0",), job)
     server = serve(in_turn(Reply(body={"entries": entries(("workerpool2-1", "ready"))})))
-    [line] = Lines(Logs(connect(server.url), "p"), job, tasks=["reduction-server:1"]).whole(job)
+    logs = Logs(connect(server.url), "p")
+    [line] = LogReader(logs, job, tasks=["reduction-server:1"]).read_all(job)
     assert (line.task, line.text) == ("reduction-server:1", "ready\n")
     assert 'task_name="workerpool2-1"' in server.asked[0].body["filter"]
 
@@ -225,14 +227,14 @@ def test_the_third_pool_may_be_google_s_reduction_server(serve):
 def test_tasks_that_a_job_has_not():
     check_tasks(("chief", "worker:1", "vertex"), {"jobSpec": SPEC})
     check_tasks(("chief", "trial:3/worker:1"), {"trialJobSpec": SPEC, "maxTrialCount": 12})
-    with pytest.raises(UsageProblem) as problem:
+    with pytest.raises(UsageError) as problem:
         check_tasks(("worker:2",), {"jobSpec": SPEC})
     assert str(problem.value) == (
         "--task worker:2: no such task in this job; "
         "there are: chief, worker:0, worker:1, evaluator:0, vertex"
     )
     many = {"jobSpec": {"workerPoolSpecs": [{"replicaCount": 1}, {"replicaCount": 99}]}}
-    with pytest.raises(UsageProblem, match=r"there are: chief, worker:0, worker:1, …, vertex$"):
+    with pytest.raises(UsageError, match=r"there are: chief, worker:0, worker:1, …, vertex$"):
         check_tasks(("ps:0",), many)
 
 
@@ -250,11 +252,11 @@ def test_neighbouring_lines_of_a_task_come_together(serve):
     there = entries(("workerpool0-0", "a"), ("workerpool0-0", "b\nc"), ("service", "d"))
     server = serve(in_turn(Reply(body={"entries": there})))
     logs = Logs(connect(server.url), "p")
-    (first, second) = Lines(logs, JOB).whole(JOB)
+    (first, second) = LogReader(logs, JOB).read_all(JOB)
     assert (first.task, first.text, first.time) == ("chief", "a\nb\nc\n", "")
     assert (second.task, second.text) == ("vertex", "d\n")
     assert 'timestamp>="2026-11-21T16:59:00.000000Z"' in server.asked[0].body["filter"]
-    told = list(Lines(logs, JOB, one_by_one=True).whole(JOB))
+    told = list(LogReader(logs, JOB, per_entry=True).read_all(JOB))
     assert [each.text for each in told] == ["a\n", "b\nc\n", "d\n"]
     assert {(each.time, each.severity) for each in told} == {(STAMP, "INFO")}
 
@@ -266,7 +268,7 @@ def test_all_pages_are_gone_through_once(serve):
         Reply(body={"entries": [entry(insertId="z")]}),
     ]
     server = serve(in_turn(*pages))
-    found = list(Lines(Logs(connect(server.url), "p"), JOB).whole(JOB))
+    found = list(LogReader(Logs(connect(server.url), "p"), JOB).read_all(JOB))
     assert [each.text for each in found] == ["a\n", "hello\n"]
     assert [asked.body.get("pageToken") for asked in server.asked] == [None, "1", "2"]
 
@@ -280,12 +282,12 @@ def test_all_pages_are_gone_through_once(serve):
     ],
 )
 def test_times(text, seconds):
-    assert times.seconds(text) == pytest.approx(seconds, abs=1e-6)
-    assert times.seconds(times.stamp(seconds)) == pytest.approx(seconds, abs=1e-6)
+    assert timestamps.parse(text) == pytest.approx(seconds, abs=1e-6)
+    assert timestamps.parse(timestamps.format(seconds)) == pytest.approx(seconds, abs=1e-6)
 
 
 @pytest.mark.parametrize("text", ["", "Z", "None", "2026-11-21", "2026-11-21T17:00:00+01:00"])
 def test_no_times(text):
-    with pytest.raises(ValueError, match=r"no time in RFC 3339|does not match"):
-        times.seconds(text)
-    assert times.between(text, "2026-11-21T17:00:00Z") is None
+    with pytest.raises(ValueError, match=r"not an RFC 3339|does not match"):
+        timestamps.parse(text)
+    assert timestamps.seconds_between(text, "2026-11-21T17:00:00Z") is None

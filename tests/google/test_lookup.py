@@ -48,4 +48,4 @@ def test_no_credentials_go_to_an_endpoint_that_only_a_record_names(evil, command
 def test_an_endpoint_of_the_command_line_gets_credentials(evil, capsys):
     assert main(["status", "--endpoint", evil.url]) == 1
     assert evil.asked[0].headers["authorization"] == "Bearer the-token"
-    assert "(No)" in capsys.readouterr().err
+    assert "not found: No" in capsys.readouterr().err

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.google.states import States
+from distlaunch.google.follow import StateTracker
 from distlaunch.ui.events import JobChanged
 
 from .servers import Clock
@@ -19,9 +19,9 @@ def at(seconds: int) -> str:
 def seen(*looks: dict) -> list[tuple[str, float | None]]:
     """Return the states told, with how long the one before took; a look comes each 5 s."""
     clock, found = Clock(), []
-    states = States(clock)
+    states = StateTracker(clock)
     for look in looks:
-        found += [(change.state, change.after) for change in states.see(look)]
+        found += [(change.state, change.after) for change in states.update(look)]
         clock.sleep(5.0)
     return found
 
@@ -80,19 +80,19 @@ def test_a_job_that_is_changed_while_it_runs_runs_on():
 
 
 def test_an_error_is_told_when_it_comes_and_once():
-    states = States(Clock())
+    states = StateTracker(Clock())
     failed = job("FAILED", endTime=at(10))
-    assert states.see(failed) == [JobChanged("FAILED", None, "")]
-    assert states.see(failed) == []
+    assert states.update(failed) == [JobChanged("FAILED", None, "")]
+    assert states.update(failed) == []
     told = failed | {"error": {"code": 3, "message": "The replica\nexited."}}
-    assert states.see(told) == [JobChanged("FAILED", None, "The replica exited.")]
-    assert states.see(told) == []
+    assert states.update(told) == [JobChanged("FAILED", None, "The replica exited.")]
+    assert states.update(told) == []
 
 
 def test_no_error_is_told_of_a_job_that_goes_on():
-    states = States(Clock())
+    states = StateTracker(Clock())
     troubled = job("RUNNING", error={"message": "a replica was restarted"})
-    assert states.see(troubled) == [JobChanged("RUNNING", None, "")]
+    assert states.update(troubled) == [JobChanged("RUNNING", None, "")]
 
 
 def test_a_job_that_ran_between_two_looks_was_running_before_it_was_cancelled():

@@ -8,7 +8,7 @@ import pytest
 
 from distlaunch.emulator.emulator import Emulator
 from distlaunch.emulator.faults import Faults
-from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
+from distlaunch.errors import DistlaunchError, GoogleError, RetryableError
 from distlaunch.google.client import connect
 from distlaunch.google.storage import read
 
@@ -50,17 +50,10 @@ def test_a_moment_of_trouble_is_survived(storage):
     assert storage("gs://jobs/digits/summary é.json", "503@storage") == b"{}\xff"
 
 
-def test_a_file_that_is_too_large_is_not_read_to_its_end(storage, monkeypatch):
-    monkeypatch.setattr("distlaunch.google.storage.LARGEST", 2)
-    uri = "gs://jobs/digits/summary é.json"
-    with pytest.raises(GoogleError, match="not a valid answer: larger than"):
-        storage(uri)
-
-
 def test_a_file_that_does_not_come_in_time_is_given_up(serve, monkeypatch):
-    monkeypatch.setattr("distlaunch.google.storage.LONGEST", 0.2)
+    monkeypatch.setattr("distlaunch.google.storage.CALL_TIMEOUT", 0.2)
     server = serve(in_turn(Reply(drips="amid")))
-    with pytest.raises(Unavailable, match=r"cannot be read within 0\.2 s$"):
+    with pytest.raises(RetryableError, match=r"cannot be read within 0\.2 s$"):
         read(connect(server.url, project="p"), "gs://jobs/digits/summary.json")
 
 

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from distlaunch.errors import GoogleError, Unavailable
+from distlaunch.errors import GoogleError, RetryableError
 from distlaunch.google import tail as tail_module
-from distlaunch.google.logs import Entry
-from distlaunch.google.tail import WINDOW, Seen, Tail
+from distlaunch.google.logs import LogEntry
+from distlaunch.google.tail import WINDOW, RecentIds, Tail
 
 from .servers import Clock
 
 PAGE = 3
 
 
-def entry(time: float, identity: object, *, received: float | None = None) -> Entry:
+def entry(time: float, identity: object, *, received: float | None = None) -> LogEntry:
     received = time if received is None else received
-    return Entry(time, received, str(time), str(identity), "chief", "INFO", f"line {identity}")
+    return LogEntry(time, received, str(time), str(identity), "chief", "INFO", f"line {identity}")
 
 
 @dataclass
@@ -30,12 +30,12 @@ class Log:
     """Entries, each with the time from which on it can be read, and failures of reading in turn."""
 
     clock: Clock
-    arrivals: list[tuple[float, Entry]]
+    arrivals: list[tuple[float, LogEntry]]
     failures: list[Exception | None] = field(default_factory=list)
     starts: list[float] = field(default_factory=list)
     reads: int = 0
 
-    def read(self, start: float, token: str | None) -> tuple[list[Entry], str | None]:
+    def read(self, start: float, token: str | None) -> tuple[list[LogEntry], str | None]:
         self.reads += 1
         if token is None:
             self.starts.append(start)
@@ -58,7 +58,7 @@ ENTRIES = some.lists(
     max_size=60,
 )
 FAILURES = some.lists(
-    some.sampled_from([None, None, Unavailable("later"), GoogleError("this token is too old")]),
+    some.sampled_from([None, None, RetryableError("later"), GoogleError("this token is too old")]),
     max_size=40,
 )
 
@@ -78,11 +78,11 @@ def test_each_entry_comes_once_however_late_and_often_it_is_there(written, failu
     got = []
     while clock.time < 3_700:
         try:
-            page = tail.step(thorough=clock.time > 3_400)
+            page = tail.step(full=clock.time > 3_400)
         except GoogleError:
             page = []
         got += page
-        if not tail.is_amid or not page:
+        if not tail.in_progress or not page:
             clock.sleep(pause)
     assert sorted(e.insert_id for e in got) == sorted({e.insert_id for _, e in arrivals})
 
@@ -95,7 +95,7 @@ def test_looks_are_brief_while_much_is_written_and_long_now_and_then():
     got = 0
     while clock.time < start + 900:
         got += len(tail.step())
-        if not tail.is_amid:
+        if not tail.in_progress:
             clock.sleep(2.0)
     steps = [later - earlier for earlier, later in pairwise(log.starts)]
     assert got > 890
@@ -119,14 +119,14 @@ def test_looks_tell_when_they_were_whole_and_brought_nothing():
     log = Log(clock, [(clock.time, entry(clock.time, n)) for n in range(4)])
     tail = Tail(log.read, 0.0, clock=clock)
     tail.step()
-    assert (tail.is_amid, tail.whole_look) == (True, float("-inf"))
+    assert (tail.in_progress, tail.last_full_scan) == (True, float("-inf"))
     tail.step()
-    assert (tail.is_amid, tail.whole_look) == (False, clock.time)
-    assert tail.quiet_look == float("-inf")
+    assert (tail.in_progress, tail.last_full_scan) == (False, clock.time)
+    assert tail.last_empty_scan == float("-inf")
     clock.sleep(5.0)
-    tail.step(thorough=True)
-    tail.step(thorough=True)
-    assert tail.quiet_look == clock.time
+    tail.step(full=True)
+    tail.step(full=True)
+    assert tail.last_empty_scan == clock.time
 
 
 def test_a_page_that_failed_is_read_again_where_it_was():
@@ -134,8 +134,8 @@ def test_a_page_that_failed_is_read_again_where_it_was():
     log = Log(clock, [(clock.time, entry(clock.time, n)) for n in range(7)])
     tail = Tail(log.read, 0.0, clock=clock)
     tail.step()
-    log.failures = [Unavailable("later")]
-    with pytest.raises(Unavailable):
+    log.failures = [RetryableError("later")]
+    with pytest.raises(RetryableError):
         tail.step()
     assert [e.insert_id for e in tail.step()] == ["3", "4", "5"]
     assert log.starts == [0.0]
@@ -157,7 +157,7 @@ def allocated() -> int:
 
 def test_what_was_seen_takes_the_same_room_however_much_it_was():
     block = 1 << 12
-    seen = Seen(block)
+    seen = RecentIds(block)
     few, many = 4 * block + 2_000, 20 * block + 2_000
     tracemalloc.start()
     try:
@@ -165,7 +165,7 @@ def test_what_was_seen_takes_the_same_room_however_much_it_was():
         for number in range(many):
             seen.add(hash(str(number)), number / 1_000)
             if number % 1_000 == 0:
-                seen.forget(number / 1_000 - 10.0)
+                seen.evict(number / 1_000 - 10.0)
             if number in (few - 1, many - 1):
                 rooms.append(allocated())
     finally:
@@ -174,19 +174,19 @@ def test_what_was_seen_takes_the_same_room_however_much_it_was():
     assert max(rooms) < 1 << 20
     assert seen.has(hash(str(many - 1)))
     assert not seen.has(hash("0"))
-    assert many / 1_000 - 12 - block / 1_000 <= seen.floor <= many / 1_000 - 10
+    assert many / 1_000 - 12 - block / 1_000 <= seen.evicted_up_to <= many / 1_000 - 10
 
 
 def test_a_flood_within_the_window_is_kept_within_bounds():
     """What is forgotten of it lies before the floor, so that it is not shown again."""
     block = 1 << 8
-    seen = Seen(block)
+    seen = RecentIds(block)
     flood = 70 * block
     for number in range(flood):
         seen.add(number, number / 1e6)
     assert not seen.has(0)
     assert seen.has(flood - 60 * block)
-    assert all(seen.has(n) or n / 1e6 <= seen.floor for n in range(flood))
+    assert all(seen.has(n) or n / 1e6 <= seen.evicted_up_to for n in range(flood))
 
 
 def test_the_window_is_several_minutes():

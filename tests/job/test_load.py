@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from distlaunch.errors import DistlaunchError, JobFileError, UsageProblem
+from distlaunch.errors import DistlaunchError, JobFileError, UsageError
 from distlaunch.job import vertex
 from distlaunch.job.load import load_job
 from distlaunch.job.model import Image, Job, Machine, Pool, Program, Scheduling
@@ -198,7 +198,7 @@ def test_what_is_no_assignment(project, text, line):
             "--set args.0.0.0: args.0: expected text, got a section"
         ]
         return
-    with pytest.raises(UsageProblem) as refusal:
+    with pytest.raises(UsageError) as refusal:
         load_job(project, sets=[text])
     assert str(refusal.value) == line
 

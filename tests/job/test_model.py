@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.errors import UsageProblem
+from distlaunch.errors import UsageError
 from distlaunch.job.model import Cluster, Machine, Pool, Task
 
 SMALL = Machine("n1-standard-4")
@@ -25,7 +25,7 @@ def test_a_task_is_read_back_from_its_name(task):
     ["", "worker", "worker:", "worker:-1", "worker:01", "worker:٣", "chief:0", "ps:1 ", "x:0"],
 )
 def test_what_is_no_task_is_refused(name):
-    with pytest.raises(UsageProblem, match="is not a task; expected chief, worker:N, ps:N or"):
+    with pytest.raises(UsageError, match="is not a task; expected chief, worker:N, ps:N or"):
         Task.parse(name)
 
 
@@ -73,5 +73,5 @@ def test_new_workers_are_like_the_chief():
 
 @pytest.mark.parametrize("count", [0, -1])
 def test_there_is_always_a_chief(count):
-    with pytest.raises(UsageProblem, match=f"expected 1 training task or more, got {count}"):
+    with pytest.raises(UsageError, match=f"expected 1 training task or more, got {count}"):
         Cluster(Pool(SMALL)).with_training_tasks(count)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from distlaunch.errors import DistlaunchError, UsageProblem
+from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.job.model import Cluster, Job, Machine, Pool
 from distlaunch.local.arguments import program
 from distlaunch.local.run_spec import Command, Module
@@ -34,7 +34,7 @@ def test_first_word_without_a_dash_is_a_program(of):
 @pytest.mark.parametrize("of", [JOB, None])
 def test_option_of_ours_is_refused(of, word):
     name = word.partition("=")[0]
-    with pytest.raises(UsageProblem, match=rf"^{name} after '--' goes to the program; put it"):
+    with pytest.raises(UsageError, match=rf"^{name} after '--' goes to the program; put it"):
         program(of, ("--epochs", "3", word), None)
 
 

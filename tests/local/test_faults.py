@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.errors import UsageProblem
+from distlaunch.errors import UsageError
 from distlaunch.job.model import Task
 from distlaunch.local.faults import Fault, check_faults
 
@@ -30,7 +30,7 @@ def test_what_can_be_asked_for(text, fault, when):
      "chief@step=1.5", "chief@-5s", "chief@infs", "chief@1e3s", "chief@٣s", "chief@5s\n"],
 )  # fmt: skip
 def test_what_is_no_fault_says_what_is(text):
-    with pytest.raises(UsageProblem) as told:
+    with pytest.raises(UsageError) as told:
         Fault.parse("freeze", text)
     assert str(told.value) == (
         f"--freeze: {text!r} is not TASK@step=N or TASK@SECONDSs, as worker:0@step=40 or chief@5s"
@@ -39,14 +39,14 @@ def test_what_is_no_fault_says_what_is(text):
 
 @pytest.mark.parametrize("name", ["worker", "worker:x", "chief:0", "boss", "worker:0@worker:1"])
 def test_what_is_no_task_says_what_is(name):
-    with pytest.raises(UsageProblem, match=r"^--kill: .* is not a task; expected chief, worker:N"):
+    with pytest.raises(UsageError, match=r"^--kill: .* is not a task; expected chief, worker:N"):
         Fault.parse("kill", f"{name}@5s")
 
 
 def test_fault_for_a_task_that_there_is_not():
     tasks = (Task("chief"), Task("worker", 0))
     check_faults([Fault.parse("kill", "worker:0@5s")], tasks)
-    with pytest.raises(UsageProblem) as told:
+    with pytest.raises(UsageError) as told:
         check_faults([Fault.parse("freeze", "worker:1@step=3")], tasks)
     assert str(told.value) == (
         "--freeze worker:1@step=3: no such task in this cluster; there are: chief, worker:0"

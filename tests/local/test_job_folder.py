@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from distlaunch.errors import DistlaunchError, UsageProblem
+from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.local import job_folder
 from distlaunch.local.job_folder import JOBS, choose, new, resumed
 
@@ -104,7 +104,7 @@ def test_resume_finds_a_job_in_the_cloud(tmp_path):
 @pytest.mark.parametrize("path", ["gs://", "gs:///x"])
 def test_a_bucket_has_a_name(tmp_path, path):
     for choice in [(None, path, None), (None, None, path), (path, None, None)]:
-        with pytest.raises(UsageProblem, match=rf"^{path}: no bucket is named; expected gs://"):
+        with pytest.raises(UsageError, match=rf"^{path}: no bucket is named; expected gs://"):
             choose(tmp_path, *choice)
     assert not (tmp_path / JOBS).exists()
 
@@ -165,7 +165,7 @@ def test_choice_between_command_line_and_job_file(tmp_path):
     }
     for (resume, asked, by_file), expected in chosen.items():
         assert choose(tmp_path, resume, asked, by_file).job_id == expected
-    with pytest.raises(UsageProblem, match=r"^--resume one and --job-dir line are two folders"):
+    with pytest.raises(UsageError, match=r"^--resume one and --job-dir line are two folders"):
         choose(tmp_path, "one", "line", None)
 
 

@@ -13,7 +13,6 @@ import emulators
 import pytest
 
 from distlaunch.google.client import connect
-from distlaunch.google.jobs import Jobs
 
 JOB_FILE = """\
 name: digits
@@ -133,7 +132,8 @@ def test_an_open_launch_whose_job_is_over_starts_a_new_one(state, project, emula
     old = here.wait("SUCCEEDED")
     record = reopened(project, **({"resource": None} if "noted" in state else {}))
     if state == "deleted":
-        Jobs(connect(here.url), emulators.PROJECT, emulators.REGION).delete(old["name"])
+        region = emulators.REGION
+        connect(here.url).call("DELETE", "aiplatform", old["name"], region=region)
     again = submit(project, here, "--detach")
     assert again.returncode == 0, again.stderr
     outcome = "no longer exists" if state == "deleted" else "has ended (SUCCEEDED)"

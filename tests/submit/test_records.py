@@ -12,15 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlaunch.errors import DistlaunchError
-from distlaunch.submit.records import (
-    JOBS,
-    REDACTED,
-    Record,
-    Records,
-    commit_of,
-    new_launch_id,
-    redacted,
-)
+from distlaunch.paths import JOBS
+from distlaunch.redaction import REDACTED, redact
+from distlaunch.submit.git import commit_of
+from distlaunch.submit.records import Record, Records, new_launch_id, now
 
 RESOURCE = "projects/my-project/locations/us-central1/customJobs/4711"
 
@@ -88,10 +83,17 @@ def test_a_name_that_is_near_is_told(tmp_path):
 def test_only_an_open_launch_of_the_same_content_is_found_again(tmp_path):
     records = Records(tmp_path)
     records.write(record())
-    assert records.open_with("other") is None
-    assert records.open_with("abc") == record()
+    assert records.find_unfinished("other") is None
+    assert records.find_unfinished("abc") == record()
     records.write(record().closed())
-    assert records.open_with("abc") is None
+    assert records.find_unfinished("abc") is None
+
+
+def test_the_newest_of_two_records_of_one_second(tmp_path):
+    records = Records(tmp_path)
+    records.write(record("digits-b", time=now()))
+    records.write(record("digits-a", time=now()))
+    assert records.find("digits").launch_id == "digits-a"
 
 
 def test_an_empty_folder_has_no_records(tmp_path):
@@ -166,7 +168,7 @@ def test_where_no_record_can_be_written_nothing_is_submitted(tmp_path):
     (tmp_path / ".distlaunch").write_text("in the way")
     with pytest.raises(DistlaunchError, match="nothing was submitted"):
         Records(tmp_path).write(record())
-    with pytest.raises(DistlaunchError, match="nothing was submitted"), Records(tmp_path).held():
+    with pytest.raises(DistlaunchError, match="nothing was submitted"), Records(tmp_path).lock():
         pass
 
 
@@ -189,7 +191,7 @@ json_values = st.recursive(
 def test_no_value_of_a_variable_is_recorded(around, secret):
     spec = {"containerSpec": {"env": [{"name": "TOKEN", "value": f"<{secret}>"}]}}
     request = {"around": around, "jobSpec": {"workerPoolSpecs": [spec]}}
-    kept = redacted(request)
+    kept = redact(request)
     assert f"<{secret}>" not in json.dumps(kept["jobSpec"], ensure_ascii=False)
     [pool] = kept["jobSpec"]["workerPoolSpecs"]
     assert pool["containerSpec"]["env"] == [{"name": "TOKEN", "value": REDACTED}]

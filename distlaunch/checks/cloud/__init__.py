@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.cloud import account, apis, bucket, images, project, quota, repository
 from distlaunch.checks.cloud.context import About, Unanswered, no_credentials, unanswered
-from distlaunch.errors import DistlaunchError, GoogleError, Unavailable
-from distlaunch.google import endpoints
+from distlaunch.errors import DistlaunchError, GoogleError, RetryableError
 from distlaunch.google.api_errors import DISABLED
+from distlaunch.google.endpoints import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from distlaunch.google.client import Session
     from distlaunch.image.reference import GooglePlace, Reference
     from distlaunch.job.machine_catalogue import Catalogue
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
     Check = tuple[str, Callable[[], Iterable[Problem]]]
     """What a check looks at, and what it finds."""
@@ -50,7 +50,7 @@ _OF_GOOGLE = (
 
 
 def problems(
-    order: Order, asked: JobRequest, session: Session, catalogue: Catalogue
+    order: LaunchRequest, asked: JobRequest, session: Session, catalogue: Catalogue
 ) -> list[Problem]:
     """Return what speaks against a job in the cloud as it is now.
 
@@ -77,7 +77,7 @@ def _sign_in(session: Session) -> Iterator[Problem]:
     """Yield that nothing can be asked at all, if so."""
     try:
         session.sign_in(_TOKEN)
-    except Unavailable as problem:
+    except RetryableError as problem:
         yield unanswered("google cloud", problem)
     except GoogleError as problem:
         yield no_credentials(problem)
@@ -105,7 +105,7 @@ def _checks(about: About) -> Iterator[Check]:
             yield f"who pulls from {place}", partial(repository.pulling, about, place)
     if asked.project and asked.region:
         yield from quota.checks(about)
-    is_local = endpoints.is_loopback(about.session.endpoint)
+    is_local = is_loopback(about.session.endpoint)
     for image in named:
         if image.is_loopback or not is_local:
             yield str(image), partial(images.problems, about, image)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from distlaunch.checks.problem import Problem
-from distlaunch.errors import GoogleError, Unavailable
+from distlaunch.errors import GoogleError, RetryableError
 from distlaunch.google import auth
-from distlaunch.google.api_errors import DISABLED, NOT_CHARGED, NOT_PAID, WHOEVER
+from distlaunch.google.api_errors import CURRENT_ACCOUNT, DISABLED, NOT_CHARGED, NOT_PAID
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from distlaunch.errors import DistlaunchError
     from distlaunch.google.client import Params, Session
     from distlaunch.job.machine_catalogue import Catalogue
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 TIMEOUT = (3.0, 4.0)  # seconds: to connect, and between two bytes of the answer
 CONSOLE = "https://console.cloud.google.com"
@@ -67,7 +67,7 @@ class About:
         What there is to train on.
     """
 
-    order: Order
+    order: LaunchRequest
     asked: JobRequest
     session: Session
     catalogue: Catalogue
@@ -80,12 +80,12 @@ class About:
     @property
     def member(self) -> str:
         """Who asks, as IAM writes it."""
-        return auth.member(self.session.credentials) or WHOEVER
+        return auth.iam_member(self.session.credentials) or CURRENT_ACCOUNT
 
     @property
     def who(self) -> str:
         """Who asks, for a person."""
-        return auth.member(self.session.credentials) or "who runs this"
+        return auth.iam_member(self.session.credentials) or "who runs this"
 
     def get(
         self,
@@ -155,13 +155,13 @@ class About:
         session = self.session
         began = session.clock()
         try:
-            return session.call(method, service, path, patience=0, timeout=TIMEOUT, **rest)
-        except Unavailable as problem:
+            return session.call(method, service, path, retry_deadline=0, timeout=TIMEOUT, **rest)
+        except RetryableError as problem:
             is_slow = session.clock() - began > _SOON or problem.wait > _LONGEST_DELAY
-            if is_slow or session.is_in_vain(problem):
+            if is_slow or session.is_emulator_down(problem):
                 raise
             session.sleep(max(problem.wait, _DELAY))
-        return session.call(method, service, path, patience=0, timeout=TIMEOUT, **rest)
+        return session.call(method, service, path, retry_deadline=0, timeout=TIMEOUT, **rest)
 
 
 def lacking(permissions: Collection[str], answer: Mapping[str, Any]) -> list[str]:
@@ -175,7 +175,7 @@ def is_denied(refusal: GoogleError | None) -> bool:
     return (
         refusal is not None
         and refusal.status == HTTPStatus.FORBIDDEN
-        and refusal.why not in _NOT_A_ROLE
+        and refusal.error_reason not in _NOT_A_ROLE
     )
 
 
@@ -198,7 +198,7 @@ def unanswered(where: str, why: DistlaunchError | str, *, grant: str = "") -> Pr
         text, remedy = remedy, _NEVER_SAID
     reason, service = "", ""
     if isinstance(why, GoogleError):
-        reason, service = why.why, why.service
+        reason, service = why.error_reason, why.service
         remedy = grant if grant and is_denied(why) else remedy
     what = f"not checked: {text}"
     return Unanswered("unanswered", "warning", where, what, remedy, reason, service)

@@ -16,7 +16,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from distlaunch.background import Meanwhile
+from distlaunch.background import BackgroundTask
 from distlaunch.checks.cloud.context import CONSOLE, unanswered
 from distlaunch.checks.problem import error
 from distlaunch.checks.request_view import pools_of
@@ -53,7 +53,7 @@ def checks(about: About) -> Iterator[tuple[str, Callable[[], Iterator[Problem]]]
     is_preemptible = asked.strategy in _PREEMPTIBLE
     wanted = demand(asked.pools, about.catalogue, is_preemptible=is_preemptible)
     if wanted:
-        used = Meanwhile(lambda: _used(about))
+        used = BackgroundTask(lambda: _used(about))
         for metric, amount in sorted(wanted.items()):
             check = _Check(about, metric, amount * asked.trials_at_once, used)
             yield f"quota {metric}", check.problems
@@ -113,7 +113,7 @@ class _Check:
     """
 
     def __init__(
-        self, about: About, metric: str, wanted: int, used: Meanwhile[Counter[str]]
+        self, about: About, metric: str, wanted: int, used: BackgroundTask[Counter[str]]
     ) -> None:
         self._about = about
         self._metric = metric

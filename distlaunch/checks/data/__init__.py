@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.trainer import Trainer
     from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.job.model import Job
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 __all__ = ["DataFacts", "check_data"]
 
@@ -38,7 +38,7 @@ _TRAINERS_INPUT = re.compile(r"\bdistributed\.input\b")  # what Records and Arra
 
 
 def check_data(
-    order: Order,
+    order: LaunchRequest,
     request: JobRequest,
     trainer: Trainer | None,
     included: Collection[str],

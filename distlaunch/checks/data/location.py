@@ -14,7 +14,7 @@ from distlaunch.checks.problem import Problem, error, warning
 if TYPE_CHECKING:
     from distlaunch.checks.data.record import DataFile, DatasetRecord
     from distlaunch.checks.project.image_runtime import Surroundings
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 _HOMES = ("/Users/", "/home/", "/root/")
 _WILDCARD = re.compile(r"[*?\[]")
@@ -36,7 +36,7 @@ class DataLocation:
         What else is in the image.
     """
 
-    order: Order
+    order: LaunchRequest
     source: str
     text: str
     included: frozenset[str]

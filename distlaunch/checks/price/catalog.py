@@ -17,9 +17,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.background import Meanwhile
+from distlaunch.background import BackgroundTask
 from distlaunch.checks.price.skus import hourly, meaning
-from distlaunch.errors import Unavailable
+from distlaunch.errors import RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -73,7 +73,7 @@ def rates(
         If the Catalog cannot be read.
     """
     reader = _Reader(session, currency, patience, session.clock() + patience)
-    reading = Meanwhile(lambda: reader.rates(services, region))
+    reading = BackgroundTask(lambda: reader.rates(services, region))
     try:
         return reading.result(patience)
     except TimeoutError:
@@ -98,8 +98,8 @@ class _Reader:
             hourly |= _single(listed, region)
         return Rates(hourly, min(days))
 
-    def late(self) -> Unavailable:
-        return Unavailable(f"it was not there within {self.patience:g} seconds")
+    def late(self) -> RetryableError:
+        return RetryableError(f"it was not there within {self.patience:g} seconds")
 
     def _list(self, service: str) -> tuple[Listed, date]:
         """Return the list that was read in the last day, or else read it."""
@@ -136,7 +136,7 @@ class _Reader:
             "cloudbilling",
             path,
             params=params,
-            patience=patience,
+            retry_deadline=patience,
             timeout=(silent, silent),
         )
 

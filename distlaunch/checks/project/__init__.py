@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from distlaunch.checks.project.requirements import Requirements
     from distlaunch.checks.request_view import JobRequest
     from distlaunch.checks.trainer import Trainer
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 _OWN = ("model", "data")  # modules beside the engine room that the trainer imports
 
 
 def problems(
-    order: Order, asked: JobRequest, files: Collection[str] | None, trainer: Trainer | None
+    order: LaunchRequest, asked: JobRequest, files: Collection[str] | None, trainer: Trainer | None
 ) -> Iterator[Problem]:
     """Yield what speaks against a project's code and requirements.
 
@@ -81,7 +81,7 @@ def _of_requirements(
 
 
 def _of_code(
-    order: Order, place: imports.Found, sources: Sources, trainer: Trainer | None
+    order: LaunchRequest, place: imports.Found, sources: Sources, trainer: Trainer | None
 ) -> Iterator[Problem]:
     modules, around = place.modules, place.around
     is_ours = _is_engine_room(trainer)
@@ -102,7 +102,7 @@ def _of_code(
         yield from imports.problems(foreign, place)
 
 
-def _starts(order: Order, trainer: Trainer | None) -> list[str]:
+def _starts(order: LaunchRequest, trainer: Trainer | None) -> list[str]:
     """Return the modules that a program imports first, or is sure to import."""
     module = order.job.module
     own = [f"{trainer.package}.{name}" for name in _OWN] if trainer else []

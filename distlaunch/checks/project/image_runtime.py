@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.job.model import Job
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 _PYTHON = re.compile(
     r"(?:docker\.io/)?(?:library/)?python(?::3\.(?P<minor>\d+)(?![0-9]).*|[:@].*)?"
@@ -83,7 +83,7 @@ class Surroundings:
         return (found["tag"] or "latest") if found else None
 
 
-def of(order: Order) -> Surroundings:
+def of(order: LaunchRequest) -> Surroundings:
     """Return what there is around an order's code."""
     job, folder = order.job, order.folder
     path = own_file(folder, job.image.dockerfile, "Dockerfile")

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from distlaunch.checks.project.image_runtime import Surroundings
     from distlaunch.checks.project.modules import Modules
     from distlaunch.checks.project.sources import Sources
-    from distlaunch.submit.plan import Order
+    from distlaunch.submit.plan import LaunchRequest
 
 
-def entry(order: Order, modules: Modules, around: Surroundings) -> Iterator[Problem]:
+def entry(order: LaunchRequest, modules: Modules, around: Surroundings) -> Iterator[Problem]:
     """Yield why ``python -m MODULE`` would find nothing to run."""
     name = order.job.module
     found = modules.find(name)
@@ -68,7 +68,7 @@ def broken(
         yield make("source-syntax", f"{path}:{line}", f"Python cannot read it: {said}", remedy)
 
 
-def _is(order: Order, path: str) -> bool:
+def _is(order: LaunchRequest, path: str) -> bool:
     return (order.folder / path).is_file()
 
 

@@ -181,14 +181,13 @@ def _from_google() -> Credentials | None:
     from google.auth.exceptions import GoogleAuthError, TransportError
     from google.auth.transport.requests import Request
 
-    from distlaunch.google import defaults
-    from distlaunch.google.auth import find, member
+    from distlaunch.google import auth
 
     try:
-        found = find(None)
+        found = auth.load_credentials(None)
         found.refresh(Request())  # type: ignore[no-untyped-call]
     except GoogleError:
-        if defaults.credentials_file() is None:
+        if auth.credentials_file() is None:
             return None
         raise
     except TransportError as problem:
@@ -205,6 +204,6 @@ def _from_google() -> Credentials | None:
     return Credentials(
         "oauth2accesstoken",
         str(found.token),
-        member=member(found) or "",
+        member=auth.iam_member(found) or "",
         source="google's application default credentials",
     )

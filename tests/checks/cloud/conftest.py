@@ -12,7 +12,7 @@ from distlaunch.checks.request_view import job_request
 from distlaunch.google.client import connect
 from distlaunch.job import machine_catalogue
 from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
-from distlaunch.submit.plan import Order
+from distlaunch.submit.plan import LaunchRequest
 
 from ...google.servers import Reply, Server, refused  # noqa: TID252 - tests are no package
 
@@ -67,7 +67,7 @@ def look(tmp_path, known):
 
     def run(job: Job, url: str, **kwargs) -> list:
         session = connect(url, project=job.project, **kwargs)
-        order = Order(tmp_path, job, endpoint=url)
+        order = LaunchRequest(tmp_path, job, endpoint=url)
         return cloud.problems(order, job_request(order), session, known)
 
     return run
@@ -79,7 +79,7 @@ def check_with(tmp_path, known, google):
 
     def run(job: Job, **knobs) -> list:
         google(**knobs)
-        order = Order(tmp_path, job)
+        order = LaunchRequest(tmp_path, job)
         return cloud.problems(order, job_request(order), connect(project=job.project), known)
 
     return run

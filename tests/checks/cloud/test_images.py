@@ -11,7 +11,7 @@ from distlaunch.checks.cloud import images
 from distlaunch.checks.cloud.context import About
 from distlaunch.checks.request_view import job_request
 from distlaunch.job.model import Cluster, Image, Machine, Pool, Program, ReductionServer
-from distlaunch.submit.plan import Order
+from distlaunch.submit.plan import LaunchRequest
 
 from ...google.servers import Reply, Server  # noqa: TID252 - tests are no package
 
@@ -105,7 +105,9 @@ def test_pools_with_images_of_their_own(registry, job, look, serve_google):
 
 
 def test_google_s_image_of_reduction_server_is_for_vertex_ai_alone(job, known, tmp_path):
-    order = Order(tmp_path, job(image=Image(uri="a/b:1"), reduction_server=ReductionServer(2)))
+    order = LaunchRequest(
+        tmp_path, job(image=Image(uri="a/b:1"), reduction_server=ReductionServer(2))
+    )
     about = About(order, job_request(order), None, known)
     assert about.asked.pools[-1].role == "reduction_server"
     assert [str(image) for image in images.named(about)] == ["a/b:1"]

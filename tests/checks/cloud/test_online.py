@@ -15,7 +15,7 @@ from distlaunch.checks import cloud
 from distlaunch.checks.request_view import job_request
 from distlaunch.google.client import Session
 from distlaunch.job.model import Cluster, Image, Machine, Pool, Scheduling, Span, Tuning
-from distlaunch.submit.plan import Order
+from distlaunch.submit.plan import LaunchRequest
 
 from ...google.servers import RESET, Clock, Reply, Server, refused  # noqa: TID252 - tests are no package
 
@@ -253,7 +253,7 @@ def test_where_nobody_listens_it_is_said_once(job, look, serve_google):
     [problem] = look(job(), server.url)
     assert problem.code == "unanswered"
     assert problem.where.startswith("project demo-project, the APIs of project demo-project, ")
-    assert "'distlaunch emulator' has to run there" in problem.remedy
+    assert "start 'distlaunch emulator' there" in problem.remedy
 
 
 def test_who_does_not_answer_is_given_up(job, look):
@@ -313,9 +313,9 @@ def real(tmp_path, known, serve_google):
             project=job.project,
             clock=time.monotonic,
             sleep=lambda _: None,
-            tell=None,
+            show_message=None,
         )
-        order = Order(tmp_path, job)
+        order = LaunchRequest(tmp_path, job)
         return cloud.problems(order, job_request(order), calls, known), elsewhere
 
     return run

@@ -17,7 +17,7 @@ from distlaunch.job import project_file
 from distlaunch.job.machine_catalogue import bundled
 from distlaunch.job.model import Machine, Pool
 from distlaunch.render import templates
-from distlaunch.submit.plan import Order
+from distlaunch.submit.plan import LaunchRequest
 
 if TYPE_CHECKING:
     from distlaunch.checks.data import DataFacts
@@ -86,7 +86,7 @@ class Project:
         self.ran(records(self.folder, pattern, *counts))
 
     def check(self) -> tuple[DataFacts | None, list[Problem]]:
-        order = Order(self.folder, self.job)
+        order = LaunchRequest(self.folder, self.job)
         ignore = templates.recipe(self.job, self.folder).ignore
         files = [file.path for file in read_context(self.folder, ignore).files]
         return data.check_data(order, job_request(order), trainer.find(order), files, bundled())

@@ -12,7 +12,7 @@ from distlaunch.checks.machines import problems
 from distlaunch.checks.request_view import JobRequest, PoolRequest, job_request
 from distlaunch.job.load import load_job
 from distlaunch.job.machine_catalogue import FILE_NAME, load
-from distlaunch.submit.plan import Order
+from distlaunch.submit.plan import LaunchRequest
 
 KNOWN = load(None)
 TODAY = date(2026, 11, 21)
@@ -394,7 +394,7 @@ def test_pools_are_told_by_their_own_keys():
 def test_a_job_file_may_say_a_machine_of_the_past_to_be_told_of_today(tmp_path):
     job = "name: digits\ncluster: {chief: {machine: complex_model_s}}\n"
     (tmp_path / "distlaunch.yaml").write_text(job)
-    wanted = job_request(Order(tmp_path, load_job(tmp_path).job))
+    wanted = job_request(LaunchRequest(tmp_path, load_job(tmp_path).job))
     (told,) = problems(wanted, KNOWN, TODAY)
     assert (told.code, told.where) == ("machine-retired", "cluster.chief.machine")
     assert "Vertex AI has no n1-highcpu-8" in told.what

@@ -51,7 +51,7 @@ def google(listing, clock):
         http.trust_env = False
         http.mount("https://cloudbilling.googleapis.com", _To(server.url))
         session = Session(
-            http, endpoint=None, project="p", clock=clock, sleep=clock.sleep, tell=None
+            http, endpoint=None, project="p", clock=clock, sleep=clock.sleep, show_message=None
         )
         return server, session
 
@@ -200,7 +200,7 @@ def test_a_list_that_cannot_be_kept_is_used_all_the_same(google, ask, a3, cache)
         (refused(503, "UNAVAILABLE", "Later."), "cloudbilling.googleapis.com answers 503 (Later)"),
         (
             Reply(body=b"<html>"),
-            "cloudbilling.googleapis.com: not a valid answer: expected a JSON object",
+            "cloudbilling.googleapis.com: invalid response: expected a JSON object",
         ),
     ],
 )

@@ -15,7 +15,7 @@ from distlaunch.image.context import paths
 from distlaunch.job import project_file
 from distlaunch.job.overrides import Override
 from distlaunch.render.templates import recipe
-from distlaunch.submit.plan import Order
+from distlaunch.submit.plan import LaunchRequest
 
 if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
@@ -36,10 +36,10 @@ class Project:
         """Write some lines before those of a file."""
         self.write(path, text + (self.folder / path).read_text())
 
-    def order(self, *sets: str, **job: Any) -> Order:
+    def order(self, *sets: str, **job: Any) -> LaunchRequest:
         said = [Override.parse(each) for each in sets]
         read = project_file.load(self.folder / "distlaunch.yaml", said)
-        return Order(self.folder, replace(read, **job))
+        return LaunchRequest(self.folder, replace(read, **job))
 
     def problems(self, *sets: str, **job: Any) -> list[Problem]:
         order = self.order(*sets, **job)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.google.answers import ANY, JOB, mismatch
+from distlaunch.google.response_schema import ANY, JOB, find_mismatch
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -37,9 +37,9 @@ JSON = st.recursive(
     ],
 )
 def test_what_is_not_of_a_shape_is_named_with_its_path(value, shape, problem):
-    assert mismatch(value, shape) == problem
+    assert find_mismatch(value, shape) == problem
 
 
 @given(JSON)
 def test_whatever_json_is_held_against_a_job(value):
-    assert "\n" not in mismatch(value, JOB, "job")
+    assert "\n" not in find_mismatch(value, JOB, "job")

@@ -1,0 +1,9 @@
+"""Paths below ``.distlaunch``, the launcher's folder in a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDER = Path(".distlaunch")
+JOBS = FOLDER / "jobs"  # records of launches
+LOCAL_JOBS = FOLDER / "local"  # job folders of local runs

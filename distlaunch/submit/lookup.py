@@ -1,0 +1,189 @@
+"""Find a job by its launch id, its name, Google's number or its resource name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.errors import DistlaunchError, GoogleError
+from distlaunch.google import auth
+from distlaunch.google.client import connect
+from distlaunch.google.endpoints import is_loopback
+from distlaunch.google.jobs import COLLECTIONS, LAUNCH_LABEL, Jobs, parse_name
+from distlaunch.submit.records import Records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from distlaunch.submit.records import Record
+    from distlaunch.ui.events import ShowMessage
+
+_LABEL_VALUE = re.compile(r"[a-z0-9_-]{1,63}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedJob:
+    """A job's resource, the `Jobs` that it belongs to, and its record if this folder has one."""
+
+    jobs: Jobs
+    job: dict[str, Any]
+    record: Record | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobLocator:
+    """Finds jobs in the project and region of the command line, the record or distlaunch.yaml.
+
+    Parameters
+    ----------
+    folder
+        The project's folder, with its records and distlaunch.yaml.
+    endpoint, project, region
+        The options of the command line; None for those of the job's record, distlaunch.yaml or
+        gcloud.
+    show_message
+        Prints warnings, and that a call has been retried for some time.
+    """
+
+    folder: Path
+    endpoint: str | None = None
+    project: str | None = None
+    region: str | None = None
+    show_message: ShowMessage | None = None
+
+    def jobs(self, record: Record | None = None, name: str = "") -> Jobs:
+        """Return the jobs of the project and region.
+
+        Parameters
+        ----------
+        record
+            The record of the requested job.
+        name
+            Its resource name.
+
+        Raises
+        ------
+        DistlaunchError
+            If there is no project or region, or the record names a remote endpoint.
+        """
+        parts = parse_name(name) if name else None
+        project = self.project or (record and record.project) or (parts and parts.project)
+        region = (parts and parts.region) or (record and record.region) or self.region
+        settings = {} if project and region else _job_file_settings(self.folder)
+        project = project or settings.get("project") or auth.default_project()
+        region = region or settings.get("region") or auth.default_region()
+        if not project:
+            raise DistlaunchError(
+                "no project: pass --project ID, or set project: in distlaunch.yaml or "
+                "'gcloud config set project ID'"
+            )
+        if not region:
+            raise DistlaunchError(
+                "no region: pass --region R, or set region: in distlaunch.yaml or "
+                "'gcloud config set ai/region R'"
+            )
+        endpoint = self.endpoint or _recorded_endpoint(record)
+        session = connect(endpoint, project=project, show_message=self.show_message)
+        return Jobs(session, project, region)
+
+    def find(self, name: str | None) -> LocatedJob:
+        """Return the job of an id or name; by default the newest of the folder's records.
+
+        Raises
+        ------
+        DistlaunchError
+            If there is no such job.
+        """
+        records = Records(self.folder, self.show_message)
+        record = records.find(name, project=self.project, region=self.region)
+        if record:
+            return self._find_recorded(record)
+        if name is None:
+            raise DistlaunchError(
+                "no jobs submitted from this directory; pass a job ID (see 'distlaunch list')"
+            )
+        if "/" in name:
+            jobs = self.jobs(name=name)
+            return LocatedJob(jobs, jobs.get(name))
+        jobs = self.jobs()
+        job = max(_search(jobs, name), key=_creation_time, default=None)
+        if job is None:
+            raise DistlaunchError(
+                f"no job {name!r} in project {jobs.project}, region {jobs.region}"
+                f"{records.hint(name)}; see 'distlaunch list'"
+            )
+        return LocatedJob(jobs, job)
+
+    def _find_recorded(self, record: Record) -> LocatedJob:
+        jobs = self.jobs(record, record.resource or "")
+        if record.resource:
+            return LocatedJob(jobs, jobs.get(record.resource), record)
+        job = jobs.find(record.collection, record.launch_id)
+        if job is None and record.was_refused:
+            raise DistlaunchError(
+                f"{record.launch_id}: Google refused to create this job; run 'distlaunch submit' "
+                "again"
+            )
+        if job is None:
+            raise DistlaunchError(
+                f"{record.launch_id}: the launch was interrupted before Google had its job; run "
+                "'distlaunch submit' to finish it"
+            )
+        return LocatedJob(jobs, job, record)
+
+
+def _recorded_endpoint(record: Record | None) -> str | None:
+    """Return the endpoint of a job's record, which is trusted only on this machine.
+
+    A record is a file of the project's folder and may come from anyone, and credentials are sent to
+    the endpoint.
+    """
+    endpoint = record.endpoint if record else None
+    if not record or not endpoint or is_loopback(endpoint):
+        return endpoint
+    raise DistlaunchError(
+        f"{record.launch_id}: its record names the endpoint {endpoint}, and credentials are sent "
+        f"to a remote endpoint only if it is given on the command line; if you trust it, pass "
+        f"--endpoint {endpoint}"
+    )
+
+
+def _search(jobs: Jobs, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the jobs of a number, a launch id or a display name."""
+    for collection in COLLECTIONS:
+        if name.isdecimal():
+            path = f"projects/{jobs.project}/locations/{jobs.region}/{collection}/{name}"
+            try:
+                yield jobs.get(path)
+            except GoogleError as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+            else:
+                return
+    for collection in COLLECTIONS:
+        if _LABEL_VALUE.fullmatch(name):
+            yield from jobs.list(collection, f"labels.{LAUNCH_LABEL}={name}")
+        quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+        yield from jobs.list(collection, f'display_name="{quoted}"')
+
+
+def _creation_time(job: dict[str, Any]) -> str:
+    return str(job.get("createTime", ""))
+
+
+def _job_file_settings(folder: Path) -> dict[str, str]:
+    """Return project and region of distlaunch.yaml; the rest of the file may be invalid."""
+    import yaml
+
+    try:
+        text = (folder / "distlaunch.yaml").read_text(encoding="utf-8")
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        content = yaml.load(text, Loader=loader)  # noqa: S506 - a safe loader
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return {}
+    settings = content if isinstance(content, dict) else {}
+    names = ("project", "region")
+    return {name: settings[name] for name in names if isinstance(settings.get(name), str)}

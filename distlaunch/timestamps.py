@@ -1,0 +1,45 @@
+"""Google's timestamps: RFC 3339 in UTC, such as ``2026-11-21T17:00:00.123456789Z``."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MINUTE = len("2026-11-21T17:00")
+_SECOND = re.compile(r"[0-9]{2}(\.[0-9]{1,9})?", re.ASCII)
+
+
+def parse(text: str) -> float:
+    """Return the seconds since 1970, exact to about a microsecond.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a timestamp in UTC.
+    """
+    second = text[_MINUTE + 1 : -1]
+    is_valid = text[-1:] == "Z" and text[_MINUTE : _MINUTE + 1] == ":"
+    if not is_valid or _SECOND.fullmatch(second) is None:
+        raise ValueError(f"{text!r} is not an RFC 3339 timestamp in UTC")
+    return _minute(text[:_MINUTE]) + float(second)
+
+
+def format(seconds: float) -> str:  # noqa: A001 - used as timestamps.format
+    """Return seconds since 1970 as a timestamp; earlier times become 1970."""
+    return f"{_EPOCH + timedelta(seconds=max(seconds, 0.0)):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def seconds_between(start: object, end: object) -> float | None:
+    """Return the seconds from one timestamp to another, None where either is missing."""
+    try:
+        return max(parse(str(end)) - parse(str(start)), 0.0)
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=64)
+def _minute(text: str) -> float:
+    moment = datetime.strptime(text, "%Y-%m-%dT%H:%M").replace(tzinfo=timezone.utc)
+    return (moment - _EPOCH).total_seconds()
