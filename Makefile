@@ -1,5 +1,5 @@
-# What each target needs, it makes by itself; only make and a Python with venv have to be there.
-# Another Python than the one that is found: make demo PYTHON=/path/to/python3.12
+# Each target installs what it needs; only make and a Python with venv must be installed.
+# To use another Python: make demo PYTHON=/path/to/python3.12
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -17,9 +17,9 @@ QUICK_PACKAGES := google-api-python-client hypothesis jsonschema pytest pytest-t
 
 ROUNDS := 3
 
-.PHONY: help demo test quick fuzz laws gpu-image check
+.PHONY: help demo test quick fuzz laws docs-test bench gpu-image check
 
-help: ## Say what there is to make
+help: ## List the targets
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo ## From nothing to a trained model: a chief and a worker on this machine
@@ -43,10 +43,18 @@ laws: $(VENV)/.test ## Run the trainer's laws at full length: every model and ki
 	@DISTLAUNCH_TEST_LAWS=1 $(BIN)/python -m pytest --numprocesses=2 --dist=loadscope \
 	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_zoo.py
 
+docs-test: $(VENV)/.test ## Run the long sessions of the documents
+	@$(BIN)/python -m pytest --numprocesses=2 -m docs tests/test_documents.py
+
+bench: $(VENV)/.test ## Run all benchmarks; fail where a ratio is beyond its limit
+	@failed=; for script in $(filter-out benchmarks/common.py,$(wildcard benchmarks/*.py)); do \
+	  echo "== $$script"; $(BIN)/python $$script || failed="$$failed $$script"; \
+	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
 gpu-image: $(VENV)/.test ## Build the GPU image with Docker and without, and verify it (10 GB, 20 min)
 	@$(BIN)/python tools/gpu_image.py
 
-check: $(VENV)/.test ## Look over the code: ruff and mypy
+check: $(VENV)/.test ## Check the code: ruff and mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

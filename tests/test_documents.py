@@ -1,7 +1,8 @@
 """Every command that a document shows is run.
 
-Commands stand in fenced blocks: `console` ones behind a `$`, all of a document in one session in an
-empty folder; `sh` ones set something up and are each held to a check of their own here.
+Commands are in fenced blocks. `console` blocks hold commands after a `$`; those of a document are
+one session in an empty folder. A session of `console long` blocks runs in `make docs-test` only.
+`sh` blocks set something up; each command of theirs has a check of its own here.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import emulators  # what tests/conftest.py has imported
-import engine as engines
 import pytest
 
 from distlaunch import scaffold
@@ -25,7 +24,8 @@ from distlaunch.job.project_file import load
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
-RUN = "console"  # the kind of block whose commands are typed
+RUN = "console"
+LONG = "console long"
 SET_UP = "sh"
 NOT_COMMANDS = {"dockerfile", "json", "python", "text", "yaml"}
 
@@ -48,8 +48,8 @@ def lines_in(text: str, wanted: str) -> list[str]:
     return [line for kind, lines in blocks(text) if kind == wanted for line in lines]
 
 
-def console_commands(text: str) -> list[str]:
-    lines = lines_in(text, RUN)
+def console_commands(text: str, kind: str = RUN) -> list[str]:
+    lines = lines_in(text, kind)
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
@@ -116,51 +116,9 @@ def completion(folder: Path, shell: str) -> None:
     assert f"{shell}_complete" in shown.stdout
 
 
-def benchmark(folder: Path, script: str, *words: str) -> None:
-    """Run a benchmark for as short as it goes; whether its limit is held is no test's business."""
-    command = [sys.executable, ROOT / "benchmarks" / script, *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode in {0, 1}, done.stderr
-    assert re.search(r"ratio \d+\.\d\d, limit \d", done.stdout), done.stdout + done.stderr
-
-
-def benchmark_with(folder: Path, program: str, script: str, *words: str) -> None:
-    """Run a benchmark that compares with another program, where that is installed."""
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is not installed")
-    benchmark(folder, script, *words)
-
-
-def benchmark_with_engine(folder: Path, script: str, *words: str) -> None:
-    """Run a benchmark that needs a container engine, where there is one."""
-    try:
-        with engines.running(install=engines.is_demanded()):
-            benchmark(folder, script, "--rounds=0", *words)
-    except engines.NoEngineError as problem:
-        if engines.is_demanded():
-            raise
-        pytest.skip(f"no container engine here: {problem}")
-
-
-def at_the_emulator(folder: Path, *words: str) -> None:
-    """Run a command of ours in a project whose last job is running, with an emulator as Google."""
-    (folder / "distlaunch.yaml").write_text(JOB_FILE)
-    seconds = 60 if words[0] == "cancel" else 0
-    (folder / "trainer.py").write_text(f"import time; time.sleep({seconds})\n")
-    (folder / "config.yaml").write_text(CONFIG_FILE)
-    with emulators.running(folder, project=folder) as emulator:
-        for command in (["submit", "--detach"], words):
-            done = subprocess.run(
-                [sys.executable, "-m", "distlaunch", *command],
-                cwd=folder,
-                env=emulator.environment,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
-        makes_one = words[0] in ("submit", "resubmit") and "--dry-run" not in words
-        assert len(emulator.jobs()) == 1 + makes_one
+def benchmark(folder: Path, script: str) -> None:
+    """See that there is such a benchmark; `make bench` runs it."""
+    assert (ROOT / "benchmarks" / script).is_file()
 
 
 def gcloud_knows(folder: Path, *words: str) -> None:
@@ -191,21 +149,20 @@ trainingInput:
   masterConfig: {imageUri: "localhost:5000/nobody/asks:2"}
 """
 
+# Run one after the other at one emulator, after a job that is still running was submitted.
+AT_THE_EMULATOR = (
+    "check",
+    "status",
+    "list",
+    "submit --dry-run",
+    "cancel",
+    "logs --follow",
+    "submit",
+    "submit --config config.yaml -- --epochs 5",
+    "resubmit",
+)
+
 SETUP = {
-    **{
-        f"distlaunch {' '.join(words)}": (at_the_emulator, *words)
-        for words in (
-            ("check",),
-            ("submit",),
-            ("submit", "--dry-run"),
-            ("submit", "--config", "config.yaml", "--", "--epochs", "5"),
-            ("logs", "--follow"),
-            ("status",),
-            ("list",),
-            ("cancel",),
-            ("resubmit",),
-        )
-    },
     **{
         f"gcloud {line}": (gcloud_knows, *line.split())
         for line in (
@@ -220,40 +177,16 @@ SETUP = {
         )
     },
     **{
-        f"python benchmarks/{name}.py": (benchmark, f"{name}.py", "--rounds=0")
-        for name in (
-            "check",
-            "checkpoints",
-            "help",
-            "relay",
-            "resume",
-            "scaling",
-            "start",
-            "throughput",
-        )
+        f"python benchmarks/{path.name}": (benchmark, path.name)
+        for path in (ROOT / "benchmarks").glob("*.py")
     },
-    "python benchmarks/cloud_storage.py": (benchmark, "cloud_storage.py"),
-    "python benchmarks/context.py": (
-        benchmark,
-        "context.py",
-        "--rounds=0",
-        "--files=1000",
-        "--megabytes=25",
-    ),
-    "python benchmarks/commands.py": (benchmark_with, "gcloud", "commands.py", "--rounds=0"),
-    "python benchmarks/tail.py": (benchmark, "tail.py", "--rounds=0", "--lines=20000"),
-    "python benchmarks/image.py": (
-        benchmark_with_engine,
-        "image.py",
-        "--requirements=six==1.16.0",
-    ),
-    "python benchmarks/submit.py": (benchmark_with_engine, "submit.py"),
-    "python benchmarks/index.py": (benchmark, "index.py", "--rounds=0", "--records=200000"),
     ". .venv/bin/activate": (activate, ".venv/bin/activate"),
     "make demo": (make, "demo"),
     "make test": (make, "test"),
     "make check": (make, "check"),
     "make laws": (make, "laws"),
+    "make bench": (make, "bench"),
+    "make docs-test": (make, "docs-test"),
     "make gpu-image": (make, "gpu-image"),
     "pip install .": (pip_install, ""),
     "pip install '.[local]'": (pip_install, "[local]"),
@@ -269,6 +202,36 @@ SETUP = {
 def test_commands_of_a_document_run(document, tmp_path):
     commands = console_commands(document.read_text(encoding="utf-8"))
     in_session(commands, tmp_path)
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_long_sessions_of_a_document_run(document, tmp_path):
+    commands = console_commands(document.read_text(encoding="utf-8"), LONG)
+    in_session(commands, tmp_path)
+
+
+@pytest.mark.slow
+def test_commands_for_the_cloud_run_at_the_emulator(tmp_path, emulator):
+    (tmp_path / "distlaunch.yaml").write_text(JOB_FILE)
+    (tmp_path / "config.yaml").write_text(CONFIG_FILE)
+    program = tmp_path / "trainer.py"
+    program.write_text("import time; time.sleep(600)\n")
+    here = emulator(project=tmp_path)
+    for command in ("submit --detach", *AT_THE_EMULATOR):
+        done = subprocess.run(
+            [sys.executable, "-m", "distlaunch", *command.split()],
+            cwd=tmp_path,
+            env=here.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        code = 3 if command == "logs --follow" else 0  # of a job that was cancelled
+        assert done.returncode == code, (command, done.stderr)
+        if command == "cancel":
+            program.write_text("print('trained')\n")
+    assert len(here.jobs()) == 4
 
 
 @pytest.mark.slow
@@ -288,13 +251,13 @@ def test_a_command_that_sets_up_does_so(command, tmp_path):
 
 
 def test_every_command_that_sets_up_is_known():
-    assert setup_commands() <= SETUP.keys()
+    assert setup_commands() <= SETUP.keys() | {f"distlaunch {line}" for line in AT_THE_EMULATOR}
 
 
 def test_every_block_says_what_it_is():
     for document in DOCUMENTS:
         kinds = {kind for kind, _ in blocks(document.read_text(encoding="utf-8"))}
-        assert kinds <= {RUN, SET_UP, *NOT_COMMANDS}, document
+        assert kinds <= {RUN, LONG, SET_UP, *NOT_COMMANDS}, document
 
 
 def test_the_job_file_s_document_tells_of_every_key_and_is_read(tmp_path):

@@ -53,6 +53,8 @@ def test_help_names_every_target(folder):
         "make quick",
         "make fuzz",
         "make laws",
+        "make docs-test",
+        "make bench",
         "make gpu-image",
         "make check",
     ]

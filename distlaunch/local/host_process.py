@@ -10,7 +10,7 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError
 from distlaunch.local import container, processes
@@ -54,15 +54,7 @@ class Group:
             self.outputs[plan.name], writing[plan.name] = _pipe()
         ours, theirs = socket.socketpair()
         with theirs, host_log.open("wb") as log:
-            self._host = subprocess.Popen(
-                [sys.executable, "-c", BOOT, _PACKAGE_PARENT, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=dict(env),
-                pass_fds=[theirs.fileno(), *writing.values()],
-                start_new_session=True,
-            )
+            self._host = start_host(theirs.fileno(), list(writing.values()), env, log)
         for end in writing.values():
             os.close(end)
         self.control = Channel(ours)
@@ -114,6 +106,21 @@ class Group:
         if not is_clean:
             left = ", ".join(map(str, processes.living_descendants(self._spared)))
             raise DistlaunchError(f"processes that cannot be killed are left: {left}")
+
+
+def start_host(
+    control: int, pipes: list[int], env: Mapping[str, str], log: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """Start the host with its end of the control stream and the tasks' ends of their pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-c", BOOT, _PACKAGE_PARENT, str(control)],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env=dict(env),
+        pass_fds=[control, *pipes],
+        start_new_session=True,
+    )
 
 
 def _pipe() -> tuple[int, int]:

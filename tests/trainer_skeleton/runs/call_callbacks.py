@@ -1,13 +1,15 @@
-"""Keras's callbacks under `fit` and under the trainer: `python call_callbacks.py FOLDER [nan]`.
+"""Keras's callbacks under `fit` and under the trainer.
+
+    python -m call_callbacks --folder FOLDER [--nan]
 
 Each writes the calls that it got, with their logs; alone, `fit` trains too.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import sys
 from pathlib import Path
 
 import keras
@@ -151,7 +153,10 @@ def fit(folder, bad):
 
 
 if __name__ == "__main__":
-    folder, bad = Path(sys.argv[1]), "nan" in sys.argv
-    folder.mkdir(parents=True, exist_ok=True)
-    if train(folder, bad).size == 1:
-        fit(folder / "fit", bad)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--nan", action="store_true")
+    options, _ = parser.parse_known_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if train(options.folder, options.nan).size == 1:
+        fit(options.folder / "fit", options.nan)

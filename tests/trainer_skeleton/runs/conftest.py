@@ -11,30 +11,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+import tensorflow_host  # what tests/conftest.py has imported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tensorflow_host import Result, TensorFlowHost
 
 LIMIT_SECONDS = 240
 
 
 @dataclass(frozen=True)
-class Result:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def text(self) -> str:
-        return self.out + self.err
-
-
-@dataclass(frozen=True)
 class Project:
-    """A project folder, and the commands that a user would give in it."""
+    """A project folder, and the commands that a user would run in it."""
 
     folder: Path
+    host: TensorFlowHost
     environment: dict[str, str] = field(default_factory=dict)
 
     def write(self, name: str, text: str) -> None:
@@ -63,22 +56,15 @@ class Project:
 
     def local(self, job: str, *arguments: str) -> Result:
         """Run `distlaunch local` with the job folder ``job``."""
-        process = self.start("local", "--job-dir", self.job_dir(job), *arguments)
-        out, err = process.communicate(timeout=LIMIT_SECONDS)
-        return Result(process.returncode, out, err)
+        return self._run("distlaunch", "local", "--job-dir", self.job_dir(job), *arguments)
 
     def trainer(self, *arguments: str, **environment: str) -> Result:
-        """Run the trainer by itself, as one process."""
-        process = subprocess.run(
-            [sys.executable, "-m", "trainer.task", *arguments],
-            cwd=self.folder,
-            env=_environment() | environment,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_SECONDS,
-            check=False,
-        )
-        return Result(process.returncode, process.stdout, process.stderr)
+        """Run the trainer without the launcher, as one process."""
+        return self._run("trainer.task", *arguments, **environment)
+
+    def _run(self, module: str, *arguments: str, **environment: str) -> Result:
+        env = _environment() | self.environment | environment
+        return self.host.run(module, *arguments, cwd=self.folder, env=env, limit=LIMIT_SECONDS)
 
     def summary(self, job: str) -> dict:
         return json.loads((self.folder / job / "summary.json").read_text())
@@ -129,8 +115,14 @@ def validation():
 
 
 @pytest.fixture(scope="session")
+def tensorflow() -> Iterator[TensorFlowHost]:
+    with tensorflow_host.running() as host:
+        yield host
+
+
+@pytest.fixture(scope="session")
 def scaffolded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project as `init` makes it; nobody changes it."""
+    """A project as `init` makes it; tests copy it."""
     folder = tmp_path_factory.mktemp("scaffolded") / "digits"
     subprocess.run([sys.executable, "-m", "distlaunch", "init", str(folder)], check=True)
     return folder
@@ -138,14 +130,14 @@ def scaffolded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def new_project(
-    scaffolded: Path, tmp_path_factory: pytest.TempPathFactory
+    scaffolded: Path, tensorflow: TensorFlowHost, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[], Project]:
     """Make a project to change."""
 
     def make() -> Project:
         folder = tmp_path_factory.mktemp("project") / "digits"
         shutil.copytree(scaffolded, folder)
-        return Project(folder)
+        return Project(folder, tensorflow)
 
     return make
 

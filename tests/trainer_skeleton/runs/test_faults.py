@@ -4,6 +4,7 @@
 """
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def undisturbed(new_project):
 
 def strike(project, job, workers, fault, *launcher):
     """Run with a fault; return the result, and the steps that were done when it struck."""
-    struck = type(project)(project.folder, {"FAULT": f"{fault}@{job}"})
+    struck = replace(project, environment={"FAULT": f"{fault}@{job}"})
     result = struck.local(job, "--workers", str(workers), *launcher, "--", *SETTINGS)
     steps = [
         event["step"]
@@ -142,7 +143,7 @@ def test_kill_in_the_middle_of_a_checkpoints_write(undisturbed, new_project):
     project = new_project()
     project.write("trainer/model.py", REGRESSION_MODEL + KILL_IN_WRITE)
     project.write("trainer/data.py", REGRESSION_DATA)
-    struck = type(project)(project.folder, {"BYTES": str(int(2.5 * size))})
+    struck = replace(project, environment={"BYTES": str(int(2.5 * size))})
     options = ("--workers", "2", "--restarts", "1", "--", *SETTINGS)
     result = struck.local("job", *options)
     assert result.code == 0, result.text
@@ -154,7 +155,7 @@ def test_kill_in_the_middle_of_a_checkpoints_write(undisturbed, new_project):
 
 def test_four_workers_then_two_then_one(undisturbed):
     project, expected = undisturbed
-    strike_none = type(project)(project.folder, {"FAULT": "none0@0@0@none"})
+    strike_none = replace(project, environment={"FAULT": "none0@0@0@none"})
     for workers, epochs in ((4, 1), (2, 2), (1, 3)):
         options = ("--workers", str(workers), "--", *SETTINGS, f"--epochs={epochs}")
         if workers == 1:

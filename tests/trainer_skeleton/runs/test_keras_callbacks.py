@@ -16,15 +16,16 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def called(new_project):
-    """Train under `fit`, on one worker and on three; with bad values in the data too."""
+    """Train under `fit`, on one worker and on two; with bad values in the data too."""
     project = new_project()
     for name in ("zoo.py", "call_callbacks.py"):
         shutil.copy(HERE / name, project.folder)
-    for workers in (1, 3):
-        for bad in ((), ("nan",)):
-            name = "-".join((str(workers), *bad))
-            program = ("python", "call_callbacks.py", str(project.folder / name), *bad)
-            result = project.local(f"job-{name}", "--workers", str(workers), "--", *program)
+    for workers in (1, 2):
+        for bad in ("", "-nan"):
+            name = f"{workers}{bad}"
+            options = ("--workers", str(workers), "--set", "module=call_callbacks", "--")
+            folder = f"--folder={project.folder / name}"
+            result = project.local(f"job-{name}", *options, folder, *["--nan"] * bool(bad))
             assert result.code == 0, result.text
     return project.folder
 
@@ -38,7 +39,7 @@ def values_of(folder, task):
         return np.concatenate([values[name].ravel() for name in values.files])
 
 
-TASKS = [("1", "chief"), ("3", "chief"), ("3", "worker-0"), ("3", "worker-1")]
+TASKS = [("1", "chief"), ("2", "chief"), ("2", "worker-0")]
 
 
 @pytest.mark.parametrize(("workers", "task"), TASKS)
@@ -74,7 +75,7 @@ def test_best_weights_are_restored_as_under_fit(called, workers, task):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("workers", ["1", "3"])
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_files_are_written_once_and_as_under_fit(called, workers):
     found, expected = called / workers, called / "1/fit"
     rows = [(f / "log.csv").read_text().splitlines() for f in (found, expected)]

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -39,7 +40,7 @@ SHELL = {
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_more_workers_end_with_one_workers_weights(regression, undisturbed, workers):
-    in_shell = type(regression)(regression.folder, SHELL)
+    in_shell = replace(regression, environment=SHELL)
     result = in_shell.local(f"of-{workers}", "--workers", str(workers), "--", *SETTINGS)
     assert result.code == 0, result.text
     alone, summary = undisturbed

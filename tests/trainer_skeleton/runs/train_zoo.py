@@ -1,14 +1,16 @@
-"""Trains the zoo in one cluster, model after model: `python train_zoo.py FOLDER [NAME...]`.
+"""Trains the models of the zoo one after the other in one cluster.
+
+    python -m train_zoo --folder FOLDER --models NAME...
 
 Each task writes the weights that it ends with; alone, it also lets `fit` train on the same batches.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import os
-import sys
 import traceback
 from pathlib import Path
 
@@ -90,9 +92,9 @@ def fit(case):
     return [{k: v[n] for k, v in done.history.items()} for n in range(zoo.EPOCHS)]
 
 
-def main(folder, *names):
+def main(folder, names):
     role = cluster.role_from(os.environ)
-    for name in names or zoo.CASES:
+    for name in names:
         case = zoo.CASES[name]
         print(f"case {name}", flush=True)
         train(name, case, folder, role.name)
@@ -102,9 +104,13 @@ def main(folder, *names):
 
 
 if __name__ == "__main__":
-    storage.make_folder(sys.argv[1])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--models", nargs="+")
+    options, _ = parser.parse_known_args()
+    storage.make_folder(str(options.folder))
     try:
-        main(Path(sys.argv[1]), *sys.argv[2:])
+        main(options.folder, options.models)
     except BaseException:  # noqa: BLE001 - whatever it is
         traceback.print_exc()
         os._exit(1)  # the others cannot go on without this task
