@@ -2,12 +2,14 @@
 
 Most tests that train start `distlaunch local`, whose host imports TensorFlow: some seconds of a
 core each time. Here the launcher and its host are forks of one process; everything after the
-import is real. Tests of starting, signals and interpreters run their own processes instead.
+import is real, the interpreter's exit too, in which TensorFlow waits for its peers. Tests of
+starting, signals and interpreters run their own processes instead.
+
+    this process ── a fork for each command: the launcher ── a fork that waits: its next host
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import os
@@ -21,13 +23,14 @@ import threading
 import time
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
 LIMIT_SECONDS = 300
+MOST_BYTES, MOST_FILES = 1 << 20, 64
 
 
 @dataclass(frozen=True)
@@ -47,16 +50,30 @@ class TensorFlowHost:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
 
-    def run(
-        self, module: str, *arguments: str, cwd: Path, env: Mapping[str, str], limit: float
-    ) -> Result:
-        """Do what ``python -m module arguments`` does; killed after ``limit`` seconds."""
-        command = {"argv": [module, *arguments], "cwd": str(cwd), "env": dict(env), "limit": limit}
+    def run(self, module: str, *arguments: str, cwd: Path, env: Mapping[str, str]) -> Result:
+        """Do what ``python -m module arguments`` does; killed after LIMIT_SECONDS."""
+        command = {"argv": [module, *arguments], "cwd": str(cwd), "env": dict(env)}
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            streams = [out.fileno(), err.fileno()]
-            socket.send_fds(self._control, [json.dumps(command).encode()], streams)
-            code = json.loads(self._control.recv(100))
+            _send(self._control, command, [out.fileno(), err.fileno()])
+            code = json.loads(self._control.recv(MOST_BYTES))
             return Result(code, _text(out), _text(err))
+
+
+@contextlib.contextmanager
+def running() -> Iterator[TensorFlowHost]:
+    """Start the process; it ends with the block."""
+    ours, theirs = _socket_pair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, __file__, str(theirs.fileno())],
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # a process with threads cannot fork
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    with ours:
+        yield TensorFlowHost(ours)
+    process.wait()
 
 
 def _text(file: Any) -> str:
@@ -64,48 +81,38 @@ def _text(file: Any) -> str:
     return file.read().decode()
 
 
-@contextlib.contextmanager
-def running() -> Iterator[TensorFlowHost]:
-    """Start the process; it ends with the block."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    environment = {"OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, str(theirs.fileno())]
-    with theirs:
-        process = subprocess.Popen(
-            command,
-            env=os.environ | environment,
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    ours.setblocking(True)
-    with ours:
-        yield TensorFlowHost(ours)
-    process.wait()
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
-def _serve(control: socket.socket) -> None:
-    """Fork a child for every command until the other end is closed."""
+def _send(control: socket.socket, command: object, files: list[int]) -> None:
+    socket.send_fds(control, [json.dumps(command).encode()], files)
+
+
+def _receive(control: socket.socket) -> tuple[Any, list[int]]:
+    data, files, _, _ = socket.recv_fds(control, MOST_BYTES, MOST_FILES)
+    return (json.loads(data) if data else None), files
+
+
+def _serve(control: socket.socket) -> Callable[[], None] | None:
+    """Fork for every command until the other end is closed; return what a fork is to run."""
     import keras  # noqa: F401 - for the children
     import tensorflow as tf  # noqa: F401
 
-    from distlaunch.local import host_process
-
-    host_process.start_host = _fork_host
     del os.environ["OPENBLAS_NUM_THREADS"]
     assert threading.active_count() == 1
     while True:
-        data, streams, _, _ = socket.recv_fds(control, 1 << 20, 2)
-        if not data:
-            return
-        command = json.loads(data)
+        command, files = _receive(control)
+        if command is None:
+            return None
         child = os.fork()
         if not child:
             control.close()
-            _become(partial(_run_module, command), out=streams[0], err=streams[1])
-        for stream in streams:
-            os.close(stream)
-        control.send(json.dumps(_wait(child, command["limit"])).encode())
+            _settle(*files, command["env"])
+            return partial(_run_module, command)
+        for file in files:
+            os.close(file)
+        control.send(json.dumps(_wait(child, LIMIT_SECONDS)).encode())
 
 
 def _wait(child: int, limit: float) -> int:
@@ -119,95 +126,115 @@ def _wait(child: int, limit: float) -> int:
         time.sleep(0.02)
 
 
-def _run_module(command: dict[str, Any]) -> None:
+def _settle(out: int, err: int, env: Mapping[str, str]) -> None:
+    """Give this fork a session, streams, signals and an environment of its own."""
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    for file in {out, err} - {1, 2}:
+        os.close(file)
     os.environ.clear()
-    os.environ.update(command["env"])
+    os.environ.update(env)
+
+
+def _run_module(command: dict[str, Any]) -> None:
+    """Do what ``python -m`` does; a launcher's host becomes a fork of this process."""
+    from distlaunch.local import host_process
+
+    ours, theirs = _socket_pair()
+    if not os.fork():
+        ours.close()
+        _fork_hosts(theirs)()
+        return
+    theirs.close()
+    host_process.start_host = partial(_start_host, ours)
     os.chdir(command["cwd"])
     sys.argv = command["argv"]
-    sys.path.insert(0, command["cwd"])
+    sys.path[0] = command["cwd"]
     runpy.run_module(command["argv"][0], run_name="__main__", alter_sys=True)
 
 
-def _fork_host(control: int, pipes: list[int], env: Mapping[str, str], log: Any) -> _Forked:
-    """Replace `host_process.start_host`: a fork of this process instead of a new Python."""
-    child = os.fork()
-    if not child:
-        _be_host(control, pipes, env, log)
-    return _Forked(child)
+def _start_host(
+    forking: socket.socket, control: int, pipes: list[int], env: Mapping[str, str], log: Any
+) -> _Host:
+    """Replace `host_process.start_host`."""
+    files = [control, log.fileno(), *pipes]
+    _send(forking, {"files": files, "env": dict(env), "cwd": os.getcwd()}, files)  # noqa: PTH109
+    return _Host(json.loads(forking.recv(MOST_BYTES)))
 
 
-def _be_host(control: int, pipes: list[int], env: Mapping[str, str], log: Any) -> NoReturn:
+def _fork_hosts(forking: socket.socket) -> Callable[[], None]:
+    """Fork a host for every message until the launcher ends; return what a host is to run.
+
+    It is forked twice, so that it is adopted by the launcher, as a host is the launcher's child.
+    """
     from distlaunch.local import host
 
-    keep = {control, *pipes, log.fileno()}
-    for entry in list(Path("/proc/self/fd").iterdir()):
-        if int(entry.name) > 2 and int(entry.name) not in keep:
-            with contextlib.suppress(OSError):  # the descriptor of the listing itself
-                os.close(int(entry.name))
-    os.environ.clear()
-    os.environ.update(env)
-    sys.argv = ["-c", str(control)]
-    sys.path[:] = [entry for entry in sys.path[1:] if entry]
-    _become(host.main, out=log.fileno(), err=log.fileno())
+    while True:
+        command, files = _receive(forking)
+        if command is None:
+            os._exit(0)
+        reading, writing = os.pipe()
+        between = os.fork()
+        if not between:
+            child = os.fork()
+            if child:
+                os.write(writing, str(child).encode())
+                os._exit(0)
+            for file in (forking.fileno(), reading, writing):
+                os.close(file)
+            forking.detach()
+            _take_numbers(files, command["files"])
+            control, log = command["files"][:2]
+            os.chdir(command["cwd"])
+            _settle(os.dup(log), log, command["env"])
+            sys.argv = ["-c", str(control)]
+            sys.path[:] = [entry for entry in sys.path[1:] if entry]
+            return host.main
+        os.waitpid(between, 0)
+        forking.send(os.read(reading, 100))
+        for file in (*files, reading, writing):
+            os.close(file)
 
 
-class _Forked:
+def _take_numbers(files: list[int], numbers: list[int]) -> None:
+    """Give received files the numbers that they have in the launcher."""
+    high = [os.dup2(file, 500 + n) for n, file in enumerate(files)]
+    for file in files:
+        os.close(file)
+    for file, number in zip(high, numbers, strict=True):
+        os.dup2(file, number)
+        os.close(file)
+
+
+class _Host:
     """What the launcher uses of a `subprocess.Popen`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.returncode: int | None = None
+        self.is_running = True
 
     def kill(self) -> None:
-        if self.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):
+            if self.is_running:
                 os.kill(self.pid, signal.SIGKILL)
 
-    def wait(self, timeout: float | None = None) -> int:
-        until = time.monotonic() + timeout if timeout else None
-        while self.returncode is None:
+    def wait(self, timeout: float = LIMIT_SECONDS) -> None:
+        until = time.monotonic() + timeout
+        while self.is_running:
             try:
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                self.is_running = os.waitpid(self.pid, os.WNOHANG) == (0, 0)
             except ChildProcessError:
-                self.returncode = 0
-                break
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
-            elif until and time.monotonic() > until:
-                raise subprocess.TimeoutExpired("host", timeout or 0)
-            else:
-                time.sleep(0.005)
-        return self.returncode
-
-
-def _become(program: Callable[[], object], *, out: int, err: int) -> NoReturn:
-    """Run a program in this forked process as the interpreter would, and end with its code."""
-    os.setsid()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(out, 1)
-    os.dup2(err, 2)
-    code: Any = 0
-    try:
-        program()
-    except SystemExit as end:
-        code = end.code
-    except BaseException as problem:  # noqa: BLE001 - as the interpreter does
-        sys.excepthook(type(problem), problem, problem.__traceback__)
-        code = 1
-    if code is not None and not isinstance(code, int):
-        print(code, file=sys.stderr)
-        code = 1
-    with contextlib.suppress(Exception):
-        threading._shutdown()
-        atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
-    os._exit(code or 0)
+                self.is_running = False
+            if self.is_running and time.monotonic() > until:
+                raise subprocess.TimeoutExpired("host", timeout)
+            time.sleep(0.005)
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    program = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if program:
+        program()

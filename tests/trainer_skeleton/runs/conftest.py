@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tensorflow_host import Result, TensorFlowHost
 
-LIMIT_SECONDS = 240
-
 
 @dataclass(frozen=True)
 class Project:
@@ -64,7 +62,7 @@ class Project:
 
     def _run(self, module: str, *arguments: str, **environment: str) -> Result:
         env = _environment() | self.environment | environment
-        return self.host.run(module, *arguments, cwd=self.folder, env=env, limit=LIMIT_SECONDS)
+        return self.host.run(module, *arguments, cwd=self.folder, env=env)
 
     def summary(self, job: str) -> dict:
         return json.loads((self.folder / job / "summary.json").read_text())
