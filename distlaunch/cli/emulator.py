@@ -120,7 +120,7 @@ def command(
     console = settings.console()
     lock = threading.Lock()
 
-    def tell(line: str) -> None:
+    def log(line: str) -> None:
         with lock:
             console.say(line, "debug")
 
@@ -131,7 +131,7 @@ def command(
         storage=storage,
         region=region,
         faults=Faults.parse(faults),
-        tell=tell,
+        log=log,
     )
     with StopSignals() as signals, emulator:
         show(emulator.url)

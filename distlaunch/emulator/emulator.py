@@ -1,4 +1,4 @@
-"""The emulator as a whole: what listens, what keeps, and what runs."""
+"""The emulator as a whole: its server, its jobs and what runs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from distlaunch.emulator.faults import Faults, FaultyCalls
 from distlaunch.emulator.logs import Logs
-from distlaunch.emulator.run.life import Lives, Pace
+from distlaunch.emulator.run.job_runner import JobRunner, Timings
 from distlaunch.emulator.service.buckets import Buckets
 from distlaunch.emulator.service.job_service import JobService
 from distlaunch.emulator.service.log_service import LogService
@@ -28,35 +28,35 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from distlaunch.emulator.run.running import Machines
+    from distlaunch.emulator.run.backend import Backend
 
 RunWith = Literal["docker", "process"]
 
 
 class Emulator:
-    """Vertex AI's job service, with logs and storage, while it is entered.
+    """Vertex AI's job service with logs and storage, from `__enter__` to `__exit__`.
 
     Parameters
     ----------
     port
-        Where it listens on 127.0.0.1; 0 for any port that is free.
+        The port on 127.0.0.1; 0 for any free one.
     run_with
-        What replicas are: containers of a Docker engine, or processes here.
+        Runs replicas as containers or as processes on this machine.
     project_dir
         Where processes run.
     storage
-        The folder of its buckets; without one they are gone when it ends.
+        The folder of the buckets; default: a temporary one.
     region
-        Where its buckets are said to be.
+        The location of the buckets.
     faults
-        What is to go wrong.
-    tell
-        Gets a line for each request.
+        Errors to inject.
+    log
+        Called with a line for each request.
 
     Raises
     ------
     DistlaunchError
-        If the port, the folder or the engine cannot be had.
+        If the port, the folder or Docker cannot be used.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Emulator:
         storage: Path | None = None,
         region: str = "us-central1",
         faults: Faults | None = None,
-        tell: Callable[[str], None] = lambda _: None,
+        log: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._run_with = run_with
         self._project_dir = project_dir
@@ -76,14 +76,14 @@ class Emulator:
         self._region = region
         self._faults = faults or Faults()
         self._port = port
-        self._tell = tell
+        self._log = log
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            server = stack.enter_context(Server(self._port, FaultyCalls(self._faults), self._tell))
+            server = stack.enter_context(Server(self._port, FaultyCalls(self._faults), self._log))
             self.url = server.url
-            self.storage = self._folder(stack)
+            self.storage = self._create_storage(stack)
             self._start(server, stack)
             self._stack = stack.pop_all()
         return self
@@ -92,51 +92,50 @@ class Emulator:
         self._stack.close()
 
     def _start(self, server: Server, stack: ExitStack) -> None:
-        faults = self._faults
-        store = Store()
-        logs = Logs()
-        lives = Lives(store, self._machines(), logs, pace=_pace(faults))
-        stack.callback(lives.close)
+        store, logs = Store(), Logs()
+        runner = JobRunner(store, self._backend(), logs, timings=_timings(self._faults))
+        stack.callback(runner.close)
+        lacks = self._faults.lacks
         server.start(
             Routes(
-                JobService(store, logs, lives, faults.lacks.limits),
+                JobService(store, logs, runner, lacks.limits),
                 LogService(logs),
-                StorageService(Buckets(self.storage), self._region, faults.lacks),
-                ProjectRoutes(faults.lacks),
+                StorageService(Buckets(self.storage), self._region, lacks),
+                ProjectRoutes(lacks),
             )
         )
         threading.Thread(target=preload, daemon=True).start()
 
-    def _machines(self) -> Machines:
+    def _backend(self) -> Backend:
         if self._run_with == "docker":
-            from distlaunch.emulator.run.docker import DockerMachines
+            from distlaunch.emulator.run.docker import DockerBackend
 
-            return DockerMachines(self.storage)
-        from distlaunch.emulator.run.process import ProcessMachines
+            return DockerBackend(self.storage)
+        from distlaunch.emulator.run.process import ProcessBackend
 
         if not self._project_dir.is_dir():
             raise UsageError(
                 f"--project-dir {self._project_dir}: no such folder; "
                 "give the one with the job's program"
             )
-        return ProcessMachines(self._project_dir.resolve(), self.url)
+        return ProcessBackend(self._project_dir.resolve(), self.storage, self.url)
 
-    def _folder(self, stack: ExitStack) -> Path:
+    def _create_storage(self, stack: ExitStack) -> Path:
         if self._storage is None:
-            made = Path(tempfile.mkdtemp(prefix="distlaunch-storage-"))
-            stack.callback(shutil.rmtree, made, ignore_errors=True)
-            return made
+            folder = Path(tempfile.mkdtemp(prefix="distlaunch-storage-")).resolve()
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            return folder
         try:
             self._storage.mkdir(parents=True, exist_ok=True)
             return self._storage.resolve()
         except OSError as problem:
-            why = (problem.strerror or str(problem)).lower()
+            reason = (problem.strerror or str(problem)).lower()
             raise DistlaunchError(
-                f"--storage {self._storage}: cannot be a folder ({why}); choose another"
+                f"--storage {self._storage}: cannot be a folder ({reason}); choose another"
             ) from None
 
 
-def _pace(faults: Faults) -> Pace:
+def _timings(faults: Faults) -> Timings:
     if faults.slow_states is None:
-        return Pace(expires=faults.expires)
-    return Pace(queued=faults.slow_states, pending=faults.slow_states, expires=faults.expires)
+        return Timings(expires=faults.expires)
+    return Timings(queued=faults.slow_states, pending=faults.slow_states, expires=faults.expires)

@@ -36,7 +36,7 @@ class Resting:
 
     store: Store
 
-    def begin(self, name: str) -> None:
+    def start(self, name: str) -> None:
         assert self.store.get(name)["state"] == "JOB_STATE_QUEUED"
 
     def cancel(self, name: str) -> None:

@@ -139,7 +139,9 @@ def test_a_job_is_run_to_its_end_and_its_output_found_in_the_logs(endpoint, ende
         entry["jsonPayload"]["message"]
         for entry in entries(endpoint, job, 'resource.labels.task_name="workerpool0-0"')
     ]
-    assert said == ["in green gs://staging/good/model/"]
+    (line,) = said
+    assert line.startswith("in green /")
+    assert line.endswith("/staging/good/model/")
     tasks = {entry["resource"]["labels"]["task_name"] for entry in entries(endpoint, job)}
     assert {"service", "workerpool0-0"} <= tasks
 

@@ -1,6 +1,6 @@
-"""What runs the jobs.
+"""Runs jobs.
 
-A `life` takes a job through its states; a `group` is its replicas, which `restarts` may start
-again; `trials` are those of a tuned job. `running` says what machines must do, `docker` and
-`process` do it.
+`job_runner` takes a job from state to state; `replica_group` runs its replicas, which `restarts`
+may restart; `trials` runs those of a tuning job. `backend` defines what `docker` and `process` do:
+start replicas as containers or as processes.
 """

@@ -1,388 +1,338 @@
-"""Replicas as containers of a Docker engine."""
+"""Runs replicas as Docker containers."""
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
-import itertools
 import os
-import re
 import secrets
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.emulator.run import leftovers
-from distlaunch.emulator.run.running import START_ERROR, CannotRun, Ended
-from distlaunch.emulator.run.surroundings import environment, package_command
+from distlaunch.emulator.buckets import local_path
+from distlaunch.emulator.run.backend import START_ERROR, CannotRun, ExitStatus, LineWriter
+from distlaunch.emulator.run.environment import package_command, variables
+from distlaunch.emulator.run.orphan_cleanup import (
+    LABEL,
+    EmulatorLock,
+    remove_labelled,
+    remove_orphans,
+)
 from distlaunch.errors import DistlaunchError
-from distlaunch.local.lines import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import docker
 
-    from distlaunch.emulator.run.running import Replica, Severity, Work, Write
+    from distlaunch.emulator.run.backend import CancellationToken, WriteLine
+    from distlaunch.emulator.run.job_spec import Replica, Workload
 
 PORT = 2222
 
 _PLATFORM = "linux/amd64"
-_VERSION = "1.41"  # of the engine's API: enough for what is asked here
-_PACKAGE_PARENT = str(Path(__file__).parents[3])
+_BUCKETS = "/gcs"  # as Vertex AI mounts them
 _METRICS = "/var/hypertune"
-_TRIES = 5
-_networking = threading.Lock()
-_BUCKET = re.compile(r"(?:gs://|/gcs/)([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])")
+_ROOT = ("", "0", "root")
+_network_lock = threading.Lock()
 
 
-class DockerMachines:
+class DockerBackend:
     """Runs replicas as containers, those of one job in a network of its own.
 
-    A container finds the emulator's buckets under ``/gcs``, and its job folder there too:
-    TensorFlow's own ``gs://`` cannot be led to a server that listens on loopback only, which no
-    container's network reaches. There are no limits on memory and processors, and no GPUs.
-
-    Should the emulator be killed, a guard removes its containers; should that be killed too, the
-    next emulator does.
+    A container finds the emulator's buckets under ``/gcs``, and its job folder there too. There
+    are no limits on memory and processors, and no GPUs. If the emulator is killed, the next one
+    removes its containers.
 
     Parameters
     ----------
     storage
-        The folder of the emulator's buckets, one folder a bucket.
+        The folder of the emulator's buckets.
 
     Raises
     ------
     DistlaunchError
-        If there is no engine.
+        If Docker cannot be reached.
     """
 
     def __init__(self, storage: Path) -> None:
         self._storage = storage
-        self._client = _connected()
-        self._owner = leftovers.Owner()
-        leftovers.remove_of_the_dead(self._client)
-        self._guard = subprocess.Popen(
-            [sys.executable, "-I", "-c", leftovers.BOOT, _PACKAGE_PARENT, self._owner.name],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
+        self._client = _connect()
+        remove_orphans(self._client)
+        self._lock = EmulatorLock()
 
-    def site(self, work: Work, is_wanted: Callable[[], bool]) -> DockerSite:
-        started = [replica for replica in work.replicas if replica.is_started]
-        for image in dict.fromkeys(replica.image for replica in started):
-            _pull(self._client, image, is_wanted)
-        return DockerSite(work, self._client, self._storage, self._owner.name)
+    def prepare(self, workload: Workload, token: CancellationToken) -> DockerEnvironment:
+        images = {replica.image for replica in workload.replicas if replica.is_started}
+        for image in sorted(images):
+            _pull(self._client, image, token)
+        labels = {LABEL: self._lock.name, "distlaunch-job": workload.job_id}
+        return DockerEnvironment(workload, self._client, self._storage, labels)
 
     def close(self) -> None:
-        leftovers.remove_of(self._client, self._owner.name)
-        self._guard.communicate(leftovers.DONE)
-        self._owner.close()
+        remove_labelled(self._client, self._lock.name)
+        self._lock.release()
         self._client.close()
 
 
-class DockerSite:
-    """One job's network, mounts and containers."""
+class DockerEnvironment:
+    """The network, mounts and containers of one job."""
 
-    def __init__(self, work: Work, client: docker.DockerClient, storage: Path, owner: str) -> None:
-        self._work = work
+    def __init__(
+        self,
+        workload: Workload,
+        client: docker.DockerClient,
+        storage: Path,
+        labels: Mapping[str, str],
+    ) -> None:
+        self._workload = workload
         self._client = client
-        self._labels = {leftovers.LABEL: owner, "distlaunch-job": work.job_id}
-        self._scratch = Path(tempfile.mkdtemp(prefix="distlaunch-emulator-"))
-        self._scratch.chmod(0o777)  # the container's user may be anybody
+        self._storage = storage
+        self._labels = dict(labels)
+        self._job_dir = workload.job_dir and _container_path(storage, workload.job_dir)
         mark = secrets.token_hex(5)
         self._hosts = {
             replica.task: "cmle-training-{}-{}-{}".format(
                 replica.name.partition("-")[0], mark, replica.task.index
             )
-            for replica in work.replicas
+            for replica in workload.replicas
         }
-        self._buckets = _buckets(work, storage)
-        self._network = _network(client, f"distlaunch-{mark}", self._labels)
-        # As on Vertex AI the names lead to their replicas whether these have started or not.
+        self._network = _create_network(client, f"distlaunch-{mark}", self._labels)
+        # Like on Vertex AI, names resolve before their replicas have started.
         self._ips = dict(zip(self._hosts.values(), _addresses(self._network), strict=False))
-        self._lock = threading.Lock()
-        self._containers: list[Container] = []
+        self._scratch = Path(tempfile.mkdtemp(prefix="distlaunch-emulator-"))
+        self._containers: dict[str, ReplicaContainer] = {}
 
-    def start(self, replica: Replica, write: Write, ended: Callable[[Ended], None]) -> Container:
+    def start(
+        self, replica: Replica, write: WriteLine, on_exit: Callable[[ExitStatus], None]
+    ) -> ReplicaContainer:
         name = self._hosts[replica.task]
-        with self._lock:
-            for before in [each for each in self._containers if each.name == name]:
-                before.remove()
-                self._containers.remove(before)
-            started = Container(name, write, ended)
-            self._containers.append(started)
-        started.start(self._client, self._settings(replica))
-        return started
+        if name in self._containers:
+            self._containers[name].remove()
+        container = self._containers[name] = ReplicaContainer(name, write, on_exit)
+        container.start(self._client, self._settings(replica))
+        return container
 
-    def measurements(self) -> str:
+    def metrics(self) -> str:
         try:
             return (self._scratch / "output.metrics").read_text("utf-8", "replace")
         except OSError:
             return ""
 
     def close(self) -> None:
-        for each in self._containers:
-            each.remove()
-        self._hand_over()
-        with _suppressed():
+        for container in self._containers.values():
+            container.remove()
+        self._change_owner_of_files()
+        with _ignore_missing():
             self._network.remove()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _settings(self, replica: Replica) -> dict[str, Any]:
-        """Return what the engine is told to make of a replica."""
+        """Return the arguments of docker-py that create a replica's container."""
         from docker.types import EndpointConfig
 
         command = replica.command
         if replica.module is not None:
-            files = [_in_gcs(package) for package in replica.packages]
+            files = [_container_path(self._storage, package) for package in replica.packages]
             command = package_command(replica.module, files, "/tmp/packages")  # noqa: S108
-        binds = {str(path): f"/gcs/{path.name}" for path in self._buckets}
-        if replica is self._work.replicas[0]:
-            binds[str(self._scratch)] = _METRICS
         host, network = self._hosts[replica.task], str(self._network.name)
+        address = EndpointConfig(self._client.api.api_version, ipv4_address=self._ips[host])
+        volumes = {str(self._storage): {"bind": _BUCKETS, "mode": "rw"}}
+        if replica is self._workload.replicas[0]:
+            volumes[str(self._scratch)] = {"bind": _METRICS, "mode": "rw"}
         return {
             "image": replica.image,
             "hostname": host,
-            # What is not given is the image's own; with an entrypoint the image's CMD is not used.
+            # None: the image's own; an image's CMD is not used where there is an entrypoint.
             "entrypoint": list(command) or None,
             "command": list(replica.args) or None,
             "environment": self._environment(replica),
+            "user": self._user(replica.image),
             "network": network,
-            "networking_config": {network: EndpointConfig(_VERSION, ipv4_address=self._ips[host])},
+            "networking_config": {network: address},
             "extra_hosts": self._ips,
-            "volumes": {path: {"bind": place, "mode": "rw"} for path, place in binds.items()},
+            "volumes": volumes,
             "labels": self._labels,
         }
 
     def _environment(self, replica: Replica) -> dict[str, str]:
         addresses = {task: f"{host}:{PORT}" for task, host in self._hosts.items()}
-        job_dir = self._work.job_dir
-        theirs = environment(
-            self._work,
-            replica.task,
+        return variables(
+            self._workload,
+            replica,
             addresses,
-            job_dir=job_dir and _in_gcs(job_dir),
+            job_dir=self._job_dir,
             metric_file=f"{_METRICS}/output.metrics",
         )
-        return {**theirs, **replica.env}
 
-    def _hand_over(self) -> None:
-        """Give the user what containers wrote as root."""
-        user = os.getuid()
-        if user == 0 or not self._buckets:
+    def _user(self, image: str) -> str | None:
+        """Return the user of a container: root stays root, another could not write to buckets."""
+        user = self._client.images.get(image).attrs["Config"].get("User") or ""
+        return None if user.partition(":")[0] in _ROOT else f"{os.getuid()}:{os.getgid()}"
+
+    def _change_owner_of_files(self) -> None:
+        """Make the user the owner of what containers wrote as root."""
+        if os.getuid() == 0:
             return
-        places = {str(path): f"/gcs/{path.name}" for path in self._buckets}
         with contextlib.suppress(Exception):  # an image without chown: the files can still be read
             self._client.containers.run(
-                self._work.replicas[0].image,
-                entrypoint=["chown", "-R", f"{user}:{os.getgid()}", *places.values()],
+                self._workload.replicas[0].image,
+                entrypoint=["chown", "-R", f"{os.getuid()}:{os.getgid()}", _BUCKETS],
                 command=[],
                 user="0",
                 network_mode="none",
-                volumes={path: {"bind": place, "mode": "rw"} for path, place in places.items()},
+                volumes={str(self._storage): {"bind": _BUCKETS, "mode": "rw"}},
                 labels=self._labels,
                 remove=True,
             )
 
 
-class Container:
-    """One replica's container."""
+class ReplicaContainer:
+    """The container of one replica."""
 
-    def __init__(self, name: str, write: Write, ended: Callable[[Ended], None]) -> None:
-        self.name = name
+    def __init__(self, name: str, write: WriteLine, on_exit: Callable[[ExitStatus], None]) -> None:
+        self._name = name
         self._write = write
-        self._ended = ended
+        self._on_exit = on_exit
         self._container: Any = None
         self._timer: threading.Timer | None = None
 
     def start(self, client: docker.DockerClient, settings: Mapping[str, Any]) -> None:
-        """Make and start it; why it cannot be is told as its own last words."""
+        """Create and start it; if that fails, the reason is its only line."""
         import docker.errors
 
         frames = None
         try:
-            self._container = client.containers.create(name=self.name, **settings)
+            self._container = client.containers.create(name=self._name, **settings)
             frames = client.api.attach(self._container.id, stream=True, demux=True)
             self._container.start()
         except docker.errors.APIError as problem:
             _close(frames)
             self._write("ERROR", str(problem.explanation or problem))
-            self._ended(Ended(START_ERROR))
+            self._on_exit(ExitStatus(START_ERROR))
             return
-        threading.Thread(target=self._read, args=(frames,), daemon=True).start()
+        threading.Thread(target=self._follow, args=(frames,), daemon=True).start()
 
     def stop(self, grace: float) -> None:
-        if not grace:
-            self._signal("SIGKILL")
-            return
-        self._signal("SIGTERM")
-        self._timer = threading.Timer(grace, self._signal, ["SIGKILL"])
-        self._timer.daemon = True
-        self._timer.start()
+        self._signal("SIGTERM" if grace else "SIGKILL")
+        if grace:
+            self._timer = threading.Timer(grace, self._signal, ["SIGKILL"])
+            self._timer.daemon = True
+            self._timer.start()
 
     def remove(self) -> None:
         """Kill it if it runs, and remove it."""
         if self._timer:
             self._timer.cancel()
         if self._container:
-            with _suppressed():
+            with _ignore_missing():
                 self._container.remove(force=True, v=True)
 
     def _signal(self, name: str) -> None:
         if self._container:
-            with _suppressed():
+            with _ignore_missing():
                 self._container.kill(name)
 
-    def _read(self, frames: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        severities: tuple[Severity, Severity] = ("INFO", "ERROR")
-        streams = [(Lines(), severity) for severity in severities]
-        with contextlib.suppress(OSError):  # the engine ended
+    def _follow(self, frames: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        streams = (LineWriter("INFO", self._write), LineWriter("ERROR", self._write))
+        with contextlib.suppress(OSError):  # Docker was stopped
             for frame in frames:
-                for data, (lines, severity) in zip(frame, streams, strict=True):
-                    if data:
-                        self._tell(lines.feed(data), severity)
+                for data, lines in zip(frame, streams, strict=True):
+                    lines.feed(data or b"")
         _close(frames)
-        for lines, severity in streams:
-            self._tell(lines.close(), severity)
-        self._ended(self._how_it_ended())
+        for lines in streams:
+            lines.close()
+        self._on_exit(self._exit_status())
 
-    def _tell(self, lines: bytes, severity: Severity) -> None:
-        for line in lines.decode("utf-8", "replace").split("\n")[:-1]:
-            self._write(severity, line)
-
-    def _how_it_ended(self) -> Ended:
-        with _suppressed():
+    def _exit_status(self) -> ExitStatus:
+        with _ignore_missing():
             code = self._container.wait(timeout=None)["StatusCode"]
             self._container.reload()
-            return Ended(code, out_of_memory=self._container.attrs["State"]["OOMKilled"])
-        return Ended(128 + signal.SIGKILL)  # somebody has removed it
+            return ExitStatus(code, out_of_memory=self._container.attrs["State"]["OOMKilled"])
+        return ExitStatus(128 + signal.SIGKILL)  # it was removed
 
 
-def _connected() -> docker.DockerClient:
-    import docker
-    import docker.errors
+def _connect() -> docker.DockerClient:
+    from distlaunch.image.docker import NoDockerError, connect_docker
 
     try:
-        client = docker.from_env()
-        client.ping()
-    except (docker.errors.DockerException, OSError) as problem:
-        where = os.environ.get("DOCKER_HOST") or "Docker's usual place"
+        return connect_docker()
+    except NoDockerError as problem:
         raise DistlaunchError(
-            f"no container engine can be used at {where} ({_reason(problem)}); start Docker, "
-            "set DOCKER_HOST, or run jobs as processes with --run-with process"
+            f"{problem}, or run jobs as processes with --run-with process"
         ) from None
-    return client
 
 
-def _reason(problem: BaseException) -> str:
-    """Return what the system said, which stands at the end of a chain of others' exceptions."""
-    cause: BaseException | None = problem
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror.lower()
-        cause = cause.__cause__ or cause.__context__
-    return " ".join(str(problem).split())
+def _close(frames: Any) -> None:
+    """Close a connection to Docker; the stream's own `close` fails where Docker has closed it."""
+    if frames is not None:
+        frames._response.close()  # noqa: SLF001
 
 
-def _close(stream: Any) -> None:
-    """Let go of the engine's connection: the stream's own `close` fails where the engine has."""
-    if stream is not None:
-        stream._response.close()  # noqa: SLF001
-
-
-def _network(client: docker.DockerClient, name: str, labels: dict[str, str]) -> Any:
-    """Make a network with addresses that we may give out."""
+def _create_network(client: docker.DockerClient, name: str, labels: dict[str, str]) -> Any:
+    """Create a network with a subnet of Docker's choice, in which addresses can be assigned."""
     import docker.errors
-
-    for _ in range(_TRIES):  # somebody else may be quicker
-        with contextlib.suppress(docker.errors.APIError):
-            return _network_of_free_addresses(client, name, labels)
-    try:
-        return _network_of_free_addresses(client, name, labels)
-    except docker.errors.APIError as problem:
-        raise CannotRun(f"No network for the job: {problem.explanation or problem}") from None
-
-
-def _network_of_free_addresses(
-    client: docker.DockerClient, name: str, labels: dict[str, str]
-) -> Any:
-    """Have the engine choose addresses, for only it knows which are free, and ask for these."""
     from docker.types import IPAMConfig, IPAMPool
 
-    with _networking:
-        draft = client.networks.create(name, labels=labels)
-        draft.reload()
-        chosen = IPAMPool(subnet=draft.attrs["IPAM"]["Config"][0]["Subnet"])
-        draft.remove()
-        made = client.networks.create(name, labels=labels, ipam=IPAMConfig(pool_configs=[chosen]))
-    made.reload()
-    return made
+    try:
+        with _network_lock:
+            draft = client.networks.create(name, labels=labels)
+            draft.reload()
+            pool = IPAMPool(subnet=draft.attrs["IPAM"]["Config"][0]["Subnet"])
+            draft.remove()
+            network = client.networks.create(
+                name, labels=labels, ipam=IPAMConfig(pool_configs=[pool])
+            )
+        network.reload()
+    except docker.errors.APIError as problem:
+        raise CannotRun(f"No network for the job: {problem.explanation or problem}") from None
+    return network
 
 
-def _addresses(network: Any) -> Iterator[str]:
-    """Give the addresses of a network that replicas can have."""
-    config = network.attrs["IPAM"]["Config"][0]
-    taken = config.get("Gateway", "").partition("/")[0]
-    hosts = map(str, ipaddress.ip_network(config["Subnet"]).hosts())
-    return (host for host in itertools.islice(hosts, 1, None) if host != taken)
+def _addresses(network: Any) -> list[str]:
+    """Return the addresses of a network except for the gateway's, the first one."""
+    subnet = ipaddress.ip_network(network.attrs["IPAM"]["Config"][0]["Subnet"])
+    return list(map(str, subnet.hosts()))[1:]
 
 
-def _pull(client: docker.DockerClient, image: str, is_wanted: Callable[[], bool]) -> None:
-    """Pull an image as the machines of Vertex AI do: always, and from its registry."""
+def _pull(client: docker.DockerClient, image: str, token: CancellationToken) -> None:
+    """Pull an image from its registry each time, as Vertex AI does."""
     import docker.errors
 
     try:
         events = client.api.pull(image, stream=True, decode=True, platform=_PLATFORM)
         for event in events:
             if "error" in event:
-                raise CannotRun(_not_pulled(image, event["error"]))
-            if not is_wanted():
+                raise CannotRun(_pull_error(image, event["error"]))
+            if token.is_cancelled:
                 events.close()
-                raise CannotRun("not wanted any more")
+                raise CannotRun("cancelled")
     except (docker.errors.DockerException, OSError) as problem:
         raise CannotRun(
-            _not_pulled(image, getattr(problem, "explanation", None) or problem)
+            _pull_error(image, getattr(problem, "explanation", None) or problem)
         ) from None
 
 
-def _not_pulled(image: str, why: object) -> str:
-    return f'Failed to pull image "{image}": {" ".join(str(why).split())}'
+def _pull_error(image: str, reason: object) -> str:
+    return f'Failed to pull image "{image}": {" ".join(str(reason).split())}'
 
 
-def _buckets(work: Work, storage: Path) -> list[Path]:
-    """Return the folders of all buckets; of those that the job names too, which get one."""
-    named = {
-        bucket
-        for replica in work.replicas
-        for text in (*replica.command, *replica.args, *replica.env.values(), *replica.packages)
-        for bucket in _BUCKET.findall(text)
-    }
-    named |= set(_BUCKET.findall(work.job_dir or ""))
-    for bucket in named:
-        (storage / bucket).mkdir(parents=True, exist_ok=True)
-    found = [path.absolute() for path in sorted(storage.iterdir()) if _is_bucket(path)]
-    for path in found:
-        with contextlib.suppress(PermissionError):
-            path.chmod(0o777)  # as the mount of Vertex AI, which anybody may write to
-    return found
+def _container_path(storage: Path, uri: str) -> str:
+    """Return the path of a ``gs://`` URI in a container, and create its bucket."""
+    try:
+        path = local_path(storage, uri)
+    except ValueError as problem:
+        raise CannotRun(f"{uri}: {problem}") from None
+    parts = path.relative_to(storage).parts
+    (storage / parts[0]).mkdir(exist_ok=True)
+    return "/".join((_BUCKETS, *parts))
 
 
-def _is_bucket(path: Path) -> bool:
-    return path.is_dir() and _BUCKET.fullmatch(f"/gcs/{path.name}") is not None
-
-
-def _in_gcs(uri: str) -> str:
-    return f"/gcs/{uri.removeprefix('gs://')}"
-
-
-def _suppressed() -> contextlib.suppress:
-    """Ignore that a container has ended or is gone."""
+def _ignore_missing() -> contextlib.suppress:
+    """Ignore that a container has ended or was removed."""
     import docker.errors
     import requests
 

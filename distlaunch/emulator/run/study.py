@@ -1,150 +1,122 @@
-"""The study of a tuning job: what its trials try, and what came of them."""
+"""The study of a tuning job: the parameters of its trials, and their measurements."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.emulator.run.backend import CannotRun
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 Parameters = dict[str, "float | int | str"]
 
-_GRID_POINTS = 10  # of a parameter that is any number between two others
+_GRID_POINTS = 10  # values of a floating-point parameter in a grid
 
 
-class Study:
-    """Suggests what trials try.
+def suggest_parameters(spec: Mapping[str, Any], seed: str) -> Iterator[Parameters]:
+    """Give the parameters of each trial.
 
-    A grid goes through all combinations, the last parameter changing first. Everything else is
-    drawn at random, Google's default (Bayesian optimisation) too: the emulator learns nothing from
-    the trials before.
+    A grid goes through all combinations; the last parameter changes first. All other algorithms
+    draw at random, also Google's default (Bayesian optimisation): the emulator learns nothing from
+    earlier trials.
 
     Parameters
     ----------
     spec
         A StudySpec in Google's JSON names.
     seed
-        What the random numbers begin with.
+        Of the random numbers.
+
+    Raises
+    ------
+    CannotRun
+        If there are conditional parameters.
     """
-
-    def __init__(self, spec: Mapping[str, Any], seed: str) -> None:
-        self._parameters: Sequence[Mapping[str, Any]] = spec.get("parameters", [])
-        self._random = random.Random(seed)  # noqa: S311 - no secret
-        is_grid = spec.get("algorithm") == "GRID_SEARCH"
-        self._grid = _combinations(self._parameters) if is_grid else None
-
-    def suggest(self) -> Parameters | None:
-        """Return the next trial's values by parameter; None when the grid is used up."""
-        if self._grid is not None:
-            return next(self._grid, None)
-        return dict(self._drawn(self._parameters))
-
-    def _drawn(
-        self, parameters: Iterable[Mapping[str, Any]]
-    ) -> Iterator[tuple[str, float | int | str]]:
-        for each in parameters:
-            value = self._draw(each)
-            yield each["parameterId"], value
-            yield from self._drawn(_children(each, value))
-
-    def _draw(self, parameter: Mapping[str, Any]) -> float | int | str:
-        choices = _choices(parameter)
-        if choices is not None:
-            return self._random.choice(choices)
-        if "integerValueSpec" in parameter:
-            whole = _bounds(parameter["integerValueSpec"])
-            return round(_scaled(self._random.random(), *whole, parameter.get("scaleType")))
-        bounds = _bounds(parameter["doubleValueSpec"])
-        return _scaled(self._random.random(), *bounds, parameter.get("scaleType"))
+    parameters: Sequence[Mapping[str, Any]] = spec.get("parameters", [])
+    names = [parameter["parameterId"] for parameter in parameters]
+    if any(parameter.get("conditionalParameterSpecs") for parameter in parameters):
+        raise CannotRun("The emulator does not support conditionalParameterSpecs.")
+    if spec.get("algorithm") == "GRID_SEARCH":
+        for values in itertools.product(*map(_grid_values, parameters)):
+            yield dict(zip(names, values, strict=True))
+        return
+    generator = random.Random(seed)  # noqa: S311 - not a secret
+    while True:
+        yield {
+            parameter["parameterId"]: _draw(parameter, generator.random())
+            for parameter in parameters
+        }
 
 
-def final_measurement(
+def read_measurements(
     spec: Mapping[str, Any], lines: str
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Return all measurements of a trial, and the one that counts, in Google's JSON.
+    """Return all measurements of a trial and its final one, in Google's JSON.
 
     Parameters
     ----------
     spec
-        The StudySpec: its metrics, and whether the last measurement counts or the best.
+        The StudySpec: its metrics, and whether the last or the best measurement is the final one.
     lines
         What cloudml-hypertune wrote: JSON objects with the metric's value under its name, and
         ``global_step``.
     """
-    goals = {each["metricId"]: each.get("goal", "MAXIMIZE") for each in spec.get("metrics", [])}
-    by_step: dict[str, dict[str, float]] = {}
-    for told in _objects(lines):
-        step = str(int(float(told.get("global_step") or 0)))
-        by_step.setdefault(step, {}).update(
-            {name: float(told[name]) for name in goals if name in told}
-        )
-    measurements = [
-        {
-            "stepCount": step,
-            "metrics": [{"metricId": name, "value": value} for name, value in metrics.items()],
-        }
-        for step, metrics in by_step.items()
-        if metrics
-    ]
-    if not measurements:
+    goals = {metric["metricId"]: metric.get("goal") for metric in spec.get("metrics", [])}
+    by_step: dict[int, dict[str, float]] = {}
+    for record in _read_records(lines):
+        values = {name: float(record[name]) for name in goals if name in record}
+        if values:
+            step = int(float(record.get("global_step") or 0))
+            by_step.setdefault(step, {}).update(values)
+    if not by_step:
         return [], None
+    final = list(by_step)[-1]
     if spec.get("measurementSelectionType") == "BEST_MEASUREMENT":
         metric, goal = next(iter(goals.items()))
-        sign = -1.0 if goal == "MINIMIZE" else 1.0
-        return measurements, max(
-            measurements, key=lambda each: sign * _value(each, metric, -sign * math.inf)
-        )
-    return measurements, measurements[-1]
+        best = min if goal == "MINIMIZE" else max
+        steps = [step for step, values in by_step.items() if metric in values]
+        final = best(steps, key=lambda step: by_step[step][metric], default=final)
+    measurements = {step: _measurement(step, values) for step, values in by_step.items()}
+    return list(measurements.values()), measurements[final]
 
 
-def _value(measurement: Mapping[str, Any], metric: str, missing: float) -> float:
-    found = [each["value"] for each in measurement["metrics"] if each["metricId"] == metric]
-    return found[0] if found else missing
+def _measurement(step: int, values: Mapping[str, float]) -> dict[str, Any]:
+    metrics = [{"metricId": name, "value": value} for name, value in values.items()]
+    return {"stepCount": str(step), "metrics": metrics}
 
 
-def _objects(lines: str) -> Iterator[dict[str, Any]]:
+def _read_records(lines: str) -> Iterator[dict[str, Any]]:
     for line in lines.splitlines():
         try:
-            told = json.loads(line)
+            record = json.loads(line)
         except ValueError:
-            continue  # half a line: the program was killed as it wrote
-        if isinstance(told, dict):
-            yield told
+            continue  # the program was killed while it wrote the line
+        if isinstance(record, dict):
+            yield record
 
 
-def _combinations(parameters: Sequence[Mapping[str, Any]]) -> Iterator[Parameters]:
-    if not parameters:
-        yield {}
-        return
-    first, *others = parameters
-    for way in _ways(first):
-        for rest in _combinations(others):
-            yield way | rest
+def _draw(parameter: Mapping[str, Any], fraction: float) -> float | int | str:
+    choices = _choices(parameter)
+    if choices is not None:
+        return choices[int(fraction * len(choices))]
+    value = _interpolate(parameter, fraction)
+    return round(value) if "integerValueSpec" in parameter else value
 
 
-def _ways(parameter: Mapping[str, Any]) -> Iterator[Parameters]:
-    """Go through the values of a parameter, each with all that its children may be."""
-    for value in _points(parameter):
-        for below in _combinations(_children(parameter, value)):
-            yield {parameter["parameterId"]: value, **below}
-
-
-def _points(parameter: Mapping[str, Any]) -> Sequence[float | int | str]:
+def _grid_values(parameter: Mapping[str, Any]) -> Sequence[float | int | str]:
     choices = _choices(parameter)
     if choices is not None:
         return choices
     if "integerValueSpec" in parameter:
-        first, end = _bounds(parameter["integerValueSpec"])
-        return range(int(first), int(end) + 1)
-    low, high = _bounds(parameter["doubleValueSpec"])
+        bounds = parameter["integerValueSpec"]
+        return range(int(bounds.get("minValue", 0)), int(bounds.get("maxValue", 0)) + 1)
     last = _GRID_POINTS - 1
-    return [
-        _scaled(number / last, low, high, parameter.get("scaleType"))
-        for number in range(_GRID_POINTS)
-    ]
+    return [_interpolate(parameter, number / last) for number in range(_GRID_POINTS)]
 
 
 def _choices(parameter: Mapping[str, Any]) -> Sequence[float | str] | None:
@@ -155,33 +127,13 @@ def _choices(parameter: Mapping[str, Any]) -> Sequence[float | str] | None:
     return None
 
 
-def _children(parameter: Mapping[str, Any], value: float | str) -> Sequence[Mapping[str, Any]]:
-    """Return the parameters that are there only for some values of this one, and for this value."""
-    return [
-        conditional["parameterSpec"]
-        for conditional in parameter.get("conditionalParameterSpecs", [])
-        if value in _condition(conditional)
-    ]
-
-
-def _condition(conditional: Mapping[str, Any]) -> Sequence[object]:
-    if "parentIntValues" in conditional:
-        return [int(value) for value in conditional["parentIntValues"]["values"]]
-    for kind in ("parentDiscreteValues", "parentCategoricalValues"):
-        if kind in conditional:
-            values: Sequence[object] = conditional[kind]["values"]
-            return values
-    return ()
-
-
-def _bounds(spec: Mapping[str, Any]) -> tuple[float, float]:
-    return float(spec.get("minValue", 0)), float(spec.get("maxValue", 0))
-
-
-def _scaled(share: float, low: float, high: float, scale: str | None) -> float:
-    """Return the point at a share (0 to 1) of the way between two values, as the scale goes."""
-    if scale == "UNIT_LOG_SCALE":
-        return low * math.pow(high / low, share)
-    if scale == "UNIT_REVERSE_LOG_SCALE":
-        return high + low - low * math.pow(high / low, 1 - share)
-    return low + (high - low) * share
+def _interpolate(parameter: Mapping[str, Any], fraction: float) -> float:
+    """Return the value at a fraction (0 to 1) of a parameter's range, on its scale."""
+    bounds = parameter.get("integerValueSpec") or parameter["doubleValueSpec"]
+    low, high = float(bounds.get("minValue", 0)), float(bounds.get("maxValue", 0))
+    match parameter.get("scaleType"):
+        case "UNIT_LOG_SCALE":
+            return low * math.pow(high / low, fraction)
+        case "UNIT_REVERSE_LOG_SCALE":
+            return high + low - low * math.pow(high / low, 1 - fraction)
+    return low + (high - low) * fraction

@@ -1,119 +1,144 @@
-"""The trials of a tuning job, run for real."""
+"""Runs the trials of a tuning job."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.emulator.run.group import Outcome
-from distlaunch.emulator.run.study import Study, final_measurement
-from distlaunch.emulator.run.work import trial_of, work
+from distlaunch.emulator.run.backend import CannotRun
+from distlaunch.emulator.run.job_spec import Workload, trial_workload
+from distlaunch.emulator.run.replica_group import RunResult
+from distlaunch.emulator.run.study import read_measurements, suggest_parameters
 
 if TYPE_CHECKING:
-    from distlaunch.emulator.run.life import Life
+    from distlaunch.emulator.run.backend import CancellationToken
     from distlaunch.emulator.run.study import Parameters
+    from distlaunch.emulator.store import Store
 
-_FAILURES = 3  # that end the job where maxFailedTrialCount is 0: 'Vertex AI decides'
+_DEFAULT_FAILURES = 3  # that end the job where maxFailedTrialCount is 0: 'Vertex AI decides'
+
+RunGroup = Callable[[Workload, Callable[[], None]], RunResult]
 
 
-class Tuning:
+class TrialRunner:
     """Runs the trials of one tuning job, some at once, until there are enough.
 
     Parameters
     ----------
-    life
-        The job's life.
     job
         A HyperparameterTuningJob in Google's JSON names.
+    workload
+        Its trialJobSpec.
+    run_group
+        Runs a trial to its end; its second argument is called when all replicas have started.
     """
 
-    def __init__(self, life: Life, job: dict[str, Any]) -> None:
-        self._life = life
-        self._spec = job["trialJobSpec"]
-        self._study_spec = job.get("studySpec", {})
-        self._study = Study(self._study_spec, life.name)
-        self._whole = work(life.name, self._spec)
-        self._most = int(job["maxTrialCount"])
-        self._at_once = int(job["parallelTrialCount"])
-        self._failures_allowed = int(job.get("maxFailedTrialCount", 0))
+    def __init__(
+        self,
+        job: dict[str, Any],
+        workload: Workload,
+        store: Store,
+        token: CancellationToken,
+        run_group: RunGroup,
+    ) -> None:
+        self._job = job
+        self._workload = workload
+        self._store = store
+        self._token = token
+        self._run_group = run_group
+        self._suggestions = suggest_parameters(job["studySpec"], seed=job["name"])
+        self._max_trials = int(job["maxTrialCount"])
         self._lock = threading.Lock()
         self._trials: list[dict[str, Any]] = []
-        self._has_started = False
         self._error = ""
 
-    def run(self) -> Outcome:
-        """Run them all; fails when too many of them have failed."""
-        runners = min(self._at_once, self._most)
-        with ThreadPoolExecutor(runners, thread_name_prefix=self._life.name) as pool:
-            for done in [pool.submit(self._run_trials) for _ in range(runners)]:
-                done.result()
-        if self._life.stop.reason:
-            return Outcome("stopped")
-        return Outcome("failed", self._error) if self._error else Outcome("succeeded")
+    def run(self, on_start: Callable[[], None]) -> RunResult:
+        """Run all trials; fail when too many of them have failed.
 
-    def _run_trials(self) -> None:
+        Parameters
+        ----------
+        on_start
+            Called each time that a trial has started.
+        """
+        count = min(int(self._job["parallelTrialCount"]), self._max_trials)
+        with ThreadPoolExecutor(count, thread_name_prefix=self._job["name"]) as pool:
+            for done in [pool.submit(self._run_trials, on_start) for _ in range(count)]:
+                done.result()
+        if self._token.is_cancelled:
+            return RunResult("stopped")
+        return RunResult("failed", self._error) if self._error else RunResult("succeeded")
+
+    def _run_trials(self, on_start: Callable[[], None]) -> None:
         while (requested := self._request()) is not None:
             trial, parameters = requested
-            own = trial_of(self._whole, trial["id"], parameters)
-            outcome = self._life.group(own, self._spec).run(partial(self._activate, trial))
-            self._finish(trial, outcome)
+
+            def activate(trial: dict[str, Any] = trial) -> None:
+                self._update(trial, state="ACTIVE", startTime=self._store.now())
+                on_start()
+
+            result = self._run_group(
+                trial_workload(self._workload, trial["id"], parameters), activate
+            )
+            self._finish(trial, result)
 
     def _request(self) -> tuple[dict[str, Any], Parameters] | None:
+        """Return the next trial and its parameters, None where there is to be no other."""
         with self._lock:
-            if self._life.stop.reason or self._error or len(self._trials) == self._most:
+            if self._token.is_cancelled or self._error or len(self._trials) == self._max_trials:
                 return None
-            parameters = self._study.suggest()
+            try:
+                parameters = next(self._suggestions, None)
+            except CannotRun as problem:
+                self._error = str(problem)
+                return None
             if parameters is None:
                 return None
+            values = [{"parameterId": name, "value": value} for name, value in parameters.items()]
             trial = {
                 "id": str(len(self._trials) + 1),
                 "state": "REQUESTED",
-                "parameters": [
-                    {"parameterId": name, "value": value} for name, value in parameters.items()
-                ],
+                "parameters": values,
             }
             self._trials.append(trial)
-            self._tell()
+            self._publish()
             return trial, parameters
 
-    def _activate(self, trial: dict[str, Any]) -> None:
+    def _finish(self, trial: dict[str, Any], result: RunResult) -> None:
+        measurements, final = read_measurements(self._job["studySpec"], result.metrics)
+        changes: dict[str, Any] = {"endTime": self._store.now()}
+        if measurements:
+            changes["measurements"] = measurements
+        if result.kind == "succeeded" and final:
+            self._update(trial, **changes, state="SUCCEEDED", finalMeasurement=final)
+            return
+        reason = _failure(result)
+        self._update(trial, **changes, state="INFEASIBLE", infeasibleReason=reason)
+        if result.kind != "stopped":
+            self._check_failures(reason)
+
+    def _check_failures(self, reason: str) -> None:
+        """Set the job's error if too many trials have failed."""
         with self._lock:
-            trial.update(state="ACTIVE", startTime=self._life.now())
-            self._tell()
-            if not self._has_started:
-                self._has_started = True
-                self._life.has_started()
+            states = [trial["state"] for trial in self._trials]
+        failed = states.count("INFEASIBLE")
+        allowed = int(self._job.get("maxFailedTrialCount", 0))
+        if not allowed and "SUCCEEDED" not in states:
+            allowed = min(_DEFAULT_FAILURES, self._max_trials)
+        if allowed and failed >= allowed:
+            self._error = f"Too many failed trials ({failed}). {reason}"
 
-    def _finish(self, trial: dict[str, Any], outcome: Outcome) -> None:
-        measurements, final = final_measurement(self._study_spec, outcome.measurements)
+    def _update(self, trial: dict[str, Any], **changes: object) -> None:
         with self._lock:
-            trial["endTime"] = self._life.now()
-            if measurements:
-                trial["measurements"] = measurements
-            if outcome.kind == "succeeded" and final:
-                trial.update(state="SUCCEEDED", finalMeasurement=final)
-            else:
-                trial.update(state="INFEASIBLE", infeasibleReason=_reason(outcome))
-                self._count_failures(outcome)
-            self._tell()
+            trial.update(changes)
+            self._publish()
 
-    def _count_failures(self, outcome: Outcome) -> None:
-        failed = [each for each in self._trials if each["state"] == "INFEASIBLE"]
-        succeeded = any(each["state"] == "SUCCEEDED" for each in self._trials)
-        if self._failures_allowed:
-            is_too_many = len(failed) >= self._failures_allowed
-        else:
-            is_too_many = not succeeded and len(failed) >= min(_FAILURES, self._most)
-        if is_too_many and outcome.kind != "stopped":
-            self._error = f"Too many failed trials ({len(failed)}). {_reason(outcome)}"
-
-    def _tell(self) -> None:
-        self._life.update(trials=self._trials)
+    def _publish(self) -> None:
+        self._store.update(self._job["name"], trials=self._trials)
 
 
-def _reason(outcome: Outcome) -> str:
-    if outcome.kind == "succeeded":
+def _failure(result: RunResult) -> str:
+    if result.kind == "succeeded":
         return "The trial reported no measurement of the study's metric."
-    return outcome.error or f"The trial was {outcome.kind}."
+    return result.error or f"The trial was {result.kind}."

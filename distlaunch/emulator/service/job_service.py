@@ -41,9 +41,9 @@ _KINDS: dict[Collection, str] = {
 
 
 class Runner(Protocol):
-    """What runs jobs; see `life.Lives`."""
+    """What runs jobs; see `JobRunner`."""
 
-    def begin(self, name: str) -> None: ...
+    def start(self, name: str) -> None: ...
 
     def cancel(self, name: str) -> None: ...
 
@@ -101,7 +101,7 @@ class JobService:
             raise refusal
         job = self._take_in(project, location, collection, message)
         self._logs.add_job(_id(job), project)
-        self._lives.begin(job["name"])
+        self._lives.start(job["name"])
         return Answer(_told(job, collection, request))
 
     def get(self, request: Request, name: str, collection: Collection) -> Answer:

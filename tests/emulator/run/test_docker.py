@@ -5,30 +5,28 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from distlaunch.emulator.run.docker import DockerMachines
+from distlaunch.emulator.run.docker import DockerBackend
 
-from .jobs import custom_job, jobs_on, pool
+from .jobs import custom_job, jobs_on, pool, tuning_job
 
 pytestmark = pytest.mark.slow
 
-TELL = """\
+REPORT = """\
 import json, os, socket, sys
 names = [host.partition(":")[0] for hosts in json.loads(os.environ["CLUSTER_SPEC"])["cluster"]
          .values() for host in hosts]
-told = {"argv": sys.argv, "env": dict(os.environ), "host": socket.gethostname(),
+report = {"argv": sys.argv, "env": dict(os.environ), "host": socket.gethostname(),
         "peers": {name: socket.gethostbyname(name) for name in names}}
-print(json.dumps(told), flush=True)
+print(json.dumps(report), flush=True)
 """
-# A real conversation between replicas, at the addresses that they were told.
+# A real conversation between replicas, at the addresses in their environment.
 MEET = (
-    TELL
+    REPORT
     + """\
 spec = json.loads(os.environ["CLUSTER_SPEC"])
 chief, port = spec["cluster"]["workerpool0"][0].split(":")
@@ -55,7 +53,6 @@ else:
     time.sleep(600)
 """
 )
-PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +73,7 @@ def storage(tmp_path):
 
 @pytest.fixture
 def jobs(environment, storage):
-    with jobs_on(DockerMachines(storage), grace=1.0) as jobs:
+    with jobs_on(DockerBackend(storage), grace=1.0) as jobs:
         yield jobs
 
 
@@ -97,7 +94,7 @@ def python(code, **more):
     return pool("python3", "-c", code, **more)
 
 
-def told_by(jobs, name, task):
+def report_of(jobs, name, task):
     (line,) = [text for text in jobs.texts(name, task) if text.startswith("{")]
     return json.loads(line)
 
@@ -111,7 +108,7 @@ def test_a_cluster_meets_at_its_addresses_and_writes_to_its_bucket(jobs, engine,
         )
     )
     assert job["state"] == "JOB_STATE_SUCCEEDED", jobs.texts(name)
-    chief = told_by(jobs, name, "workerpool0-0")
+    chief = report_of(jobs, name, "workerpool0-0")
     assert chief["argv"] == ["-c", "--epochs=2"]
     assert chief["env"]["AIP_MODEL_DIR"] == "/gcs/job-bucket/digits/1/model/"
     assert chief["env"]["CLOUD_ML_PROJECT_ID"] == name.split("/")[1]
@@ -130,41 +127,39 @@ def test_a_cluster_meets_at_its_addresses_and_writes_to_its_bucket(jobs, engine,
     assert left_of(engine, name) == []
 
 
-@pytest.fixture(scope="module")
-def own_image(environment):
-    """An image with an entrypoint and a command of its own."""
-    uri = f"{environment.repository('own')}:1"
-    dockerfile = (
-        f"FROM {environment.base}\n"
-        'ENTRYPOINT ["python3", "-c", "import sys; print(sys.argv[1:])"]\n'
-        'CMD ["its", "own"]\n'
-    )
+def build_image(engine, name, lines):
+    uri = f"{engine.repository(name)}:1"
     for words in (["build", "--tag", uri, "-"], ["push", uri]):
-        done = environment.docker(*words, input=dockerfile if "build" in words else None)
+        dockerfile = f"FROM {engine.base}\n{lines}" if "build" in words else None
+        done = engine.docker(*words, input=dockerfile)
         assert done.returncode == 0, done.stderr
     return uri
 
 
-def test_a_command_takes_the_entrypoint_s_place_and_args_the_image_s_command(jobs, own_image):
-    names = [
-        jobs.begin(custom_job(each))
-        for each in (
-            pool(image=own_image),
-            pool(image=own_image, args=["given"]),
-            pool("echo", image=own_image),
-            pool("echo", image=own_image, args=["given"]),
-        )
+@pytest.fixture(scope="module")
+def own_image(environment):
+    """An image with an entrypoint and a command of its own."""
+    entrypoint = '["python3", "-c", "import sys; print(sys.argv[1:])"]'
+    return build_image(environment, "own", f'ENTRYPOINT {entrypoint}\nCMD ["its", "own"]\n')
+
+
+def test_a_command_replaces_the_entrypoint_and_args_the_image_s_command(jobs, own_image):
+    pools = [
+        pool(*command, image=own_image, args=args)
+        for command in ([], ["echo"])
+        for args in ([], ["given"])
     ]
+    names = [jobs.start(custom_job(each)) for each in pools]
     for name in names:
         jobs.wait(name)
-    said = [jobs.texts(name, "workerpool0-0") for name in names]
-    assert said == [["['its', 'own']"], ["['given']"], [""], ["given"]]
+    output = [jobs.texts(name, "workerpool0-0") for name in names]
+    assert output == [["['its', 'own']"], ["['given']"], [""], ["given"]]
 
 
-def test_failures_are_told_as_vertex_ai_tells_them(jobs, engine):
+def test_failures(jobs, engine):
     missing = f"{engine.registry}/none/such:1"
     seven, unknown, unpulled = (
-        jobs.begin(custom_job(each))
+        jobs.start(custom_job(each))
         for each in (
             python("import sys; print('oh', file=sys.stderr); sys.exit(7)", image=engine.base),
             pool("no-such-program", image=engine.base),
@@ -184,18 +179,18 @@ def test_failures_are_told_as_vertex_ai_tells_them(jobs, engine):
 
 
 def test_a_replica_that_is_killed_comes_back_at_its_address(jobs, engine):
-    code = TELL + (
+    code = REPORT + (
         "import pathlib, time\n"
-        "again = pathlib.Path('/gcs/data-bucket/again')\n"
-        "while not again.exists(): time.sleep(0.05)\n"
+        "end = pathlib.Path('/gcs/data-bucket/end')\n"
+        "while not end.exists(): time.sleep(0.05)\n"
     )
-    name = jobs.begin(custom_job(python(code, image=engine.base)))
-    jobs.wait_until(name, lambda _: jobs.texts(name, "workerpool0-0"))
-    host = told_by(jobs, name, "workerpool0-0")["host"]
+    name = jobs.start(custom_job(python(code, image=engine.base)))
+    jobs.wait_until(lambda: jobs.texts(name, "workerpool0-0"))
+    host = report_of(jobs, name, "workerpool0-0")["host"]
     assert engine.docker("kill", host).returncode == 0
     jobs.wait_for_line(name, "Restarting workerpool0-0, which ended with 137.")
-    touched = python("open('/gcs/data-bucket/again', 'w')", image=engine.base)
-    jobs.run(custom_job(touched))
+    create = python("open('/gcs/data-bucket/end', 'w')", image=engine.base)
+    jobs.run(custom_job(create))
     assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
     first, second = map(json.loads, jobs.texts(name, "workerpool0-0"))
     assert first["host"] == second["host"]
@@ -204,109 +199,99 @@ def test_a_replica_that_is_killed_comes_back_at_its_address(jobs, engine):
 
 def test_a_cancelled_job_and_a_trial_leave_nothing(jobs, engine):
     stubborn = "print('here', flush=True); import time; time.sleep(600)"
-    name = jobs.begin(custom_job(python(stubborn, image=engine.base)))
+    name = jobs.start(custom_job(python(stubborn, image=engine.base)))
     report = (
         "import json, os, sys; json.dump({'loss': 1.5, 'global_step': 3}, "
         "open(os.environ['CLOUD_ML_HP_METRIC_FILE'], 'w')); "
         "print(sys.argv[1:], os.environ['AIP_MODEL_DIR'])"
     )
-    tuned, job = jobs.run(
-        {
-            "studySpec": {
-                "metrics": [{"metricId": "loss", "goal": "MINIMIZE"}],
-                "parameters": [{"parameterId": "x", "discreteValueSpec": {"values": [2]}}],
-            },
-            "maxTrialCount": 1,
-            "parallelTrialCount": 1,
-            "trialJobSpec": {
-                "workerPoolSpecs": [python(report, image=engine.base)],
-                "baseOutputDirectory": {"outputUriPrefix": "gs://data-bucket/tuned"},
-            },
-        }
-    )
+    rate = {"parameterId": "x", "discreteValueSpec": {"values": [2]}}
+    pools = [python(report, image=engine.base)]
+    tuned, job = jobs.run(tuning_job(rate, trials=1, pools=pools))
     (trial,) = job["trials"]
     assert trial["finalMeasurement"]["metrics"] == [{"metricId": "loss", "value": 1.5}]
-    assert jobs.texts(tuned, "workerpool0-0") == ["['--x=2'] /gcs/data-bucket/tuned/1/model/"]
+    assert jobs.texts(tuned, "workerpool0-0") == ["['--x=2'] /gcs/bucket/job/1/model/"]
 
-    jobs.wait_until(name, lambda _: jobs.texts(name, "workerpool0-0"))
-    jobs.lives.cancel(name)
+    jobs.wait_until(lambda: jobs.texts(name, "workerpool0-0"))
+    jobs.runner.cancel(name)
     assert jobs.wait(name)["state"] == "JOB_STATE_CANCELLED"
     assert left_of(engine, name, tuned) == []
 
 
-def test_what_containers_write_as_root_is_the_user_s_in_the_end(jobs, engine, storage, monkeypatch):
+def test_the_user_owns_what_containers_write_and_nobody_else_may_write(
+    jobs, engine, storage, monkeypatch
+):
     monkeypatch.setattr(os, "getuid", lambda: 12_345)
     monkeypatch.setattr(os, "getgid", lambda: 23_456)
-    write = "import os; os.umask(0o077); os.mkdir('/gcs/data-bucket/a'); "
-    name, _ = jobs.run(
-        custom_job(python(write + "open('/gcs/data-bucket/a/b', 'w')", image=engine.base))
-    )
-    for path in (storage / "data-bucket/a", storage / "data-bucket/a/b"):
-        assert (path.stat().st_uid, path.stat().st_gid) == (12_345, 23_456)
-    assert left_of(engine, name) == []
+    for path in (storage, storage / "data-bucket"):
+        os.chown(path, 12_345, 23_456)
+        path.chmod(0o755)
+    write = "import os; os.mkdir('/gcs/data-bucket/{0}'); open('/gcs/data-bucket/{0}/file', 'w')"
+    image = build_image(engine, "nobody", "USER 65534:65534\n")
+    names = [
+        jobs.start(custom_job(python(write.format("root"), image=engine.base))),
+        jobs.start(custom_job(python(write.format("nobody"), image=image))),
+    ]
+    for name in names:
+        assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED", jobs.texts(name)
+    paths = [storage, *storage.rglob("*")]
+    assert len(paths) == 6
+    for path in paths:
+        status = path.stat()
+        assert (status.st_uid, status.st_gid) == (12_345, 23_456), path
+        assert status.st_mode & 0o022 == 0, path
+    assert left_of(engine, *names) == []
 
 
 EMULATOR = """\
-import os, sys, time
+import sys, time
 from pathlib import Path
-from distlaunch.emulator.run.docker import DockerMachines
-from distlaunch.emulator.run.life import Lives, Pace
-from distlaunch.emulator.logs import Logs
-from distlaunch.emulator.store import Store
-store, logs = Store(), Logs()
-machines = DockerMachines(Path.cwd())
-lives = Lives(store, machines, logs, pace=Pace(0, 0))
-pool = {"containerSpec": {"imageUri": sys.argv[1], "command": ["sleep", "600"]}}
-job = store.create("p", "r", "customJobs", {"jobSpec": {"workerPoolSpecs": [pool, pool]}})
-lives.begin(job["name"])
-while store.get(job["name"])["state"] != "JOB_STATE_RUNNING":
-    time.sleep(0.01)
-print(job["name"], machines._guard.pid, flush=True)
-time.sleep(600)
+from tests.emulator.run.jobs import custom_job, jobs_on, pool
+from distlaunch.emulator.run.docker import DockerBackend
+with jobs_on(DockerBackend(Path.cwd())) as jobs:
+    name = jobs.start(custom_job(pool("sleep", "600", image=sys.argv[1]), pool(image=sys.argv[1])))
+    jobs.wait(name, "RUNNING")
+    print(name, flush=True)
+    time.sleep(600)
 """
 
 
 @contextlib.contextmanager
-def an_emulator(engine, folder):
-    """Give an emulator of its own with a running job, the job's name and the guard's process."""
+def running_emulator(engine, folder, checkout):
+    """Run an emulator with a job in a process of its own; give the process and the job's name."""
     with subprocess.Popen(
         [sys.executable, "-c", EMULATOR, engine.base],
         cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(checkout)},
         stdout=subprocess.PIPE,
         text=True,
     ) as emulator:
-        job, guard = emulator.stdout.readline().split()
+        job = emulator.stdout.readline().strip()
         assert len(left_of(engine, job)) == 3
-        yield emulator, job, int(guard)
+        yield emulator, job
+        emulator.kill()
 
 
-def test_nothing_outlives_an_emulator_that_is_killed(environment, tmp_path):
-    with an_emulator(environment, tmp_path) as (emulator, job, _):
-        emulator.send_signal(signal.SIGKILL)
-    until = time.monotonic() + PATIENCE
-    while left_of(environment, job):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-def test_what_nobody_could_remove_the_next_emulator_does(environment, tmp_path, storage):
-    with an_emulator(environment, tmp_path) as (other, alive, _):
-        with an_emulator(environment, tmp_path) as (emulator, job, guard):
-            os.kill(guard, signal.SIGKILL)
-            emulator.send_signal(signal.SIGKILL)
+def test_the_next_emulator_removes_the_containers_of_one_that_was_killed(
+    environment, tmp_path, storage, checkout
+):
+    with running_emulator(environment, tmp_path, checkout) as (_, alive):
+        with running_emulator(environment, tmp_path, checkout) as (emulator, job):
+            emulator.kill()
         assert len(left_of(environment, job)) == 3
-        DockerMachines(storage).close()
+        DockerBackend(storage).close()
         assert left_of(environment, job) == []
-        assert len(left_of(environment, alive)) == 3, "they are another's"
-        other.send_signal(signal.SIGKILL)
+        assert len(left_of(environment, alive)) == 3
+    DockerBackend(storage).close()
+    assert left_of(environment, alive) == []
 
 
-def test_no_engine_is_one_line(cli, tmp_path):
-    nowhere = os.environ | {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
-    done = cli("emulator", "--port=0", "--run-with=docker", env=nowhere)
+def test_no_docker_is_one_line(cli, tmp_path):
+    env = os.environ | {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    done = cli("emulator", "--port=0", "--run-with=docker", env=env)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"distlaunch: error: no container engine can be used at unix://{tmp_path}/none.sock "
-        "(no such file or directory); start Docker, set DOCKER_HOST, "
+        f"distlaunch: error: Docker is not running at unix://{tmp_path}/none.sock; start Docker "
+        "('sudo systemctl start docker', or Docker Desktop), or set DOCKER_HOST, "
         "or run jobs as processes with --run-with process\n"
     )

@@ -1,0 +1,185 @@
+"""A job's specification → what is to be run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.job.model import TASK_TYPES, Task
+from distlaunch.job.reduction_server import is_image
+from distlaunch.job.tf_config import EXPECTED_GPUS, WORKER_POOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_DEFAULT_TIMEOUT = 7 * 24 * 3600.0  # seconds; scheduling.timeout's default
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One replica of a worker pool.
+
+    Parameters
+    ----------
+    image
+        The container image, or the executor image of a Python package.
+    command
+        Replaces the entrypoint of the image; empty: the image's own.
+    args
+        The arguments of the entrypoint.
+    env
+        The variables that the specification sets.
+    module, packages
+        The module of a pythonPackageSpec, and its packages (``gs://…``).
+    """
+
+    task: Task
+    image: str
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    module: str | None = None
+    packages: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name in logs and errors, such as ``workerpool1-0``."""
+        return f"{WORKER_POOLS[self.task.type]}-{self.task.index}"
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the emulator starts it; it has no image of Google's Reduction Server."""
+        return not is_image(self.image)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a job may run, and what is restarted.
+
+    Parameters
+    ----------
+    timeout
+        Seconds.
+    restarts_whole_job
+        Whether the whole job is restarted where a replica would be.
+    retries
+        Whether anything is restarted.
+    """
+
+    timeout: float = _DEFAULT_TIMEOUT
+    restarts_whole_job: bool = False
+    retries: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Replicas that run together: a custom job, or one trial of a tuning job.
+
+    Parameters
+    ----------
+    job_id
+        The number at the end of the job's name.
+    project_number
+        The number of the project.
+    replicas
+        All replicas, pool by pool; the first is the primary one.
+    job_dir
+        baseOutputDirectory (``gs://…``); a trial's ends with the trial's id.
+    trial
+        The trial's id, None outside of tuning jobs.
+    """
+
+    job_id: str
+    project_number: str
+    replicas: tuple[Replica, ...]
+    limits: Limits = Limits()
+    job_dir: str | None = None
+    trial: str | None = None
+
+
+def read_workload(name: str, spec: Mapping[str, Any]) -> Workload:
+    """Read a CustomJobSpec.
+
+    Parameters
+    ----------
+    name
+        The job's resource name, with the project's number.
+    spec
+        In Google's JSON names.
+    """
+    parts = name.split("/")
+    return Workload(
+        job_id=parts[-1],
+        project_number=parts[1],
+        replicas=tuple(_read_replicas(spec.get("workerPoolSpecs", []))),
+        limits=_read_limits(spec.get("scheduling", {})),
+        job_dir=spec.get("baseOutputDirectory", {}).get("outputUriPrefix"),
+    )
+
+
+def trial_workload(workload: Workload, trial: str, parameters: Mapping[str, object]) -> Workload:
+    """Return one trial: its parameters as arguments, and a job folder of its own.
+
+    Parameters
+    ----------
+    trial
+        The trial's id.
+    parameters
+        Numbers or strings by name.
+    """
+    options = tuple(f"--{name}={_plain(value)}" for name, value in parameters.items())
+    return replace(
+        workload,
+        trial=trial,
+        job_dir=workload.job_dir and f"{workload.job_dir.rstrip('/')}/{trial}",
+        replicas=tuple(
+            replace(replica, args=replica.args + options) for replica in workload.replicas
+        ),
+    )
+
+
+def expects_gpus(spec: Mapping[str, Any]) -> bool:
+    """Whether a replica of a CustomJobSpec expects GPUs, which the emulator does not offer."""
+    pools = spec.get("workerPoolSpecs", [])
+    return any(_variables(pool).get(EXPECTED_GPUS, "0") != "0" for pool in pools)
+
+
+def _read_limits(scheduling: Mapping[str, Any]) -> Limits:
+    retries = not scheduling.get("disableRetries", False)
+    seconds = float(str(scheduling.get("timeout", "0s")).removesuffix("s"))
+    return Limits(
+        timeout=seconds or _DEFAULT_TIMEOUT,
+        # The API's documentation: disableRetries overrides restartJobOnWorkerRestart to false.
+        restarts_whole_job=retries and bool(scheduling.get("restartJobOnWorkerRestart", False)),
+        retries=retries,
+    )
+
+
+def _read_replicas(pools: list[Mapping[str, Any]]) -> Iterator[Replica]:
+    for task_type, pool in zip(TASK_TYPES, pools, strict=False):
+        for index in range(int(pool.get("replicaCount", 1 if pool else 0))):
+            yield _read_replica(Task(task_type, index), pool)
+
+
+def _read_replica(task: Task, pool: Mapping[str, Any]) -> Replica:
+    container, package = pool.get("containerSpec", {}), pool.get("pythonPackageSpec", {})
+    env = _variables(pool)
+    return Replica(
+        task=task,
+        image=container.get("imageUri") or package.get("executorImageUri", ""),
+        command=tuple(container.get("command", ())),
+        args=tuple((container or package).get("args", ())),
+        env=env | ({EXPECTED_GPUS: "0"} if EXPECTED_GPUS in env else {}),
+        module=package.get("pythonModule"),
+        packages=tuple(package.get("packageUris", ())),
+    )
+
+
+def _variables(pool: Mapping[str, Any]) -> dict[str, str]:
+    program = pool.get("containerSpec") or pool.get("pythonPackageSpec") or {}
+    return {variable["name"]: variable.get("value", "") for variable in program.get("env", ())}
+
+
+def _plain(value: object) -> object:
+    """Return whole numbers without a decimal point, for options that take integers."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

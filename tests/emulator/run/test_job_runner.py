@@ -1,0 +1,296 @@
+"""States, failures, restarts and cancellation of jobs, on a backend without programs."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+
+import pytest
+
+from distlaunch.emulator.run.backend import START_ERROR, CannotRun, ExitStatus
+
+from .jobs import custom_job, jobs_on, pool
+
+
+class FakeBackend:
+    """A backend whose replicas exit with given codes, one start after another.
+
+    A replica without codes runs until it is stopped, or until `end`.
+    """
+
+    def __init__(self, **codes) -> None:
+        self.codes = defaultdict(deque, {n.replace("_", "-"): deque(c) for n, c in codes.items()})
+        self.started = []
+        self.open_environments = 0
+        self.problem = None
+        self.replicas = {}
+        self.can_prepare = threading.Event()
+        self.can_prepare.set()
+
+    def prepare(self, workload, token):
+        while not self.can_prepare.wait(0.01):
+            if token.is_cancelled:
+                raise CannotRun("cancelled")
+        if self.problem:
+            raise self.problem
+        self.open_environments += 1
+        return FakeEnvironment(self)
+
+    def close(self):
+        assert self.open_environments == 0
+
+    def end(self, name, code, **status):
+        self.replicas[name].end(ExitStatus(code, **status))
+
+
+class FakeEnvironment:
+    def __init__(self, backend) -> None:
+        self.backend = backend
+
+    def start(self, replica, write, on_exit):
+        self.backend.started.append(replica.name)
+        running = self.backend.replicas[replica.name] = FakeReplica(write, on_exit)
+        codes = self.backend.codes[replica.name]
+        if codes:
+            running.end(ExitStatus(codes.popleft()))
+        return running
+
+    def metrics(self):
+        return ""
+
+    def close(self):
+        self.backend.open_environments -= 1
+
+
+class FakeReplica:
+    def __init__(self, write, on_exit) -> None:
+        self.write = write
+        self.on_exit = on_exit
+        self.stops = []
+        self.lock = threading.Lock()
+
+    def end(self, status):
+        with self.lock:
+            on_exit, self.on_exit = self.on_exit, None
+        if on_exit:
+            self.write("INFO", "out")
+            self.write("ERROR", "Traceback")
+            on_exit(status)
+
+    def stop(self, grace):
+        self.stops.append(grace)
+        self.end(ExitStatus(143))
+
+
+ALONE = custom_job(pool())
+THREE = custom_job(pool(), pool(count=2))
+
+
+def test_a_job_moves_through_its_states_and_succeeds_with_its_primary_replica():
+    backend = FakeBackend(workerpool1_0=[0])
+    with jobs_on(backend, queued=0.2, pending=0.2, grace=1.0) as jobs:
+        name = jobs.start(THREE)
+        assert jobs.state(name) == "QUEUED"
+        assert "startTime" not in jobs.wait(name, "PENDING")
+        job = jobs.wait(name, "RUNNING")
+        assert job["createTime"] < job["startTime"] <= job["updateTime"]
+        assert "endTime" not in job
+        backend.end("workerpool0-0", 0)
+        job = jobs.wait(name)
+        assert job["state"] == "JOB_STATE_SUCCEEDED"
+        assert job["startTime"] < job["endTime"]
+        assert "error" not in job
+        assert backend.replicas["workerpool1-1"].stops == [1.0]
+        assert jobs.texts(name, "service")[-1] == "Job completed successfully."
+        assert jobs.lines(name, "workerpool0-0") == [
+            ("workerpool0-0", "INFO", "out"),
+            ("workerpool0-0", "ERROR", "Traceback"),
+        ]
+
+
+def test_a_failure_is_reported_in_vertex_ai_s_words_after_some_time():
+    backend = FakeBackend()
+    with jobs_on(backend, error=0.3) as jobs:
+        name = jobs.start(THREE)
+        jobs.wait(name, "RUNNING")
+        backend.end("workerpool1-1", 7)
+        job = jobs.wait(name, "FAILED")
+        assert "error" not in job
+        assert "endTime" in job
+        error = jobs.wait(name)["error"]
+        assert error["code"] == 3
+        first, quoted, blank, last = error["message"].split("\n")
+        assert first == (
+            "The replica workerpool1-1 exited with a non-zero status of 7. "
+            "Termination reason: Error. "
+        )
+        assert (quoted, blank) == ("Traceback", "")
+        job_id = name.rpartition("/")[2]
+        assert last.startswith("To find out more about why your job exited please check the logs: ")
+        assert f"ml_job%2Fjob_id%2F{job_id}&" in last
+        assert jobs.lines(name, "service")[-2:] == [
+            ("service", "ERROR", error["message"]),
+            ("service", "INFO", "Job failed."),
+        ]
+
+
+def test_errors_at_start_and_lack_of_memory():
+    backend = FakeBackend(workerpool0_0=[START_ERROR])
+    with jobs_on(backend) as jobs:
+        _, job = jobs.run(ALONE)
+        assert "status of 128. Termination reason: StartError. \n" in job["error"]["message"]
+        name = jobs.start(ALONE)
+        jobs.wait(name, "RUNNING")
+        backend.end("workerpool0-0", 137, out_of_memory=True)
+        message = jobs.wait(name)["error"]["message"]
+    assert message.startswith(
+        "The replica workerpool0-0 ran out of memory and exited with a non-zero status of 137. "
+    )
+
+
+def test_a_lost_worker_is_restarted_alone():
+    backend = FakeBackend(workerpool1_0=[137, 143])
+    with jobs_on(backend) as jobs:
+        name = jobs.start(THREE)
+        jobs.wait_for_line(name, "Restarting workerpool1-0, which ended with 143.")
+        backend.end("workerpool0-0", 0)
+        assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
+    first = ["workerpool0-0", "workerpool1-0", "workerpool1-1"]
+    assert backend.started == [*first, "workerpool1-0", "workerpool1-0"]
+
+
+def test_a_restart_of_the_job_restarts_all_replicas():
+    backend = FakeBackend(workerpool1_0=[139])
+    with jobs_on(backend) as jobs:
+        name = jobs.start(THREE)
+        jobs.wait_for_line(name, "Restarting the job: workerpool1-0 ended with 139.")
+        jobs.wait_until(lambda: len(backend.started) == 6)
+        backend.end("workerpool0-0", 0)
+        assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
+    assert backend.started == ["workerpool0-0", "workerpool1-0", "workerpool1-1"] * 2
+
+
+@pytest.mark.parametrize(
+    ("codes", "scheduling", "starts"),
+    [
+        ([1], {}, 1),
+        ([128], {}, 1),
+        ([134, 6, 11, 139], {}, 4),
+        ([137] * 24, {}, 24),
+        ([137] * 4, {"restartJobOnWorkerRestart": True}, 4),
+        ([137], {"disableRetries": True}, 1),
+        ([139], {"disableRetries": True, "restartJobOnWorkerRestart": True}, 1),
+    ],
+)
+def test_restarts_are_limited(codes, scheduling, starts):
+    backend = FakeBackend(workerpool0_0=codes)
+    with jobs_on(backend) as jobs:
+        _, job = jobs.run(custom_job(pool(), scheduling=scheduling))
+    assert job["state"] == "JOB_STATE_FAILED"
+    assert f"exited with a non-zero status of {codes[-1]}." in job["error"]["message"]
+    assert backend.started == ["workerpool0-0"] * starts
+
+
+def test_each_replica_has_its_own_restarts():
+    backend = FakeBackend(workerpool0_0=[137] * 5, workerpool1_0=[137] * 5)
+    with jobs_on(backend) as jobs:
+        name = jobs.start(custom_job(pool(), pool()))
+        jobs.wait_until(lambda: len(backend.started) == 12)
+        backend.end("workerpool0-0", 0)
+        assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
+        assert not any("Restarting the job" in text for text in jobs.texts(name))
+
+
+def test_a_job_that_cannot_be_prepared_fails_with_the_reason():
+    backend = FakeBackend()
+    backend.problem = CannotRun('Failed to pull image "image": not found')
+    with jobs_on(backend) as jobs:
+        _, job = jobs.run(ALONE)
+    assert job["state"] == "JOB_STATE_FAILED"
+    assert job["error"] == {"code": 3, "message": str(backend.problem)}
+    assert "startTime" not in job
+
+
+def test_a_job_that_runs_too_long_is_cancelled():
+    with jobs_on(FakeBackend()) as jobs:
+        _, job = jobs.run(custom_job(pool(), scheduling={"timeout": "0.2s"}))
+    assert job["state"] == "JOB_STATE_CANCELLED"
+    assert job["error"]["code"] == 4
+    assert "scheduling.timeout" in job["error"]["message"]
+
+
+def test_a_cancelled_job_is_cancelling_until_all_replicas_have_ended():
+    backend = FakeBackend()
+    with jobs_on(backend, grace=2.5) as jobs:
+        name = jobs.start(THREE)
+        jobs.wait(name, "RUNNING")
+        replicas = list(backend.replicas.values())
+        with replicas[0].lock:  # it cannot end
+            jobs.runner.cancel(name)
+            assert jobs.state(name) == "CANCELLING"
+        job = jobs.wait(name)
+        assert job["state"] == "JOB_STATE_CANCELLED"
+        assert job["error"] == {"code": 1, "message": "CANCELED"}
+        assert [replica.stops for replica in replicas] == [[2.5]] * 3
+        jobs.runner.cancel(name)
+        assert jobs.state(name) == "CANCELLED"
+
+
+@pytest.mark.parametrize("state", ["QUEUED", "PENDING", "PREPARING"])
+def test_a_job_can_be_cancelled_before_it_runs(state):
+    backend = FakeBackend()
+    wait = 0.3
+    if state == "PREPARING":
+        backend.can_prepare.clear()
+        state, wait = "PENDING", 0.0
+    with jobs_on(backend, queued=wait, pending=wait) as jobs:
+        name = jobs.start(ALONE)
+        jobs.wait(name, state)
+        jobs.runner.cancel(name)
+        assert jobs.state(name) == "CANCELLING"
+        job = jobs.wait(name)
+    assert job["state"] == "JOB_STATE_CANCELLED"
+    assert "startTime" not in job
+    assert backend.started == []
+
+
+def test_a_job_can_expire_in_the_queue():
+    backend = FakeBackend()
+    with jobs_on(backend, expires=True) as jobs:
+        name, job = jobs.run(ALONE)
+        assert job["state"] == "JOB_STATE_EXPIRED"
+        assert job["error"]["code"] == 4
+        jobs.runner.cancel(name)
+        assert jobs.state(name) == "EXPIRED"
+    assert backend.started == []
+
+
+def test_shutdown_kills_all_replicas():
+    backend = FakeBackend()
+    with jobs_on(backend) as jobs:
+        name = jobs.start(THREE)
+        jobs.wait(name, "RUNNING")
+    assert backend.open_environments == 0
+    assert [replica.stops[0] for replica in backend.replicas.values()] == [0.0] * 3
+
+
+def test_an_error_in_the_emulator_ends_one_job_alone(caplog):
+    backend = FakeBackend()
+    with jobs_on(backend) as jobs:
+        name = jobs.start(ALONE)
+        jobs.wait(name, "RUNNING")
+        backend.problem = ZeroDivisionError()
+        _, job = jobs.run(ALONE)
+        assert job["state"] == "JOB_STATE_FAILED"
+        assert job["error"] == {"code": 13, "message": "Internal error occurred."}
+        backend.end("workerpool0-0", 0)
+        assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_job_deleted_before_its_start_is_not_run():
+    backend = FakeBackend()
+    with jobs_on(backend) as jobs:
+        jobs.runner.start("projects/1/locations/r/customJobs/2")
+        jobs.runner.cancel("projects/1/locations/r/customJobs/2")
+    assert backend.started == []
