@@ -19,7 +19,7 @@ import pytest
 
 from distlaunch import scaffold
 from distlaunch.job.json_schema import schema
-from distlaunch.job.project_file import load
+from distlaunch.job.load import load_job_file
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -270,7 +270,7 @@ def test_the_job_file_s_document_tells_of_every_key_and_is_read(tmp_path):
     for example in text.split("```yaml\n")[1:]:
         path = tmp_path / "distlaunch.yaml"
         path.write_text(example.partition("```")[0], encoding="utf-8")
-        assert load(path).name == "digits"
+        assert load_job_file(path).name == "digits"
 
 
 def test_links_between_documents_lead_somewhere():

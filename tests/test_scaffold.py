@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from distlaunch import resources
 from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.job.json_schema import schema_text
+from distlaunch.job.load import load_job_file
 from distlaunch.job.names import LONGEST_NAME, project_name
-from distlaunch.job.project_file import load
 from distlaunch.scaffold import Scaffold, plan
 
 SMALL = Scaffold("x", {Path("a"): b"new a", Path("folder/b"): b"new b"})
@@ -67,7 +67,7 @@ def test_names(folder, name):
 def test_the_job_file_is_right_for_any_folder(tmp_path, folder):
     project = plan(tmp_path / folder, "digits")
     project.write(tmp_path / folder)
-    job = load(tmp_path / folder / "distlaunch.yaml")
+    job = load_job_file(tmp_path / folder / "distlaunch.yaml")
     assert job.name == project.name == project_name(folder)
     assert job.image.repository == f"us-central1-docker.pkg.dev/my-project/training/{job.name}"
     assert job.cluster.describe() == "chief + 1 worker"

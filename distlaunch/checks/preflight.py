@@ -158,10 +158,10 @@ def _message_problems(order: LaunchRequest, request: JobRequest) -> Iterator[Pro
     is_plain = not order.job.vertex and order.job.tuning is None
     if is_plain and accelerators <= machine_catalogue.bundled().accelerators:
         return
-    from distlaunch.job.vertex import messages
+    from distlaunch.job.vertex import proto
 
     try:
-        messages.check(vertex.collection(order.job), order.request("check", image="image"))
+        proto.validate_request(vertex.collection(order.job), order.request("check", image="image"))
     except JobFileError as refusal:
         for line in refusal.lines:
             field, _, message = line.partition(": ")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.job import reduction_server, vertex
-from distlaunch.job.vertex import reading
+from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WEEK = 7 * 24 * 3600
 """Seconds after which Vertex AI ends a job that says no timeout (CustomJobSpec.scheduling)."""
 
-_SEARCH = reading.TUNED - {"trialJobSpec"}
+_SEARCH = fields.TUNED - {"trialJobSpec"}
 
 ROLES = ("chief", "workers", "parameter_servers", "evaluators")
 
@@ -143,9 +143,9 @@ def job_request(order: LaunchRequest) -> JobRequest:
         project=job.project or "",
         region=job.region or "",
         pools=tuple(pools_of(spec.get("workerPoolSpecs", []))),
-        strategy=reading.strategy(scheduling),
-        timeout=reading.seconds(scheduling, "timeout") or WEEK,
-        max_wait=reading.seconds(scheduling, "maxWaitDuration"),
+        strategy=fields.strategy(scheduling),
+        timeout=fields.seconds(scheduling, "timeout") or WEEK,
+        max_wait=fields.seconds(scheduling, "maxWaitDuration"),
         labels=tuple(body.get("labels", {}).items()),
         service_account=spec.get("serviceAccount"),
         network=spec.get("network"),
@@ -160,7 +160,7 @@ def job_request(order: LaunchRequest) -> JobRequest:
 def pools_of(specs: list[dict[str, Any]]) -> list[PoolRequest]:
     """Return the worker pools of a job's body, whether it is ours or as Google gives it."""
     roles = [*ROLES, *(f"pool {index}" for index in range(len(ROLES), len(specs)))]
-    if reading.reduction_server(specs):
+    if fields.reduction_server(specs):
         roles[reduction_server.POOL] = reduction_server.KEY
     return [
         _pool(role, spec)
@@ -170,8 +170,8 @@ def pools_of(specs: list[dict[str, Any]]) -> list[PoolRequest]:
 
 
 def _pool(role: str, spec: Mapping[str, Any]) -> PoolRequest:
-    machine, disk = reading.machine(spec), spec.get("diskSpec", {})
-    program = reading.program(spec)
+    machine, disk = fields.machine(spec), spec.get("diskSpec", {})
+    program = fields.program(spec)
     return PoolRequest(
         role,
         int(spec.get("replicaCount", 1)),  # Google writes it as text

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
-from distlaunch.job.project_file import FILE_NAME
+from distlaunch.job.load import FILE_NAME
 from distlaunch.ui.console import duration
 
 if TYPE_CHECKING:

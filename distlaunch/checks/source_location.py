@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError
-from distlaunch.job.project_file import FILE_NAME
-from distlaunch.job.validation import shown
+from distlaunch.job.load import FILE_NAME
+from distlaunch.job.yaml_document import display_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,7 +64,7 @@ def _is_key(where: str) -> bool:
 
 def _in_file(where: str, order: LaunchRequest, files: Mapping[Path, Document | None]) -> str:
     if order.config is not None and where.startswith("cluster."):
-        return f"{shown(order.config)}: {where.removeprefix('cluster.')}"  # in Google's own words
+        return f"{display_path(order.config)}: {where.removeprefix('cluster.')}"
     return _place(where, files)
 
 
@@ -73,14 +73,13 @@ def _place(where: str, files: Mapping[Path, Document | None]) -> str:
     for length in range(len(steps), 0, -1):
         for path, document in files.items():
             if document and document.holds(steps[:length]):
-                mark = document.place(steps[:length])
-                return f"{shown(path)}:{mark.line}:{mark.column}: {where}"
-    return f"{shown(next(iter(files)))}: {where}"
+                mark = document.location(steps[:length])
+                return f"{display_path(path)}:{mark.line}:{mark.column}: {where}"
+    return f"{display_path(next(iter(files)))}: {where}"
 
 
 def _document(path: Path) -> Document | None:
-    from distlaunch.job.text_file import read_text
-    from distlaunch.job.yaml_document import Document, YamlProblem
+    from distlaunch.job.yaml_document import Document, YamlProblem, read_text
 
     try:
         return Document(read_text(path))

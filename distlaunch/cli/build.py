@@ -38,7 +38,7 @@ def command(settings: Settings, /, *, no_push: bool, assignments: tuple[str, ...
     from distlaunch.job.load import load_job
 
     console = settings.console()
-    loaded = load_job(Path.cwd(), sets=assignments)
+    loaded = load_job(Path.cwd(), overrides=assignments)
     for note in loaded.notes:
         console.say(note, "warning")
     plan = plan_image(loaded.job, Path.cwd())

@@ -192,13 +192,13 @@ def _contained(job: Job | None, program: Module | Command, console: Console) -> 
 
 def _job(project: Path, assignments: tuple[str, ...]) -> Job | None:
     """Return the project's job, or None where there is no job file."""
+    from distlaunch.job.load import FILE_NAME, load_job_file
     from distlaunch.job.overrides import Override
-    from distlaunch.job.project_file import FILE_NAME, load
 
     path = project / FILE_NAME
     if not (path.exists() or path.is_symlink() or assignments):
         return None
-    return load(path, [Override.parse(text) for text in assignments])
+    return load_job_file(path, [Override.parse(text) for text in assignments])
 
 
 def _cluster(job: Job | None, workers: int | None) -> Cluster:

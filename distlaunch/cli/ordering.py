@@ -96,7 +96,13 @@ def order_of(
     refuse_ours(words, OURS)
     folder = Path.cwd()
     loaded = load_job(
-        folder, config=config, name=name, region=region, image=image, sets=assignments, args=words
+        folder,
+        config=config,
+        name=name,
+        region=region,
+        image=image,
+        overrides=assignments,
+        args=words,
     )
     job = _with_defaults(loaded.job, project)
     where = _in_a_bucket(job_dir_in(words) or job_dir or job_dir_in(job.args))

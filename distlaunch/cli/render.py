@@ -59,7 +59,7 @@ def command(
     from distlaunch.render.files import render
 
     folder = Path.cwd()
-    loaded = load_job(folder, config=config, sets=assignments)
+    loaded = load_job(folder, config=config, overrides=assignments)
     rendered = render(loaded.job, folder, output, kind)
     rendered.write(output)
     console = settings.console()

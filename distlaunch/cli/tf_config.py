@@ -41,8 +41,7 @@ def command(hosts: str, name: str | None, shell: bool) -> None:
       eval "$(distlaunch tf-config --hosts a,b,c --task worker:0 --shell)"
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.errors import UsageError
-    from distlaunch.job.hosts import parse_hosts
-    from distlaunch.job.tf_config import tf_config
+    from distlaunch.job.tf_config import parse_hosts, tf_config
 
     addresses = parse_hosts(hosts)
     tasks = [task for task in addresses if name in (None, str(task))]

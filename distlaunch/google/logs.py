@@ -19,7 +19,7 @@ from distlaunch.google.response_schema import LOG_PAGE, find_mismatch
 from distlaunch.google.tail import Tail
 from distlaunch.job import reduction_server
 from distlaunch.job.model import Task
-from distlaunch.job.vertex import reading
+from distlaunch.job.vertex import fields
 from distlaunch.ui.events import TaskLines
 
 if TYPE_CHECKING:
@@ -360,7 +360,7 @@ def _worker_pools(job: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _pool_types(pools: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the types of a job's tasks by the number of their worker pool."""
-    return POOLS_WITH_REDUCTION_SERVER if reading.reduction_server(pools) else POOLS
+    return POOLS_WITH_REDUCTION_SERVER if fields.reduction_server(pools) else POOLS
 
 
 def _creation_time(job: Mapping[str, Any]) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch import timestamps
 from distlaunch.google import jobs as google_jobs
 from distlaunch.job import reduction_server
-from distlaunch.job.vertex import reading
+from distlaunch.job.vertex import fields
 from distlaunch.ui.console import duration
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _durations(job: Mapping[str, Any]) -> list[tuple[str, float]]:
 def _pools(job: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the worker pools that have machines, with their roles."""
     specs, names = _spec(job).get("workerPoolSpecs") or [], list(_POOLS)
-    if reading.reduction_server(specs):
+    if fields.reduction_server(specs):
         names[reduction_server.POOL] = reduction_server.KEY.replace("_", " ")
     pools = zip(names, specs, strict=False)
     return [(name, pool) for name, pool in pools if pool and _count(pool)]

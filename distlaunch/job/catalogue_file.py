@@ -1,4 +1,4 @@
-"""A catalogue file of the user's own: what it may hold, and how it is laid over the bundled one."""
+"""The schema of ``distlaunch.catalogue.yaml``."""
 
 from __future__ import annotations
 
@@ -7,79 +7,72 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field
-from pydantic_core import PydanticCustomError
 
 from distlaunch.job.schema import (
-    EXPECTED,
-    AcceleratorType,
-    AtLeastOne,
-    Filled,
-    MachineType,
+    AcceleratorName,
+    MachineTypeName,
+    NonEmptyLine,
     Number,
-    Region,
+    PositiveInt,
+    RegionName,
     Section,
+    expected_error,
 )
-from distlaunch.job.text_file import read_text
-from distlaunch.job.validation import refusal, validate
-from distlaunch.job.yaml_document import Document, YamlProblem
+from distlaunch.job.validation import validate
+from distlaunch.job.yaml_document import job_file_error, read_document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
 _TOPOLOGY = re.compile(r"[1-9][0-9]*(x[1-9][0-9]*){1,2}", re.ASCII)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
-def _refusal(expected: str) -> PydanticCustomError:
-    return PydanticCustomError(EXPECTED, "{expected}", {"expected": expected, "hint": ""})
-
-
 def _one_of(**values: Any) -> Callable[[Any], Any]:
-    def read(text: Any) -> Any:
+    def parse(text: Any) -> Any:
         if not isinstance(text, str) or text not in values:
-            raise _refusal(" or ".join(values))
+            raise expected_error(" or ".join(values))
         return values[text]
 
-    return read
+    return parse
 
 
-def _day(text: Any) -> str:
+def _parse_day(text: Any) -> str:
     try:
         if isinstance(text, str) and _DAY.fullmatch(text):
             return dt.date.fromisoformat(text).isoformat()
     except ValueError:
         pass
-    raise _refusal("a day, as 2026-09-15")
+    raise expected_error("a day such as 2026-09-15")
 
 
-def _topology(text: Any) -> str:
+def _parse_topology(text: Any) -> str:
     if not isinstance(text, str) or not _TOPOLOGY.fullmatch(text):
-        raise _refusal("a topology, as 2x4")
+        raise expected_error("a topology such as 2x4")
     return text
 
 
 _T = TypeVar("_T")
-_Several = Annotated[_T, BeforeValidator(lambda said: {} if said is None else said)]
-_YesOrNo = Annotated[bool, BeforeValidator(_one_of(true=True, false=False))]
+_OrEmpty = Annotated[_T, BeforeValidator(lambda value: {} if value is None else value)]
+_Boolean = Annotated[bool, BeforeValidator(_one_of(true=True, false=False))]
 _Architecture = Annotated[str, BeforeValidator(_one_of(amd64="amd64", arm64="arm64"))]
 _Use = Annotated[str, BeforeValidator(_one_of(training="training", elsewhere="elsewhere"))]
-_Day = Annotated[str, BeforeValidator(_day)]
-_Topology = Annotated[str, BeforeValidator(_topology)]
+_Day = Annotated[str, BeforeValidator(_parse_day)]
+_Topology = Annotated[str, BeforeValidator(_parse_topology)]
+_Counts = Annotated[list[PositiveInt], Field(min_length=1)]
 
 
 class _MachineSection(Section):
     """One of ``machines``."""
 
-    family: Filled | None = None
-    cpus: AtLeastOne | None = None
+    family: NonEmptyLine | None = None
+    cpus: PositiveInt | None = None
     memory_gb: Number | None = None
-    accelerators: (
-        dict[AcceleratorType, Annotated[list[AtLeastOne], Field(min_length=1)] | None] | None
-    ) = None
-    needs_accelerator: _YesOrNo | None = None
+    accelerators: dict[AcceleratorName, _Counts | None] | None = None
+    needs_accelerator: _Boolean | None = None
     topologies: list[_Topology] | None = None
-    tpu: AcceleratorType | None = None
+    tpu: AcceleratorName | None = None
     architecture: _Architecture | None = None
 
 
@@ -87,26 +80,26 @@ class _RetiredAcceleratorSection(Section):
     """One of ``retired.accelerators``."""
 
     since: _Day
-    instead: tuple[AcceleratorType, ...] = ()
+    instead: tuple[AcceleratorName, ...] = ()
 
 
 class _RetiredMachineSection(Section):
     """One of ``retired.machines``."""
 
     since: _Day
-    machine: MachineType
-    accelerator: AcceleratorType | None = None
-    count: AtLeastOne | None = None
-    why: Filled | None = None
+    machine: MachineTypeName
+    accelerator: AcceleratorName | None = None
+    count: PositiveInt | None = None
+    why: NonEmptyLine | None = None
 
 
 class _RetiredSection(Section):
     """``retired``."""
 
-    accelerators: _Several[dict[AcceleratorType, _RetiredAcceleratorSection | None]] = Field(
+    accelerators: _OrEmpty[dict[AcceleratorName, _RetiredAcceleratorSection | None]] = Field(
         default_factory=dict
     )
-    machines: _Several[dict[MachineType, _RetiredMachineSection | None]] = Field(
+    machines: _OrEmpty[dict[MachineTypeName, _RetiredMachineSection | None]] = Field(
         default_factory=dict
     )
 
@@ -114,46 +107,23 @@ class _RetiredSection(Section):
 class _CatalogueSection(Section):
     """The whole file."""
 
-    machines: _Several[dict[MachineType, _MachineSection | None]] = Field(default_factory=dict)
-    regions: _Several[dict[Region, dict[AcceleratorType, _Use | None] | None]] = Field(
+    machines: _OrEmpty[dict[MachineTypeName, _MachineSection | None]] = Field(default_factory=dict)
+    regions: _OrEmpty[dict[RegionName, dict[AcceleratorName, _Use | None] | None]] = Field(
         default_factory=dict
     )
-    flex_start: Annotated[tuple[AcceleratorType, ...], Field(min_length=1)] = ("NVIDIA_L4",)
-    retired: _Several[_RetiredSection] = _RetiredSection()
+    flex_start: Annotated[tuple[AcceleratorName, ...], Field(min_length=1)] = ("NVIDIA_L4",)
+    retired: _OrEmpty[_RetiredSection] = _RetiredSection()
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Read a user's catalogue file as plain data.
-
-    Parameters
-    ----------
-    path
-        YAML in the shape of the bundled ``catalogue.json``; null takes away what stands there.
+def read_catalogue_file(path: Path) -> dict[str, Any]:
+    """Read a user's catalogue file as plain data in the shape of ``catalogue.json``.
 
     Raises
     ------
     DistlaunchError
-        If there is no such file, or with all its problems, each with line and column.
+        If it cannot be read, or with all its problems.
     """
-    try:
-        document = Document(read_text(path))
-    except YamlProblem as problem:
-        raise refusal(path, [problem]) from None
-    section, problems = validate(document, _CatalogueSection)
+    section, problems = validate(read_document(path), _CatalogueSection)
     if section is None or problems:
-        raise refusal(path, problems)
+        raise job_file_error(path, problems)
     return section.model_dump(exclude_unset=True)
-
-
-def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return data with other data over it: mappings key by key, None taking a key away."""
-    made = dict(below)
-    for key, said in above.items():
-        if isinstance(said, dict):
-            there = made.get(key)
-            made[key] = laid_over(there if isinstance(there, dict) else {}, said)
-        elif said is None:
-            made.pop(key, None)
-        else:
-            made[key] = said
-    return made

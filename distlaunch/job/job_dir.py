@@ -1,12 +1,12 @@
-"""``--job-dir`` among a program's args, which names the job's folder on AI Platform and here.
-
-Both spellings are read: ``--job-dir=VALUE`` and ``--job-dir VALUE``.
-"""
+"""``--job-dir`` among a program's args: ``--job-dir=VALUE`` or ``--job-dir VALUE``."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from distlaunch.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -14,21 +14,38 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Job, Pool
 
 JOB_DIR = "--job-dir"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def check_scheme(job_dir: str) -> None:
+    """Check that a job folder is a path or a ``gs://…`` URI.
+
+    Raises
+    ------
+    UsageError
+        If it is a URI with another scheme.
+    """
+    match = _SCHEME.match(job_dir)
+    if match and match[0] != "gs://":
+        raise UsageError(
+            f"{JOB_DIR} {job_dir}: unsupported URI scheme {match[0]}; expected a local path or "
+            "gs://BUCKET/FOLDER"
+        )
 
 
 def job_dir_in(args: Iterable[str]) -> str | None:
-    """Return the value of the last ``--job-dir``, None if there is none."""
-    found = None
+    """Return the value of the last ``--job-dir``, None without one."""
+    job_dir = None
     remaining = iter(args)
     for arg in remaining:
         name, equals, value = arg.partition("=")
         if name == JOB_DIR:
-            found = (value if equals else next(remaining, None)) or found
-    return found
+            job_dir = (value if equals else next(remaining, None)) or job_dir
+    return job_dir
 
 
 def without_job_dir(args: Iterable[str]) -> Iterator[str]:
-    """Return the args without any ``--job-dir``."""
+    """Yield the args without any ``--job-dir``."""
     remaining = iter(args)
     for arg in remaining:
         if arg == JOB_DIR:
@@ -38,7 +55,7 @@ def without_job_dir(args: Iterable[str]) -> Iterator[str]:
 
 
 def change_job_dir(args: Iterable[str], change: Callable[[str], str]) -> Iterator[str]:
-    """Return the args with a function applied to each value of ``--job-dir``."""
+    """Yield the args with a function applied to each value of ``--job-dir``."""
     is_value = False
     for arg in args:
         name, equals, value = arg.partition("=")
@@ -52,15 +69,15 @@ def change_job_dir(args: Iterable[str], change: Callable[[str], str]) -> Iterato
 
 
 def replace_job_dir(job: Job, job_dir: str) -> Job:
-    """Return a job whose args name this folder where they named the chief's, in every pool."""
+    """Return a job whose args name another folder where they named the chief's, in every pool."""
     before = job_dir_in(job.args)
 
     def changed(args: Iterable[str]) -> tuple[str, ...]:
         return tuple(change_job_dir(args, lambda value: job_dir if value == before else value))
 
-    def with_job_dir(pool: Pool) -> Pool:
+    def change_pool(pool: Pool) -> Pool:
         if pool.program is None:
             return pool
         return replace(pool, program=replace(pool.program, args=changed(pool.program.args)))
 
-    return replace(job, args=changed(job.args), cluster=job.cluster.map_pools(with_job_dir))
+    return replace(job, args=changed(job.args), cluster=job.cluster.map_pools(change_pool))

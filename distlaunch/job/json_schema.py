@@ -1,7 +1,6 @@
-"""The JSON schema of distlaunch.yaml, for editors: its keys, and what is expected in each.
+"""The JSON schema of distlaunch.yaml, for editors, generated from its sections.
 
-It is made from the sections that read the file, so it knows the same keys. Google's fields under
-``vertex`` are not in it; they are checked against Google's own messages when the file is read.
+Google's fields under ``vertex`` are not in it; they are validated when the file is read.
 """
 
 from __future__ import annotations
@@ -16,29 +15,31 @@ from distlaunch.job.schema import JobSection
 
 def schema() -> dict[str, Any]:
     """Return the schema."""
-    made = JobSection.model_json_schema(schema_generator=_Generator)
-    for section in made["$defs"].values():
+    schema = JobSection.model_json_schema(schema_generator=_Generator)
+    for section in schema["$defs"].values():
         del section["title"]
         section["description"] = section["description"].replace("``", "")
-    return {"$schema": GenerateJsonSchema.schema_dialect} | made | {"title": "distlaunch.yaml"}
+    return {"$schema": GenerateJsonSchema.schema_dialect} | schema | {"title": "distlaunch.yaml"}
 
 
 def schema_text() -> str:
-    """Return the schema as a file holds it."""
+    """Return the schema as the text of a file."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 class _Generator(GenerateJsonSchema):
-    """Keeps to what an editor shows."""
+    """Leaves out what an editor does not show."""
 
-    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - of no field
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the same for all
         return False
 
     def default_schema(self, schema: Any) -> dict[str, Any]:
-        """Leave defaults out: those of sections are what reading makes of them."""
+        """Leave defaults out: those of sections are Python objects."""
         return self.generate_inner(schema["schema"])
 
     def dict_schema(self, schema: Any) -> dict[str, Any]:
-        """Let an editor mark a name that fits no pattern."""
-        made = super().dict_schema(schema)
-        return made | {"additionalProperties": False} if "patternProperties" in made else made
+        """Let an editor mark a name that matches no pattern."""
+        generated = super().dict_schema(schema)
+        if "patternProperties" not in generated:
+            return generated
+        return generated | {"additionalProperties": False}

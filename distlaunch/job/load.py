@@ -1,39 +1,45 @@
-"""A project's folder and what the command line says → a Job, whatever format it is written in."""
+"""A project folder and the command line → a Job, from whichever file format."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import JobFileError
-from distlaunch.job import project_file
+from distlaunch.job import conversion, reduction_server
 from distlaunch.job.names import project_name
-from distlaunch.job.overrides import Override
-from distlaunch.job.text_file import read_text
-from distlaunch.job.validation import refusal, shown
+from distlaunch.job.overrides import OverriddenDocument, Override
+from distlaunch.job.schema import JobSection
+from distlaunch.job.validation import validate
 from distlaunch.job.vertex import SPECS, collection
-from distlaunch.job.yaml_document import Document, YamlProblem
+from distlaunch.job.yaml_document import (
+    Document,
+    YamlProblem,
+    display_path,
+    job_file_error,
+    read_document,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from distlaunch.job.ai_platform import AiPlatformFile
-    from distlaunch.job.model import Job, Pool
+    from distlaunch.job.model import Cluster, Job, Pool
+    from distlaunch.job.vertex.parse import VertexFile
+    from distlaunch.job.yaml_document import SourceMap
+
+FILE_NAME = "distlaunch.yaml"
+
+_IMAGE_URI = "IMAGE_URI"  # the variable of a --config file for the image of --image
+_IN_CONFIG = ("cluster", "tuning", "vertex")  # sections that a --config file replaces
+_ANY_CLUSTER = {"chief": {"machine": "n1-standard-4"}}  # where the cluster comes from elsewhere
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """A job as it was read.
-
-    Parameters
-    ----------
-    job
-        The job.
-    notes
-        What a translation changed or dropped, a line each with the reason.
-    """
+class LoadedJob:
+    """A job, and a line for everything that was changed or ignored while it was read."""
 
     job: Job
     notes: tuple[str, ...] = ()
@@ -46,49 +52,67 @@ def load_job(
     name: str | None = None,
     region: str | None = None,
     image: str | None = None,
-    sets: Sequence[str] = (),
+    overrides: Sequence[str] = (),
     args: Sequence[str] = (),
-) -> Loaded:
+    replace_retired: bool = False,
+) -> LoadedJob:
     """Read the job of a project.
 
     Parameters
     ----------
     folder
-        The project's folder, with ``distlaunch.yaml``; that may be missing where `config` is given.
+        The project folder, with ``distlaunch.yaml``, which is optional with `config`.
     config
         A file in one of Google's formats (AI Platform's ``trainingInput``; Vertex AI's
-        CustomJobSpec, CustomJob or HyperparameterTuningJob; YAML or JSON). It takes the place of
-        the cluster section, and what else it says wins over ``distlaunch.yaml``. ``${NAME}`` in it
-        stands for a variable of the environment, ``${IMAGE_URI}`` for `image` where that is given.
+        CustomJobSpec, CustomJob or HyperparameterTuningJob; YAML or JSON). It replaces the cluster
+        section and wins over the rest of ``distlaunch.yaml``. ``${NAME}`` in it is an environment
+        variable, ``${IMAGE_URI}`` is `image` if given.
     name, region
-        What wins over any file.
+        Win over any file.
     image
-        An image that is there already, for the pools without one of their own.
-    sets
+        An existing image, for the pools without one.
+    overrides
         ``a.b=c`` for any field of ``distlaunch.yaml``; they win over any file.
     args
-        What is appended to the program's args.
+        Appended to the program's args.
+    replace_retired
+        Whether a retired accelerator of `config` is replaced by the first of its replacements,
+        instead of being an error.
 
     Raises
     ------
     JobFileError
-        With every problem of the files and of `sets`.
+        With every problem of the files and of `overrides`.
     DistlaunchError
         If a file cannot be read.
     UsageError
-        If one of `sets` is no assignment.
+        If one of `overrides` is not an assignment.
     """
-    overrides = [*map(Override.parse, sets), *_options(name, region, image)]
-    path = folder / project_file.FILE_NAME
+    parsed = [*map(Override.parse, overrides), *_from_options(name, region, image)]
+    path = folder / FILE_NAME
     if config is None:
-        loaded = Loaded(project_file.load(path, overrides))
+        loaded = LoadedJob(load_job_file(path, parsed))
     else:
-        loaded = _load_with_config(path, config, image, overrides)
-    return replace(loaded, job=_with_args(loaded.job, tuple(args)))
+        loaded = _load_with_config(path, config, image, parsed, replace_retired=replace_retired)
+    return replace(loaded, job=_append_args(loaded.job, tuple(args)))
 
 
-def _options(name: str | None, region: str | None, image: str | None) -> list[Override]:
-    """Return what has an option of its own on the command line."""
+def load_job_file(path: Path, overrides: Sequence[Override] = ()) -> Job:
+    """Read distlaunch.yaml.
+
+    Raises
+    ------
+    JobFileError
+        With every problem of the file, each with line, column, value and what was expected.
+    DistlaunchError
+        If the file cannot be read.
+    """
+    document = read_document(path, remedy="; 'distlaunch init' creates one")
+    overridden = OverriddenDocument(document, document.data, overrides)
+    return _to_job(path, overridden, is_complete=True)
+
+
+def _from_options(name: str | None, region: str | None, image: str | None) -> list[Override]:
     given = [
         Override(("name",), name, "NAME"),
         Override(("region",), region, "--region"),
@@ -98,85 +122,195 @@ def _options(name: str | None, region: str | None, image: str | None) -> list[Ov
 
 
 def _load_with_config(
-    path: Path, config: Path, image: str | None, overrides: Sequence[Override]
-) -> Loaded:
-    """Read Google's file over the project's; where both are broken, tell both."""
+    path: Path,
+    config: Path,
+    image: str | None,
+    overrides: Sequence[Override],
+    *,
+    replace_retired: bool,
+) -> LoadedJob:
+    """Read Google's file and the project's, and report the problems of both."""
     problems: list[str] = []
-    base, lay_over = None, None
+    base, file = None, None
     try:
-        base = project_file.load_without_cluster(path, overrides, _folder_name(path.parent))
+        base = _load_without_cluster(path, overrides)
     except JobFileError as error:
         problems += error.problems
     try:
-        lay_over = _read_config(config, path.parent, image)
+        file, notes = _read_config(config, image)
     except JobFileError as error:
         problems += error.problems
-    if base is None or lay_over is None:
+    if base is None or file is None:
         raise JobFileError(problems)
-    loaded = lay_over(base)
-    job = project_file.override(loaded.job, overrides, config)
-    project_file.check_reduction_server(job, overrides, path)
-    return replace(loaded, job=job)
+    # A timeout that was chosen for another program would end this one early.
+    without_timeout = replace(base, scheduling=replace(base.scheduling, timeout=None))
+    loaded = _translate(file, without_timeout, path.parent, image, replace_retired=replace_retired)
+    notes += loaded.notes
+    notes += _unused(base, loaded.job, config, path)
+    job = _override(loaded.job, overrides, config)
+    _check_reduction_server(job, overrides, path)
+    return LoadedJob(job, tuple(notes))
 
 
-def _folder_name(folder: Path) -> str:
-    return project_name(folder.resolve().name)
+def _load_without_cluster(path: Path, overrides: Sequence[Override]) -> Job:
+    """Read a job file, which may be missing, without the sections of the --config file."""
+    document = read_document(path) if os.path.lexists(path) else Document("{}")
+    name = project_name(path.parent.resolve().name)
+    data = {"name": name} | document.data | {"cluster": _ANY_CLUSTER}
+    others = [each for each in overrides if each.path[0] not in _IN_CONFIG]
+    return _to_job(path, OverriddenDocument(document, data, others))
 
 
-def _read_config(path: Path, folder: Path, image: str | None) -> Callable[[Job], Loaded]:
-    """Read a file in one of Google's formats; what is returned lays it over the project's job."""
-    variables = {**os.environ, **({"IMAGE_URI": image} if image else {})}
-    try:
-        document = Document(read_text(path), variables)
-    except YamlProblem as problem:
-        raise refusal(path, [problem]) from None
+def _read_config(path: Path, image: str | None) -> tuple[AiPlatformFile | VertexFile, list[str]]:
+    """Read a file in one of Google's formats, with notes about its variables."""
+    given = {_IMAGE_URI: image} if image else {}
+    document = read_document(path, {**os.environ, **given})
+    notes = list(_variable_notes(path, document, given))
     from distlaunch.job import ai_platform
 
     if ai_platform.is_training_input(document.data):
-        return _legacy(ai_platform.read(document, path), folder, image)
-    from distlaunch.job.vertex import parse as vertex_file
+        return ai_platform.read(document, path), notes
+    from distlaunch.job.vertex import parse
 
-    file = vertex_file.read(document, path)
-
-    def lay_over(base: Job) -> Loaded:
-        job = vertex_file.to_job(file, base)
-        return Loaded(job, (*file.notes, *_unused(base, job, path, folder)))
-
-    return lay_over
+    return parse.read(document, path), notes
 
 
-def _unused(base: Job, job: Job, config: Path, folder: Path) -> Iterator[str]:
-    """Tell of pools in the project's own file, which the other file's take the place of."""
-    spec = base.vertex.get(SPECS[collection(base)], {})
-    file, other = shown(folder / project_file.FILE_NAME), shown(config)
-    if "workerPoolSpecs" in spec:
-        yield f"{file}: vertex: workerPoolSpecs are not used, as {other} says what the pools are"
-    if base.reduction_server and job.reduction_server is None:
-        yield f"{file}: reduction_server is not used, as {other} says what worker pool 2 is"
+def _variable_notes(path: Path, document: Document, given: dict[str, str]) -> Iterator[str]:
+    for name, location in document.substituted.items():
+        if name not in given:
+            yield (
+                f"{display_path(path)}:{location.line}:{location.column}: ${{{name}}}: replaced by "
+                f"the value of {name} on this machine; write $${{{name}}} to keep the text"
+            )
+    for name, location in document.bare_variables.items():
+        yield (
+            f"{display_path(path)}:{location.line}:{location.column}: ${name}: not replaced; write "
+            f"${{{name}}} for the value of {name} on this machine"
+        )
 
 
-def _legacy(file: AiPlatformFile, folder: Path, image: str | None) -> Callable[[Job], Loaded]:
+def _translate(
+    file: AiPlatformFile | VertexFile,
+    base: Job,
+    folder: Path,
+    image: str | None,
+    *,
+    replace_retired: bool,
+) -> LoadedJob:
+    from distlaunch.job import retired
+    from distlaunch.job.ai_platform import AiPlatformFile
     from distlaunch.job.ai_platform.to_job import to_job
+    from distlaunch.job.vertex import parse
 
-    def lay_over(base: Job) -> Loaded:
-        translation = to_job(file, folder=folder, base=base, image=image)
-        return Loaded(translation.job, translation.notes)
+    if isinstance(file, AiPlatformFile):
+        job, notes = to_job(
+            file, folder=folder, base=base, image=image, replace_retired=replace_retired
+        )
+    else:
+        job, notes = parse.to_job(file, base), file.notes
+    if not replace_retired:
+        return LoadedJob(job, notes)
+    replaced, more = retired.replace_accelerators(job)
+    return LoadedJob(replaced, (*notes, *more))
 
-    return lay_over
+
+def _unused(base: Job, job: Job, config: Path, path: Path) -> Iterator[str]:
+    """Report the settings of distlaunch.yaml that a --config file replaces."""
+    spec = base.vertex.get(SPECS[collection(base)], {})
+    file, other = display_path(path), display_path(config)
+    if "workerPoolSpecs" in spec:
+        yield f"{file}: vertex: workerPoolSpecs are not used, as {other} defines the pools"
+    if base.reduction_server and job.reduction_server is None:
+        yield f"{file}: reduction_server is not used, as {other} defines worker pool 2"
+    if base.scheduling.timeout is not None and job.scheduling.timeout is None:
+        yield (
+            f"{file}: scheduling.timeout is not used, and {other} sets none: Google's default is 7 "
+            "days; use --set scheduling.timeout=… for another"
+        )
 
 
-def _with_args(job: Job, args: tuple[str, ...]) -> Job:
-    """Append args to those of every pool that runs what the chief runs."""
+def _override(job: Job, overrides: Sequence[Override], path: Path) -> Job:
+    """Return a job with overrides, in whichever format it was written in `path`."""
+    keys = {each.path[0] for each in overrides}
+    whole = conversion.to_data(job)
+    data = {key: whole[key] for key in keys if key in whole}
+    required = {"name": "job", "cluster": _ANY_CLUSTER}
+    document = OverriddenDocument(Document("{}"), required | data, overrides)
+    overridden = _to_job(path, document, job)
+    changed: dict[str, Any] = {key: getattr(overridden, key) for key in keys}
+    if "cluster" in changed:
+        changed["cluster"] = _keep_programs(overridden.cluster, job.cluster)
+    return replace(job, **changed)
+
+
+def _keep_programs(cluster: Cluster, before: Cluster) -> Cluster:
+    """Return a cluster with the programs of another; new pools run what the chief runs."""
+    chief, *others = [
+        pool and replace(pool, program=(former or before.chief).program)
+        for pool, former in zip(cluster.pools, before.pools, strict=True)
+    ]
+    return type(cluster)(chief or cluster.chief, *others)
+
+
+def _check_reduction_server(job: Job, overrides: Sequence[Override], path: Path) -> None:
+    """Check distlaunch.yaml's ``reduction_server`` against the cluster of another file."""
+    document = read_document(path) if os.path.lexists(path) else Document("{}")
+    overridden = OverriddenDocument(document, document.data, overrides)
+    problems = _reduction_server_problems(job, overridden)
+    if problems:
+        raise job_file_error(path, problems)
+
+
+def _reduction_server_problems(job: Job, document: SourceMap) -> list[YamlProblem]:
+    if job.reduction_server is None or document.data.get(reduction_server.KEY) is None:
+        return []
+    message = reduction_server.problem(job)
+    if message is None:
+        return []
+    key = tuple(message.partition(":")[0].split("."))
+    return [YamlProblem(document.location(key, of_key=True), message)]
+
+
+def _to_job(
+    path: Path, document: SourceMap, full_job: Job | None = None, *, is_complete: bool = False
+) -> Job:
+    """Validate a document and return its job.
+
+    Parameters
+    ----------
+    full_job
+        The job that the ``vertex`` section belongs to, if the document is only a part of it.
+    is_complete
+        Whether the document has the cluster, so that sections are checked against each other.
+    """
+    section, problems = validate(document, JobSection)
+    job = conversion.to_job(section) if section else None
+    if job and is_complete:
+        cross_problems = _reduction_server_problems(job, document)
+        if cross_problems:
+            raise job_file_error(path, [*problems, *cross_problems])
+    if isinstance(document.data.get("vertex"), dict) and document.data["vertex"]:
+        from distlaunch.job.vertex.passthrough import merge_passthrough
+
+        job, vertex_problems = merge_passthrough(job, document, full_job)
+        problems += vertex_problems
+    if problems or job is None:
+        raise job_file_error(path, problems)
+    return job
+
+
+def _append_args(job: Job, args: tuple[str, ...]) -> Job:
+    """Append args to those of every pool that runs the chief's image."""
     if not args:
         return job
     image = _image_of(job.cluster.chief)
 
-    def with_args(pool: Pool) -> Pool:
+    def append(pool: Pool) -> Pool:
         if pool.program is None or _image_of(pool) != image:
             return pool
         return replace(pool, program=replace(pool.program, args=pool.program.args + args))
 
-    return replace(job, args=job.args + args, cluster=job.cluster.map_pools(with_args))
+    return replace(job, args=job.args + args, cluster=job.cluster.map_pools(append))
 
 
 def _image_of(pool: Pool) -> str | None:

@@ -1,9 +1,9 @@
-"""Which machines and accelerators Vertex AI trains on, where, and what it did before.
+"""The machines, accelerators and regions that Vertex AI offers for training, and retired ones.
 
-The data is in ``catalogue.json``, which says where it comes from and of when it is. Accelerators
-have the names of Google's AcceleratorType; TPUs without one there are TPU_V6E and TPU_7X, and a
-TPU_V2 or TPU_V3 of more than 8 cores is a TPU_V2_POD or TPU_V3_POD to a region. GB are Compute
-Engine's, which are GiB.
+The data is in ``catalogue.json``, with its source and date. Accelerators have the names of Google's
+AcceleratorType, and TPU_V6E and TPU_7X, which it does not have; regions list a TPU_V2 or TPU_V3 of
+more than 8 cores as TPU_V2_POD or TPU_V3_POD. GB are Compute Engine's, which are GiB. A project's
+``distlaunch.catalogue.yaml`` has the same shape and is merged into it; null removes a key.
 """
 
 from __future__ import annotations
@@ -16,41 +16,39 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.errors import did_you_mean
+from distlaunch.job.merge import deep_merge
 from distlaunch.job.model import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 FILE_NAME = "distlaunch.catalogue.yaml"
-"""The file in a project's folder that adds to the catalogue."""
+"""The file in a project folder that extends the catalogue."""
 
-TRAINING, ELSEWHERE = "training", "elsewhere"
-_POD_CORES = 8  # of a TPU_V2 or TPU_V3, beyond which it is a pod
+_TRAINING, _ELSEWHERE = "training", "elsewhere"  # values of the catalogue's regions
+_POD_CORES = 8  # of a TPU_V2 or TPU_V3; one with more is a pod
 _PODS = {"TPU_V2": "TPU_V2_POD", "TPU_V3": "TPU_V3_POD"}
 
 
 @dataclass(frozen=True, slots=True)
-class MachineKind:
+class MachineType:
     """A machine type.
 
     Parameters
     ----------
     family
-        What its price and its quota are called by, as ``N1``, ``A3`` or ``A3_MEGA``.
+        As in prices and quotas: ``N1``, ``A3`` or ``A3_MEGA``.
     cpus, memory_gb
-        Virtual CPUs and memory of one machine, None where they are not known.
+        Of one machine, None if unknown.
     accelerators
-        Those that it takes, each with the counts that it takes of them.
-    needs_accelerator
-        Whether it does not come without.
-    topologies
-        The shapes that its TPUs come in, where a job says them by their shape, as ``2x4``.
-    tpu
-        The kind of these TPUs.
+        The counts that it takes of each accelerator.
+    topologies, tpu
+        The topologies of a TPU machine, such as ``2x4``, and its TPU.
     architecture
-        What its images are for, as images call it: ``amd64`` or ``arm64``.
+        ``amd64`` or ``arm64``.
     rdma
-        Whether its GPUs communicate by RDMA, see `has_rdma`; only the bundled file has this key.
+        Whether its GPUs communicate by RDMA, see `has_rdma`.
     """
 
     family: str
@@ -66,186 +64,142 @@ class MachineKind:
     @property
     def has_tpu(self) -> bool:
         """Whether it is a machine with TPUs."""
-        by_shape = self.tpu is not None or bool(self.topologies)
-        return by_shape or any(name.startswith("TPU_") for name in self.accelerators)
+        has_topology = self.tpu is not None or bool(self.topologies)
+        return has_topology or any(name.startswith("TPU_") for name in self.accelerators)
 
     def takes(self, accelerator: str, count: int) -> bool:
-        """Return whether it takes so many of an accelerator."""
+        """Return whether it takes this number of an accelerator."""
         return count in self.accelerators.get(accelerator, ())
 
 
 @dataclass(frozen=True, slots=True)
-class RegionKind:
-    """A region.
-
-    Parameters
-    ----------
-    training
-        The accelerators that are offered for training there, None where nothing is known of it.
-    elsewhere
-        Those that are there, but not for training.
-    """
+class Region:
+    """A region: the accelerators for training (None if unknown), and those for other uses only."""
 
     training: frozenset[str] | None = None
-    elsewhere: frozenset[str] = frozenset()
+    not_for_training: frozenset[str] = frozenset()
+
+    @property
+    def accelerators(self) -> frozenset[str]:
+        """All accelerators of the region."""
+        return (self.training or frozenset()) | self.not_for_training
 
 
 @dataclass(frozen=True, slots=True)
 class RetiredAccelerator:
-    """An accelerator that Google withdraws.
-
-    Parameters
-    ----------
-    since
-        The first day without it.
-    instead
-        What to take instead, the likest first.
-    """
+    """An accelerator that Google withdraws: from which day, and replacements, the closest first."""
 
     since: dt.date
-    instead: tuple[str, ...] = ()
+    replacements: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RetiredMachine:
-    """A name of a machine that is none any more.
+    """A former name of a machine.
 
     Parameters
     ----------
     since
         The first day without it.
-    was
-        What it stood for, in names of today; its accelerator may be retired, too.
+    replacement
+        The machine in current names; its accelerator may be retired, too.
     why
-        Why that is not the very machine that it stood for, if it is not.
+        Why the replacement is not the same machine, if it is not.
     """
 
     since: dt.date
-    was: Machine
+    replacement: Machine
     why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What there is to train on.
-
-    Parameters
-    ----------
-    source, date
-        Where this is from, and of when it is: ``2026-06``.
-    machines, regions
-        By name.
-    flex_start
-        The accelerators that can be had by FLEX_START.
-    retired_accelerators, retired_machines
-        What there is no more, or soon will not be.
-    """
+    """Machines, regions and retired names; `flex_start` are the accelerators for FLEX_START."""
 
     source: str
     date: str
-    machines: Mapping[str, MachineKind]
-    regions: Mapping[str, RegionKind]
+    machines: Mapping[str, MachineType]
+    regions: Mapping[str, Region]
     flex_start: tuple[str, ...]
     retired_accelerators: Mapping[str, RetiredAccelerator]
     retired_machines: Mapping[str, RetiredMachine]
 
     @property
     def accelerators(self) -> frozenset[str]:
-        """All accelerators of which anything is said."""
+        """All accelerators that the catalogue mentions."""
         on_machines = {name for kind in self.machines.values() for name in kind.accelerators}
         tpus = {kind.tpu for kind in self.machines.values() if kind.tpu}
-        there = {name for kind in self.regions.values() for name in _there(kind)}
-        return frozenset(on_machines | tpus | there | self.retired_accelerators.keys())
+        in_regions = {name for region in self.regions.values() for name in region.accelerators}
+        return frozenset(on_machines | tpus | in_regions | self.retired_accelerators.keys())
 
     def offers(self, region: str, accelerator: str) -> bool | None:
-        """Return whether a region offers an accelerator for training, None where it's not known.
-
-        Of an accelerator that no region is said to have it is not known of any.
-        """
-        kind = self.regions.get(region)
-        if kind is None or kind.training is None:
+        """Return whether a region offers an accelerator for training, None if unknown."""
+        known = self.regions.get(region)
+        if known is None or known.training is None:
             return None
-        is_there = any(accelerator in _there(each) for each in self.regions.values())
-        return accelerator in kind.training if is_there else None
+        is_anywhere = any(accelerator in each.accelerators for each in self.regions.values())
+        return accelerator in known.training if is_anywhere else None
 
     def regions_with(self, accelerator: str) -> tuple[str, ...]:
         """Return the regions that are known to offer an accelerator for training."""
         return tuple(name for name in self.regions if self.offers(name, accelerator))
 
     def machines_with(self, accelerator: str, count: int) -> tuple[str, ...]:
-        """Return the machines that take so many of an accelerator, the smallest first."""
+        """Return the machines that take this number of an accelerator, the smallest first."""
         fitting = [name for name, kind in self.machines.items() if kind.takes(accelerator, count)]
         return tuple(sorted(fitting, key=self._size))
 
     def is_retired(self, name: str, today: dt.date) -> bool:
         """Return whether a machine or an accelerator is withdrawn by a day."""
-        gone = self.retired_accelerators.get(name) or self.retired_machines.get(name)
-        return gone is not None and gone.since <= today
+        retired = self.retired_accelerators.get(name) or self.retired_machines.get(name)
+        return retired is not None and retired.since <= today
 
     def _size(self, machine: str) -> tuple[float, float]:
         kind = self.machines[machine]
         return kind.cpus or math.inf, kind.memory_gb or math.inf
 
 
-def offered_as(kind: MachineKind | None, accelerator: str | None, count: int) -> str | None:
-    """Return the name by which a region offers what a machine has, None for a machine without.
-
-    Parameters
-    ----------
-    kind
-        The machine, None if it is unknown.
-    accelerator, count
-        What the job says beside it.
-    """
+def offered_as(kind: MachineType | None, accelerator: str | None, count: int) -> str | None:
+    """Return the name under which regions offer a machine's accelerator, None without one."""
     if accelerator is None:
         return kind.tpu if kind else None
     return _PODS.get(accelerator, accelerator) if count > _POD_CORES else accelerator
 
 
 def has_rdma(machine_type: str) -> bool:
-    """Return whether a machine's GPUs communicate by RDMA.
+    """Return whether a machine's GPUs communicate by RDMA; False for an unknown machine.
 
-    On these machines a training program has to source ``set_nccl_env.sh`` first:
+    A training program must source ``set_nccl_env.sh`` there before it starts:
     https://docs.cloud.google.com/gemini-enterprise-agent-platform/machine-learning/training/configure-compute
-
-    Parameters
-    ----------
-    machine_type
-        Such as ``a4-highgpu-8g``; False for an unknown machine.
     """
     kind = bundled().machines.get(machine_type)
     return kind is not None and kind.rdma
 
 
 def chips(topology: str) -> int:
-    """Return how many chips a TPU of a shape has: ``2x4`` has 8, and what is no shape none."""
+    """Return the number of chips of a TPU topology: 8 for ``2x4``, 0 for anything else."""
     sides = topology.split("x")
     return math.prod(map(int, sides)) if all(side.isdecimal() for side in sides) else 0
 
 
 def load(file: Path | None) -> Catalogue:
-    """Return the catalogue.
-
-    Parameters
-    ----------
-    file
-        A file of the user's own that adds to it, None without.
+    """Return the catalogue, extended by a user's file.
 
     Raises
     ------
     DistlaunchError
-        If that file is broken, with its line and column.
+        If that file is invalid, with line and column.
     """
     if file is None:
         return bundled()
-    from distlaunch.job.catalogue_file import laid_over, read
+    from distlaunch.job.catalogue_file import read_catalogue_file
 
-    return _catalogue(laid_over(_data(), read(file)))
+    return _catalogue(deep_merge(_data(), read_catalogue_file(file), drop_none=True))
 
 
 @cache
 def bundled() -> Catalogue:
-    """Return the catalogue that distlaunch comes with."""
+    """Return the catalogue of this release."""
     return _catalogue(_data())
 
 
@@ -257,54 +211,85 @@ def _data() -> dict[str, Any]:
 
 def _catalogue(data: Mapping[str, Any]) -> Catalogue:
     retired = data["retired"]
+    accelerators, machines = retired["accelerators"].items(), retired["machines"].items()
     return Catalogue(
         source=data["source"],
         date=data["date"],
-        machines={name: _machine(name, said) for name, said in data["machines"].items()},
-        regions={name: _region(said) for name, said in data["regions"].items()},
+        machines={name: _machine(name, entry) for name, entry in data["machines"].items()},
+        regions={name: _region(entry) for name, entry in data["regions"].items()},
         flex_start=tuple(data["flex_start"]),
-        retired_accelerators={
-            name: _retired_accelerator(said) for name, said in retired["accelerators"].items()
-        },
-        retired_machines={
-            name: _retired_machine(said) for name, said in retired["machines"].items()
-        },
+        retired_accelerators={name: _retired_accelerator(entry) for name, entry in accelerators},
+        retired_machines={name: _retired_machine(entry) for name, entry in machines},
     )
 
 
-def _machine(name: str, said: Mapping[str, Any]) -> MachineKind:
-    accelerators = said.get("accelerators", {})
-    return MachineKind(
-        family=said.get("family", name.partition("-")[0].upper()),
-        cpus=said.get("cpus"),
-        memory_gb=said.get("memory_gb"),
+def _machine(name: str, entry: Mapping[str, Any]) -> MachineType:
+    accelerators = entry.get("accelerators", {})
+    return MachineType(
+        family=entry.get("family", name.partition("-")[0].upper()),
+        cpus=entry.get("cpus"),
+        memory_gb=entry.get("memory_gb"),
         accelerators={kind: tuple(counts) for kind, counts in accelerators.items()},
-        needs_accelerator=bool(accelerators) and said.get("needs_accelerator", False),
-        topologies=tuple(said.get("topologies", ())),
-        tpu=said.get("tpu"),
-        architecture=said.get("architecture", "amd64"),
-        rdma=said.get("rdma", False),
+        needs_accelerator=bool(accelerators) and entry.get("needs_accelerator", False),
+        topologies=tuple(entry.get("topologies", ())),
+        tpu=entry.get("tpu"),
+        architecture=entry.get("architecture", "amd64"),
+        rdma=entry.get("rdma", False),
     )
 
 
-def _region(said: Mapping[str, str]) -> RegionKind:
-    if not said:
-        return RegionKind()
-    return RegionKind(
-        frozenset(name for name, use in said.items() if use == TRAINING),
-        frozenset(name for name, use in said.items() if use == ELSEWHERE),
+def _region(entry: Mapping[str, str]) -> Region:
+    if not entry:
+        return Region()
+    return Region(
+        frozenset(name for name, use in entry.items() if use == _TRAINING),
+        frozenset(name for name, use in entry.items() if use == _ELSEWHERE),
     )
 
 
-def _retired_accelerator(said: Mapping[str, Any]) -> RetiredAccelerator:
-    return RetiredAccelerator(dt.date.fromisoformat(said["since"]), tuple(said.get("instead", ())))
+def _retired_accelerator(entry: Mapping[str, Any]) -> RetiredAccelerator:
+    since = dt.date.fromisoformat(entry["since"])
+    return RetiredAccelerator(since, tuple(entry.get("instead", ())))
 
 
-def _retired_machine(said: Mapping[str, Any]) -> RetiredMachine:
-    accelerator = said.get("accelerator")
-    was = Machine(said["machine"], accelerator, said.get("count", 1) if accelerator else 0)
-    return RetiredMachine(dt.date.fromisoformat(said["since"]), was, said.get("why"))
+def _retired_machine(entry: Mapping[str, Any]) -> RetiredMachine:
+    accelerator = entry.get("accelerator")
+    machine = Machine(entry["machine"], accelerator, entry.get("count", 1) if accelerator else 0)
+    return RetiredMachine(dt.date.fromisoformat(entry["since"]), machine, entry.get("why"))
 
 
-def _there(kind: RegionKind) -> frozenset[str]:
-    return (kind.training or frozenset()) | kind.elsewhere
+def similar_accelerators(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known accelerators that a name such as ``T4`` may mean, the closest first."""
+    word = name.removeprefix("NVIDIA_").removeprefix("TESLA_")
+    fitting = [each for each in known if f"_{word}_" in f"_{each}_"]
+    return sorted(fitting, key=lambda each: (not each.endswith(f"_{word}"), len(each), each))
+
+
+def suggest_accelerator(name: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean …?`` for an unknown accelerator, or nothing."""
+    names = list(known)
+    similar = similar_accelerators(name.upper(), names)
+    return f"; did you mean {similar[0]!r}?" if similar else did_you_mean(name, names)
+
+
+def suggest_machine(name: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean …?`` for an unknown machine: the next larger one of its series."""
+    names = list(known)
+    series, size = _series_and_size(name)
+    sizes = {known_size: each for each in names if (known_size := _size_in(series, each))}
+    larger = sorted(each for each in sizes if each >= size)
+    if not size or not sizes:
+        return did_you_mean(name, names)
+    return f"; did you mean {sizes[larger[0] if larger else max(sizes)]!r}?"
+
+
+def _series_and_size(name: str) -> tuple[str, int]:
+    """Split ``n1-standard-8`` or ``a2-highgpu-8g`` before its size; 0 without one."""
+    series, _, size = name.rpartition("-")
+    digits = size.removesuffix("g")
+    return series, int(digits) if digits.isdecimal() else 0
+
+
+def _size_in(series: str, name: str) -> int:
+    of_name, size = _series_and_size(name)
+    return size if of_name == series else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from distlaunch.errors import UsageError
 
@@ -15,47 +15,74 @@ TaskType = Literal["chief", "worker", "ps", "evaluator"]
 Strategy = Literal["STANDARD", "SPOT", "FLEX_START"]
 Scale = Literal["linear", "log", "reverse_log"]
 
-TASK_TYPES: tuple[TaskType, ...] = get_args(TaskType)
 _TASK_NAME = re.compile(r"(worker|ps|evaluator):(0|[1-9][0-9]*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """One process of a job.
+class PoolRole:
+    """The role of one worker pool, with its name in each place.
 
     Parameters
     ----------
-    type
-        What it does.
-    index
-        Its place among the tasks of its type, from 0. There is one chief only.
+    task_type
+        In task names and TF_CONFIG.
+    field
+        In distlaunch.yaml's ``cluster`` section, and the attribute of `Cluster`.
+    worker_pool
+        In Google's logs and CLUSTER_SPEC.
+    ai_platform
+        In AI Platform's fields: ``masterType``, ``parameterServerCount``.
+    noun
+        In messages.
     """
+
+    task_type: TaskType
+    field: str
+    worker_pool: str
+    ai_platform: str
+    noun: str
+
+
+POOL_ROLES = (
+    PoolRole("chief", "chief", "workerpool0", "master", "chief"),
+    PoolRole("worker", "workers", "workerpool1", "worker", "worker"),
+    PoolRole("ps", "parameter_servers", "workerpool2", "parameter_server", "parameter server"),
+    PoolRole("evaluator", "evaluators", "workerpool3", "evaluator", "evaluator"),
+)
+"""The roles in the order of Google's ``workerPoolSpecs``."""
+
+TASK_TYPES = tuple(role.task_type for role in POOL_ROLES)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One process of a job; `index` counts the tasks of a type from 0."""
 
     type: TaskType
     index: int = 0
 
     @classmethod
     def parse(cls, name: str) -> Task:
-        """Read a task from its name.
+        """Parse a task's name, such as ``worker:1``.
 
         Raises
         ------
         UsageError
-            If this is no task's name.
+            If it is not a task's name.
         """
         if name == "chief":
             return cls("chief")
-        found = _TASK_NAME.fullmatch(name)
-        if found is None:
+        match = _TASK_NAME.fullmatch(name)
+        if match is None:
             raise UsageError(
                 f"{name!r} is not a task; expected chief, worker:N, ps:N or evaluator:N"
             )
-        kind: Any = found[1]
-        return cls(kind, int(found[2]))
+        task_type: Any = match[1]
+        return cls(task_type, int(match[2]))
 
     @property
     def is_training(self) -> bool:
-        """Whether it is one of those that train together: the chief and the workers."""
+        """Whether it is the chief or a worker."""
         return self.type in ("chief", "worker")
 
     def __str__(self) -> str:
@@ -64,7 +91,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine type of Google's, with the accelerators on one such machine."""
+    """A machine type with the accelerators of one machine."""
 
     type: str
     accelerator: str | None = None
@@ -72,28 +99,26 @@ class Machine:
 
     @property
     def gpu_count(self) -> int:
-        """The number of GPUs on one such machine."""
+        """The number of GPUs of one machine."""
         is_gpu = self.accelerator is not None and self.accelerator.startswith("NVIDIA")
         return max(0, self.accelerator_count) if is_gpu else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What the containers of a pool run where that is not the job's own image, module and args.
+    """What the containers of a pool run, if not the job's image, module and args.
 
     Parameters
     ----------
     image
         The container image, None for the job's.
     command
-        What replaces the image's entrypoint, if anything.
-    args
-        What the entrypoint is given.
+        Replaces the image's entrypoint.
     env
-        Variables beside the job's.
+        Variables in addition to the job's.
     module, packages
-        A module in Python packages (``gs://…``) that Google installs into `image` before it starts,
-        where the pool is one of Google's pythonPackageSpec.
+        A module in Python packages (``gs://…``) that Google installs into `image` at the start: a
+        pythonPackageSpec.
     """
 
     image: str | None = None
@@ -106,13 +131,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Several machines of one kind, each with one task.
-
-    Parameters
-    ----------
-    program
-        What runs there, None for what the job says of all its tasks.
-    """
+    """Machines of one type, one task each; a program of None is the job's."""
 
     machine: Machine
     count: int = 1
@@ -121,29 +140,35 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The machines of a job, by what they do."""
+    """The worker pools of a job; the attributes are the `PoolRole.field` of `POOL_ROLES`."""
 
     chief: Pool
     workers: Pool | None = None
     parameter_servers: Pool | None = None
     evaluators: Pool | None = None
 
+    @property
+    def pools(self) -> tuple[Pool | None, ...]:
+        """The pools in the order of `POOL_ROLES`."""
+        return tuple(getattr(self, role.field) for role in POOL_ROLES)
+
     def tasks(self) -> tuple[Task, ...]:
-        """All tasks: the chief, the workers, the parameter servers, the evaluators."""
-        return tuple(Task(kind, index) for kind in TASK_TYPES for index in range(self._count(kind)))
+        """Return all tasks: the chief, workers, parameter servers, evaluators."""
+        counts = zip(TASK_TYPES, self._counts(), strict=True)
+        return tuple(Task(kind, index) for kind, count in counts for index in range(count))
 
     @property
     def task_count(self) -> int:
-        """How many tasks there are, in whatever number."""
-        return sum(map(self._count, TASK_TYPES))
+        """The number of all tasks."""
+        return sum(self._counts())
 
     def with_training_tasks(self, count: int) -> Cluster:
-        """Return this cluster with `count` training tasks in all, the chief among them.
+        """Return this cluster with `count` training tasks in total, including the chief.
 
         Raises
         ------
         UsageError
-            If there would be no chief.
+            If `count` is less than 1.
         """
         if count < 1:
             raise UsageError(f"expected 1 training task or more, got {count}")
@@ -152,49 +177,43 @@ class Cluster:
 
     def map_pools(self, change: Callable[[Pool], Pool]) -> Cluster:
         """Return this cluster with a function applied to each pool."""
-        others = (self.workers, self.parameter_servers, self.evaluators)
-        return Cluster(change(self.chief), *(pool and change(pool) for pool in others))
+        others = (pool and change(pool) for pool in self.pools[1:])
+        return Cluster(change(self.chief), *others)
 
     def describe(self) -> str:
-        """Say what it consists of, as ``chief + 2 workers + 1 parameter server``."""
-        counted = [
-            _plural(self._count("worker"), "worker"),
-            _plural(self._count("ps"), "parameter server"),
-            _plural(self._count("evaluator"), "evaluator"),
+        """Return the tasks in words: ``3 tasks: chief + 2 workers``."""
+        pools = zip(POOL_ROLES, self._counts(), strict=True)
+        parts = [
+            "chief" if role.field == "chief" else _counted(count, role.noun)
+            for role, count in pools
+            if count
         ]
-        return " + ".join(["chief", *filter(None, counted)])
+        return f"{_counted(self.task_count, 'task')}: {' + '.join(parts)}"
 
-    def _count(self, kind: TaskType) -> int:
-        pools: dict[TaskType, Pool | None] = {
-            "chief": self.chief,
-            "worker": self.workers,
-            "ps": self.parameter_servers,
-            "evaluator": self.evaluators,
-        }
-        pool = pools[kind]
-        return pool.count if pool else 0
+    def _counts(self) -> list[int]:
+        return [pool.count if pool else 0 for pool in self.pools]
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What the container image is made of, and the repository it is pushed to.
+    """How the container image is built, and the repository it is pushed to.
 
     Parameters
     ----------
     repository
         ``HOST/PATH`` without a tag.
     base
-        The image that it begins with.
+        The base image.
     requirements
-        The file with what pip installs, relative to the project's folder.
+        The requirements file, relative to the project folder.
     include
-        Files and folders of the project that go into the image, beside the module's own package.
+        Files and folders of the project to copy in addition to the module's package.
     allow_secrets
-        Files that go into the image although they look like secrets.
+        Files to copy although they look like secrets.
     dockerfile
-        A Dockerfile of the user's own, which then says all of this.
+        The user's own Dockerfile, which replaces `base`, `requirements` and `include`.
     uri
-        An image that is there already: nothing is built.
+        An existing image: nothing is built.
     """
 
     repository: str | None = None
@@ -208,7 +227,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """How Google starts and ends the job; times are in seconds, None for Google's default."""
+    """How Google starts and ends the job; times in seconds, None for Google's default."""
 
     strategy: Strategy = "STANDARD"
     timeout: int | None = None
@@ -217,43 +236,27 @@ class Scheduling:
 
 @dataclass(frozen=True, slots=True)
 class ReductionServer:
-    """Google's all-reduce for GPU workers, on machines of its own.
-
-    Parameters
-    ----------
-    replicas
-        How many; None for as many as the machines of the cluster need.
-    """
+    """Google's all-reduce for GPU workers; None replicas for as many as the cluster needs."""
 
     replicas: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A tuned parameter that is a number between two others."""
+class RangeParameter:
+    """A tuned parameter between two numbers."""
 
     minimum: float
     maximum: float
-    whole: bool = False
+    is_integer: bool = False
     scale: Scale = "linear"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A tuned parameter that is one of some values.
-
-    Parameters
-    ----------
-    values
-        The values, as the program gets them.
-    numeric
-        Whether they are numbers to the search, which then knows which of them are near each other.
-    scale
-        How near, where they are numbers.
-    """
+class ChoiceParameter:
+    """A tuned parameter with a list of values; numeric ones are ordered for the search."""
 
     values: tuple[str, ...]
-    numeric: bool = False
+    is_numeric: bool = False
     scale: Scale = "linear"
 
 
@@ -263,7 +266,7 @@ class Tuning:
 
     metric: str
     goal: Literal["maximize", "minimize"]
-    parameters: Mapping[str, Span | Choice]
+    parameters: Mapping[str, RangeParameter | ChoiceParameter]
     trials: int
     parallel_trials: int = 1
     algorithm: Literal["bayesian", "grid", "random"] = "bayesian"
@@ -276,14 +279,14 @@ class Job:
     Parameters
     ----------
     name
-        What the job is called; a part of every path it writes to.
+        A part of every path that the job writes to.
     module
-        The Python module that is the program, with `args` for it.
+        The Python module that runs, with `args`.
     bucket
         ``gs://…``; the job writes to BUCKET/NAME/JOB_ID.
     vertex
-        Any other field of Google's job (a CustomJob, or a HyperparameterTuningJob where the job is
-        tuned), in Google's JSON names; what this class has a field for lies over it.
+        Any other field of Google's CustomJob (HyperparameterTuningJob for a tuned job), in Google's
+        JSON names; the fields of this class override it.
     """
 
     name: str
@@ -305,5 +308,5 @@ class Job:
     vertex: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}" if count else ""
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

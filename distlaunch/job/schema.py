@@ -1,7 +1,7 @@
-"""The sections of distlaunch.yaml: what each may hold and what is expected in it.
+"""The schema of distlaunch.yaml: its sections, and which values each key takes.
 
-Every value arrives as the text that was written (see `yaml_marks`), so each type here begins with
-a function from text to a value, which says what it expected where there is none.
+Every value arrives as the text of the file (see `yaml_document`), so each type here begins with a
+function that parses text, and raises an error with what it expected.
 """
 
 from __future__ import annotations
@@ -23,74 +23,95 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
-_LONGEST_COUNT = 9  # digits of a duration's
-EXPECTED = "expected"  # the type of the errors that are raised here
+EXPECTED = "expected"
+"""The type of the errors that parsing functions raise."""
 
+_LONGEST_COUNT = 9  # digits of each part of a duration
 _Number = TypeVar("_Number", int, float)
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
-_A_DURATION = "a duration with its unit, as 90s, 30m, 12h or 7d"
+_A_DURATION = "a duration with its unit, such as 90s, 30m, 12h or 7d"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
-_SCALARS = ("string", "number", "boolean")  # what YAML takes text without quotes for
-_SET_FOR_EVERY_TASK = re.compile(r"TF_CONFIG|CLUSTER_SPEC|(AIP|CLOUD_ML|DISTLAUNCH)_.*")
+_SCALARS = ("string", "number", "boolean")  # what text without quotes can be in YAML
+_RESERVED_VARIABLE = re.compile(r"TF_CONFIG|CLUSTER_SPEC|(AIP|CLOUD_ML|DISTLAUNCH)_.*")
 
 
-def _refusal(expected: str, hint: str = "") -> PydanticCustomError:
+def expected_error(expected: str, hint: str = "") -> PydanticCustomError:
+    """Return the error of a parsing function, without the value, which `validation` adds."""
     return PydanticCustomError(EXPECTED, "{expected}", {"expected": expected, "hint": hint})
 
 
 @dataclass(frozen=True, eq=False)
-class _Read:
-    """How a value is read from the text that was written, and what an editor may know of that.
+class _Parsed:
+    """An annotation: how text is parsed, and its JSON schema ({} for that of the value)."""
 
-    Parameters
-    ----------
-    function
-        From what was written to the value.
-    known
-        The JSON schema of what can be written, {} for that of the value.
-    """
-
-    function: Callable[[Any], Any]
-    known: Mapping[str, Any]
+    parse: Callable[[Any], Any]
+    json_schema: Mapping[str, Any]
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self.function, handler(source))
+        return core_schema.no_info_before_validator_function(self.parse, handler(source))
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        return dict(self.known) or handler(schema)
+        return dict(self.json_schema) or handler(schema)
 
 
-def _text(expected: str, pattern: str = r"[^\0]*") -> _Read:
-    whole = re.compile(pattern, re.ASCII)
+@dataclass(frozen=True, eq=False)
+class _EmptyAsDefault(_Parsed):
+    """Takes a section without content as its default."""
 
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or not whole.fullmatch(value):
-            raise _refusal(expected)
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), {"type": "null"}]}
+
+
+def _or_default(default: Callable[[], Any]) -> _EmptyAsDefault:
+    return _EmptyAsDefault(lambda value: default() if value is None else value, {})
+
+
+def _text(expected: str, pattern: str = r"[^\0]*") -> _Parsed:
+    regex = re.compile(pattern, re.ASCII)
+
+    def parse(value: Any) -> str:
+        if not isinstance(value, str) or not regex.fullmatch(value):
+            raise expected_error(expected)
         return value
 
-    types = list(_SCALARS) if whole.fullmatch("1234567") else "string"
-    known = {"type": types, "pattern": f"^({pattern})$", "description": expected}
-    return _Read(read, known)
+    types = list(_SCALARS) if regex.fullmatch("1234567") else "string"
+    return _Parsed(parse, {"type": types, "pattern": f"^({pattern})$", "description": expected})
 
 
-def _number(expected: str, kind: Callable[[Any], _Number], minimum: float) -> _Read:
-    def read(value: Any) -> _Number:
+def _number(expected: str, kind: Callable[[Any], _Number], minimum: float) -> _Parsed:
+    def parse(value: Any) -> _Number:
         try:
             number = kind(value)
         except (TypeError, ValueError):
-            raise _refusal(expected) from None
+            raise expected_error(expected) from None
         if not minimum <= number < math.inf:
-            raise _refusal(expected)
+            raise expected_error(expected)
         return number
 
-    known: dict[str, Any] = {"type": "integer" if kind is int else "number"}
+    json_schema: dict[str, Any] = {"type": "integer" if kind is int else "number"}
     if math.isfinite(minimum):
-        known["minimum"] = minimum
-    return _Read(read, known)
+        json_schema["minimum"] = minimum
+    return _Parsed(parse, json_schema)
+
+
+def _integer(minimum: int) -> _Parsed:
+    return _number(f"a whole number of {minimum} or more", int, minimum)
+
+
+def _one_of(*values: str) -> _Parsed:
+    def parse(value: Any) -> str:
+        if value not in values:
+            hint = did_you_mean(str(value), list(values))
+            raise expected_error(f"{', '.join(values[:-1])} or {values[-1]}", hint)
+        return str(value)
+
+    return _Parsed(parse, {"enum": list(values)})
 
 
 def _is_number(text: str) -> bool:
@@ -100,32 +121,18 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _whole(minimum: int) -> _Read:
-    return _number(f"a whole number of {minimum} or more", int, minimum)
-
-
-def _one_of(*values: str) -> _Read:
-    def read(value: Any) -> str:
-        if value not in values:
-            hint = did_you_mean(str(value), list(values))
-            raise _refusal(f"{', '.join(values[:-1])} or {values[-1]}", hint)
-        return str(value)
-
-    return _Read(read, {"enum": list(values)})
-
-
-def _seconds(value: Any) -> int:
-    found = _DURATION.fullmatch(value) if isinstance(value, str) and value else None
-    if found is None:
-        raise _refusal(_A_DURATION)
-    if any(part and len(part) > _LONGEST_COUNT for part in found.groups()):
-        raise _refusal("a shorter duration, as 90s, 30m, 12h or 7d")
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+def _parse_duration(value: Any) -> int:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) and value else None
+    if match is None:
+        raise expected_error(_A_DURATION)
+    if any(part and len(part) > _LONGEST_COUNT for part in match.groups()):
+        raise expected_error("a shorter duration, such as 90s, 30m, 12h or 7d")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-def _replicas(value: Any) -> int | None:
-    """Return a number of replicas, None for ``auto``."""
+def _parse_replicas(value: Any) -> int | None:
+    """Return the number of replicas, None for ``auto``."""
     if value == "auto":
         return None
     try:
@@ -133,114 +140,97 @@ def _replicas(value: Any) -> int | None:
     except (TypeError, ValueError):
         number = 0
     if number < 1:
-        raise _refusal("auto or a whole number of 1 or more")
+        raise expected_error("auto or a whole number of 1 or more")
     return number
 
 
-def _variable(value: Any) -> str:
+def _parse_variable(value: Any) -> str:
     name = str(value)
-    if _SET_FOR_EVERY_TASK.fullmatch(name):
-        raise _refusal("a name of your own, as this variable is set for each task")
+    if _RESERVED_VARIABLE.fullmatch(name):
+        raise expected_error("another name, as this variable is set for each task")
     if not re.fullmatch(_VARIABLE, name):
-        raise _refusal("a variable's name, as LOG_LEVEL")
+        raise expected_error("a variable's name, such as LOG_LEVEL")
     return name
 
 
-@dataclass(frozen=True, eq=False)
-class _NoneIs(_Read):
-    """Takes a section without content for an empty one."""
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return {"anyOf": [handler(schema), {"type": "null"}]}
-
-
-def _none_is(empty: Callable[[], Any]) -> _NoneIs:
-    return _NoneIs(lambda value: empty() if value is None else value, {})
-
-
 Text = Annotated[str, _text("text")]
-Filled = Annotated[str, _text("text in one line", r"[^\0-\x1f\x7f]+")]
-AtLeastNone = Annotated[int, _whole(0)]
-AtLeastOne = Annotated[int, _whole(1)]
+NonEmptyLine = Annotated[str, _text("text in one line", r"[^\0-\x1f\x7f]+")]
+NonNegativeInt = Annotated[int, _integer(0)]
+PositiveInt = Annotated[int, _integer(1)]
 Number = Annotated[float, _number("a number", float, -math.inf)]
-Duration = Annotated[
-    int,
-    _Read(
-        _seconds,
-        {"type": "string", "pattern": f"^(?=.){_DURATION.pattern}$", "description": _A_DURATION},
-    ),
-]
+_DURATION_SCHEMA = {
+    "type": "string",
+    "pattern": f"^(?=.){_DURATION.pattern}$",
+    "description": _A_DURATION,
+}
+Duration = Annotated[int, _Parsed(_parse_duration, _DURATION_SCHEMA)]
 JobName = Annotated[
     str,
     _text(
-        "at most 63 of a-z, 0-9, _ and -, a letter first, as digits",
+        "at most 63 of a-z, 0-9, _ and -, a letter first, such as digits",
         r"[a-z][a-z0-9_-]{0,62}",
     ),
 ]
 ModuleName = Annotated[
-    str,
-    _text("a Python module, as trainer.task", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"),
+    str, _text("a Python module such as trainer.task", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 ]
 ProjectId = Annotated[
     str,
     _text(
-        "a project's id, as my-project-1234",
+        "a project id such as my-project-1234",
         r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]{6,}",
     ),
 ]
-Region = Annotated[str, _text("a region, as us-central1", r"[a-z]+(-[a-z]+)+[0-9]+")]
+RegionName = Annotated[str, _text("a region such as us-central1", r"[a-z]+(-[a-z]+)+[0-9]+")]
 Bucket = Annotated[
     str,
     _text(
-        "a bucket, as gs://my-bucket", r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^\0-\x1f\x7f]*)?"
+        "a bucket such as gs://my-bucket",
+        r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^\0-\x1f\x7f]*)?",
     ),
 ]
 ImageName = Annotated[
     str,
     _text(
-        "an image, as python:3.12-slim",
+        "an image such as python:3.12-slim",
         r"([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
         r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?",
     ),
 ]
-InnerPath = Annotated[
+RelativePath = Annotated[
     str,
     _text(
-        "a path in the project's folder, as data/labels.txt",
+        "a path below the project folder, such as data/labels.txt",
         r"(?!/)(?!(.*/)?\.\.(/|$))[^\0-\x1f\x7f]+",
     ),
 ]
 Repository = Annotated[
     str,
     _text(
-        "an image's name without a tag, as us-central1-docker.pkg.dev/my-project/training/digits",
+        "an image without a tag, such as us-central1-docker.pkg.dev/my-project/training/digits",
         r"[A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+",
     ),
 ]
 AccountEmail = Annotated[
-    str, _text("an account, as trainer@my-project.iam.gserviceaccount.com", r"[^\s@]+@[^\s@]+")
+    str, _text("an account such as trainer@my-project.iam.gserviceaccount.com", r"[^\s@]+@[^\s@]+")
 ]
-AcceleratorType = Annotated[
-    str, _text("an accelerator, as NVIDIA_TESLA_T4", r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
+AcceleratorName = Annotated[
+    str, _text("an accelerator such as NVIDIA_TESLA_T4", r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 ]
-MachineType = Annotated[str, _text("a machine type, as n1-standard-8", r"[a-z][a-z0-9_-]+")]
+MachineTypeName = Annotated[str, _text("a machine type such as n1-standard-8", r"[a-z][a-z0-9_-]+")]
 LabelName = Annotated[
     str, _text("at most 63 of a-z, 0-9, _ and -, a letter first", r"[a-z][a-z0-9_-]{0,62}")
 ]
 LabelValue = Annotated[str, _text("at most 63 of a-z, 0-9, _ and -", r"[a-z0-9_-]{0,63}")]
-VariableName = Annotated[
-    str,
-    _Read(
-        _variable,
-        {"type": "string", "pattern": f"^(?!({_SET_FOR_EVERY_TASK.pattern})$)({_VARIABLE})$"},
-    ),
-]
+_VARIABLE_SCHEMA = {
+    "type": "string",
+    "pattern": f"^(?!({_RESERVED_VARIABLE.pattern})$)({_VARIABLE})$",
+}
+VariableName = Annotated[str, _Parsed(_parse_variable, _VARIABLE_SCHEMA)]
 
 
 class Section(BaseModel):
-    """A part of the file that knows all its keys."""
+    """A section of the file; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -248,21 +238,21 @@ class Section(BaseModel):
 class AcceleratorSection(Section):
     """``accelerator``."""
 
-    type: AcceleratorType
-    count: AtLeastOne = 1
+    type: AcceleratorName
+    count: PositiveInt = 1
 
 
 class ChiefSection(Section):
     """``cluster.chief``: one machine."""
 
-    machine: MachineType
+    machine: MachineTypeName
     accelerator: AcceleratorSection | None = None
 
 
 class PoolSection(ChiefSection):
-    """``cluster.workers`` and its like: some machines."""
+    """The other pools of ``cluster``."""
 
-    count: AtLeastNone = 1
+    count: NonNegativeInt = 1
 
 
 class ClusterSection(Section):
@@ -279,10 +269,10 @@ class ImageSection(Section):
 
     repository: Repository | None = None
     base: ImageName | None = None
-    requirements: InnerPath | None = None
-    include: Annotated[list[InnerPath], _none_is(list)] = []
-    allow_secrets: Annotated[list[InnerPath], _none_is(list)] = []
-    dockerfile: InnerPath | None = None
+    requirements: RelativePath | None = None
+    include: Annotated[list[RelativePath], _or_default(list)] = []
+    allow_secrets: Annotated[list[RelativePath], _or_default(list)] = []
+    dockerfile: RelativePath | None = None
     uri: ImageName | None = None
 
 
@@ -291,7 +281,7 @@ class ReductionServerSection(Section):
 
     replicas: Annotated[
         int | None,
-        _Read(_replicas, {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
+        _Parsed(_parse_replicas, {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
     ] = None
 
 
@@ -304,44 +294,43 @@ class SchedulingSection(Section):
 
 
 class ParameterSection(Section):
-    """One of ``tuning.parameters``: a span of numbers or a choice of values.
+    """One of ``tuning.parameters``: a range of numbers or a list of values.
 
-    Values of the type double are numbers to the search, which then knows which of them are near
-    each other; others are names.
+    Values of the type double are numbers to the search, which then orders them.
     """
 
     type: Annotated[Literal["integer", "double"], _one_of("integer", "double")] | None = None
     min: Number | None = None
     max: Number | None = None
     scale: Annotated[Scale, _one_of("linear", "log", "reverse_log")] = "linear"
-    values: Annotated[list[Filled], Field(min_length=1)] | None = None
+    values: Annotated[list[NonEmptyLine], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
-    def _is_span_or_choice(self) -> ParameterSection:
-        span = [self.type, self.min, self.max]
-        is_choice = self.values is not None and span in ([None] * 3, ["double", None, None])
-        is_span = self.values is None and None not in span
-        if not (is_choice or is_span):
-            raise _refusal("either type, min and max or a list of values")
+    def _check_consistency(self) -> ParameterSection:
+        of_range = [self.type, self.min, self.max]
+        is_choice = self.values is not None and of_range in ([None] * 3, ["double", None, None])
+        is_range = self.values is None and None not in of_range
+        if not (is_choice or is_range):
+            raise expected_error("either type, min and max or a list of values")
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise _refusal("a min that is at most the max")
+            raise expected_error("a min that is not above max")
         if self.type == "integer" and any(end and end % 1 for end in (self.min, self.max)):
-            raise _refusal("a min and a max that are whole, for the type integer")
+            raise expected_error("integers as min and max of the type integer")
         if self.type == "double" and not all(map(_is_number, self.values or [])):
-            raise _refusal("values that are numbers, as [0.1, 0.01], for the type double")
+            raise expected_error("numbers as values, such as [0.1, 0.01], for the type double")
         if is_choice and self.type is None and self.scale != "linear":
-            raise _refusal("the type double with a scale, or no scale")
+            raise expected_error("the type double with a scale, or no scale")
         return self
 
 
 class TuningSection(Section):
     """``tuning``."""
 
-    metric: Filled
+    metric: NonEmptyLine
     goal: Annotated[Literal["maximize", "minimize"], _one_of("maximize", "minimize")]
-    parameters: Annotated[dict[Filled, ParameterSection], Field(min_length=1)]
-    trials: AtLeastOne
-    parallel_trials: AtLeastOne = 1
+    parameters: Annotated[dict[NonEmptyLine, ParameterSection], Field(min_length=1)]
+    trials: PositiveInt
+    parallel_trials: PositiveInt = 1
     algorithm: Annotated[
         Literal["bayesian", "grid", "random"], _one_of("bayesian", "grid", "random")
     ] = "bayesian"
@@ -352,18 +341,18 @@ class JobSection(Section):
 
     name: JobName
     project: ProjectId | None = None
-    region: Region | None = None
+    region: RegionName | None = None
     bucket: Bucket | None = None
     module: ModuleName = "trainer.task"
-    args: Annotated[list[Text], _none_is(list)] = []
-    image: Annotated[ImageSection, _none_is(dict)] = ImageSection()
+    args: Annotated[list[Text], _or_default(list)] = []
+    image: Annotated[ImageSection, _or_default(dict)] = ImageSection()
     cluster: ClusterSection
-    scheduling: Annotated[SchedulingSection, _none_is(dict)] = SchedulingSection()
-    env: Annotated[dict[VariableName, Text], _none_is(dict)] = {}
-    labels: Annotated[dict[LabelName, LabelValue], _none_is(dict)] = {}
+    scheduling: Annotated[SchedulingSection, _or_default(dict)] = SchedulingSection()
+    env: Annotated[dict[VariableName, Text], _or_default(dict)] = {}
+    labels: Annotated[dict[LabelName, LabelValue], _or_default(dict)] = {}
     service_account: AccountEmail | None = None
-    network: Filled | None = None
-    tensorboard: Filled | None = None
+    network: NonEmptyLine | None = None
+    tensorboard: NonEmptyLine | None = None
     reduction_server: ReductionServerSection | None = None
     tuning: TuningSection | None = None
-    vertex: Annotated[dict[str, Any], _none_is(dict)] = {}
+    vertex: Annotated[dict[str, Any], _or_default(dict)] = {}

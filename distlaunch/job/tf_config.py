@@ -1,39 +1,37 @@
-"""The environment of one replica, as Vertex AI sets it."""
+"""TF_CONFIG and the environment of one replica on Vertex AI."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.job.model import TASK_TYPES, Task, TaskType
+from distlaunch.errors import UsageError
+from distlaunch.job.model import POOL_ROLES, TASK_TYPES, Task, TaskType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The pool of each type of task in Google's job and in CLUSTER_SPEC.
-WORKER_POOLS: dict[TaskType, str] = {
-    "chief": "workerpool0",
-    "worker": "workerpool1",
-    "ps": "workerpool2",
-    "evaluator": "workerpool3",
-}
-
 EXPECTED_GPUS = "DISTLAUNCH_EXPECTED_GPUS"
 """The variable with the number of GPUs of a task's machine; the trainer stops if it sees fewer."""
 
-# CLOUD_ML_PROJECT_ID is a project's number; no project of Google's has this one.
-NO_PROJECT = "0"
+WORKER_POOLS = {role.task_type: role.worker_pool for role in POOL_ROLES}
+
+_PROJECT_NUMBER = "0"  # of CLOUD_ML_PROJECT_ID: no project at Google has it
+_PORT = 2222  # as on Vertex AI
+_HIGHEST_PORT = 65535
+_BRACKETED = re.compile(r"\[(?P<host>[^\[\]]*)\](:(?P<port>.*))?")
+_NAMED = re.compile(r"(?P<host>[^:]*)(:(?P<port>[^:]*))?")
+_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?", re.ASCII)
 
 
 def tf_config(addresses: Mapping[Task, str], task: Task) -> dict[str, Any]:
-    """Return what TensorFlow reads of TF_CONFIG: the cluster and this task's place in it.
+    """Return TF_CONFIG as TensorFlow reads it: the cluster without evaluators, and the task.
 
     Parameters
     ----------
     addresses
-        ``host:port`` of every task; evaluators are not part of TensorFlow's cluster.
-    task
-        The task whose TF_CONFIG it is.
+        ``host:port`` of every task.
     """
     cluster = {
         kind: hosts for kind, hosts in _hosts_by_type(addresses).items() if kind != "evaluator"
@@ -42,7 +40,7 @@ def tf_config(addresses: Mapping[Task, str], task: Task) -> dict[str, Any]:
 
 
 def cluster_spec(addresses: Mapping[Task, str], task: Task) -> dict[str, Any]:
-    """Return CLUSTER_SPEC, which tells of every replica by its worker pool."""
+    """Return CLUSTER_SPEC, which lists every replica by its worker pool."""
     cluster = {WORKER_POOLS[kind]: hosts for kind, hosts in _hosts_by_type(addresses).items()}
     return {
         "cluster": cluster,
@@ -55,26 +53,21 @@ def cluster_spec(addresses: Mapping[Task, str], task: Task) -> dict[str, Any]:
 def replica_environment(
     addresses: Mapping[Task, str], task: Task, *, job_id: str, job_dir: str | None
 ) -> dict[str, str]:
-    """Return the variables that a replica of a job on Vertex AI finds set.
+    """Return the variables that Vertex AI sets for a replica.
 
-    TF_CONFIG is there only where the job has more than one replica, the folders only where it has
-    a job folder.
+    TF_CONFIG is set only for a job with more than one replica.
 
     Parameters
     ----------
     addresses
         ``host:port`` of every task of the job.
-    task
-        The task that this replica is.
-    job_id
-        The job's id.
     job_dir
-        The job's folder, ``gs://…`` or a local path, or None.
+        The job folder, ``gs://…`` or a local path; None to leave out the variables with folders.
     """
     environment = {
         "CLUSTER_SPEC": json.dumps(cluster_spec(addresses, task)),
         "CLOUD_ML_JOB_ID": job_id,
-        "CLOUD_ML_PROJECT_ID": NO_PROJECT,
+        "CLOUD_ML_PROJECT_ID": _PROJECT_NUMBER,
     }
     if len(addresses) > 1:
         config = tf_config(addresses, task) | {"environment": "cloud", "job": {}}
@@ -90,9 +83,60 @@ def replica_environment(
     return environment
 
 
+def parse_hosts(text: str) -> dict[Task, str]:
+    """Return the address of each task of ``a:2222,b,[::1]:2222``: the chief, then the workers.
+
+    Raises
+    ------
+    UsageError
+        If an address is empty, malformed or a duplicate.
+    """
+    addresses = [_address(word.strip(), text) for word in text.split(",")]
+    duplicate = next((each for each in addresses if addresses.count(each) > 1), None)
+    if duplicate:
+        raise UsageError(f"--hosts: duplicate host {duplicate}; each task needs its own address")
+    chief, *workers = addresses
+    tasks = {Task("chief"): chief}
+    return tasks | {Task("worker", index): host for index, host in enumerate(workers)}
+
+
 def _hosts_by_type(addresses: Mapping[Task, str]) -> dict[TaskType, list[str]]:
     in_order = sorted(addresses, key=lambda task: task.index)
     hosts = {
         kind: [addresses[task] for task in in_order if task.type == kind] for kind in TASK_TYPES
     }
     return {kind: named for kind, named in hosts.items() if named}
+
+
+def _address(word: str, text: str) -> str:
+    if not word:
+        raise UsageError(f"--hosts: empty host in {text!r}; expected hosts such as a:2222,b,c")
+    bracketed = _BRACKETED.fullmatch(word)
+    match = bracketed or _NAMED.fullmatch(word)
+    if match is None:
+        raise UsageError(
+            f"--hosts: {word!r} is not a valid host:port; put IPv6 addresses in brackets, "
+            "such as [::1]:2222"
+        )
+    host = match["host"]
+    if not (_is_ipv6(host) if bracketed else _NAME.fullmatch(host)):
+        raise UsageError(f"--hosts: {word!r} has no valid host; expected hosts such as a:2222,b,c")
+    return f"{f'[{host}]' if bracketed else host}:{_port(match['port'], word)}"
+
+
+def _port(text: str | None, word: str) -> int:
+    if text is None:
+        return _PORT
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) <= _HIGHEST_PORT:
+        raise UsageError(f"--hosts: {word!r}: expected a port from 1 to {_HIGHEST_PORT}")
+    return int(text)
+
+
+def _is_ipv6(host: str) -> bool:
+    from ipaddress import AddressValueError, IPv6Address
+
+    try:
+        IPv6Address(host)
+    except AddressValueError:
+        return False
+    return True

@@ -1,27 +1,35 @@
-"""YAML (and JSON, which is YAML but for its tabs) read safely, with the place of everything in it.
+"""YAML (and JSON), read safely and with the location of every value.
 
-Scalars are kept as they were written: ``no``, ``012`` and ``1:30`` are what they look like, and not
-False, 10 and 90. What they are taken for is decided where it is known what is wanted.
+Scalars stay the text that was written: ``no``, ``012`` and ``1:30`` are text, and not False, 10 and
+90. The schema converts them where it knows which type is expected.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
 
+from distlaunch.errors import DistlaunchError, JobFileError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 Path = tuple[str | int, ...]
 
+_LARGEST_FILE = 1_000_000  # bytes; PyYAML needs seconds for this size
+_MOST_PROBLEMS = 100  # shown for one file
 _VARIABLE = re.compile(r"(?P<escape>\$?)\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
+_BARE_VARIABLE = re.compile(r"(?<!\$)\$(?P<name>[A-Z_][A-Z0-9_]*)\b", re.ASCII)
 _UNREADABLE = re.compile(
     r"[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
-)
+)  # characters that JSON allows and PyYAML does not
 _EXPONENT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?[eE][+-]?[0-9]+", re.ASCII)
 _MERGE = "tag:yaml.org,2002:merge"
 _TAGS = {
@@ -35,13 +43,13 @@ _TAGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in a file; line and column count from 1.
+class Location:
+    """A location in a file; line and column count from 1.
 
     Parameters
     ----------
     option
-        What says it on the command line, where no file does, as ``--set cluster.workers.count``.
+        The command-line option that set the value, if no file did: ``--set cluster.workers.count``.
     """
 
     line: int
@@ -50,40 +58,129 @@ class Place:
 
 
 class YamlProblem(Exception):
-    """Text that is no YAML, or YAML that a job file cannot be."""
+    """Text that is not YAML, or YAML that a job file cannot contain."""
 
-    def __init__(self, place: Place, what: str) -> None:
-        super().__init__(what)
-        self.place = place
-        self.what = what
+    def __init__(self, location: Location, message: str) -> None:
+        super().__init__(message)
+        self.location = location
+        self.message = message
 
 
-class Marked(Protocol):
-    """Plain data that knows where each part of it is written."""
+class SourceMap(Protocol):
+    """Plain data with the location of each value."""
 
     data: dict[str, Any]
     problems: list[YamlProblem]
 
-    def place(self, path: Path, *, of_key: bool = False) -> Place: ...
+    def location(self, path: Path, *, of_key: bool = False) -> Location: ...
+
+
+def read_text(path: FilePath, *, remedy: str = "") -> str:
+    """Read a file of UTF-8 text.
+
+    Parameters
+    ----------
+    remedy
+        Appended to the message if there is no such file.
+
+    Raises
+    ------
+    DistlaunchError
+        If the file does not exist, cannot be read or is too large.
+    """
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise DistlaunchError(f"{display_path(path)}: not a file; expected text in YAML")
+        if status.st_size > _LARGEST_FILE:
+            raise DistlaunchError(
+                f"{display_path(path)}: too large: {status.st_size:,} bytes, expected at most "
+                f"{_LARGEST_FILE:,}"
+            )
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise DistlaunchError(
+                f"{display_path(path)}: broken symlink; fix or remove it"
+            ) from None
+        raise DistlaunchError(f"{display_path(path)}: no such file{remedy}") from None
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start]
+        column = len(before) - (before.rfind(b"\n") + 1) + 1
+        location = Location(before.count(b"\n") + 1, column)
+        raise job_file_error(path, [YamlProblem(location, "not UTF-8 text")]) from None
+    except OSError as error:
+        raise DistlaunchError(f"{display_path(path)}: {error.strerror or error}") from None
+
+
+def read_document(
+    path: FilePath, variables: Mapping[str, str] | None = None, *, remedy: str = ""
+) -> Document:
+    """Read a file as a `Document`.
+
+    Raises
+    ------
+    DistlaunchError
+        If the file cannot be read or is not one YAML mapping.
+    """
+    try:
+        return Document(read_text(path, remedy=remedy), variables)
+    except YamlProblem as problem:
+        raise job_file_error(path, [problem]) from None
+
+
+def job_file_error(path: FilePath, problems: Iterable[YamlProblem]) -> JobFileError:
+    """Return the error with a file's first problems, ordered by location."""
+    in_order = sorted(problems, key=lambda each: (each.location.line, each.location.column))
+    lines = [_problem_line(path, problem) for problem in in_order[:_MOST_PROBLEMS]]
+    if len(in_order) > _MOST_PROBLEMS:
+        lines.append(f"{display_path(path)}: and {len(in_order) - _MOST_PROBLEMS:,} more problems")
+    return JobFileError(lines)
+
+
+def _problem_line(path: FilePath, problem: YamlProblem) -> str:
+    location = problem.location
+    if not location.option:
+        return f"{display_path(path)}:{location.line}:{location.column}: {problem.message}"
+    return f"{location.option}: {_without_name(location.option, problem.message)}"
+
+
+def _without_name(option: str, message: str) -> str:
+    """Drop the field's name from a message where the option already names it."""
+    field = option.rsplit(" ", maxsplit=1)[-1]
+    in_brackets = re.sub(r"\.([0-9]+)(?=\.|$)", r"[\1]", field)
+    for name in (field, in_brackets, field.removeprefix("--").lower()):
+        if message.startswith(f"{name}: "):
+            return message.removeprefix(f"{name}: ")
+    return message
+
+
+def display_path(path: FilePath) -> str:
+    """Return a path relative to the current directory if it is below it."""
+    current = FilePath.cwd()
+    full = FilePath(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow symlinks
+    return str(full.relative_to(current) if full.is_relative_to(current) else path)
 
 
 class Document:
-    """A YAML text, as plain data and as places.
+    """A YAML text as plain data, with locations.
 
     Parameters
     ----------
     text
         The YAML or JSON.
     variables
-        What ``${NAME}`` stands for in a value; None if it stands for itself. ``$${NAME}`` is what
-        ``${NAME}`` is written as where it is meant.
+        Values for ``${NAME}``; None to leave it. ``$${NAME}`` is an escaped ``${NAME}``.
 
     Attributes
     ----------
     data
-        What the text says, as dicts, lists, text and None.
+        The content: dicts, lists, text and None.
     problems
-        Keys that are there twice and what else was passed over in `data`.
+        Duplicate keys and whatever else was left out of `data`.
+    substituted, bare_variables
+        The first location of each ``${NAME}`` that was replaced, and of each ``$NAME``, which never
+        is.
 
     Raises
     ------
@@ -93,54 +190,52 @@ class Document:
 
     def __init__(self, text: str, variables: Mapping[str, str] | None = None) -> None:
         self.problems: list[YamlProblem] = []
+        self.substituted: dict[str, Location] = {}
+        self.bare_variables: dict[str, Location] = {}
         self._variables = variables
-        self._made: dict[int, Any] = {}
+        self._values: dict[int, Any] = {}
         self._open: set[int] = set()
         self._by_key: dict[int, dict[str | int, tuple[yaml.Node, yaml.Node]]] = {}
         try:
-            self._root = _compose(_without_tabs(text))
-            self.data: dict[str, Any] = self._plain(self._root)
+            self._root = _compose(_json_as_yaml(text))
+            self.data: dict[str, Any] = self._value(self._root)
         except RecursionError:
-            raise YamlProblem(Place(1, 1), "nested too deeply") from None
+            raise YamlProblem(Location(1, 1), "nested too deeply") from None
 
     def typed(self, key: str) -> Any:
-        """Return what stands under a key of the first level with numbers and booleans as such."""
-        found = self._step(self._root, key)
-        if found is None:
+        """Return the value of a top-level key with numbers and booleans as such."""
+        pair = self._step(self._root, key)
+        if pair is None:
             return None
-        _, node = found
         try:
-            return _Typed("").construct_document(node)
+            return _TypedLoader("").construct_document(pair[1])
         except (yaml.YAMLError, ValueError):
-            place = _place(node.start_mark)
-            raise YamlProblem(place, f"{key}: holds a value that cannot be read") from None
+            location = _location(pair[1].start_mark)
+            raise YamlProblem(location, f"{key}: contains a value that cannot be read") from None
 
-    def place(self, path: Path, *, of_key: bool = False) -> Place:
-        """Return where a path leads: to the value, or to the key before it.
-
-        A path that goes on past what is there ends at the last thing on its way.
-        """
+    def location(self, path: Path, *, of_key: bool = False) -> Location:
+        """Return the location of a value, or of its key; of the last existing step of the path."""
         return self._follow(path, of_key=of_key)[1]
 
     def holds(self, path: Path) -> bool:
-        """Whether something stands at a path."""
+        """Whether there is a value at a path."""
         return self._follow(path, of_key=False)[0]
 
-    def _follow(self, path: Path, *, of_key: bool) -> tuple[bool, Place]:
-        here: yaml.Node = self._root
-        mark = here.start_mark
+    def _follow(self, path: Path, *, of_key: bool) -> tuple[bool, Location]:
+        node: yaml.Node = self._root
+        mark = node.start_mark
         for step in path:
-            found = self._step(here, step)
-            if found is None:
-                return False, _place(mark)
-            key, here = found
-            mark = key.start_mark if of_key else here.start_mark
-        return True, _place(mark)
+            pair = self._step(node, step)
+            if pair is None:
+                return False, _location(mark)
+            key, node = pair
+            mark = key.start_mark if of_key else node.start_mark
+        return True, _location(mark)
 
     def _step(self, node: yaml.Node, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
-        """Return the key (or the item itself) and the value that a step leads to."""
+        """Return the key (or the item itself) and the value of one step of a path."""
         if isinstance(node, yaml.MappingNode):
-            if id(node) not in self._by_key:  # kept: each problem of a long section is looked up
+            if id(node) not in self._by_key:  # cached: each problem of a long section needs it
                 in_reverse = reversed(_pairs(node))
                 self._by_key[id(node)] = {key.value: (key, value) for key, value in in_reverse}
             return self._by_key[id(node)].get(step)
@@ -149,159 +244,153 @@ class Document:
             return items[step], items[step]
         return None
 
-    def _plain(self, node: yaml.Node) -> Any:
-        """Turn a node into dicts, lists and text, each node once however often it is named."""
+    def _value(self, node: yaml.Node) -> Any:
+        """Convert a node to dicts, lists and text, once however many aliases it has."""
         if id(node) in self._open:
-            self._note(node, "an alias that contains itself")
+            self._add_problem(node, "an alias that contains itself")
             return None
-        if id(node) not in self._made:
+        if id(node) not in self._values:
             self._open.add(id(node))
-            self._made[id(node)] = self._make(node)
+            self._values[id(node)] = self._convert(node)
             self._open.discard(id(node))
-        return self._made[id(node)]
+        return self._values[id(node)]
 
-    def _make(self, node: yaml.Node) -> Any:
+    def _convert(self, node: yaml.Node) -> Any:
         if node.tag not in _TAGS[type(node)]:
             tag = node.tag.replace("tag:yaml.org,2002:", "!!")
-            self._note(node, f"the tag {tag} has no place in a job file")
+            self._add_problem(node, f"unsupported YAML tag {tag}")
         if isinstance(node, yaml.MappingNode):
             self._check_keys(node)
-            made: dict[str, Any] = {}
+            mapping: dict[str, Any] = {}
             for key, value in _pairs(node):
-                if key.value not in made:
-                    made[key.value] = self._plain(value)
-            return made
+                if key.value not in mapping:
+                    mapping[key.value] = self._value(value)
+            return mapping
         if isinstance(node, yaml.SequenceNode):
-            return [self._plain(item) for item in node.value]
+            return [self._value(item) for item in node.value]
         return self._text(node) if node.tag != "tag:yaml.org,2002:null" else None
 
     def _text(self, node: yaml.Node) -> str:
-        """Return what a scalar says, with the variables in it filled in."""
-        text: str = self._whole(node)
+        """Return a scalar with its variables replaced."""
+        # JSON escapes characters such as emoji as two halves, which this joins.
+        text = str(node.value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
         variables = self._variables
         if variables is None:
             return text
+        location = _location(node.start_mark)
+        for match in _BARE_VARIABLE.finditer(text):
+            self.bare_variables.setdefault(match["name"], location)
 
-        def value(found: re.Match[str]) -> str:
-            if found["escape"]:
-                return found[0][1:]
-            if found["name"] not in variables:
-                self._note(node, _not_set(found["name"]))
-            return variables.get(found["name"], "")
+        def replace(match: re.Match[str]) -> str:
+            name = match["name"]
+            if match["escape"]:
+                return match[0][1:]
+            if name not in variables:
+                self._add_problem(node, _not_set(name))
+                return ""
+            self.substituted.setdefault(name, location)
+            return variables[name]
 
-        return _VARIABLE.sub(value, text)
-
-    def _whole(self, node: yaml.Node) -> str:
-        r"""Return a scalar with the halves joined in which JSON escapes a character, as \ud83d."""
-        if not any("\ud800" <= letter <= "\udfff" for letter in node.value):
-            return str(node.value)
-        pairs = node.value.encode("utf-16", "surrogatepass")
-        try:
-            return str(pairs.decode("utf-16"))
-        except UnicodeDecodeError:
-            self._note(node, "half of a character, as JSON escapes it; the other half is missing")
-            return str(pairs.decode("utf-16", "replace"))
+        return _VARIABLE.sub(replace, text)
 
     def _check_keys(self, node: yaml.MappingNode) -> None:
         lines: dict[str, int] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self._note(key, "a key has to be plain text")
+                self._add_problem(key, "a key must be plain text")
             elif key.tag == _MERGE and _merged_mappings(value) is None:
-                self._note(value, "<<: expected an alias of a section, as *name")
+                self._add_problem(value, "<<: expected an alias of a section, such as *name")
             elif key.value in lines:
-                what = f"{key.value}: is here twice; the first is in line {lines[key.value]}"
-                self._note(key, what)
+                message = f"duplicate key (first defined on line {lines[key.value]})"
+                self._add_problem(key, f"{key.value}: {message}")
             else:
                 lines[key.value] = key.start_mark.line + 1
 
-    def _note(self, node: yaml.Node, what: str) -> None:
-        self.problems.append(YamlProblem(_place(node.start_mark), what))
+    def _add_problem(self, node: yaml.Node, message: str) -> None:
+        self.problems.append(YamlProblem(_location(node.start_mark), message))
 
 
-class _Typed(yaml.SafeLoader):
-    """Numbers and booleans as YAML has them, dates as they were written."""
+class _TypedLoader(yaml.SafeLoader):
+    """Numbers and booleans as in YAML, dates as text."""
 
 
-def _as_written(loader: _Typed, node: yaml.ScalarNode) -> Any:
+def _construct_text(loader: _TypedLoader, node: yaml.ScalarNode) -> Any:
     return loader.construct_scalar(node)
 
 
-def _as_json_has_it(loader: _Typed, node: yaml.ScalarNode) -> Any:
-    """Return a number that YAML 1.1 takes for text, as it has no point: ``1e-4``."""
+def _construct_number(loader: _TypedLoader, node: yaml.ScalarNode) -> Any:
+    """Return JSON's ``1e-4`` as a number, which YAML 1.1 reads as text."""
     text: str = loader.construct_scalar(node)
     return float(text) if node.style is None and _EXPONENT.fullmatch(text) else text
 
 
-_Typed.add_constructor("tag:yaml.org,2002:timestamp", _as_written)
-_Typed.add_constructor("tag:yaml.org,2002:str", _as_json_has_it)
+_TypedLoader.add_constructor("tag:yaml.org,2002:timestamp", _construct_text)
+_TypedLoader.add_constructor("tag:yaml.org,2002:str", _construct_number)
 
 
 def _not_set(name: str) -> str:
-    written = f"${{{name}}}"
-    return f"{written}: {name} is not set; export {name}=…, or write ${written} for the text itself"
+    variable = f"${{{name}}}"
+    return f"{variable}: {name} is not set; export {name}=…, or write ${variable} to keep the text"
 
 
-def _without_tabs(text: str) -> str:
-    """Write JSON without the characters that it may hold and YAML may not; others stay in place."""
+def _json_as_yaml(text: str) -> str:
+    """Replace the characters of JSON that YAML does not allow, without moving others."""
     if not text.lstrip().startswith("{"):
         return text
     try:
         json.loads(text)
     except (ValueError, RecursionError):
         return text
-    plain = text.replace("\t", " ")  # between words: in text JSON writes them as \\t
-    return _UNREADABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)
+    without_tabs = text.replace("\t", " ")  # JSON has none within strings
+    return _UNREADABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", without_tabs)
 
 
 def _compose(text: str) -> yaml.MappingNode:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as problem:
-        mark = problem.problem_mark or problem.context_mark
-        place = _place(mark) if mark else Place(1, 1)
-        hint = _hint(text, place)
-        raise YamlProblem(place, f"not YAML: {_explain(problem)}{hint}") from None
-    except yaml.reader.ReaderError as problem:
-        before = text[: problem.position]
-        place = Place(before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
-        raise YamlProblem(place, f"not YAML: the character U+{problem.character:04X}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        location = _location(mark) if mark else Location(1, 1)
+        message = f"not YAML: {_error_text(error)}{_variable_hint(text, location)}"
+        raise YamlProblem(location, message) from None
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        location = Location(before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
+        raise YamlProblem(location, f"not YAML: the character U+{error.character:04X}") from None
     if not isinstance(root, yaml.MappingNode):
-        place = _place(root.start_mark) if root else Place(1, 1)
-        raise YamlProblem(place, "expected keys with values, as 'name: digits'")
+        location = _location(root.start_mark) if root else Location(1, 1)
+        raise YamlProblem(location, "expected keys with values, such as 'name: digits'")
     return root
 
 
-def _explain(problem: yaml.MarkedYAMLError) -> str:
-    """Say in one line what PyYAML says in several."""
-    parts = [problem.context, problem.problem]
-    text = ", ".join(part for part in parts if part)
+def _error_text(error: yaml.MarkedYAMLError) -> str:
+    """Return PyYAML's message in one line."""
+    text = ", ".join(part for part in (error.context, error.problem) if part)
     if "cannot start any token" in text and "'\\t'" in text:
         return "a tab where spaces are needed"
     return text
 
 
-def _hint(text: str, place: Place) -> str:
-    """Say why a variable is no YAML, where there is one in the line."""
-    lines = text.split("\n")[place.line - 1 : place.line]
+def _variable_hint(text: str, location: Location) -> str:
+    lines = text.split("\n")[location.line - 1 : location.line]
     has_variable = any(_VARIABLE.search(line) for line in lines)
-    return "; between braces and brackets ${NAME} stands in quotes" if has_variable else ""
+    return "; put ${NAME} in quotes between braces and brackets" if has_variable else ""
 
 
 def _pairs(node: yaml.MappingNode) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
-    """Return keys and values, those of a merged mapping (``<<: *other``) behind its own."""
+    """Return keys and values, those of a merged mapping (``<<: *other``) after the mapping's."""
     plain = [(key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
-    own = [(key, value) for key, value in plain if key.tag != _MERGE]
+    direct = [(key, value) for key, value in plain if key.tag != _MERGE]
     merged = [_merged_mappings(value) or [] for key, value in plain if key.tag == _MERGE]
-    return own + [pair for mappings in merged for each in mappings for pair in _pairs(each)]
+    return direct + [pair for mappings in merged for each in mappings for pair in _pairs(each)]
 
 
 def _merged_mappings(node: yaml.Node) -> list[yaml.MappingNode] | None:
-    """Return the mappings behind ``<<:``, one or a list, or None where something else stands."""
+    """Return the mappings of ``<<:``, one or a list; None if it is anything else."""
     sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
     mappings = [source for source in sources if isinstance(source, yaml.MappingNode)]
     return mappings if len(mappings) == len(sources) else None
 
 
-def _place(mark: yaml.Mark) -> Place:
-    return Place(mark.line + 1, mark.column + 1)
+def _location(mark: yaml.Mark) -> Location:
+    return Location(mark.line + 1, mark.column + 1)

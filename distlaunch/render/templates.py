@@ -135,7 +135,7 @@ def config(job: Job, *, format: Format, image: str, folder: Path | None = None) 
     else:
         from distlaunch.job import vertex
 
-        made = vertex.request(job, image=image, labels={}, job_dir=_output_of(job))
+        made = vertex.build_request(job, image=image, labels={}, job_dir=_output_of(job))
         values = {"request": made, "is_tuned": vertex.is_tuned(job)}
     return _stamped(_render(f"config.{format}.yaml", folder, job=job, image=image, **values))
 
@@ -148,7 +148,7 @@ def config_notes(job: Job, *, format: Format, image: str) -> tuple[str, ...]:  #
 
     if format == "ai-platform":
         return from_job(job, image)[1]
-    made = vertex.request(job, image=image, labels={}, job_dir=_output_of(job))
+    made = vertex.build_request(job, image=image, labels={}, job_dir=_output_of(job))
     notes = [
         f"config.yaml: {variable}: gcloud takes it as it is; where 'distlaunch submit --config' "
         f"reads the file, write ${variable}"

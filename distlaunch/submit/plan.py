@@ -78,7 +78,7 @@ class LaunchRequest:
 
     def request(self, launch_id: str, image: str | None) -> dict[str, Any]:
         """Return the body of the call that creates the job."""
-        return vertex.request(
+        return vertex.build_request(
             self.job,
             image=image,
             labels={LAUNCH_LABEL: launch_id},
@@ -89,7 +89,7 @@ class LaunchRequest:
         """Return a hash of what is launched and where, the same for an identical launch."""
         job = self.job
         job_dir = self.requested_job_dir or job.bucket
-        body = vertex.request(job, image=image, labels={}, job_dir=job_dir)
+        body = vertex.build_request(job, image=image, labels={}, job_dir=job_dir)
         return fingerprint([body, job.project, job.region, self.endpoint])
 
 

@@ -33,7 +33,7 @@ def found(tmp_path):
         (tmp_path / "distlaunch.yaml").write_text(JOB)
         for name, text in files.items():
             (tmp_path / name.replace("_txt", ".txt")).write_text(text)
-        job = load_job(tmp_path, config=config, sets=sets).job
+        job = load_job(tmp_path, config=config, overrides=sets).job
         order = LaunchRequest(tmp_path, job, config=config, overrides=sets)
         return list(gpus.problems(order, job_request(order), today))
 
@@ -121,7 +121,7 @@ WORKERS = (
 def test_a_different_number_of_gpus_on_each_may_be_meant(tmp_path):
     def unequal(*sets):
         (tmp_path / "distlaunch.yaml").write_text(JOB)
-        job = load_job(tmp_path, sets=["image.uri=a/b:1", *sets]).job
+        job = load_job(tmp_path, overrides=["image.uri=a/b:1", *sets]).job
         found = said(run_checks(LaunchRequest(tmp_path, job), CheckOptions(offline=True)).problems)
         return [each for each in found if each[1] == "accelerators-unequal"]
 

@@ -29,7 +29,9 @@ def project(tmp_path):
 
 
 def made(project, *, offline=True, sets=()):
-    return check_image(LaunchRequest(project, load_job(project, sets=sets).job), offline=offline)
+    return check_image(
+        LaunchRequest(project, load_job(project, overrides=sets).job), offline=offline
+    )
 
 
 FILES = {"requirements.txt", "trainer/__init__.py", "trainer/task.py"}

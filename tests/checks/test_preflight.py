@@ -29,7 +29,7 @@ def project(tmp_path):
 
 def report(project, *sets, scope=OFFLINE):
     return run_checks(
-        LaunchRequest(project, load_job(project, sets=sets).job, overrides=sets), scope
+        LaunchRequest(project, load_job(project, overrides=sets).job, overrides=sets), scope
     )
 
 

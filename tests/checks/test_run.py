@@ -20,7 +20,7 @@ def project(tmp_path):
 
 
 def problems(project, *sets):
-    order = LaunchRequest(project, load_job(project, sets=sets).job, overrides=sets)
+    order = LaunchRequest(project, load_job(project, overrides=sets).job, overrides=sets)
     return run.problems(order, trainer.find(order))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlaunch.checks.trainer import find, options
-from distlaunch.job import project_file
+from distlaunch.job.load import load_job_file
 from distlaunch.job.model import Program
 from distlaunch.submit.plan import LaunchRequest
 
@@ -29,7 +29,7 @@ FLAGS = (
 @pytest.fixture
 def order(pristine, tmp_path):
     folder = Path(shutil.copytree(pristine, tmp_path / "digits"))
-    return LaunchRequest(folder, project_file.load(folder / "distlaunch.yaml"))
+    return LaunchRequest(folder, load_job_file(folder / "distlaunch.yaml"))
 
 
 def told(order, **changes):

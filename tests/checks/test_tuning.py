@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from distlaunch.checks.request_view import JobRequest, job_request
 from distlaunch.checks.tuning import problems
-from distlaunch.job.model import Choice, Cluster, Image, Job, Machine, Pool, Span, Tuning
+from distlaunch.job.model import (
+    ChoiceParameter,
+    Cluster,
+    Image,
+    Job,
+    Machine,
+    Pool,
+    RangeParameter,
+    Tuning,
+)
 from distlaunch.submit.plan import LaunchRequest
 
 SCALES = {
@@ -192,15 +201,15 @@ JOB = Job(
 NUMBERS = st.floats(1e-6, 1e6) | st.integers(1, 10**6).map(float)
 CHOICES = st.lists(NUMBERS.map(lambda each: repr(round(each, 6) or 1.0)), min_size=1, unique=True)
 SPANS = st.builds(
-    lambda ends, scale: Span(min(ends), max(ends) + 1, scale=scale),
+    lambda ends, scale: RangeParameter(min(ends), max(ends) + 1, scale=scale),
     st.tuples(NUMBERS, NUMBERS),
     st.sampled_from(["linear", "log", "reverse_log"]),
 )
 PARAMETERS = st.dictionaries(
     st.from_regex(r"[a-z][a-z-]*", fullmatch=True),
     SPANS
-    | CHOICES.map(lambda said: Choice(tuple(said)))
-    | CHOICES.map(lambda said: Choice(tuple(said), numeric=True, scale="log")),
+    | CHOICES.map(lambda said: ChoiceParameter(tuple(said)))
+    | CHOICES.map(lambda said: ChoiceParameter(tuple(said), is_numeric=True, scale="log")),
     min_size=1,
 )
 

@@ -20,9 +20,9 @@ def pool(**fields: object) -> str:
 
 
 BROKEN = {
-    "nothing": ("", ["1:1: expected keys with values, as 'name: digits'"]),
+    "nothing": ("", ["1:1: expected keys with values, such as 'name: digits'"]),
     "an empty section": ("{}\n", [f"1:1: empty; expected {SHAPES}"]),
-    "a list": ("[]\n", ["1:1: expected keys with values, as 'name: digits'"]),
+    "a list": ("[]\n", ["1:1: expected keys with values, such as 'name: digits'"]),
     "no YAML": (
         "workerPoolSpecs: [\n",
         [
@@ -47,28 +47,28 @@ BROKEN = {
         SPEC + "network: ${NOT_SET_HERE}\n",
         [
             "3:10: ${NOT_SET_HERE}: NOT_SET_HERE is not set; export NOT_SET_HERE=…, or write "
-            "$${NOT_SET_HERE} for the text itself"
+            "$${NOT_SET_HERE} to keep the text"
         ],
     ),
     "a variable in braces": (
         "workerPoolSpecs: [{replicaCount: ${NOT_SET_HERE}}]\n",
         [
             "1:35: not YAML: while parsing a flow mapping, expected ',' or '}', but got '{'; "
-            "between braces and brackets ${NAME} stands in quotes"
+            "put ${NAME} in quotes between braces and brackets"
         ],
     ),
     "a key twice": (
         SPEC + "network: a\nnetwork: b\n",
-        ["4:1: network: is here twice; the first is in line 3"],
+        ["4:1: network: duplicate key (first defined on line 3)"],
     ),
     "a key in both spellings": (
         SPEC + "base_output_directory: {}\nbaseOutputDirectory: {}\n",
-        ["4:1: baseOutputDirectory: stands beside base_output_directory; expected one"],
+        ["4:1: baseOutputDirectory: conflicts with base_output_directory; expected one"],
     ),
     "code": (
         SPEC + "network: !!python/object/apply:os.system [x]\n",
         [
-            "3:10: the tag !!python/object/apply:os.system has no place in a job file",
+            "3:10: unsupported YAML tag !!python/object/apply:os.system",
             "3:10: network: expected text, got a list",
         ],
     ),
@@ -107,8 +107,8 @@ BROKEN = {
     "times": (
         SPEC + "scheduling: {timeout: 2h, maxWaitDuration: 3600}\n",
         [
-            "3:23: scheduling.timeout: expected a duration in seconds, as 3600s, got '2h'",
-            "3:44: scheduling.maxWaitDuration: expected a duration in seconds, as 3600s, got "
+            "3:23: scheduling.timeout: expected a duration in seconds, such as 3600s, got '2h'",
+            "3:44: scheduling.maxWaitDuration: expected a duration in seconds, such as 3600s, got "
             "'3600'",
         ],
     ),
@@ -152,7 +152,7 @@ BROKEN = {
     ),
     "a container and a package": (
         pool(containerSpec={}, pythonPackageSpec={}),
-        ["1:63: workerPoolSpecs[0].pythonPackageSpec: stands beside containerSpec; expected one"],
+        ["1:63: workerPoolSpecs[0].pythonPackageSpec: conflicts with containerSpec; expected one"],
     ),
     "text for a section": (
         "workerPoolSpecs: n1-standard-4\n",
@@ -232,7 +232,8 @@ BROKEN = {
     "an image": (
         pool(containerSpec={"imageUri": "a/b:1\nRUN x"}),
         [
-            "1:72: workerPoolSpecs[0].containerSpec.imageUri: expected an image, as HOST/PATH:TAG, "
+            "1:72: workerPoolSpecs[0].containerSpec.imageUri: expected an image such as "
+            "HOST/PATH:TAG, "
             "got 'a/b:1\\nRUN x'"
         ],
     ),
@@ -277,7 +278,7 @@ def test_a_file_that_is_no_text(tmp_path):
     ("make", "line"),
     [
         (lambda path: path.mkdir(), "not a file; expected text in YAML"),
-        (lambda path: path.symlink_to("nowhere"), "a link that leads nowhere; mend or remove it"),
+        (lambda path: path.symlink_to("nowhere"), "broken symlink; fix or remove it"),
         (lambda path: None, "no such file"),
     ],
 )

@@ -8,13 +8,13 @@ from textwrap import dedent
 import pytest
 
 from distlaunch.errors import DistlaunchError, JobFileError
-from distlaunch.job.project_file import load
+from distlaunch.job.load import load_job_file
 
 SMALLEST = "name: digits\ncluster: {chief: {machine: n1-standard-4}}\n"
 
 BROKEN = {
-    "nothing": ("", ["1:1: expected keys with values, as 'name: digits'"]),
-    "a list": ("- 1\n", ["1:1: expected keys with values, as 'name: digits'"]),
+    "nothing": ("", ["1:1: expected keys with values, such as 'name: digits'"]),
+    "a list": ("- 1\n", ["1:1: expected keys with values, such as 'name: digits'"]),
     "two documents": (
         SMALLEST + "---\na: 1\n",
         ["3:1: not YAML: expected a single document in the stream, but found another document"],
@@ -40,13 +40,13 @@ BROKEN = {
     "code": (
         SMALLEST + "args: [!!python/object/apply:os.system [true]]\n",
         [
-            "3:8: the tag !!python/object/apply:os.system has no place in a job file",
+            "3:8: unsupported YAML tag !!python/object/apply:os.system",
             "3:8: args.0: expected text, got a list",
         ],
     ),
     "a tag in what is passed through": (
         SMALLEST + "vertex: {jobSpec: {network: !!python/name:os.system }}\n",
-        ["3:29: the tag !!python/name:os.system has no place in a job file"],
+        ["3:29: unsupported YAML tag !!python/name:os.system"],
     ),
     "an alias of itself": (
         SMALLEST + "args: &a [*a]\n",
@@ -58,13 +58,13 @@ BROKEN = {
     "a merge of itself": (SMALLEST + "env: &a {<<: *a}\n", ["1:1: nested too deeply"]),
     "a merge of text": (
         SMALLEST + "env: {<<: yes}\n",
-        ["3:11: <<: expected an alias of a section, as *name"],
+        ["3:11: <<: expected an alias of a section, such as *name"],
     ),
-    "a list for a key": (SMALLEST + "? [a]\n: 1\n", ["3:3: a key has to be plain text"]),
+    "a list for a key": (SMALLEST + "? [a]\n: 1\n", ["3:3: a key must be plain text"]),
     "too deep": (SMALLEST + "vertex: " + "[" * 5000, ["1:1: nested too deeply"]),
     "a key twice": (
         SMALLEST + "name: other\n",
-        ["3:1: name: is here twice; the first is in line 1"],
+        ["3:1: name: duplicate key (first defined on line 1)"],
     ),
     "nothing but an unknown key": (
         "nme: digits\n",
@@ -116,8 +116,9 @@ BROKEN = {
     "machines": (
         "name: digits\ncluster:\n  chief: {machine: N1, accelerator: {type: t4}}\n",
         [
-            "3:20: cluster.chief.machine: expected a machine type, as n1-standard-8, got 'N1'",
-            "3:44: cluster.chief.accelerator.type: expected an accelerator, as NVIDIA_TESLA_T4, "
+            "3:20: cluster.chief.machine: expected a machine type such as n1-standard-8, got 'N1'",
+            "3:44: cluster.chief.accelerator.type: expected an accelerator such as "
+            "NVIDIA_TESLA_T4, "
             "got 't4'",
         ],
     ),
@@ -133,17 +134,17 @@ BROKEN = {
             image: {repository: digits:latest, base: ''}
             """),
         [
-            "1:7: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, as digits, "
+            "1:7: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, such as digits, "
             "got 'Digits 1'",
-            "3:10: project: expected a project's id, as my-project-1234, got 'My Project'",
-            "4:9: region: expected a region, as us-central1, got 'us'",
-            "5:9: bucket: expected a bucket, as gs://my-bucket, got 's3://my-bucket'",
-            "6:9: module: expected a Python module, as trainer.task, got 'trainer/task.py'",
-            "7:18: service_account: expected an account, as "
+            "3:10: project: expected a project id such as my-project-1234, got 'My Project'",
+            "4:9: region: expected a region such as us-central1, got 'us'",
+            "5:9: bucket: expected a bucket such as gs://my-bucket, got 's3://my-bucket'",
+            "6:9: module: expected a Python module such as trainer.task, got 'trainer/task.py'",
+            "7:18: service_account: expected an account such as "
             "trainer@my-project.iam.gserviceaccount.com, got 'trainer'",
             "8:21: image.repository: expected an image's name without a tag, as "
             "us-central1-docker.pkg.dev/my-project/training/digits, got 'digits:latest'",
-            "8:42: image.base: expected an image, as python:3.12-slim, got ''",
+            "8:42: image.base: expected an image such as python:3.12-slim, got ''",
         ],
     ),
     "an image": (
@@ -157,28 +158,33 @@ BROKEN = {
               uri: digits:1 2
             """),
         [
-            "4:9: image.base: expected an image, as python:3.12-slim, got "
+            "4:9: image.base: expected an image such as python:3.12-slim, got "
             "'python:3.12\\nRUN curl evil | sh'",
             "5:17: image.requirements: expected a path in the project's folder, as "
             "data/labels.txt, got '/etc/passwd'",
-            "6:19: image.include.1: expected a path in the project's folder, as data/labels.txt, "
+            "6:19: image.include.1: expected a path below the project folder, such as "
+            "data/labels.txt, "
             "got '../secrets'",
-            "6:31: image.include.2: expected a path in the project's folder, as data/labels.txt, "
+            "6:31: image.include.2: expected a path below the project folder, such as "
+            "data/labels.txt, "
             "got 'a/../../b'",
-            "6:42: image.include.3: expected a path in the project's folder, as data/labels.txt, "
+            "6:42: image.include.3: expected a path below the project folder, such as "
+            "data/labels.txt, "
             "got 'a\\nb'",
-            "6:50: image.include.4: expected a path in the project's folder, as data/labels.txt, "
+            "6:50: image.include.4: expected a path below the project folder, such as "
+            "data/labels.txt, "
             "got nothing",
-            "7:15: image.dockerfile: expected a path in the project's folder, as data/labels.txt, "
+            "7:15: image.dockerfile: expected a path below the project folder, such as "
+            "data/labels.txt, "
             "got ''",
-            "8:8: image.uri: expected an image, as python:3.12-slim, got 'digits:1 2'",
+            "8:8: image.uri: expected an image such as python:3.12-slim, got 'digits:1 2'",
         ],
     ),
     "line breaks and what is no character": (
         SMALLEST + 'network: "a\\nb"\nbucket: "gs://abc/d\\ne"\nargs: ["\\ud83d"]\n',
         [
             "3:10: network: expected text in one line, got 'a\\nb'",
-            "4:9: bucket: expected a bucket, as gs://my-bucket, got 'gs://abc/d\\ne'",
+            "4:9: bucket: expected a bucket such as gs://my-bucket, got 'gs://abc/d\\ne'",
             "5:8: half of a character, as JSON escapes it; the other half is missing",
         ],
     ),
@@ -204,7 +210,7 @@ BROKEN = {
     "google's fields beside other problems": (
         "name: Digits\ncluster: {chief: {machine: n1-standard-4}}\nvertex: {jobSpce: {}}\n",
         [
-            "1:7: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, as digits, "
+            "1:7: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, such as digits, "
             "got 'Digits'",
             "3:10: vertex.jobSpce: unknown field; did you mean 'jobSpec'?",
         ],
@@ -220,14 +226,14 @@ BROKEN = {
         + "tuning: {metric: a, goal: maximize, trials: 1, parameters: {x: {values: [a]}}}\n"
         + "vertex: {maxTrialCount: 2, studySpec: {metrics: [{metricId: b}]}}\n",
         [
-            "4:25: vertex.maxTrialCount: 2 here, but tuning says otherwise; write it there",
+            "4:25: vertex.maxTrialCount: 2 conflicts with tuning; set it there",
             "4:49: vertex.studySpec.metrics: a list here, but tuning says otherwise; "
             "write it there",
         ],
     ),
     "args in one piece": (
         SMALLEST + "args: --epochs=5\n",
-        ["3:7: args: expected a list, as [first, second], got '--epochs=5'"],
+        ["3:7: args: expected a list, such as [first, second], got '--epochs=5'"],
     ),
     "args that are no words": (
         SMALLEST + 'args: [--a, [b], {c: d}, ~, "\\0"]\n',
@@ -241,7 +247,7 @@ BROKEN = {
     "variables": (
         SMALLEST + "env: {9: a, TF_CONFIG: b, AIP_MODEL_DIR: c, GOOD: ~}\n",
         [
-            "3:7: env.9: expected a variable's name, as LOG_LEVEL, got '9'",
+            "3:7: env.9: expected a variable's name, such as LOG_LEVEL, got '9'",
             "3:13: env.TF_CONFIG: expected a name of your own, as this variable is set for each "
             "task, got 'TF_CONFIG'",
             "3:27: env.AIP_MODEL_DIR: expected a name of your own, as this variable is set for "
@@ -267,9 +273,11 @@ BROKEN = {
         [
             "3:24: scheduling.strategy: expected STANDARD, SPOT or FLEX_START, got 'spot'; "
             "did you mean 'SPOT'?",
-            "3:39: scheduling.timeout: expected a duration with its unit, as 90s, 30m, 12h or 7d, "
+            "3:39: scheduling.timeout: expected a duration with its unit, such as 90s, 30m, 12h "
+            "or 7d, "
             "got '12'",
-            "3:53: scheduling.max_wait: expected a duration with its unit, as 90s, 30m, 12h or "
+            "3:53: scheduling.max_wait: expected a duration with its unit, such as 90s, 30m, "
+            "12h or "
             "7d, got '1 h'",
         ],
     ),
@@ -298,12 +306,12 @@ BROKEN = {
             "8:28: tuning.parameters.a.min: expected a number, got 'x'",
             "9:9: tuning.parameters.b.mn: unknown key; did you mean 'min'?",
             "10:17: tuning.parameters.c.values: expected one or more, got an empty list",
-            "11:8: tuning.parameters.d: expected a min that is at most the max, got a section",
+            "11:8: tuning.parameters.d: expected a min that is not above max, got a section",
             "12:8: tuning.parameters.e: expected either type, min and max or a list of values, "
             "got a section",
             "13:28: tuning.parameters.f.min: expected a number, got 'nan'",
             "13:38: tuning.parameters.f.max: expected a number, got 'inf'",
-            "14:8: tuning.parameters.g: expected values that are numbers, as [0.1, 0.01], for the "
+            "14:8: tuning.parameters.g: expected numbers as values, such as [0.1, 0.01], for the "
             "type double, got a section",
             "15:8: tuning.parameters.h: expected either type, min and max or a list of values, "
             "got a section",
@@ -322,7 +330,7 @@ def test_problems_are_told_all_at_once(tmp_path, name):
     file = tmp_path / "distlaunch.yaml"
     file.write_text(text)
     with pytest.raises(JobFileError) as refusal:
-        load(file)
+        load_job_file(file)
     assert refusal.value.lines == tuple(f"{file}:{line}" for line in lines)
 
 
@@ -350,7 +358,7 @@ def test_many_unknown_keys_take_bounded_work(tmp_path, monkeypatch, before, path
     file = tmp_path / "distlaunch.yaml"
     file.write_text(SMALLEST + before + keys)
     with pytest.raises(JobFileError) as refusal:
-        load(file)
+        load_job_file(file)
     *lines, last = refusal.value.lines
     assert [line.split(": ")[1] for line in lines] == [f"{path}key{n}" for n in range(100)]
     assert last == f"{file}: and 150 more problems"
@@ -361,10 +369,10 @@ def test_many_unknown_keys_take_bounded_work(tmp_path, monkeypatch, before, path
 def test_a_file_too_large_for_a_job_is_not_read(tmp_path):
     file = tmp_path / "distlaunch.yaml"
     file.write_text(SMALLEST + "# " + "x" * 999_900 + "\n")
-    assert load(file).name == "digits"
+    assert load_job_file(file).name == "digits"
     file.write_text(SMALLEST + "# " + "x" * 1_000_000 + "\n")
     with pytest.raises(DistlaunchError) as refusal:
-        load(file)
+        load_job_file(file)
     assert str(refusal.value) == (
         f"{file}: too large: {file.stat().st_size:,} bytes, expected at most 1,000,000"
     )

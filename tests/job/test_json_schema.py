@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from distlaunch.errors import JobFileError
 from distlaunch.job.json_schema import schema, schema_text
-from distlaunch.job.project_file import load
+from distlaunch.job.load import load_job_file
 from distlaunch.job.schema import JobSection
 from distlaunch.scaffold import plan
 
@@ -48,7 +48,7 @@ def verdicts(folder, text: str) -> tuple[bool, bool]:
     file.write_text(text)
     by_schema = Draft202012Validator(schema()).is_valid(yaml.safe_load(text))
     try:
-        load(file)
+        load_job_file(file)
     except JobFileError:
         return by_schema, False
     return by_schema, True

@@ -59,7 +59,7 @@ def with_config(folder, **kwargs) -> Job:
 
 
 def request(job: Job) -> dict:
-    return vertex.request(job, image=None, labels={}, job_dir=None)
+    return vertex.build_request(job, image=None, labels={}, job_dir=None)
 
 
 def lines(folder, **kwargs) -> list[str]:
@@ -85,7 +85,9 @@ def test_no_file_at_all(tmp_path):
 
 
 def test_set_wins_over_the_file_and_leaves_its_aliases_alone(project):
-    job = load(project, sets=["cluster.workers.machine=n1-standard-8", "cluster.workers.count=7"])
+    job = load(
+        project, overrides=["cluster.workers.machine=n1-standard-8", "cluster.workers.count=7"]
+    )
     assert job.cluster.workers == Pool(Machine("n1-standard-8"), 7)
     assert job.cluster.chief == Pool(Machine("n1-standard-4"))
 
@@ -108,25 +110,25 @@ def test_set_wins_over_the_file_and_leaves_its_aliases_alone(project):
     ],
 )
 def test_set_takes_any_field(project, text, field, value):
-    assert getattr(load(project, sets=[text]), field) == value
+    assert getattr(load(project, overrides=[text]), field) == value
 
 
 def test_set_reaches_google_s_own_fields(project):
-    job = load(project, sets=["vertex.jobSpec.workerPoolSpecs.0.diskSpec.bootDiskSizeGb=200"])
+    job = load(project, overrides=["vertex.jobSpec.workerPoolSpecs.0.diskSpec.bootDiskSizeGb=200"])
     assert job.vertex["jobSpec"]["workerPoolSpecs"] == [{"diskSpec": {"bootDiskSizeGb": 200}}]
     assert job.vertex["jobSpec"]["enableWebAccess"] is True
 
 
 def test_set_gives_what_a_file_lacks(tmp_path):
     (tmp_path / "distlaunch.yaml").write_text("region: us-central1\n")
-    job = load(tmp_path, sets=["name=digits", "cluster.chief.machine=n1-standard-4"])
+    job = load(tmp_path, overrides=["name=digits", "cluster.chief.machine=n1-standard-4"])
     assert job.cluster.chief == Pool(Machine("n1-standard-4"))
 
 
 def test_later_words_win(project):
     sets = ["name=one", "name=two", "region=europe-west4"]
-    assert load(project, sets=sets).name == "two"
-    job = load(project, sets=sets, name="three", region="us-east1")
+    assert load(project, overrides=sets).name == "two"
+    job = load(project, overrides=sets, name="three", region="us-east1")
     assert (job.name, job.region) == ("three", "us-east1")
 
 
@@ -143,11 +145,13 @@ def test_problems_of_set_are_told_with_those_of_the_file(project):
         "vertex.jobSpec.enableWebAcess=true",
         "vertex.jobSpec.enableWebAccess=maybe",
     ]
-    assert lines(project, sets=sets) == [
-        "--set name.x: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, as digits, "
+    assert lines(project, overrides=sets) == [
+        "--set name.x: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, such as "
+        "digits, "
         "got a section",
         "--set args.0.0.0: args.0: expected text, got a section",
-        "--set cluster.chief: cluster.chief.machine: expected a machine type, as n1-standard-8, "
+        "--set cluster.chief: cluster.chief.machine: expected a machine type such as "
+        "n1-standard-8, "
         "got 'N1'",
         "--set cluster.chief: cluster.chief.accelerator.type: is missing",
         "--set cluster.chief: cluster.chief.accelerator.typ: unknown key; did you mean 'type'?",
@@ -157,31 +161,38 @@ def test_problems_of_set_are_told_with_those_of_the_file(project):
         "--set lables.team: lables: unknown key; did you mean 'labels'?",
         "--set vertex.jobSpec.enableWebAccess: expected true or false, got 'maybe'",
         "--set vertex.jobSpec.enableWebAcess: unknown field; did you mean 'enableWebAccess'?",
-        "distlaunch.yaml:2:9: region: expected a region, as us-central1, got 'us'",
+        "distlaunch.yaml:2:9: region: expected a region such as us-central1, got 'us'",
     ]
 
 
 def test_problems_of_other_options(project):
     assert lines(project, name="Bad Name", region="us", image="a b") == [
-        "NAME: expected at most 63 of a-z, 0-9, _ and -, a letter first, as digits, got 'Bad Name'",
-        "--region: expected a region, as us-central1, got 'us'",
-        "--image: image.uri: expected an image, as python:3.12-slim, got 'a b'",
+        "NAME: expected at most 63 of a-z, 0-9, _ and -, a letter first, such as digits, got "
+        "'Bad Name'",
+        "--region: expected a region such as us-central1, got 'us'",
+        "--image: image.uri: expected an image such as python:3.12-slim, got 'a b'",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("workers", "--set workers: no value; expected as cluster.workers.count=7"),
-        ("=7", "--set: '' is no field's name; expected as cluster.workers.count=7"),
-        ("a..b=7", "--set: 'a..b' is no field's name; expected as cluster.workers.count=7"),
-        ("a.=7", "--set: 'a.' is no field's name; expected as cluster.workers.count=7"),
-        ("'a'b=7", "--set: \"'a'b\" is no field's name; expected as cluster.workers.count=7"),
-        ("a\nb=7", "--set: 'a\\nb' is no field's name; expected as cluster.workers.count=7"),
-        ("a\nb", "--set a\\nb: no value; expected as cluster.workers.count=7"),
-        ("args.3=x", "--set args.3: '3' is no place in a list; expected 0 to 1"),
-        ("args.x=x", "--set args.x: 'x' is no place in a list; expected 0 to 1"),
-        ("args.-1=x", "--set args.-1: '-1' is no place in a list; expected 0 to 1"),
+        ("workers", "--set workers: no value; expected an assignment such as "
+        "cluster.workers.count=7"),
+        ("=7", "--set: '' is not a field name; expected an assignment such as "
+        "cluster.workers.count=7"),
+        ("a..b=7", "--set: 'a..b' is not a field name; expected an assignment such as "
+        "cluster.workers.count=7"),
+        ("a.=7", "--set: 'a.' is not a field name; expected an assignment such as "
+        "cluster.workers.count=7"),
+        ("'a'b=7", "--set: \"'a'b\" is not a field name; expected an assignment such as "
+        "cluster.workers.count=7"),
+        ("a\nb=7", "--set: 'a\\nb' is not a field name; expected an assignment such as "
+        "cluster.workers.count=7"),
+        ("a\nb", "--set a\\nb: no value; expected an assignment such as cluster.workers.count=7"),
+        ("args.3=x", "--set args.3: invalid list index '3'; expected 0 to 1"),
+        ("args.x=x", "--set args.x: invalid list index 'x'; expected 0 to 1"),
+        ("args.-1=x", "--set args.-1: invalid list index '-1'; expected 0 to 1"),
         (
             "args=[a",
             "--set args: not YAML: while parsing a flow sequence, expected ',' or ']', but got "
@@ -194,12 +205,12 @@ def test_problems_of_other_options(project):
 )  # fmt: skip
 def test_what_is_no_assignment(project, text, line):
     if line is None:
-        assert lines(project, sets=[text]) == [
+        assert lines(project, overrides=[text]) == [
             "--set args.0.0.0: args.0: expected text, got a section"
         ]
         return
     with pytest.raises(UsageError) as refusal:
-        load_job(project, sets=[text])
+        load_job(project, overrides=[text])
     assert str(refusal.value) == line
 
 
@@ -284,7 +295,7 @@ def test_the_command_line_wins_over_google_s_file(project):
         project,
         name="three",
         region="us-east1",
-        sets=[
+        overrides=[
             "scheduling.timeout=3h",
             "cluster.parameter_servers.count=5",
             "cluster.workers={machine: n1-standard-8, count: 2}",
@@ -340,7 +351,7 @@ def test_a_search_of_google_s(project):
     assert body["studySpec"]["parameters"] == [
         {"parameterId": "lr", "doubleValueSpec": {"maxValue": 1.0}}
     ]
-    more = with_config(project, sets=["tuning.trials=9"])
+    more = with_config(project, overrides=["tuning.trials=9"])
     assert request(more)["maxTrialCount"] == 9
 
 
@@ -361,8 +372,8 @@ def test_what_google_fills_in_is_dropped_with_a_note(project):
     )
     loaded = load_job(project, config=project / "config.yaml")
     assert loaded.notes == (
-        f"{project}/config.yaml: name: dropped, as Google fills it in",
-        f"{project}/config.yaml: state: dropped, as Google fills it in",
+        f"{project}/config.yaml: name: ignored (output-only field)",
+        f"{project}/config.yaml: state: ignored (output-only field)",
     )
     assert "state" not in request(loaded.job)
 
@@ -378,7 +389,7 @@ def test_an_old_file(project):
           workerCount: 2
           useChiefInTfConfig: true
         """))  # fmt: skip
-    job = with_config(project, image="x/y:1", args=["--a"], sets=["cluster.workers.count=3"])
+    job = with_config(project, image="x/y:1", args=["--a"], overrides=["cluster.workers.count=3"])
     chief, workers = request(job)["jobSpec"]["workerPoolSpecs"]
     assert chief["containerSpec"]["imageUri"] == workers["containerSpec"]["imageUri"] == "x/y:1"
     assert chief["containerSpec"]["args"][-1] == "--a"
@@ -404,7 +415,7 @@ def test_a_variable_that_is_not_set_is_named(project, monkeypatch):
     (project / "config.yaml").write_text(CONFIG.replace("x/y:1", '"${IMAGE_URI}"'))
     assert lines(project, config=project / "config.yaml") == [
         "config.yaml:8:31: ${IMAGE_URI}: IMAGE_URI is not set; export IMAGE_URI=…, or write "
-        "$${IMAGE_URI} for the text itself"
+        "$${IMAGE_URI} to keep the text"
     ]
 
 
@@ -417,7 +428,7 @@ def test_problems_of_both_files_are_told_at_once(project):
     (project / "distlaunch.yaml").write_text(PROJECT.replace("us-central1", "us"))
     (project / "config.yaml").write_text(CONFIG.replace("replicaCount: 2", "replicaCuont: 2"))
     assert lines(project, config=project / "config.yaml") == [
-        "distlaunch.yaml:2:9: region: expected a region, as us-central1, got 'us'",
+        "distlaunch.yaml:2:9: region: expected a region such as us-central1, got 'us'",
         "config.yaml:12:5: jobSpec.workerPoolSpecs[2].replicaCuont: unknown field; did you mean "
         "'replicaCount'?",
     ]
@@ -491,7 +502,7 @@ def test_variables_of_a_pool_with_gpus_are_no_contradiction(project):
         'vertex.jobSpec={workerPoolSpecs: [{containerSpec: {env: [{name: A, value: "1"}]}}]}',
     ]
     (project / "distlaunch.yaml").write_text("name: digits\ncluster: {}\n")
-    chief, *_ = request(load_job(project, sets=sets).job)["jobSpec"]["workerPoolSpecs"]
+    chief, *_ = request(load_job(project, overrides=sets).job)["jobSpec"]["workerPoolSpecs"]
     assert chief["containerSpec"]["env"] == [
         {"name": "A", "value": "1"},
         {"name": "DISTLAUNCH_EXPECTED_GPUS", "value": "1"},
@@ -500,7 +511,7 @@ def test_variables_of_a_pool_with_gpus_are_no_contradiction(project):
 
 def test_what_is_set_for_google_against_the_file_is_refused(project):
     sets = ["vertex.jobSpec.workerPoolSpecs.0.machineSpec.machineType=n1-standard-8"]
-    assert lines(project, config=project / "config.yaml", sets=sets) == [
+    assert lines(project, config=project / "config.yaml", overrides=sets) == [
         "--set vertex.jobSpec.workerPoolSpecs.0.machineSpec.machineType: 'n1-standard-8' here, "
         "but cluster says otherwise; write it there"
     ]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from distlaunch.errors import DistlaunchError
 from distlaunch.job import machine_catalogue
-from distlaunch.job.catalogue_file import laid_over
-from distlaunch.job.machine_catalogue import MachineKind, chips, has_rdma, load, offered_as
+from distlaunch.job.machine_catalogue import MachineType, chips, has_rdma, load, offered_as
+from distlaunch.job.merge import deep_merge
 from distlaunch.job.model import Machine
 
 KNOWN = load(None)
@@ -56,16 +56,16 @@ WRONG = """\
 2:57: machines.n1-standard-8.accelerators.NVIDIA_L4: expected one or more, got an empty list
 2:62: machines.n1-standard-8.famly: unknown key; did you mean 'family'?
 2:92: machines.n1-standard-8.needs_accelerator: expected true or false, got 'yes'
-3:3: machines.N1: expected a machine type, as n1-standard-8, got 'N1'
+3:3: machines.N1: expected a machine type such as n1-standard-8, got 'N1'
 4:25: machines.c3-standard-4.cpus: expected a whole number of 1 or more, got '0'
 4:39: machines.c3-standard-4.memory_gb: expected a number, got 'much'
-4:58: machines.c3-standard-4.topologies.0: expected a topology, as 2x4, got '2x'
+4:58: machines.c3-standard-4.topologies.0: expected a topology such as 2x4, got '2x'
 6:28: regions.us-central1.NVIDIA_L4: expected training or elsewhere, got 'yes'
-7:3: regions.somewhere: expected a region, as us-central1, got 'somewhere'
-8:12: flex_start: expected a list, as [first, second], got nothing
+7:3: regions.somewhere: expected a region such as us-central1, got 'somewhere'
+8:12: flex_start: expected a list, such as [first, second], got nothing
 9:22: retired.machines.e2-standard-4.machine: is missing
-9:45: retired.machines.e2-standard-4.since: expected a day, as 2026-09-15, got '2026-21-01'
-9:93: retired.accelerators.NVIDIA_L4.since: expected a day, as 2026-09-15, got 'soon'
+9:45: retired.machines.e2-standard-4.since: expected a day such as 2026-09-15, got '2026-21-01'
+9:93: retired.accelerators.NVIDIA_L4.since: expected a day such as 2026-09-15, got 'soon'
 10:1: retird: unknown key; did you mean 'retired'?
 """
 
@@ -118,11 +118,11 @@ def test_machines_of_one_size_of_a_family_have_memory_in_the_same_proportion():
 
 def test_what_is_retired_has_something_in_its_place():
     for gone in KNOWN.retired_accelerators.values():
-        assert gone.instead
-        assert set(gone.instead) <= KNOWN.accelerators - KNOWN.retired_accelerators.keys()
+        assert gone.replacements
+        assert set(gone.replacements) <= KNOWN.accelerators - KNOWN.retired_accelerators.keys()
     for gone in KNOWN.retired_machines.values():
-        kind = KNOWN.machines[gone.was.type]
-        accelerator, count = gone.was.accelerator, gone.was.accelerator_count
+        kind = KNOWN.machines[gone.replacement.type]
+        accelerator, count = gone.replacement.accelerator, gone.replacement.accelerator_count
         is_there = accelerator is None or kind.takes(accelerator, count)
         assert is_there or accelerator in KNOWN.retired_accelerators
 
@@ -142,7 +142,7 @@ def test_a_region_offers_what_is_known_of_it():
     assert KNOWN.offers("nowhere", "NVIDIA_TESLA_T4") is None
     assert KNOWN.offers("us-central1", "NVIDIA_Z1") is None
     assert KNOWN.offers("europe-west6", "NVIDIA_L4") is False
-    assert KNOWN.regions["europe-west6"].elsewhere == {"NVIDIA_L4"}
+    assert KNOWN.regions["europe-west6"].not_for_training == {"NVIDIA_L4"}
     assert KNOWN.regions_with("TPU_7X") == ("us-central1",)
 
 
@@ -198,10 +198,10 @@ def test_a_file_of_ones_own_adds_overrides_and_takes_away(own):
     assert "NVIDIA_TESLA_P4" not in t4
     assert t4["NVIDIA_TESLA_V100"] == (1, 2, 4, 8)
     assert made.machines["n1-standard-8"].cpus == 8
-    assert made.machines["h4-standard-8"] == MachineKind(
+    assert made.machines["h4-standard-8"] == MachineType(
         "H4", 8, 31.5, {"NVIDIA_Z1": (1,)}, needs_accelerator=True
     )
-    assert made.machines["x9-ultra"] == MachineKind("X9")
+    assert made.machines["x9-ultra"] == MachineType("X9")
     assert "a2-highgpu-1g" not in made.machines
     assert made.machines["ct9-hightpu-4t"].topologies == ("2x2", "2x2x4")
     assert {"NVIDIA_Z1", "TPU_V9"} <= made.accelerators
@@ -214,7 +214,7 @@ def test_a_file_of_ones_own_adds_overrides_and_takes_away(own):
     assert made.flex_start == ("NVIDIA_Z1",)
     assert made.retired_accelerators["NVIDIA_Z1"].since == date(2030, 1, 31)
     assert "NVIDIA_TESLA_K80" not in made.retired_accelerators
-    assert made.retired_machines["n1-highmem-2"].was == Machine("n2-highmem-2")
+    assert made.retired_machines["n1-highmem-2"].replacement == Machine("n2-highmem-2")
     assert made.retired_machines["standard_gpu"] == KNOWN.retired_machines["standard_gpu"]
 
 
@@ -234,7 +234,9 @@ def test_the_bundled_catalogue_has_the_shape_of_a_file_of_ones_own(own):
 def test_a_retired_machine_had_one_accelerator_where_no_count_is_said(own):
     said = "{since: 2027-01-01, machine: n1-standard-8, accelerator: NVIDIA_TESLA_T4}"
     made = load(own(f"retired: {{machines: {{t4_box: {said}}}}}"))
-    assert made.retired_machines["t4_box"].was == Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1)
+    assert made.retired_machines["t4_box"].replacement == Machine(
+        "n1-standard-8", "NVIDIA_TESLA_T4", 1
+    )
 
 
 def test_every_fault_of_a_file_is_told_with_its_place(own):
@@ -247,7 +249,7 @@ def test_every_fault_of_a_file_is_told_with_its_place(own):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("", "1:1: expected keys with values, as 'name: digits'"),
+        ("", "1:1: expected keys with values, such as 'name: digits'"),
         ("machines: [", "1:12: not YAML"),
         ("- machines", "1:1: expected keys with values"),
         ("machines: {e2-standard-4: {}, e2-standard-4: {}}", "1:31: e2-standard-4: is here twice"),
@@ -275,9 +277,9 @@ MAPPINGS = st.dictionaries(st.sampled_from("abcd"), LAYERS, max_size=4)
 
 @given(MAPPINGS, MAPPINGS)
 def test_a_layer_wins_and_nothing_but_what_it_says_changes(below, above):
-    made = laid_over(below, above)
-    assert laid_over(made, above) == made
-    assert laid_over(below, {}) == below
+    made = deep_merge(below, above, drop_none=True)
+    assert deep_merge(made, above, drop_none=True) == made
+    assert deep_merge(below, {}, drop_none=True) == below
     for key, value in above.items():
         if value is None:
             assert key not in made

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from distlaunch.errors import DistlaunchError, JobFileError
 from distlaunch.job.conversion import to_data, to_job
+from distlaunch.job.load import load_job_file
 from distlaunch.job.model import (
-    Choice,
+    ChoiceParameter,
     Cluster,
     Image,
     Job,
     Machine,
     Pool,
+    RangeParameter,
     Scheduling,
-    Span,
     Tuning,
 )
-from distlaunch.job.project_file import load
 from distlaunch.job.schema import JobSection
 
 SMALLEST = "name: digits\ncluster: {chief: {machine: n1-standard-4}}\n"
@@ -68,7 +68,7 @@ vertex:
 
 def read(folder, text: str) -> Job:
     (folder / "distlaunch.yaml").write_text(text, encoding="utf-8")
-    return load(folder / "distlaunch.yaml")
+    return load_job_file(folder / "distlaunch.yaml")
 
 
 def problems(folder, text: str) -> list[str]:
@@ -107,9 +107,9 @@ def test_everything_is_read(tmp_path):
             metric="val_accuracy",
             goal="maximize",
             parameters={
-                "learning-rate": Span(1e-4, 0.1, scale="log"),
-                "layers": Span(1, 4, whole=True),
-                "optimizer": Choice(("sgd", "adam")),
+                "learning-rate": RangeParameter(1e-4, 0.1, scale="log"),
+                "layers": RangeParameter(1, 4, is_integer=True),
+                "optimizer": ChoiceParameter(("sgd", "adam")),
             },
             trials=12,
             parallel_trials=3,
@@ -186,14 +186,14 @@ def test_a_file_here_is_named_without_its_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "distlaunch.yaml").write_text("name: digits\n")
     with pytest.raises(JobFileError, match=r"^distlaunch\.yaml:1:1: cluster: is missing$"):
-        load(tmp_path / "distlaunch.yaml")
+        load_job_file(tmp_path / "distlaunch.yaml")
 
 
 def test_no_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     line = r"^distlaunch\.yaml: no such file; 'distlaunch init' makes one$"
     with pytest.raises(DistlaunchError, match=line):
-        load(tmp_path / "distlaunch.yaml")
+        load_job_file(tmp_path / "distlaunch.yaml")
 
 
 def test_a_folder_in_the_files_place(tmp_path):
@@ -201,13 +201,13 @@ def test_a_folder_in_the_files_place(tmp_path):
     with pytest.raises(
         DistlaunchError, match=r"distlaunch\.yaml: not a file; expected text in YAML$"
     ):
-        load(tmp_path / "distlaunch.yaml")
+        load_job_file(tmp_path / "distlaunch.yaml")
 
 
 def test_a_file_that_is_no_text(tmp_path):
     (tmp_path / "distlaunch.yaml").write_bytes(b"name: digits\nmodule: tr\xff\n")
     with pytest.raises(JobFileError, match=r"distlaunch\.yaml:2:11: not UTF-8 text$"):
-        load(tmp_path / "distlaunch.yaml")
+        load_job_file(tmp_path / "distlaunch.yaml")
 
 
 words = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
@@ -284,4 +284,6 @@ def test_a_problem_is_told_where_it_stands(tmp_path_factory, content, width, dat
     column = at - (text.rfind("\n", 0, at) + 1) + 1
     (problem,) = problems(tmp_path_factory.getbasetemp(), text)
     assert problem.startswith(f"{line}:{column}: cluster.")
-    assert problem.endswith(f"machine: expected a machine type, as n1-standard-8, got {marker!r}")
+    assert problem.endswith(
+        f"machine: expected a machine type such as n1-standard-8, got {marker!r}"
+    )

@@ -11,7 +11,7 @@ from distlaunch.errors import JobFileError
 from distlaunch.job import vertex
 from distlaunch.job.load import load_job
 from distlaunch.job.model import Job, ReductionServer
-from distlaunch.job.vertex import messages
+from distlaunch.job.vertex import proto
 from distlaunch.render import templates
 
 IMAGE = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
@@ -58,9 +58,9 @@ workerPoolSpecs:
 def load(folder, text: str, config: str | None = None, *sets: str) -> Job:
     (folder / "distlaunch.yaml").write_text(text)
     if config is None:
-        return load_job(folder, sets=sets).job
+        return load_job(folder, overrides=sets).job
     (folder / "config.yaml").write_text(config)
-    return load_job(folder, config=folder / "config.yaml", sets=sets).job
+    return load_job(folder, config=folder / "config.yaml", overrides=sets).job
 
 
 def problem(folder, text: str, config: str | None = None, *sets: str) -> str:
@@ -72,8 +72,8 @@ def problem(folder, text: str, config: str | None = None, *sets: str) -> str:
 
 
 def request(job: Job) -> dict:
-    body = vertex.request(job, image=None, labels={}, job_dir=None)
-    messages.check("customJobs", body)
+    body = vertex.build_request(job, image=None, labels={}, job_dir=None)
+    proto.validate_request("customJobs", body)
     return body
 
 

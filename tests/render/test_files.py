@@ -11,7 +11,7 @@ import yaml
 
 from distlaunch.errors import DistlaunchError, ImageError
 from distlaunch.job.model import (
-    Choice,
+    ChoiceParameter,
     Cluster,
     Image,
     Job,
@@ -71,7 +71,7 @@ def test_another_folder_is_named_in_the_commands(folder):
 
 
 def test_a_tuned_job_and_its_key(folder):
-    tuning = Tuning("accuracy", "maximize", {"a": Choice(("x",))}, trials=2)
+    tuning = Tuning("accuracy", "maximize", {"a": ChoiceParameter(("x",))}, trials=2)
     job = replace(JOB, tuning=tuning, vertex={"encryptionSpec": {"kmsKeyName": "projects/p/k"}})
     command = shlex.split(render(job, folder, Path(), "vertex").commands[-1])
     assert command[:4] == ["gcloud", "ai", "hp-tuning-jobs", "create"]

@@ -24,18 +24,18 @@ from distlaunch.image.requirements import sed_script
 from distlaunch.job import vertex
 from distlaunch.job.load import load_job
 from distlaunch.job.model import (
-    Choice,
+    ChoiceParameter,
     Cluster,
     Image,
     Job,
     Machine,
     Pool,
     Program,
+    RangeParameter,
     Scheduling,
-    Span,
     Tuning,
 )
-from distlaunch.job.vertex.messages import check
+from distlaunch.job.vertex.proto import validate_request
 from distlaunch.render import templates
 from distlaunch.render.templates import BASE, CODE, dockerfile, dockerignore, is_ours, recipe
 
@@ -71,9 +71,9 @@ TUNED = replace(
         "accuracy",
         "maximize",
         {
-            "rate": Span(0.001, 0.1, scale="log"),
-            "layers": Span(1, 5, whole=True),
-            "kind": Choice(("a", "b: c")),
+            "rate": RangeParameter(0.001, 0.1, scale="log"),
+            "layers": RangeParameter(1, 5, is_integer=True),
+            "kind": ChoiceParameter(("a", "b: c")),
         },
         trials=8,
         parallel_trials=2,
@@ -237,7 +237,7 @@ def test_a_name_that_is_more_than_a_line_is_refused(name):
     ],
 )
 def test_what_is_no_base_is_refused(folder, base):
-    with pytest.raises(ImageError, match=r"^image\.base: expected an image, as python:3\.12"):
+    with pytest.raises(ImageError, match=r"^image\.base: expected an image such as python:3\.12"):
         dockerfile(replace(JOB, image=Image(base=base)), folder)
 
 
@@ -414,16 +414,16 @@ def as_read(job: Job, text: str, tmp_path: Path) -> Job:
 @pytest.mark.parametrize("job", [JOB, FULL, TUNED], ids=["job", "full", "tuned"])
 def test_vertex_reads_what_is_rendered(job, tmp_path):
     text = templates.config(job, format="vertex", image=IMAGE)
-    asked = vertex.request(job, image=IMAGE, labels={}, job_dir="gs://my-bucket/digits")
+    asked = vertex.build_request(job, image=IMAGE, labels={}, job_dir="gs://my-bucket/digits")
     read_back = yaml.safe_load(text)
     if job.tuning:
         assert read_back == asked
-        check("hyperparameterTuningJobs", read_back)
+        validate_request("hyperparameterTuningJobs", read_back)
     else:
         assert read_back == asked["jobSpec"]
-        check("customJobs", {"displayName": "x", "jobSpec": read_back})
+        validate_request("customJobs", {"displayName": "x", "jobSpec": read_back})
     again = as_read(job, text, tmp_path)
-    assert vertex.request(again, image=None, labels={}, job_dir=None) == asked
+    assert vertex.build_request(again, image=None, labels={}, job_dir=None) == asked
     assert again.cluster.tasks() == job.cluster.tasks()
     assert (again.tuning, again.scheduling) == (job.tuning, job.scheduling)
 
@@ -444,7 +444,7 @@ hostile = st.text(
 @example(["${HOME}", "$${HOME}", "$HOME", "${HOME"], {"B": "${HOME}"})
 def test_vertex_reads_any_text_as_it_was(args, env):
     job = replace(JOB, args=tuple(args), env=env)
-    asked = vertex.request(job, image=IMAGE, labels={}, job_dir="gs://my-bucket/digits")
+    asked = vertex.build_request(job, image=IMAGE, labels={}, job_dir="gs://my-bucket/digits")
     text = templates.config(job, format="vertex", image=IMAGE)
     assert yaml.safe_load(text) == asked["jobSpec"]
     notes = templates.config_notes(job, format="vertex", image=IMAGE)
@@ -462,7 +462,7 @@ def test_ai_platforms_file_gives_the_job_again(args):
     text = templates.config(job, format="ai-platform", image=IMAGE)
     with tempfile.TemporaryDirectory() as name:
         again = as_read(job, text, Path(name))
-    asked = vertex.request(again, image=None, labels={}, job_dir=None)
+    asked = vertex.build_request(again, image=None, labels={}, job_dir=None)
     for spec in asked["jobSpec"]["workerPoolSpecs"]:
         # AI Platform gives --job-dir to the program, and so Vertex AI is asked to.
         assert spec["containerSpec"]["args"] == [*args, "--job-dir", "gs://my-bucket/digits"]
@@ -478,8 +478,8 @@ def test_ai_platforms_file_says_what_vertex_would_be_asked(tmp_path):
     assert data["trainingInput"]["useChiefInTfConfig"] is True
     assert templates.config_notes(job, format="ai-platform", image=IMAGE) == ()
     again = as_read(job, text, tmp_path)
-    asked = vertex.request(again, image=None, labels={}, job_dir=None)
-    wanted = vertex.request(job, image=IMAGE, labels={}, job_dir="gs://my-bucket/digits")
+    asked = vertex.build_request(again, image=None, labels={}, job_dir=None)
+    wanted = vertex.build_request(job, image=IMAGE, labels={}, job_dir="gs://my-bucket/digits")
     for spec in wanted["jobSpec"]["workerPoolSpecs"]:
         spec["containerSpec"]["args"] += ["--job-dir", "gs://my-bucket/digits"]
     assert asked == wanted

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.request_view import JobRequest, PoolRequest
-    from distlaunch.job.machine_catalogue import MachineKind
+    from distlaunch.job.machine_catalogue import MachineType
 
 
 def problems(asked: JobRequest, catalogue: Catalogue, today: date) -> Iterator[Problem]:
@@ -65,11 +65,11 @@ def _machine_problems(pool: PoolRequest, market: Market) -> Iterator[Problem]:
 def _of_retired_machine(pool: PoolRequest, market: Market) -> tuple[str, str]:
     """Return what a name of the past is, and what to write today."""
     gone = market.catalogue.retired_machines[pool.machine]
-    was = gone.was
+    was = gone.replacement
     instead: tuple[Machine, ...] = (was,)
     accelerator = was.accelerator
     if accelerator and market.catalogue.is_retired(accelerator, market.today):
-        others = market.catalogue.retired_accelerators[accelerator].instead
+        others = market.catalogue.retired_accelerators[accelerator].replacements
         instead = market.in_place_of(was, others)
     with_it = f" with {was.accelerator_count} {accelerator}" if accelerator else ""
     it_was = (
@@ -87,7 +87,7 @@ def _accelerator_problems(pool: PoolRequest, market: Market) -> Iterator[Problem
         return
     gone = catalogue.retired_accelerators.get(name or "")
     if gone is not None:
-        others = market.in_place_of(_machine(pool), gone.instead)
+        others = market.in_place_of(_machine(pool), gone.replacements)
         remedy = either(_machine(pool), others)
         if gone.since <= market.today:
             what = f"Google withdrew {name} on {gone.since}"
@@ -124,7 +124,7 @@ def _hint(did_you_mean: str) -> str:
     return f"{did_you_mean.removeprefix('; ')} or, " if did_you_mean else ""
 
 
-def _pairing_problems(pool: PoolRequest, kind: MachineKind, market: Market) -> Iterator[Problem]:
+def _pairing_problems(pool: PoolRequest, kind: MachineType, market: Market) -> Iterator[Problem]:
     name, count, wanted = pool.accelerator, pool.accelerator_count, _machine(pool)
     if name is None:
         yield from _no_accelerator_problems(pool, kind, market)
@@ -147,19 +147,19 @@ def _pairing_problems(pool: PoolRequest, kind: MachineKind, market: Market) -> I
         )
 
 
-def _taken(kind: MachineKind) -> str:
+def _taken(kind: MachineType) -> str:
     if kind.accelerators:
         return short(kind.accelerators)
     return "a topology and no accelerator" if kind.tpu else "no accelerator"
 
 
-def _bare(pool: PoolRequest, kind: MachineKind) -> Machine | None:
+def _bare(pool: PoolRequest, kind: MachineType) -> Machine | None:
     """Return a machine without accelerators, where it comes without."""
     return None if kind.needs_accelerator else Machine(pool.machine)
 
 
 def _no_accelerator_problems(
-    pool: PoolRequest, kind: MachineKind, market: Market
+    pool: PoolRequest, kind: MachineType, market: Market
 ) -> Iterator[Problem]:
     count = pool.accelerator_count
     if not count and not kind.needs_accelerator:
@@ -232,7 +232,7 @@ def _offer_problems(name: str, names: Iterable[str], market: Market) -> Iterator
             f"in {FILE_NAME}",
         )
     elif not offered:
-        elsewhere = name in catalogue.regions[region].elsewhere
+        elsewhere = name in catalogue.regions[region].not_for_training
         has_some = ", though it has some for other uses" if elsewhere else ""
         what = f"{region} offers no {name} for training{has_some}"
         yield error("accelerator-not-in-region", "region", what, _move(others))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.request_view import JobRequest, PoolRequest
-    from distlaunch.job.machine_catalogue import Catalogue, MachineKind
+    from distlaunch.job.machine_catalogue import Catalogue, MachineType
 
 _TOLD = 4  # counts, before the rest is only said to follow
 
@@ -51,7 +51,7 @@ def tpu_problems(asked: JobRequest, catalogue: Catalogue) -> Iterator[Problem]:
         yield from _shape_problems(pool, kind, asked.spec)
 
 
-def _shape_problems(pool: PoolRequest, kind: MachineKind, spec: str) -> Iterator[Problem]:
+def _shape_problems(pool: PoolRequest, kind: MachineType, spec: str) -> Iterator[Problem]:
     if kind.topologies and pool.topology not in kind.topologies:
         has = f"with the topology {pool.topology}" if pool.topology else "without a topology"
         yield error(
@@ -73,7 +73,7 @@ def _shape_problems(pool: PoolRequest, kind: MachineKind, spec: str) -> Iterator
         )
 
 
-def _topology(pool: PoolRequest, kind: MachineKind, spec: str) -> str:
+def _topology(pool: PoolRequest, kind: MachineType, spec: str) -> str:
     """Return what a job file says of a topology: the known one that has the likest chips."""
     wanted = chips(pool.topology or "")
     likest = min(kind.topologies, key=lambda each: abs(chips(each) - wanted))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.price.quotes import Prices
     from distlaunch.checks.request_view import JobRequest, PoolRequest
-    from distlaunch.job.machine_catalogue import Catalogue, MachineKind
+    from distlaunch.job.machine_catalogue import Catalogue, MachineType
 
 _GPU = "NVIDIA_"
 
@@ -108,7 +108,7 @@ def _kinds(asked: JobRequest, catalogue: Catalogue, today: dt.date) -> Iterator[
 
 
 def _alike(
-    chief: PoolRequest, chiefs: MachineKind | None, kind: MachineKind
+    chief: PoolRequest, chiefs: MachineType | None, kind: MachineType
 ) -> Iterable[str | None]:
     """Return with which accelerators a machine could stand in for the chief's."""
     count = chief.accelerator_count

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.price.quotes import Prices, Quote
     from distlaunch.checks.request_view import JobRequest, PoolRequest
-    from distlaunch.job.machine_catalogue import Catalogue, MachineKind
+    from distlaunch.job.machine_catalogue import Catalogue, MachineType
     from distlaunch.job.model import Strategy
 
 BOOT_DISK, LOCAL_SSD = "boot disks", "local SSDs"
@@ -254,7 +254,7 @@ def money(amount: Decimal, currency: str) -> str:
     return f"{_rounded(amount)} {currency}"
 
 
-def _pool(pool: PoolRequest, kind: MachineKind | None, prices: Prices) -> PoolCost:
+def _pool(pool: PoolRequest, kind: MachineType | None, prices: Prices) -> PoolCost:
     machines = pool.replicas * _machines(pool)
     machine = prices.of_machine(pool.machine, kind)
     parts: list[tuple[str, int, Quote | None]] = [(pool.machine, machines, machine)]
@@ -301,7 +301,7 @@ def _disk(pool: PoolRequest, machine: Quote | None, prices: Prices) -> Quote | N
 
 
 def _has_local_ssd(
-    pool: PoolRequest, kind: MachineKind | None, machine: Quote | None, prices: Prices
+    pool: PoolRequest, kind: MachineType | None, machine: Quote | None, prices: Prices
 ) -> bool:
     """Whether there are local SSDs beside a price of Google's; one's own is of all of a machine."""
     if kind is None or machine is None or machine.source == prices.own_name:

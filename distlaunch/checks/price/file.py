@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from distlaunch.errors import did_you_mean
 from distlaunch.job.model import Strategy
-from distlaunch.job.text_file import read_text
-from distlaunch.job.validation import refusal, shown
-from distlaunch.job.wording import describe
-from distlaunch.job.yaml_document import Document, YamlProblem
+from distlaunch.job.validation import describe_value
+from distlaunch.job.yaml_document import (
+    Document,
+    YamlProblem,
+    display_path,
+    job_file_error,
+    read_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,11 +69,11 @@ def read(path: Path) -> PriceFile:
     try:
         document = Document(read_text(path))
     except YamlProblem as problem:
-        raise refusal(path, [problem]) from None
+        raise job_file_error(path, [problem]) from None
     reader = _Reader(document)
-    found = reader.read(shown(path))
+    found = reader.read(display_path(path))
     if reader.problems:
-        raise refusal(path, reader.problems)
+        raise job_file_error(path, reader.problems)
     return found
 
 
@@ -133,6 +137,6 @@ class _Reader:
         of_key: bool = False,
         hint: str = "",
     ) -> None:
-        place = self._document.place(path, of_key=of_key)
-        what = f"{'.'.join(path)}: expected {expected}, got {describe(got)}{hint}"
+        place = self._document.location(path, of_key=of_key)
+        what = f"{'.'.join(path)}: expected {expected}, got {describe_value(got)}{hint}"
         self.problems.append(YamlProblem(place, what))

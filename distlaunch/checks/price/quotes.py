@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.price.catalog import Rates
     from distlaunch.checks.request_view import JobRequest
     from distlaunch.google.client import Session
-    from distlaunch.job.machine_catalogue import MachineKind
+    from distlaunch.job.machine_catalogue import MachineType
     from distlaunch.job.model import Strategy
 
 PATIENCE = 8.0  # seconds that somebody who looks on waits for a price
@@ -69,7 +69,7 @@ class Prices:
         """The day that Google's list is of, None without one of Google's own."""
         return self.rates.date if self.rates else None
 
-    def of_machine(self, name: str, kind: MachineKind | None) -> Quote | None:
+    def of_machine(self, name: str, kind: MachineType | None) -> Quote | None:
         """Return what a machine costs without its accelerators, None where that is not known.
 
         Parameters

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from distlaunch.job.machine_catalogue import MachineKind
+    from distlaunch.job.machine_catalogue import MachineType
     from distlaunch.job.model import Strategy
 
 VERTEX_AI, COMPUTE_ENGINE = "C7E2-9256-1C43", "6F81-5844-456A"
@@ -111,7 +111,7 @@ def hourly(sku: Mapping[str, Any], currency: str) -> Decimal | None:
     return prices[0] / hours if len(prices) == 1 and prices[0] > 0 else None
 
 
-def of_machine(name: str, kind: MachineKind, strategy: Strategy) -> dict[str, float] | None:
+def of_machine(name: str, kind: MachineType, strategy: Strategy) -> dict[str, float] | None:
     """Return how much of what a machine without its accelerators is, None where that is unknown.
 
     Parameters
@@ -134,7 +134,7 @@ def of_machine(name: str, kind: MachineKind, strategy: Strategy) -> dict[str, fl
     return None if family in _ALL_WITH_LOCAL_SSD else items
 
 
-def has_local_ssd(name: str, kind: MachineKind) -> bool:
+def has_local_ssd(name: str, kind: MachineType) -> bool:
     """Whether a machine comes with local SSDs, however large."""
     return name in _LOCAL_SSD_GB or _family(kind.family) in _ALL_WITH_LOCAL_SSD
 

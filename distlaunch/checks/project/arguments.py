@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error
 from distlaunch.errors import did_you_mean
-from distlaunch.job.model import Choice, Span
+from distlaunch.job.model import ChoiceParameter, RangeParameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -259,7 +259,7 @@ def _of_value(name: str, value: str, option: Option) -> Iterator[Problem]:
 
 
 def _of_search(
-    name: str, parameter: Span | Choice, option: Option, where: str
+    name: str, parameter: RangeParameter | ChoiceParameter, option: Option, where: str
 ) -> Iterator[Problem]:
     """Yield why a trial would end at once."""
     if option.takes_value is False:
@@ -279,24 +279,24 @@ def _of_search(
         )
 
 
-def _refused(parameter: Span | Choice, option: Option) -> str | None:
+def _refused(parameter: RangeParameter | ChoiceParameter, option: Option) -> str | None:
     """Return what a search may give an option that does not take it, None where it takes all."""
-    is_between = isinstance(parameter, Span) and not parameter.whole
+    is_between = isinstance(parameter, RangeParameter) and not parameter.is_integer
     if is_between and option.number and option.number.is_whole:
         return "numbers in between"
     given = (texts for texts in _searched(parameter) if not any(map(option.takes, texts)))
     return next((repr(texts[0]) for texts in given), None)
 
 
-def _searched(parameter: Span | Choice) -> Iterator[tuple[str, ...]]:
+def _searched(parameter: RangeParameter | ChoiceParameter) -> Iterator[tuple[str, ...]]:
     """Yield values that a search gives, each in the ways in which it may be written."""
-    if isinstance(parameter, Span):
+    if isinstance(parameter, RangeParameter):
         for end in (parameter.minimum, parameter.maximum):
             if end > 0 or parameter.scale == "linear":  # or no search can be as it is said
                 yield _written(end)
     else:
         for value in parameter.values:
-            yield _written(float(value)) if parameter.numeric else (value,)
+            yield _written(float(value)) if parameter.is_numeric else (value,)
 
 
 def _written(number: float) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""AI Platform's job format: the `config.yaml` with `trainingInput`, read and written losslessly."""
+"""AI Platform's job format, a ``config.yaml`` with ``trainingInput``, without loss."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.job.ai_platform.from_job import from_job
 from distlaunch.job.ai_platform.models import (
-    TOLD_BY_THE_SERVICE,
+    OUTPUT_ONLY_FIELDS,
     AiPlatformJob,
     TrainingInput,
-    camel,
+    to_camel_case,
 )
-from distlaunch.job.validation import refusal, validate
-from distlaunch.job.yaml_document import YamlProblem
+from distlaunch.job.validation import validate
+from distlaunch.job.yaml_document import YamlProblem, job_file_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,22 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["AiPlatformFile", "TrainingInput", "from_job", "is_training_input", "read"]
 
-_TOP = ("trainingInput", "training_input")
-_ONLY_HERE = {"scaleTier", "scale_tier", "masterType", "master_type", "masterConfig"}
-_PREDICTION = {"predictionInput", "prediction_input"}
+_TRAINING = ("trainingInput", "training_input")
+_PREDICTION = ("predictionInput", "prediction_input")
+_FIELDS = ("scaleTier", "scale_tier", "masterType", "master_type", "masterConfig")
 
 
 @dataclass(frozen=True, slots=True)
 class AiPlatformFile:
-    """A file in AI Platform's format, with the places of what is in it.
-
-    Parameters
-    ----------
-    path, document
-        The file, and its text with the place of everything in it.
-    job
-        What it says.
-    """
+    """A file in AI Platform's format, with the locations of its values."""
 
     path: Path
     document: Document
@@ -46,40 +38,27 @@ class AiPlatformFile:
 
     @property
     def training_input(self) -> TrainingInput:
-        """What is under ``trainingInput``."""
+        """The content of ``trainingInput``."""
         return self.job.training_input
 
     def dump(self) -> dict[str, Any]:
         """Return the whole file as plain data in Google's JSON names."""
-        # All of these are text to the API but trainingOutput, even an etag such as 00e0.
-        told = {
-            camel(key): value if isinstance(value, str) else self.document.typed(key)
+        # In the API all of these are text but trainingOutput, even an etag such as 00e0.
+        output_only = {
+            to_camel_case(key): value if isinstance(value, str) else self.document.typed(key)
             for key, value in self.document.data.items()
-            if camel(key) in TOLD_BY_THE_SERVICE and value is not None
+            if to_camel_case(key) in OUTPUT_ONLY_FIELDS and value is not None
         }
-        return self.job.model_dump(mode="json", by_alias=True, exclude_none=True) | told
+        return self.job.model_dump(mode="json", by_alias=True, exclude_none=True) | output_only
 
 
 def is_training_input(data: Mapping[str, Any]) -> bool:
-    """Return whether a file's content is AI Platform's: ``trainingInput`` or a whole job with it.
-
-    What stands under ``trainingInput`` counts too where it stands alone; `read` tells where it
-    belongs.
-    """
-    return not (
-        data.keys().isdisjoint({*_TOP, *_PREDICTION}) and data.keys().isdisjoint(_ONLY_HERE)
-    )
+    """Return whether a file is in AI Platform's format, even if ``trainingInput`` is missing."""
+    return not data.keys().isdisjoint({*_TRAINING, *_PREDICTION, *_FIELDS})
 
 
 def read(document: Document, path: Path) -> AiPlatformFile:
-    """Read a file in AI Platform's format, in camelCase or snake_case.
-
-    Parameters
-    ----------
-    document
-        The file's content.
-    path
-        The file, for what is told of its problems.
+    """Validate a file in AI Platform's format, in camelCase or snake_case.
 
     Raises
     ------
@@ -88,21 +67,20 @@ def read(document: Document, path: Path) -> AiPlatformFile:
     """
     misplaced = _misplaced(document)
     if misplaced:
-        raise refusal(path, [*document.problems, *misplaced])
+        raise job_file_error(path, [*document.problems, misplaced])
     job, problems = validate(document, AiPlatformJob)
     if job is None or problems:
-        raise refusal(path, problems)
+        raise job_file_error(path, problems)
     return AiPlatformFile(path, document, job)
 
 
-def _misplaced(document: Document) -> list[YamlProblem]:
-    """Return the problem of a file that is no training job as a whole, if it is none."""
-    for key in document.data:
-        if key in _PREDICTION:
-            what = f"{key}: a batch prediction, which ended with AI Platform; only training runs"
-            return [YamlProblem(document.place((key,), of_key=True), what)]
-    if any(key in document.data for key in _TOP):
-        return []
-    first = next(iter(document.data))
-    what = f"{first}: expected under 'trainingInput:', each line two spaces further in"
-    return [YamlProblem(document.place((first,), of_key=True), what)]
+def _misplaced(document: Document) -> YamlProblem | None:
+    """Return the problem of a file that is not a training job as a whole."""
+    key = next((key for key in document.data if key in _PREDICTION), None)
+    message = "a batch prediction, which ended with AI Platform; only training runs"
+    if key is None and not any(key in document.data for key in _TRAINING):
+        key = next(iter(document.data))
+        message = "expected under 'trainingInput:', each line indented by two more spaces"
+    if key is None:
+        return None
+    return YamlProblem(document.location((key,), of_key=True), f"{key}: {message}")

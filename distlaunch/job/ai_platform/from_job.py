@@ -1,4 +1,4 @@
-"""A Job → AI Platform's format, with a note for each thing that it cannot say."""
+"""A Job → AI Platform's format, with a line for each thing that it cannot express."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pydantic.alias_generators import to_camel
 
 from distlaunch.errors import DistlaunchError
 from distlaunch.job import vertex
-from distlaunch.job.ai_platform.cluster import ROLES
 from distlaunch.job.ai_platform.machines import CLOUD_TPU, SMALLEST_TPU, TPU_MACHINE
 from distlaunch.job.ai_platform.models import (
     AcceleratorConfig,
@@ -20,34 +19,37 @@ from distlaunch.job.ai_platform.models import (
     SchedulingConfig,
     TrainingInput,
 )
-from distlaunch.job.ai_platform.tuning import WRITTEN_OF_TUNING, from_tuning
-from distlaunch.job.model import Program
+from distlaunch.job.ai_platform.tuning import OTHER_FIELDS, from_tuning
+from distlaunch.job.job_dir import JOB_DIR
+from distlaunch.job.model import POOL_ROLES, Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from distlaunch.job.model import Job, Machine, Pool
 
+_MASTER = POOL_ROLES[0].ai_platform
 _SHORTEST_WAIT = 1800  # seconds
-_JOB_DIR = "--job-dir"
 # Fields of Google's job that AI Platform has under other names.
-_WRITTEN = {"encryptionSpec.kmsKeyName", *WRITTEN_OF_TUNING}
-_WRITTEN_OF_SPEC = {"baseOutputDirectory.outputUriPrefix", "enableWebAccess"}
-_WRITTEN_OF_POOL = {"diskSpec.bootDiskType", "diskSpec.bootDiskSizeGb"}
+_TRANSLATED = {
+    *OTHER_FIELDS,
+    "encryptionSpec.kmsKeyName",
+    "baseOutputDirectory.outputUriPrefix",
+    "enableWebAccess",
+    "diskSpec.bootDiskType",
+    "diskSpec.bootDiskSizeGb",
+}
 
 
 def from_job(job: Job, image: str | None) -> tuple[TrainingInput, tuple[str, ...]]:
-    """Write a job as AI Platform's format, with a note for each thing that it cannot say there.
+    """Return ``trainingInput`` of a job, and a line for each thing that it cannot express.
 
-    The job's labels stand beside ``trainingInput`` there, and not in it, so that whoever
-    writes the file writes them.
+    The job's labels are outside of ``trainingInput``; the caller writes them.
 
     Parameters
     ----------
-    job
-        The job.
     image
-        The job's own image, for the pools that have none of their own; None where it is not known.
+        The job's image, for the pools without one; None if it is not known.
 
     Raises
     ------
@@ -59,14 +61,19 @@ def from_job(job: Job, image: str | None) -> tuple[TrainingInput, tuple[str, ...
             "studySpec: AI Platform's format cannot express this search: it has no conditional "
             "parameters, default values or several metrics; write it with --format vertex"
         )
-    spec = _spec(job)
-    job_dir = _output(spec) or (f"{job.bucket}/{job.name}" if job.bucket else None)
-    pools = _pools(job)
-    programs = {role: _program(job, pool, image, job_dir) for role, pool in pools.items()}
-    master = programs["master"]
+    spec: Mapping[str, Any] = job.vertex.get("trialJobSpec" if job.tuning else "jobSpec", {})
+    job_dir = spec.get("baseOutputDirectory", {}).get("outputUriPrefix")
+    if not job_dir and job.bucket:
+        job_dir = f"{job.bucket}/{job.name}"
+    programs = {
+        role.ai_platform: _program(job, pool, image, job_dir)
+        for role, pool in zip(POOL_ROLES, job.cluster.pools, strict=True)
+        if pool and pool.count
+    }
+    master = programs[_MASTER]
     args = _shared_args(programs)
     notes: list[str] = []
-    written = TrainingInput(
+    training_input = TrainingInput(
         scale_tier="CUSTOM",
         args=args or None,
         job_dir=job_dir,
@@ -80,47 +87,30 @@ def from_job(job: Job, image: str | None) -> tuple[TrainingInput, tuple[str, ...
         scheduling=_scheduling(job, notes),
         encryption_config=_encryption(job.vertex),
         hyperparameters=from_tuning(job.tuning, job.vertex) if job.tuning else None,
-        **_replicas(pools, programs, spec, notes, containers_have_args=args is None),
+        **_role_fields(job, programs, spec, notes, containers_have_args=args is None),
     )
-    notes += _left_out(job, programs)
-    return written, tuple(notes)
-
-
-def _spec(job: Job) -> Mapping[str, Any]:
-    """Return what the job says of Google's CustomJobSpec beside its own fields."""
-    found: Mapping[str, Any] = job.vertex.get("trialJobSpec" if job.tuning else "jobSpec", {})
-    return found
-
-
-def _output(spec: Mapping[str, Any]) -> str | None:
-    folder: str | None = spec.get("baseOutputDirectory", {}).get("outputUriPrefix")
-    return folder
-
-
-def _pools(job: Job) -> dict[str, Pool]:
-    cluster = job.cluster
-    in_order = (cluster.chief, cluster.workers, cluster.parameter_servers, cluster.evaluators)
-    return {role: pool for role, pool in zip(ROLES, in_order, strict=True) if pool and pool.count}
+    notes += _not_expressed(job, programs)
+    return training_input, tuple(notes)
 
 
 def _program(job: Job, pool: Pool, image: str | None, job_dir: str | None) -> Program:
-    """Return what a pool runs, but for the option that AI Platform adds by itself."""
+    """Return a pool's program, without the --job-dir that AI Platform adds."""
     program = pool.program or Program(args=job.args)
-    adds_it = program.args[-2:] == (_JOB_DIR, job_dir)
-    args = program.args[:-2] if adds_it else program.args
+    has_job_dir = program.args[-2:] == (JOB_DIR, job_dir)
+    args = program.args[:-2] if has_job_dir else program.args
     return replace(program, image=program.image or image, args=args)
 
 
 def _shared_args(programs: Mapping[str, Program]) -> tuple[str, ...] | None:
-    """Return the args of all pools, None where each has its own or a command."""
-    kinds = {program.args for program in programs.values()}
-    if len(kinds) > 1 or any(program.command for program in programs.values()):
+    """Return the args of all pools, None if they differ or if a pool has a command."""
+    different = {program.args for program in programs.values()}
+    if len(different) > 1 or any(program.command for program in programs.values()):
         return None
-    return kinds.pop()
+    return different.pop()
 
 
-def _replicas(
-    pools: Mapping[str, Pool],
+def _role_fields(
+    job: Job,
     programs: Mapping[str, Program],
     spec: Mapping[str, Any],
     notes: list[str],
@@ -128,121 +118,109 @@ def _replicas(
     containers_have_args: bool,
 ) -> dict[str, Any]:
     """Return type, config and count of each role."""
-    master = programs["master"]
-    written: dict[str, Any] = {}
-    for role, pool in pools.items():
-        program = programs[role]
-        inherits = role != "master" and program.image == master.image
+    fields: dict[str, Any] = {}
+    pool_specs: list[Mapping[str, Any]] = spec.get("workerPoolSpecs", [])
+    for index, (role, pool) in enumerate(zip(POOL_ROLES, job.cluster.pools, strict=True)):
+        if not pool or not pool.count:
+            continue
+        name = role.ai_platform
+        program = programs[name]
+        inherits = name != _MASTER and program.image == programs[_MASTER].image
+        disk = pool_specs[index].get("diskSpec") if index < len(pool_specs) else None
         config = ReplicaConfig(
             image_uri=None if inherits or program.module else program.image,
             container_command=program.command or None,
             container_args=program.args if containers_have_args else None,
-            accelerator_config=_accelerators(role, pool.machine, notes),
-            disk_config=_disk(spec, role),
+            accelerator_config=_accelerators(name, pool.machine, notes),
+            disk_config=_disk(disk) if disk else None,
         )
         is_tpu = pool.machine.type == TPU_MACHINE
-        written[f"{role}_type"] = CLOUD_TPU if is_tpu else pool.machine.type
-        written[f"{role}_config"] = config if config != ReplicaConfig() else None
-        if role != "master":
-            written[f"{role}_count"] = pool.count
-    return written
+        fields[f"{name}_type"] = CLOUD_TPU if is_tpu else pool.machine.type
+        fields[f"{name}_config"] = config if config != ReplicaConfig() else None
+        if name != _MASTER:
+            fields[f"{name}_count"] = pool.count
+    return fields
 
 
 def _accelerators(role: str, machine: Machine, notes: list[str]) -> AcceleratorConfig | None:
-    kind: Any = machine.accelerator
-    if kind in ("TPU_V2", "TPU_V3") and machine.accelerator_count > SMALLEST_TPU.accelerator_count:
-        kind = f"{kind}_POD"
-    if kind is None:
+    accelerator: Any = machine.accelerator
+    is_pod = machine.accelerator_count > SMALLEST_TPU.accelerator_count
+    if accelerator in ("TPU_V2", "TPU_V3") and is_pod:
+        accelerator = f"{accelerator}_POD"
+    if accelerator is None:
         return None
-    if kind not in get_args(AcceleratorType):
+    if accelerator not in get_args(AcceleratorType):
         name = f"{to_camel(role)}Config.acceleratorConfig"
-        notes.append(f"{name}: {kind} is left out, as AI Platform never had it")
+        notes.append(f"{name}: {accelerator} left out, as AI Platform never had it")
         return None
-    return AcceleratorConfig(type=kind, count=machine.accelerator_count)
+    return AcceleratorConfig(type=accelerator, count=machine.accelerator_count)
 
 
-def _disk(spec: Mapping[str, Any], role: str) -> DiskConfig | None:
-    disk = _pool_spec(spec, role).get("diskSpec", {})
-    if not disk:
-        return None
+def _disk(disk: Mapping[str, Any]) -> DiskConfig:
     return DiskConfig(
         boot_disk_type=disk.get("bootDiskType"), boot_disk_size_gb=disk.get("bootDiskSizeGb")
     )
 
 
-def _pool_spec(spec: Mapping[str, Any], role: str) -> Mapping[str, Any]:
-    specs: list[Mapping[str, Any]] = spec.get("workerPoolSpecs", [])
-    index = ROLES.index(role)
-    return specs[index] if index < len(specs) else {}
-
-
 def _scheduling(job: Job, notes: list[str]) -> SchedulingConfig | None:
-    asked = job.scheduling
-    wait = asked.max_wait
-    if asked.strategy != "STANDARD":
-        notes.append(f"scheduling.strategy: {asked.strategy} is left out; AI Platform had one only")
+    strategy, timeout = job.scheduling.strategy, job.scheduling.timeout
+    wait = job.scheduling.max_wait
+    if strategy != "STANDARD":
+        notes.append(f"scheduling.strategy: {strategy} left out, as AI Platform had none")
     if wait is not None and wait < _SHORTEST_WAIT:
-        notes.append(f"scheduling.max_wait: {wait}s is left out; AI Platform waited 1800s or more")
+        notes.append(f"scheduling.max_wait: {wait}s left out; AI Platform waited 1800s or more")
         wait = None
-    if asked.timeout is None and wait is None:
+    if timeout is None and wait is None:
         return None
     return SchedulingConfig(
-        max_running_time=None if asked.timeout is None else f"{asked.timeout}s",
+        max_running_time=None if timeout is None else f"{timeout}s",
         max_wait_time=None if wait is None else f"{wait}s",
     )
 
 
-def _encryption(bag: Mapping[str, Any]) -> EncryptionConfig | None:
-    key = bag.get("encryptionSpec", {}).get("kmsKeyName")
+def _encryption(body: Mapping[str, Any]) -> EncryptionConfig | None:
+    key = body.get("encryptionSpec", {}).get("kmsKeyName")
     return EncryptionConfig(kms_key_name=key) if key else None
 
 
-def _left_out(job: Job, programs: Mapping[str, Program]) -> Iterator[str]:
-    """Tell of what the format has no field for."""
+def _not_expressed(job: Job, programs: Mapping[str, Program]) -> Iterator[str]:
+    """Yield a line for each part of the job that the format has no field for."""
     variables = {name for program in programs.values() for name in program.env} | job.env.keys()
     if variables:
         names = ", ".join(sorted(variables))
-        yield f"env: {names}: left out, as AI Platform sets none; set them in the image"
+        yield f"env: {names}: left out, as AI Platform sets no variables; set them in the image"
     if job.tensorboard:
         yield "tensorboard: left out, as AI Platform had no managed TensorBoard"
     if job.reduction_server:
         yield "reduction_server: left out, as AI Platform had no Reduction Server"
-    master = programs["master"]
+    master = programs[_MASTER]
     if master.module:
         yield (
-            f"masterConfig.imageUri: {master.image} is left out, as AI Platform installs packages "
-            "into a runtime of its own; add runtimeVersion and pythonVersion"
+            f"masterConfig.imageUri: {master.image} left out, as AI Platform installs packages "
+            "into its own runtimes; add runtimeVersion and pythonVersion"
         )
     elif master.image is None:
         yield "masterConfig.imageUri: left out, as the image is not known yet; build it first"
-    for path in _paths_left_out(job):
-        yield f"{path}: left out, as AI Platform's jobs have no such field"
+    # Fields that a Job has, too, are translated, or in one of the lines above.
+    request = vertex.plain_request(replace(job, vertex={}), image="", labels={}, job_dir="")
+    known = _field_paths(request)
+    for path, within_section in _field_paths(job.vertex).items():
+        if path not in known and within_section not in _TRANSLATED:
+            yield f"{path}: left out, as AI Platform's jobs have no such field"
 
 
-def _paths_left_out(job: Job) -> Iterator[str]:
-    """Return the fields of Google's job that are not written, as ``jobSpec.reservedIpRanges``.
-
-    What a Job has a field for is written, or told of by itself.
-    """
-    known = _fields(vertex.plain_request(replace(job, vertex={}), image="", labels={}, job_dir=""))
-    for path, plain in _fields(job.vertex).items():
-        is_written = plain in _WRITTEN | _WRITTEN_OF_SPEC | _WRITTEN_OF_POOL
-        if path not in known and not is_written:
-            yield path
-
-
-def _fields(job: Mapping[str, Any]) -> dict[str, str]:
-    """Return the paths of a job's fields, each with what it is called within its own section."""
-    bag = dict(job)
-    found: dict[str, str] = {}
+def _field_paths(body: Mapping[str, Any]) -> dict[str, str]:
+    """Return the paths of a job's fields, each with the path within its spec or pool."""
+    rest = dict(body)
+    paths: dict[str, str] = {}
     for name in vertex.SPECS.values():
-        spec = dict(bag.pop(name, {}))
+        spec = dict(rest.pop(name, {}))
         pools = spec.pop("workerPoolSpecs", [])
-        found |= {f"{name}.{path}": path for path in _leaves(spec)}
+        paths |= {f"{name}.{path}": path for path in _leaves(spec)}
         for index, pool in enumerate(pools):
-            within = f"{name}.workerPoolSpecs[{index}]"
-            found |= {f"{within}.{path}": path for path in _leaves(pool)}
-    return {path: path for path in _leaves(bag)} | found
+            pool_name = f"{name}.workerPoolSpecs[{index}]"
+            paths |= {f"{pool_name}.{path}": path for path in _leaves(pool)}
+    return {path: path for path in _leaves(rest)} | paths
 
 
 def _leaves(tree: Mapping[str, Any]) -> Iterator[str]:

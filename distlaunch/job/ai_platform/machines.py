@@ -1,7 +1,7 @@
-"""What AI Platform's names for machines and tiers stood for, and what of it there is today.
+"""AI Platform's names for machines and scale tiers, and what they are on Vertex AI.
 
 The names are those of its documentation (machine types, scale tiers, GPUs and TPUs of AI Platform
-Training, 2018 to 2024); those of machines stand among the retired ones of the catalogue.
+Training, 2018 to 2024); the machines are in the catalogue's ``retired`` section.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from distlaunch.job.machine_catalogue import bundled
 if TYPE_CHECKING:
     from distlaunch.job.model import Machine
 
-T4 = "NVIDIA_TESLA_T4"
-V100 = "NVIDIA_TESLA_V100"
-_MOST_T4 = 4  # on one machine
-
-# Accelerators that Google has withdrawn, and since when.
-GONE = {name: gone.since.isoformat() for name, gone in bundled().retired_accelerators.items()}
+WITHDRAWN = {
+    name: retired.since.isoformat() for name, retired in bundled().retired_accelerators.items()
+}
+"""The day on which Google withdrew each accelerator."""
 
 CLOUD_TPU = "cloud_tpu"
-TPU_MACHINE = "cloud-tpu"  # Vertex AI's name of a TPU and the machine it is in
-# TPUs of AI Platform and what Vertex AI calls them; a pod is one with more cores.
+TPU_MACHINE = "cloud-tpu"  # Vertex AI's machine type of a TPU
+# TPUs of AI Platform and their names on Vertex AI, where a pod is one with more cores.
 TPUS = {"TPU_V2": "TPU_V2", "TPU_V2_POD": "TPU_V2", "TPU_V3": "TPU_V3", "TPU_V3_POD": "TPU_V3"}
-TPUS_GONE = {"TPU_V4_POD"}
+WITHDRAWN_TPUS = {"TPU_V4_POD"}
 
-MACHINES = {name: gone.was for name, gone in bundled().retired_machines.items()}
-SMALLEST_TPU = MACHINES[CLOUD_TPU]  # 8 cores; what cloud_tpu was by default
-# Where it is not the very machine that the name stood for.
-WHY_ANOTHER = {
-    name: f", as {gone.why}" for name, gone in bundled().retired_machines.items() if gone.why
+MACHINES = {name: retired.replacement for name, retired in bundled().retired_machines.items()}
+SMALLEST_TPU = MACHINES[CLOUD_TPU]  # 8 cores: the default of cloud_tpu
+SUBSTITUTION_NOTE = {
+    name: f", as {retired.why}"
+    for name, retired in bundled().retired_machines.items()
+    if retired.why
 }
+"""Why a machine is not the same as the former one, where it is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """What a scale tier stood for, in names of `MACHINES`."""
+    """The machines of a scale tier, by their names in `MACHINES`."""
 
     master: str
     worker: str = ""
@@ -55,13 +55,8 @@ TIERS = {
 }
 
 
-def describe(machine: Machine) -> str:
-    """Return a machine as a person says it: ``n1-standard-8 with 1 NVIDIA_TESLA_V100``."""
+def describe_machine(machine: Machine) -> str:
+    """Return a machine in words: ``n1-standard-8 with 1 NVIDIA_TESLA_V100``."""
     if machine.accelerator is None:
         return machine.type
     return f"{machine.type} with {machine.accelerator_count} {machine.accelerator}"
-
-
-def alternatives(count: int) -> tuple[str, ...]:
-    """Return GPUs of today that a machine can have so many of."""
-    return (T4, V100) if count <= _MOST_T4 else (V100,)

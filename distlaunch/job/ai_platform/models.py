@@ -1,7 +1,6 @@
-"""The sections of AI Platform's job format, as ml.googleapis.com v1 knew them, and no others.
+"""The schema of AI Platform's job format, as in ml.googleapis.com v1.
 
-Like those of distlaunch.yaml these take every value as the text that was written. A name may be in
-camelCase, as in JSON, or in snake_case.
+As in distlaunch.yaml, every value is the text of the file. Names are in camelCase or snake_case.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer, model_validator
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
 
 from distlaunch.errors import did_you_mean
-from distlaunch.job.schema import EXPECTED, AtLeastNone, Section, Text
+from distlaunch.job.machine_catalogue import suggest_accelerator
+from distlaunch.job.schema import NonNegativeInt, Section, Text, expected_error
 
 ScaleTier = Literal["BASIC", "STANDARD_1", "PREMIUM_1", "BASIC_GPU", "BASIC_TPU", "CUSTOM"]
 AcceleratorType = Literal[
@@ -45,66 +44,64 @@ _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DURATION = re.compile(r"[0-9]+(\.[0-9]{1,9})?s", re.ASCII)
 
 
-def camel(name: str) -> str:
-    """Return a field's name as JSON has it, whichever way it is written."""
+def to_camel_case(name: str) -> str:
+    """Return a field's JSON name, for either spelling."""
     return to_camel(name) if "_" in name else name
 
 
-def _refusal(expected: str, hint: str = "") -> PydanticCustomError:
-    return PydanticCustomError(EXPECTED, "{expected}", {"expected": expected, "hint": hint})
-
-
 def _enum(*values: str) -> BeforeValidator:
-    def read(value: Any) -> str:
+    def parse(value: Any) -> str:
         if value not in values:
-            hint = did_you_mean(str(value), values)
-            raise _refusal(f"{', '.join(values[:-1])} or {values[-1]}", hint)
+            is_accelerator = values == get_args(AcceleratorType)
+            suggest = suggest_accelerator if is_accelerator else did_you_mean
+            hint = suggest(str(value), values)
+            raise expected_error(f"{', '.join(values[:-1])} or {values[-1]}", hint)
         return str(value)
 
-    return BeforeValidator(read)
+    return BeforeValidator(parse)
 
 
-def _flag(value: Any) -> bool:
+def _parse_flag(value: Any) -> bool:
     word = str(value).lower()
     if word not in _TRUE + _FALSE:
-        raise _refusal("true or false")
+        raise expected_error("true or false")
     return word in _TRUE
 
 
-def _number(value: Any) -> int | float:
+def _parse_number(value: Any) -> int | float:
     try:
         number = int(value) if _WHOLE.fullmatch(str(value)) else float(value)
         is_finite = math.isfinite(number)
     except (TypeError, ValueError, OverflowError):
-        raise _refusal("a number") from None
+        raise expected_error("a number") from None
     if not is_finite:
-        raise _refusal("a number")
+        raise expected_error("a number")
     return number
 
 
-def _duration(value: Any) -> str:
+def _parse_duration(value: Any) -> str:
     if not isinstance(value, str) or not _DURATION.fullmatch(value):
-        raise _refusal("seconds with their unit, as 7200s")
+        raise expected_error("seconds with their unit, such as 7200s")
     return value
 
 
-Flag = Annotated[bool, BeforeValidator(_flag)]
-Number = Annotated[int | float, BeforeValidator(_number)]
-Duration = Annotated[str, BeforeValidator(_duration)]
-Int64 = Annotated[AtLeastNone, PlainSerializer(str)]  # JSON has no whole numbers of that size
+Flag = Annotated[bool, BeforeValidator(_parse_flag)]
+Number = Annotated[int | float, BeforeValidator(_parse_number)]
+Duration = Annotated[str, BeforeValidator(_parse_duration)]
+Int64 = Annotated[NonNegativeInt, PlainSerializer(str)]  # text in JSON
 
 
 class AiPlatformSection(Section):
-    """A part of the file whose names are Google's."""
+    """A section with Google's names."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _each_name_once(cls, data: Any) -> Any:
+    def _check_spellings(cls, data: Any) -> Any:
         for name in data if isinstance(data, dict) else ():
-            if camel(name) != name and camel(name) in data:
-                raise _refusal(f"{camel(name)} or {name} and not both")
+            if to_camel_case(name) != name and to_camel_case(name) in data:
+                raise expected_error(f"{to_camel_case(name)} or {name} and not both")
         return data
 
 
@@ -119,11 +116,11 @@ class DiskConfig(AiPlatformSection):
     """``diskConfig``: the disk that a machine starts from."""
 
     boot_disk_type: Text | None = None
-    boot_disk_size_gb: AtLeastNone | None = None
+    boot_disk_size_gb: NonNegativeInt | None = None
 
 
 class ReplicaConfig(AiPlatformSection):
-    """``masterConfig`` and its like: what each machine of a pool has and runs."""
+    """``masterConfig``, ``workerConfig``, …: the machines of a pool and what they run."""
 
     accelerator_config: AcceleratorConfig | None = None
     image_uri: Text | None = None
@@ -144,7 +141,7 @@ class SchedulingConfig(AiPlatformSection):
 
     max_running_time: Duration | None = None
     max_wait_time: Duration | None = None
-    priority: AtLeastNone | None = None
+    priority: NonNegativeInt | None = None
 
 
 class ParameterSpec(AiPlatformSection):
@@ -164,9 +161,9 @@ class HyperparameterSpec(AiPlatformSection):
 
     goal: Annotated[Goal, _enum(*get_args(Goal))] | None = None
     params: tuple[ParameterSpec, ...] | None = None
-    max_trials: AtLeastNone | None = None
-    max_parallel_trials: AtLeastNone | None = None
-    max_failed_trials: AtLeastNone | None = None
+    max_trials: NonNegativeInt | None = None
+    max_parallel_trials: NonNegativeInt | None = None
+    max_failed_trials: NonNegativeInt | None = None
     hyperparameter_metric_tag: Text | None = None
     resume_previous_job_id: Text | None = None
     enable_trial_early_stopping: Flag | None = None
@@ -174,11 +171,7 @@ class HyperparameterSpec(AiPlatformSection):
 
 
 class TrainingInput(AiPlatformSection):
-    """``trainingInput``: what to run and where.
-
-    The fields are those of GoogleCloudMlV1__TrainingInput in the API's discovery document; None is
-    for what the file does not say.
-    """
+    """``trainingInput``, with the fields of GoogleCloudMlV1__TrainingInput; None if not set."""
 
     scale_tier: Annotated[ScaleTier, _enum(*get_args(ScaleTier))] | None = None
     master_type: Text | None = None
@@ -208,12 +201,12 @@ class TrainingInput(AiPlatformSection):
     enable_web_access: Flag | None = None
 
     def dump(self) -> dict[str, Any]:
-        """Return it as plain data in Google's JSON names, without what the file does not say."""
+        """Return plain data in Google's JSON names, without unset fields."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class AiPlatformJob(AiPlatformSection):
-    """A whole job: ``trainingInput``, what it is called, and what the service told of it."""
+    """A whole job: ``trainingInput``, its id and labels, and output-only fields."""
 
     training_input: TrainingInput
     job_id: Text | None = None
@@ -228,7 +221,7 @@ class AiPlatformJob(AiPlatformSection):
     training_output: Any = None
 
 
-# What the service wrote into a job. It is kept as it stands, whatever it is.
-TOLD_BY_THE_SERVICE = frozenset(
+# Fields that the service set in a job, of any type.
+OUTPUT_ONLY_FIELDS = frozenset(
     str(field.alias) for field in AiPlatformJob.model_fields.values() if field.annotation is Any
 )

@@ -1,12 +1,10 @@
-"""imageUri, packageUris, pythonModule, args and their kin → what runs on each role's machines."""
+"""imageUri, packageUris, pythonModule, args, … → the program of each role."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-from pydantic.alias_generators import to_camel
 
 from distlaunch.job.ai_platform.models import ReplicaConfig
 from distlaunch.job.model import Program
@@ -15,192 +13,163 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from distlaunch.job.ai_platform.cluster import Replicas
+    from distlaunch.job.ai_platform.cluster import RoleConfig
     from distlaunch.job.ai_platform.models import TrainingInput
-    from distlaunch.job.ai_platform.report import Ledger
-    from distlaunch.job.model import Job
+    from distlaunch.job.ai_platform.report import TranslationReport
+    from distlaunch.job.model import Job, PoolRole
 
-
-_OLD_REGISTRY = re.compile(r"([a-z]+\.)?gcr\.io/")
+_CONTAINER_REGISTRY = re.compile(r"([a-z]+\.)?gcr\.io/")
 
 
 @dataclass(frozen=True, slots=True)
-class Programs:
-    """What a job runs.
+class JobPrograms:
+    """The job's module and args, the program of each role (None for the job's), and the runtime.
 
-    Parameters
-    ----------
-    module, args
-        What the job's own image runs.
-    by_role
-        What runs on each role's machines, None for the job's own image.
-    runtime
-        Where Python and TensorFlow come from, as a person says it.
+    The runtime is where Python and TensorFlow come from, in words.
     """
 
     module: str
     args: tuple[str, ...]
-    by_role: Mapping[str, Program | None]
+    by_role: Mapping[PoolRole, Program | None]
     runtime: str
 
 
-def programs(
+def to_programs(
     given: TrainingInput,
-    wanted: list[Replicas],
-    ledger: Ledger,
+    roles: list[RoleConfig],
+    report: TranslationReport,
     *,
     folder: Path,
     base: Job,
     image: str | None,
-) -> Programs:
-    """Return what runs where.
+) -> JobPrograms:
+    """Return the programs of a job.
 
     Parameters
     ----------
-    given
-        What the file says.
-    wanted
-        The roles of the job, with what is said of each.
     folder
-        The project's folder, which the image is built from where the module lies in it.
+        The project folder, from which the image is built if it has the module.
     base
-        What distlaunch.yaml says.
+        The job of distlaunch.yaml.
     image
         The image of the command line, which Python packages can be installed into.
     """
     shared = (given.master_config or ReplicaConfig()).image_uri
     job_dir = ("--job-dir", given.job_dir) if given.job_dir else ()
-    own = _own(given, ledger, folder=folder, base=base, image=image) if not shared else None
+    package = None
+    if not shared:
+        package = _package_program(given, report, folder=folder, base=base, image=image)
     containers = {
-        each.role: _container(given, each, each.config.image_uri or shared, job_dir, ledger)
-        for each in wanted
+        each.role: _container(given, each, each.config.image_uri or shared, job_dir, report)
+        for each in roles
     }
     if job_dir:
-        ledger.note("jobDir", f"{given.job_dir} is also handed over as --job-dir, as before")
-    _note_old_registry(containers, ledger)
-    _note_own_programs(wanted, ledger)
-    if shared and (given.package_uris or given.python_module):
-        _refuse_packages_beside_an_image(given, ledger)
-    said = base.args if given.args is None and not shared else given.args
-    args = (*(said or ()), *job_dir)
-    if own:
-        own = Program(own.image, args=args, module=own.module, packages=own.packages)
-    return Programs(
+        report.warn("jobDir", f"{given.job_dir} is also passed as --job-dir, as before")
+    _check_images(given, roles, shared, containers, report)
+    file_args = base.args if given.args is None and not shared else given.args
+    args = (*(file_args or ()), *job_dir)
+    package = package and replace(package, args=args)
+    runtime = shared or image or "image.base and image.requirements in distlaunch.yaml"
+    return JobPrograms(
         module=given.python_module or base.module,
         args=args,
-        by_role={role: found or own for role, found in containers.items()},
-        runtime=f"Python and TensorFlow are those of {_runtime(shared or image)}",
+        by_role={role: program or package for role, program in containers.items()},
+        runtime=f"Python and TensorFlow are those of {runtime}",
     )
-
-
-def _runtime(image: str | None) -> str:
-    return image or "image.base and image.requirements in distlaunch.yaml"
 
 
 def _container(
     given: TrainingInput,
-    wanted: Replicas,
+    role: RoleConfig,
     image: str | None,
     job_dir: tuple[str, ...],
-    ledger: Ledger,
+    report: TranslationReport,
 ) -> Program | None:
-    config, where = wanted.config, f"{to_camel(wanted.role)}Config"
+    config = role.config
     for name, value in (
         ("containerCommand", config.container_command),
         ("containerArgs", config.container_args),
     ):
         if value is not None and image is None:
-            ledger.refuse(f"{where}.{name}", "goes with an imageUri, and there is none")
+            report.error(f"{role.config_field}.{name}", "requires an imageUri, which is not set")
         elif value is not None and given.args is not None:
-            ledger.refuse(f"{where}.{name}", "goes without args, and there are both")
+            report.error(f"{role.config_field}.{name}", "conflicts with args; leave one out")
     if image is None:
         return None
     args = given.args if config.container_args is None else config.container_args
-    return Program(
-        image=image,
-        command=config.container_command or (),
-        args=(*(args or ()), *job_dir),
-    )
+    return Program(image, command=config.container_command or (), args=(*(args or ()), *job_dir))
 
 
-def _note_old_registry(containers: Mapping[str, Program | None], ledger: Ledger) -> None:
-    for image in sorted({found.image for found in containers.values() if found and found.image}):
-        if _OLD_REGISTRY.match(image):
-            what = (
-                "is there only if it was copied to Artifact Registry, as Container Registry ended"
-            )
-            ledger.note("imageUri", f"{image} {what}")
+def _check_images(
+    given: TrainingInput,
+    roles: list[RoleConfig],
+    shared: str | None,
+    containers: Mapping[PoolRole, Program | None],
+    report: TranslationReport,
+) -> None:
+    images = {each.image for each in containers.values() if each and each.image}
+    for image in sorted(images):
+        if _CONTAINER_REGISTRY.match(image):
+            what = "exists only if it was copied to Artifact Registry: Container Registry has ended"
+            report.warn("imageUri", f"{image} {what}")
+    if roles and _defines_program(roles[0].config):
+        for role in roles[1:]:
+            if not role.config.image_uri and not _defines_program(role.config):
+                what = "runs the image's entrypoint: only masterConfig has a containerCommand"
+                report.warn(role.config_field, f"{what} or containerArgs")
+    packages = {"packageUris": given.package_uris, "pythonModule": given.python_module}
+    for name, value in packages.items():
+        if shared and value:
+            report.error(name, "conflicts with masterConfig.imageUri; leave one out")
 
 
-def _note_own_programs(wanted: list[Replicas], ledger: Ledger) -> None:
-    """Tell of pools that take the master's image over, but not what it runs there."""
-    if not wanted or not _says_what_to_run(wanted[0].config):
-        return
-    for each in wanted[1:]:
-        if not each.config.image_uri and not _says_what_to_run(each.config):
-            what = "the image runs what it says itself, as only masterConfig has a containerCommand"
-            ledger.note(each.said_in, f"{what} or containerArgs")
-
-
-def _says_what_to_run(config: ReplicaConfig) -> bool:
+def _defines_program(config: ReplicaConfig) -> bool:
     return config.container_command is not None or config.container_args is not None
 
 
-def _refuse_packages_beside_an_image(given: TrainingInput, ledger: Ledger) -> None:
-    for name, value in (
-        ("packageUris", given.package_uris),
-        ("pythonModule", given.python_module),
-    ):
-        if value:
-            what = "goes without masterConfig.imageUri; leave one out, as the image runs its own"
-            ledger.refuse(name, what)
-
-
-def _own(
-    given: TrainingInput, ledger: Ledger, *, folder: Path, base: Job, image: str | None
+def _package_program(
+    given: TrainingInput,
+    report: TranslationReport,
+    *,
+    folder: Path,
+    base: Job,
+    image: str | None,
 ) -> Program | None:
-    """Return Google's package program, or None for the image that is built from the folder."""
+    """Return a program that Google installs, None for the image that is built from the folder."""
     module = given.python_module or base.module
-    if lies_in(folder, module):
+    if has_module(folder, module):
         if given.package_uris:
-            whose = f"{image} is taken to hold it" if image else "the image is built from there"
-            ledger.note(
-                "packageUris", f"dropped; {module} lies in the project's folder, and {whose}"
+            source = f"{image} is assumed to have it" if image else "the image is built from it"
+            report.warn("packageUris", f"ignored; {module} is in the project folder, and {source}")
+        return None
+    if not given.package_uris:
+        if given.python_module and image is None:
+            report.error(
+                "pythonModule",
+                f"{module} is not in {folder}; submit from the folder with it, or pass an image "
+                "that runs it with --image",
             )
         return None
-    if given.package_uris:
-        return _package(given, ledger, module, image)
-    if given.python_module and image is None:
-        ledger.refuse(
-            "pythonModule",
-            f"{module} is not in {folder}; submit from the folder it lies in, or name an image "
-            "that runs it with --image",
-        )
-    return None
-
-
-def _package(
-    given: TrainingInput, ledger: Ledger, module: str, image: str | None
-) -> Program | None:
     if not given.python_module:
-        what = "is missing, and packageUris needs it; write one, as trainer.task"
-        ledger.refuse("pythonModule", what)
+        what = "is missing, and packageUris needs it; write a module such as trainer.task"
+        report.error("pythonModule", what)
         return None
     if image is None:
-        ledger.refuse(
+        report.error(
             "packageUris",
-            f"{module} is not in the project's folder, and the images that Google installed "
-            "packages into are gone; name one with --image, or submit from the module's folder",
+            f"{module} is not in the project folder, and the images that Google installed packages "
+            "into no longer exist; pass one with --image, or submit from the folder with the "
+            "module",
         )
         return None
-    ledger.note("packageUris", f"Vertex AI installs them into {image} when the job starts")
-    return Program(image, module=module, packages=given.package_uris or ())
+    report.warn("packageUris", f"Vertex AI installs them into {image} when the job starts")
+    return Program(image, module=module, packages=given.package_uris)
 
 
-def lies_in(folder: Path, module: str) -> bool:
+def has_module(folder: Path, module: str) -> bool:
     """Return whether ``python -m MODULE`` finds its module in a folder."""
     names = module.split(".")
-    if not all(name.isidentifier() for name in names):  # a path, which may lead anywhere
+    if not all(name.isidentifier() for name in names):  # a path, to anywhere
         return False
     path = folder.joinpath(*names)
     return path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()

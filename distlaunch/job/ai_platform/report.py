@@ -1,4 +1,4 @@
-"""What a translation has to tell: what it changed or dropped, and what it cannot translate."""
+"""The warnings and errors of a translation from AI Platform's format."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.alias_generators import to_snake
 
-from distlaunch.job.validation import refusal
-from distlaunch.job.yaml_document import YamlProblem
+from distlaunch.job.yaml_document import YamlProblem, job_file_error
 
 if TYPE_CHECKING:
     from distlaunch.job.ai_platform import AiPlatformFile
@@ -16,52 +15,46 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Ledger:
-    """The notes and the problems of one translation.
+class TranslationReport:
+    """Warnings about changed or ignored fields, and errors for those without an equivalent.
 
-    A field is named as Google writes it, from ``trainingInput`` on: ``masterConfig.imageUri``.
+    A field has Google's name, from ``trainingInput`` on: ``masterConfig.imageUri``.
     """
 
     file: AiPlatformFile
-    notes: list[str] = field(default_factory=list)
-    problems: list[YamlProblem] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    errors: list[YamlProblem] = field(default_factory=list)
 
-    def note(self, name: str, text: str) -> None:
-        """Take down that a field is changed or dropped, and why."""
-        self.notes.append(f"{name}: {text}")
+    def warn(self, name: str, text: str) -> None:
+        """Add a warning: a field is changed or ignored, and why."""
+        self.warnings.append(f"{name}: {text}")
 
-    def refuse(self, name: str, text: str) -> None:
-        """Take down that a field has no faithful equivalent, and what to choose from."""
-        path, is_there = self._path(name)
-        place = self.file.document.place(path, of_key=not is_there)
-        self.problems.append(YamlProblem(place, f"trainingInput.{name}: {text}"))
+    def error(self, name: str, text: str) -> None:
+        """Add an error: a field has no equivalent, and the choices."""
+        path, exists = self._path(name)
+        location = self.file.document.location(path, of_key=not exists)
+        self.errors.append(YamlProblem(location, f"trainingInput.{name}: {text}"))
 
-    def settle(self) -> None:
-        """Raise all problems, if there are any.
-
-        Raises
-        ------
-        JobFileError
-            With a line each.
-        """
-        if self.problems:
-            raise refusal(self.file.path, self.problems)
+    def raise_errors(self) -> None:
+        """Raise all errors, if there are any, as one JobFileError."""
+        if self.errors:
+            raise job_file_error(self.file.path, self.errors)
 
     def _path(self, name: str) -> tuple[Path, bool]:
-        """Return the way to a field as the file writes it, or as far as it goes."""
+        """Return the path of a field as the file writes it, and whether all of it exists."""
         path: Path = ()
-        here: Any = self.file.document.data
-        for name_of_step in ["trainingInput", *name.split(".")]:
-            step = _step(here, name_of_step)
+        section: Any = self.file.document.data
+        for part in ["trainingInput", *name.split(".")]:
+            step = _existing_step(section, part)
             if step is None:
                 return path, False
-            path, here = (*path, step), here[step]
+            path, section = (*path, step), section[step]
         return path, True
 
 
-def _step(here: Any, name: str) -> str | int | None:
-    """Return what leads on from a place: a name as it is written there, or an index of a list."""
-    if isinstance(here, list):
+def _existing_step(section: Any, name: str) -> str | int | None:
+    """Return a name as the section writes it, or an index of a list; None if it is not there."""
+    if isinstance(section, list):
         return int(name)
-    written = (name, to_snake(name)) if isinstance(here, dict) else ()
-    return next((key for key in written if key in here), None)
+    written = (name, to_snake(name)) if isinstance(section, dict) else ()
+    return next((key for key in written if key in section), None)

@@ -1,6 +1,6 @@
-"""A file in Vertex AI's format → Job: a CustomJobSpec, a CustomJob or a HyperparameterTuningJob.
+"""A file in Vertex AI's format → a Job: a CustomJobSpec, a CustomJob or a HyperparameterTuningJob.
 
-The job carries the whole file along, so that it can be written again without loss.
+The job carries the whole file, so that it can be written again without loss.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import did_you_mean
 from distlaunch.job import reduction_server, vertex
+from distlaunch.job.merge import deep_merge
 from distlaunch.job.model import Cluster, Job, Scheduling
-from distlaunch.job.validation import refusal, shown
-from distlaunch.job.vertex import reading
+from distlaunch.job.validation import describe_value, dotted_path
+from distlaunch.job.vertex import fields
 from distlaunch.job.vertex.rules import broken_rules
 from distlaunch.job.vertex.tuning import read_tuning
-from distlaunch.job.wording import describe, dotted
-from distlaunch.job.yaml_document import YamlProblem
+from distlaunch.job.yaml_document import YamlProblem, display_path, job_file_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from distlaunch.job.vertex.messages import Kind
-    from distlaunch.job.vertex.proto import Parsed
+    from distlaunch.job.vertex.proto import MessageName, ParsedMessage
     from distlaunch.job.yaml_document import Document
 
-TOLD_BY_GOOGLE = frozenset(
+OUTPUT_ONLY_FIELDS = frozenset(
     {
         "name",
         "state",
@@ -40,8 +39,8 @@ TOLD_BY_GOOGLE = frozenset(
         "satisfiesPzi",
         "trials",
     }
-)  # "output only" in Google's description of both kinds of job
-_TOPS: dict[str, Kind] = {
+)
+_MESSAGES: dict[str, MessageName] = {
     "studySpec": "HyperparameterTuningJob",
     "study_spec": "HyperparameterTuningJob",
     "trialJobSpec": "HyperparameterTuningJob",
@@ -50,25 +49,13 @@ _TOPS: dict[str, Kind] = {
     "job_spec": "CustomJob",
     "workerPoolSpecs": "CustomJobSpec",
     "worker_pool_specs": "CustomJobSpec",
-}
-_SHAPES = "trainingInput, workerPoolSpecs, jobSpec or studySpec at the top"
+}  # by a key of the first level
+_EXPECTED_KEYS = "trainingInput, workerPoolSpecs, jobSpec or studySpec at the top"
 
 
 @dataclass(frozen=True, slots=True)
 class VertexFile:
-    """A file in Vertex AI's format.
-
-    Parameters
-    ----------
-    path
-        The file.
-    collection
-        Where Vertex AI keeps such jobs.
-    body
-        What it says, as the body of the call that makes the job.
-    notes
-        What was dropped or taken for granted, a line each.
-    """
+    """A file in Vertex AI's format: the body of a request, and notes about what was changed."""
 
     path: Path
     collection: vertex.Collection
@@ -77,165 +64,130 @@ class VertexFile:
 
 
 def read(document: Document, path: Path) -> VertexFile:
-    """Read a file in camelCase or snake_case.
-
-    Parameters
-    ----------
-    document
-        The file's content.
-    path
-        The file, for what is told of its problems.
+    """Parse a file in camelCase or snake_case.
 
     Raises
     ------
     JobFileError
         With every problem of the file, each with line, column and path.
     """
-    from distlaunch.job.vertex import messages
+    from distlaunch.job.vertex import proto
 
-    kind = _kind(document, path)
-    parsed = messages.parse(kind, document.data, as_text=True)
-    is_tuned = kind == "HyperparameterTuningJob"
-    where: vertex.Collection = "hyperparameterTuningJobs" if is_tuned else "customJobs"
-    prefix = (vertex.SPECS[where],) if kind == "CustomJobSpec" else ()
-    body = {prefix[0]: parsed.json} if prefix else parsed.json
-    problems = [*document.problems, *_problems(document, parsed)] or [
-        _problem(document, parsed, rule_path[len(prefix) :], what)
-        for rule_path, what in broken_rules(body, vertex.SPECS[where])
-    ]
-    if problems:
-        raise refusal(path, problems)
-    told = TOLD_BY_GOOGLE & body.keys()
-    kept = {key: value for key, value in body.items() if key not in told}
-    notes = (*_dropped(path, told), *_assumed(path, where, kept), *_one_argument(path, parsed))
-    return VertexFile(path, where, kept, notes)
-
-
-def to_job(file: VertexFile, base: Job) -> Job:
-    """Return the job that a file says, over what the project's own file says.
-
-    Parameters
-    ----------
-    file
-        The file.
-    base
-        The project's own job; its cluster is not looked at.
-    """
-    where = file.collection if file.collection != "customJobs" else vertex.collection(base)
-    body = vertex.as_body_of(where, file.body)
-    spec = body.get(vertex.SPECS[where], {})
-    pools, scheduling = spec["workerPoolSpecs"], spec.get("scheduling", {})
-    return replace(
-        base,
-        name=reading.name(body) or base.name,
-        cluster=_cluster(pools),
-        scheduling=_scheduling(scheduling, base.scheduling),
-        labels={**base.labels, **body.get("labels", {})},
-        service_account=spec.get("serviceAccount") or base.service_account,
-        network=spec.get("network") or base.network,
-        tensorboard=spec.get("tensorboard") or base.tensorboard,
-        reduction_server=(
-            reading.reduction_server(pools)
-            if any(pools[reduction_server.POOL :][:1])
-            else base.reduction_server
+    message = _message_name(document, path)
+    parsed = proto.parse(message, document.data, as_text=True)
+    is_tuned = message == "HyperparameterTuningJob"
+    collection: vertex.Collection = "hyperparameterTuningJobs" if is_tuned else "customJobs"
+    spec = vertex.SPECS[collection]
+    prefix = (spec,) if message == "CustomJobSpec" else ()
+    body = {spec: parsed.json} if prefix else parsed.json
+    problems = [
+        *document.problems,
+        *(
+            YamlProblem(document.location(each.path, of_key=each.of_key), str(each))
+            for each in parsed.problems
         ),
-        tuning=read_tuning(body) if "studySpec" in body else base.tuning,
-        vertex=_over(_without_pools(vertex.as_body_of(where, base.vertex), where), body),
+    ]
+    if not problems:
+        for rule_path, what in broken_rules(body, spec):
+            origin = parsed.origins.get(rule_path[len(prefix) :], rule_path[len(prefix) :])
+            name = f"{dotted_path(origin)}: " if origin else ""
+            problems.append(YamlProblem(document.location(origin), f"{name}{what}"))
+    if problems:
+        raise job_file_error(path, problems)
+    ignored = OUTPUT_ONLY_FIELDS & body.keys()
+    body = {key: value for key, value in body.items() if key not in ignored}
+    notes = (
+        *(f"{key}: ignored (output-only field)" for key in sorted(ignored)),
+        *_assumed_counts(body.get(spec, {})),
+        *_single_arguments(parsed),
+    )
+    return VertexFile(
+        path, collection, body, tuple(f"{display_path(path)}: {note}" for note in notes)
     )
 
 
-def _kind(document: Document, path: Path) -> Kind:
-    for key, kind in _TOPS.items():
-        if key in document.data:
-            return kind
-    if "cluster" in document.data:
-        raise refusal(
-            path,
-            [_top(document, "cluster", "is distlaunch's own format; --config takes Google's")],
-        )
-    first = next(iter(document.data), None)
+def to_job(file: VertexFile, base: Job) -> Job:
+    """Return the job of a file, with `base` for what the file does not set besides the cluster."""
+    target = file.collection if file.collection != "customJobs" else vertex.collection(base)
+    body = vertex.as_body_of(target, file.body)
+    spec = body.get(vertex.SPECS[target], {})
+    pools = spec["workerPoolSpecs"]
+    server = base.reduction_server
+    if any(pools[reduction_server.POOL :][:1]):
+        server = fields.reduction_server(pools)
+    passthrough = _without_pools(vertex.as_body_of(target, base.vertex), vertex.SPECS[target])
+    return replace(
+        base,
+        name=fields.name(body) or base.name,
+        cluster=_cluster(pools),
+        scheduling=_scheduling(spec.get("scheduling", {}), base.scheduling),
+        labels={**base.labels, **body.get("labels", {})},
+        reduction_server=server,
+        tuning=read_tuning(body) if "studySpec" in body else base.tuning,
+        vertex=deep_merge(passthrough, body),
+        **fields.plain_fields(spec),
+    )
+
+
+def _message_name(document: Document, path: Path) -> MessageName:
+    data = document.data
+    for key, message in _MESSAGES.items():
+        if key in data:
+            return message
+    first = next(iter(data), None)
     if first is None:
-        raise refusal(path, [YamlProblem(document.place(()), f"empty; expected {_SHAPES}")])
-    hints = (did_you_mean(key, [*_TOPS, "trainingInput"]) for key in document.data)
-    hint = next(filter(None, hints), "")
-    raise refusal(path, [_top(document, first, f"expected {_SHAPES}{hint}")])
+        empty = YamlProblem(document.location(()), f"empty; expected {_EXPECTED_KEYS}")
+        raise job_file_error(path, [empty])
+    what = f"expected {_EXPECTED_KEYS}"
+    if "cluster" in data:
+        first, what = "cluster", "is distlaunch's own format; --config takes Google's"
+    else:
+        hints = (did_you_mean(key, [*_MESSAGES, "trainingInput"]) for key in data)
+        what += next(filter(None, hints), "")
+    location = document.location((first,), of_key=True)
+    raise job_file_error(path, [YamlProblem(location, f"{first}: {what}")])
 
 
-def _top(document: Document, key: str, what: str) -> YamlProblem:
-    return YamlProblem(document.place((key,), of_key=True), f"{key}: {what}")
+def _assumed_counts(spec: Mapping[str, Any]) -> Iterator[str]:
+    for index, pool in enumerate(spec.get("workerPoolSpecs", [])):
+        if pool and "replicaCount" not in pool:
+            yield f"workerPoolSpecs[{index}].replicaCount: not set; using 1"
 
 
-def _problems(document: Document, parsed: Parsed) -> list[YamlProblem]:
-    return [
-        YamlProblem(document.place(each.path, of_key=each.of_key), str(each))
-        for each in parsed.problems
-    ]
-
-
-def _problem(document: Document, parsed: Parsed, path: Any, what: str) -> YamlProblem:
-    origin = parsed.origins.get(path, path)
-    name = f"{dotted(origin)}: " if origin else ""
-    return YamlProblem(document.place(origin), f"{name}{what}")
-
-
-def _dropped(path: Path, told: frozenset[str]) -> list[str]:
-    return [f"{shown(path)}: {key}: dropped, as Google fills it in" for key in sorted(told)]
-
-
-def _assumed(path: Path, where: vertex.Collection, body: Mapping[str, Any]) -> list[str]:
-    pools = body.get(vertex.SPECS[where], {}).get("workerPoolSpecs", [])
-    return [
-        f"{shown(path)}: workerPoolSpecs[{index}].replicaCount: not there, taken for 1"
-        for index, pool in enumerate(pools)
-        if pool and "replicaCount" not in pool
-    ]
-
-
-def _one_argument(path: Path, parsed: Parsed) -> Iterator[str]:
-    """Warn of text that looks like several arguments in place of a list: ``args: --epochs 5``."""
-    for there, origin in parsed.origins.items():
-        if there[-2:] in (("args", 0), ("command", 0)) and origin[-1] == there[-2]:
+def _single_arguments(parsed: ParsedMessage) -> Iterator[str]:
+    """Report text that looks like several arguments instead of a list: ``args: --epochs 5``."""
+    for path, origin in parsed.origins.items():
+        if path[-2:] in (("args", 0), ("command", 0)) and origin[-1] == path[-2]:
             text: Any = parsed.json
-            for step in there:
+            for step in path:
                 text = text[step]
             if " " in text:
-                what = f"one argument, {describe(text)}; write a list for several"
-                yield f"{shown(path)}: {dotted(origin)}: {what}"
+                what = f"one argument, {describe_value(text)}; write a list for several"
+                yield f"{dotted_path(origin)}: {what}"
 
 
 def _cluster(specs: list[dict[str, Any]]) -> Cluster:
     chief, workers, third, evaluators = [*specs, {}, {}, {}][:4]
-    pools = [chief, workers, {} if reading.is_reduction_server(third) else third, evaluators]
-    first, *others = map(reading.pool, pools)
+    servers = {} if fields.is_reduction_server(third) else third
+    first, *others = map(fields.pool, [chief, workers, servers, evaluators])
     if first is None:
-        raise ValueError("a job without a chief")  # `broken_rules` has seen to it
+        raise ValueError("a job without a chief")  # excluded by `broken_rules`
     return Cluster(first, *others)
 
 
-def _scheduling(there: Mapping[str, Any], base: Scheduling) -> Scheduling:
-    timeout = reading.seconds(there, "timeout")
-    max_wait = reading.seconds(there, "maxWaitDuration")
+def _scheduling(section: Mapping[str, Any], base: Scheduling) -> Scheduling:
+    timeout = fields.seconds(section, "timeout")
+    max_wait = fields.seconds(section, "maxWaitDuration")
     return Scheduling(
-        strategy=reading.strategy(there) if "strategy" in there else base.strategy,
+        strategy=fields.strategy(section) if "strategy" in section else base.strategy,
         timeout=base.timeout if timeout is None else timeout,
         max_wait=base.max_wait if max_wait is None else max_wait,
     )
 
 
-def _without_pools(body: dict[str, Any], where: vertex.Collection) -> dict[str, Any]:
-    """Return a job's own fields but for its pools, which the other file says."""
-    spec = body.get(vertex.SPECS[where])
-    if spec is None:
+def _without_pools(body: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return a job's body without its worker pools."""
+    if key not in body:
         return body
-    kept = {key: value for key, value in spec.items() if key != "workerPoolSpecs"}
-    return {**body, vertex.SPECS[where]: kept}
-
-
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one section laid over another."""
-    both = {
-        key: _over(below[key], above[key])
-        for key in below.keys() & above.keys()
-        if isinstance(below[key], dict) and isinstance(above[key], dict)
-    }
-    return {**below, **above, **both}
+    spec = {name: value for name, value in body[key].items() if name != "workerPoolSpecs"}
+    return {**body, key: spec}

@@ -1,4 +1,4 @@
-"""``vertex:`` of distlaunch.yaml: fields of Google's job, checked against the real message."""
+"""``vertex:`` of distlaunch.yaml: fields of Google's job, validated against its message."""
 
 from __future__ import annotations
 
@@ -6,25 +6,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.job import vertex
-from distlaunch.job.vertex import reading
+from distlaunch.job.validation import describe_value, dotted_path
+from distlaunch.job.vertex import fields
 from distlaunch.job.vertex.tuning import read_tuning
-from distlaunch.job.wording import describe, dotted
 from distlaunch.job.yaml_document import YamlProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from distlaunch.job.model import Job
-    from distlaunch.job.vertex.messages import Kind
-    from distlaunch.job.vertex.proto import Parsed
-    from distlaunch.job.yaml_document import Marked, Path
+    from distlaunch.job.vertex.proto import ParsedMessage
+    from distlaunch.job.yaml_document import Path, SourceMap
 
-KEY = "vertex"
-_KINDS: dict[vertex.Collection, Kind] = {
-    "customJobs": "CustomJob",
-    "hyperparameterTuningJobs": "HyperparameterTuningJob",
-}
-_ELSEWHERE = {  # the key of distlaunch.yaml that says what a field of Google's says
+_KEY = "vertex"
+_JOB_KEYS = {
     "displayName": "name",
     "labels": "labels",
     "machineSpec": "cluster",
@@ -34,107 +29,98 @@ _ELSEWHERE = {  # the key of distlaunch.yaml that says what a field of Google's 
     "imageUri": "image",
     "pythonPackageSpec": "image",
     "scheduling": "scheduling",
-    "serviceAccount": "service_account",
-    "network": "network",
-    "tensorboard": "tensorboard",
     "baseOutputDirectory": "bucket",
     "studySpec": "tuning",
     "maxTrialCount": "tuning",
     "parallelTrialCount": "tuning",
-}
+    **{json_name: name for name, json_name in fields.PLAIN_FIELDS.items()},
+}  # the key of distlaunch.yaml that sets a field of Google's job, too
 
 
-def take_in(
-    job: Job | None, marked: Marked, whole: Job | None
+def merge_passthrough(
+    job: Job | None, document: SourceMap, full_job: Job | None
 ) -> tuple[Job | None, list[YamlProblem]]:
-    """Return a job with what its bag says taken into it, and the problems of the bag.
+    """Return a job with its ``vertex`` section merged into it, and the section's problems.
 
     Parameters
     ----------
     job
-        What the rest of the file says, None if it is broken.
-    marked
-        The file.
-    whole
-        The job that the bag is to be of, where the file does not say all of it.
+        The job of the other sections, None if they are invalid.
+    full_job
+        The job that the section belongs to, if the document is only a part of it.
     """
-    from distlaunch.job.vertex import messages
+    from distlaunch.job.vertex import proto
 
-    data = marked.data[KEY]
-    is_tuned = bool(marked.data.get("tuning")) or (whole is not None and vertex.is_tuned(whole))
-    where = _where(data, is_tuned=is_tuned)
-    parsed = messages.parse(_KINDS[where], data, as_text=True)
+    data = document.data[_KEY]
+    is_tuned = bool(document.data.get("tuning")) or (full_job and vertex.is_tuned(full_job))
+    collection = "hyperparameterTuningJobs" if is_tuned or _is_tuned(data) else "customJobs"
+    parsed = proto.parse(proto.MESSAGES[collection], data, as_text=True)
     problems = [
-        _problem(marked, each.path, each.what, of_key=each.of_key) for each in parsed.problems
+        _problem(document, each.path, each.message, of_key=each.of_key) for each in parsed.problems
     ]
     if job is None or problems:
         return job, problems
-    if whole is not None:
-        mine = replace(whole, vertex=parsed.json)
-        found = _contradictions(mine, marked, parsed)
-        return replace(job, vertex=parsed.json), [each for each in found if each.place.option]
-    job = _absorb(job, parsed.json, marked)
-    return job, _contradictions(job, marked, parsed)
+    if full_job is not None:
+        conflicts = _conflicts(replace(full_job, vertex=parsed.json), document, parsed)
+        of_options = [each for each in conflicts if each.location.option]
+        return replace(job, vertex=parsed.json), of_options
+    job = _fill_unset_fields(job, parsed.json, document)
+    return job, _conflicts(job, document, parsed)
 
 
-def _where(data: Mapping[str, Any], *, is_tuned: bool) -> vertex.Collection:
-    tuned = reading.TUNED | {_snake(each) for each in reading.TUNED}
-    is_tuned = is_tuned or not tuned.isdisjoint(data)
-    return "hyperparameterTuningJobs" if is_tuned else "customJobs"
+def _is_tuned(data: Mapping[str, Any]) -> bool:
+    in_snake_case = {
+        "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+        for name in fields.TUNED
+    }
+    return not (fields.TUNED | in_snake_case).isdisjoint(data)
 
 
-def _snake(name: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-
-
-def _absorb(job: Job, body: dict[str, Any], marked: Marked) -> Job:
-    """Return the job with what it leaves unsaid taken from its bag."""
+def _fill_unset_fields(job: Job, body: dict[str, Any], document: SourceMap) -> Job:
+    """Return the job with the fields that only its ``vertex`` section sets."""
     spec = body.get("trialJobSpec") or body.get("jobSpec") or {}
     scheduling = spec.get("scheduling", {})
-    says_strategy = "strategy" in (marked.data.get("scheduling") or {})
+    sets_strategy = "strategy" in (document.data.get("scheduling") or {})
+    timeout, max_wait = job.scheduling.timeout, job.scheduling.max_wait
+    if timeout is None:
+        timeout = fields.seconds(scheduling, "timeout")
+    if max_wait is None:
+        max_wait = fields.seconds(scheduling, "maxWaitDuration")
+    plain = fields.plain_fields(spec)
     return replace(
         job,
         vertex=body,
         labels={**body.get("labels", {}), **job.labels},
-        service_account=job.service_account or spec.get("serviceAccount"),
-        network=job.network or spec.get("network"),
-        tensorboard=job.tensorboard or spec.get("tensorboard"),
         reduction_server=job.reduction_server
-        or reading.reduction_server(spec.get("workerPoolSpecs", [])),
+        or fields.reduction_server(spec.get("workerPoolSpecs", [])),
         tuning=job.tuning or read_tuning(body),
         scheduling=replace(
             job.scheduling,
-            strategy=job.scheduling.strategy if says_strategy else reading.strategy(scheduling),
-            timeout=_first(job.scheduling.timeout, reading.seconds(scheduling, "timeout")),
-            max_wait=_first(
-                job.scheduling.max_wait, reading.seconds(scheduling, "maxWaitDuration")
-            ),
+            strategy=job.scheduling.strategy if sets_strategy else fields.strategy(scheduling),
+            timeout=timeout,
+            max_wait=max_wait,
         ),
+        **{name: getattr(job, name) or value for name, value in plain.items()},
     )
 
 
-def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
-
-
-def _contradictions(job: Job, marked: Marked, parsed: Parsed) -> list[YamlProblem]:
-    """Return the fields of the bag that the rest of the file says otherwise."""
-    # The image and the args are the job's even where they are not known yet.
-    certain = replace(job, args=job.args or ("ARGS",))
+def _conflicts(job: Job, document: SourceMap, parsed: ParsedMessage) -> list[YamlProblem]:
+    """Return the fields of the section that another key of the file sets to another value."""
+    # The image and the args belong to the job, also when they are not known yet.
+    known = replace(job, args=job.args or ("ARGS",))
     folder = job.bucket and f"{job.bucket}/{job.name}/JOB_ID"
-    body = vertex.plain_request(certain, image="IMAGE", labels={}, job_dir=folder)
-    found = []
+    body = vertex.plain_request(known, image="IMAGE", labels={}, job_dir=folder)
+    problems = []
     for path, value in _leaves(parsed.json):
-        key = next((_ELSEWHERE[step] for step in reversed(path) if step in _ELSEWHERE), None)
-        if key and _at(body, path) != value:
-            origin = parsed.origins[path]
-            what = f"{describe(value)} here, but {key} says otherwise; write it there"
-            found.append(_problem(marked, origin, what))
-    return found
+        key = next((_JOB_KEYS[step] for step in reversed(path) if step in _JOB_KEYS), None)
+        if key and _value_at(body, path) != value:
+            what = f"{describe_value(value)} conflicts with {key}; set it there"
+            problems.append(_problem(document, parsed.origins[path], what))
+    return problems
 
 
 def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield what the bag says, piece by piece; a list is one piece, but that of the pools."""
+    """Yield each value with its path; a list is one value, except the worker pools."""
     if isinstance(value, dict) and value:
         for key, item in value.items():
             yield from _leaves(item, (*path, key))
@@ -145,7 +131,7 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-def _at(body: Any, path: Path) -> Any:
+def _value_at(body: Any, path: Path) -> Any:
     for step in path:
         if isinstance(body, dict):
             body = body.get(step)
@@ -156,6 +142,7 @@ def _at(body: Any, path: Path) -> Any:
     return body
 
 
-def _problem(marked: Marked, path: Path, what: str, *, of_key: bool = False) -> YamlProblem:
-    full = (KEY, *path)
-    return YamlProblem(marked.place(full, of_key=of_key), f"{dotted(full)}: {what}")
+def _problem(document: SourceMap, path: Path, what: str, *, of_key: bool = False) -> YamlProblem:
+    full_path = (_KEY, *path)
+    location = document.location(full_path, of_key=of_key)
+    return YamlProblem(location, f"{dotted_path(full_path)}: {what}")

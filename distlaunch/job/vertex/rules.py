@@ -1,6 +1,6 @@
-"""What Google asks of a job beyond the types of its fields, where a wrong file would mislead us.
+"""What Google requires of a job beyond the types of its fields, where an error could mislead.
 
-Machines, regions, limits and prices are another matter, and are looked at where jobs are checked.
+Machines, regions, limits and prices are checked in `distlaunch.checks`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.job.wording import describe
+from distlaunch.job.validation import describe_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,57 +21,53 @@ _LONGEST_LABEL = 63
 
 
 def broken_rules(body: Mapping[str, Any], spec: str) -> Iterator[tuple[Path, str]]:
-    """Yield the path and the fault of everything that no job can be.
+    """Yield the path and the problem of each field that breaks a rule.
 
     Parameters
     ----------
     body
         A CustomJob or a HyperparameterTuningJob in Google's JSON names.
     spec
-        Where it says what runs, ``jobSpec`` or ``trialJobSpec``.
+        The field with its CustomJobSpec, ``jobSpec`` or ``trialJobSpec``.
     """
-    if _CONTROL.search(body.get("displayName", "")):
-        yield ("displayName",), f"expected text in one line, got {describe(body['displayName'])}"
+    display_name = body.get("displayName", "")
+    if _CONTROL.search(display_name):
+        yield ("displayName",), f"expected text in one line, got {describe_value(display_name)}"
     for key, value in body.get("labels", {}).items():
-        yield from _label(key, value)
+        what = "expected at most 63 lower-case letters, digits, _ and -"
+        if not key or not _is_label(key) or not key[0].isalpha():
+            yield ("labels", key), f"{what}, a letter first, got {describe_value(key)}"
+        if not _is_label(value):
+            yield ("labels", key), f"{what}, got {describe_value(value)}"
     pools = body.get(spec, {}).get("workerPoolSpecs", [])
-    yield from _chief((spec, "workerPoolSpecs"), pools)
-    for index, pool in enumerate(pools):
-        yield from _program((spec, "workerPoolSpecs", index), pool)
-
-
-def _chief(path: Path, pools: list[dict[str, Any]]) -> Iterator[tuple[Path, str]]:
+    path = (spec, "workerPoolSpecs")
     if not pools or not pools[0]:
         yield path, "no chief; expected a first pool with one machine"
     elif pools[0].get("replicaCount", 1) != 1:
         count = pools[0]["replicaCount"]
         yield (*path, 0, "replicaCount"), f"expected 1, as the first pool is the chief, got {count}"
-
-
-def _label(key: str, value: str) -> Iterator[tuple[Path, str]]:
-    if not key or not _is_label(key) or not key[0].isalpha():
-        what = "expected at most 63 lower-case letters, digits, _ and -, a letter first"
-        yield ("labels", key), f"{what}, got {describe(key)}"
-    if not _is_label(value):
-        what = "expected at most 63 lower-case letters, digits, _ and -"
-        yield ("labels", key), f"{what}, got {describe(value)}"
+    for index, pool in enumerate(pools):
+        yield from _program_rules((*path, index), pool)
 
 
 def _is_label(text: str) -> bool:
-    """Whether this is one of Google's labels, which may be of any script."""
+    """Whether this is a label at Google, which may be in any script."""
     plain = text.replace("_", "").replace("-", "")
     return len(text) <= _LONGEST_LABEL and text == text.lower() and (not plain or plain.isalnum())
 
 
-def _program(path: Path, pool: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    for task, field in (("containerSpec", "imageUri"), ("pythonPackageSpec", "executorImageUri")):
-        there = pool.get(task, {})
-        image = there.get(field, "")
+def _program_rules(path: Path, pool: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    for field, image_field in (
+        ("containerSpec", "imageUri"),
+        ("pythonPackageSpec", "executorImageUri"),
+    ):
+        program = pool.get(field, {})
+        image = program.get(image_field, "")
         if _SPACE_OR_CONTROL.search(image):
-            what = f"expected an image, as HOST/PATH:TAG, got {describe(image)}"
-            yield (*path, task, field), what
-        for index, each in enumerate(there.get("env", [])):
-            name = each.get("name", "")
+            what = f"expected an image such as HOST/PATH:TAG, got {describe_value(image)}"
+            yield (*path, field, image_field), what
+        for index, variable in enumerate(program.get("env", [])):
+            name = variable.get("name", "")
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
-                what = f"expected a variable's name, as LOG_LEVEL, got {describe(name)}"
-                yield (*path, task, "env", index, "name"), what
+                what = f"expected a variable name such as LOG_LEVEL, got {describe_value(name)}"
+                yield (*path, field, "env", index, "name"), what

@@ -1,13 +1,13 @@
-"""A tuning, in Google's words and ours.
+"""A Tuning ↔ the fields of a HyperparameterTuningJob.
 
-Vertex AI appends each trial's values to the program's args itself, as ``--learning-rate=0.1``.
+Vertex AI appends each trial's values to the program's args: ``--learning-rate=0.1``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from distlaunch.job.model import Choice, Scale, Span, Tuning
+from distlaunch.job.model import ChoiceParameter, RangeParameter, Scale, Tuning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,13 +29,14 @@ _GOALS: dict[str, Literal["maximize", "minimize"]] = {
     "MAXIMIZE": "maximize",
     "MINIMIZE": "minimize",
 }
-_KINDS = ("doubleValueSpec", "integerValueSpec", "categoricalValueSpec", "discreteValueSpec")
+_RANGES = ("doubleValueSpec", "integerValueSpec")
+_CHOICES = ("categoricalValueSpec", "discreteValueSpec")
 
 
 def read_tuning(body: Mapping[str, Any]) -> Tuning | None:
-    """Return the tuning of a HyperparameterTuningJob, None where `Tuning` cannot say it.
+    """Return the tuning of a HyperparameterTuningJob, None where `Tuning` cannot express it.
 
-    That is so with several metrics, or with parameters that hang on others or are given defaults.
+    `Tuning` has one metric, and no conditional parameters or default values.
     """
     study = body.get("studySpec", {})
     metrics = study.get("metrics", [])
@@ -57,64 +58,60 @@ def read_tuning(body: Mapping[str, Any]) -> Tuning | None:
 
 
 def write_tuning(tuning: Tuning, body: dict[str, Any]) -> None:
-    """Put a tuning into a HyperparameterTuningJob; what it does not say there stays as it is."""
+    """Set the fields of a tuning in a HyperparameterTuningJob."""
     study = body.setdefault("studySpec", {})
-    metric = {"metricId": tuning.metric, "goal": tuning.goal.upper()}
-    study["metrics"] = [metric]
-    study["parameters"] = [_parameter(name, each) for name, each in tuning.parameters.items()]
+    study["metrics"] = [{"metricId": tuning.metric, "goal": tuning.goal.upper()}]
+    study["parameters"] = [_write_parameter(*item) for item in tuning.parameters.items()]
     if _ALGORITHMS[study.get("algorithm", "ALGORITHM_UNSPECIFIED")] != tuning.algorithm:
         study["algorithm"] = _ALGORITHM_NAMES[tuning.algorithm]
     body["maxTrialCount"] = tuning.trials
     body["parallelTrialCount"] = tuning.parallel_trials
 
 
-def _read_parameter(spec: Mapping[str, Any]) -> tuple[str, Span | Choice] | None:
-    kind = next((kind for kind in _KINDS if kind in spec), None)
+def _read_parameter(
+    spec: Mapping[str, Any],
+) -> tuple[str, RangeParameter | ChoiceParameter] | None:
+    kind = next((kind for kind in (*_RANGES, *_CHOICES) if kind in spec), None)
     if kind is None or spec.get("conditionalParameterSpecs") or "defaultValue" in spec[kind]:
         return None
     scale = _SCALES[spec.get("scaleType", "SCALE_TYPE_UNSPECIFIED")]
-    read = _read_choice if kind in _KINDS[2:] else _read_span
+    read = _read_choice if kind in _CHOICES else _read_range
     value = read(kind, spec[kind], scale)
     return (spec.get("parameterId", ""), value) if value else None
 
 
-def _read_span(kind: str, spec: Mapping[str, Any], scale: Scale) -> Span | None:
+def _read_range(kind: str, spec: Mapping[str, Any], scale: Scale) -> RangeParameter | None:
     ends = spec.get("minValue", 0), spec.get("maxValue", 0)
-    whole = kind == "integerValueSpec"
-    if any(isinstance(end, str) for end in ends):  # an infinity, or no number at all
+    if any(isinstance(end, str) for end in ends):  # an infinity or NaN
         return None
     minimum, maximum = map(float, ends)
-    is_exact = (minimum, maximum) == ends
-    return Span(minimum, maximum, whole=whole, scale=scale) if is_exact else None
+    if (minimum, maximum) != ends:  # integers that a float cannot hold
+        return None
+    return RangeParameter(minimum, maximum, is_integer=kind == "integerValueSpec", scale=scale)
 
 
-def _read_choice(kind: str, spec: Mapping[str, Any], scale: Scale) -> Choice | None:
+def _read_choice(kind: str, spec: Mapping[str, Any], scale: Scale) -> ChoiceParameter | None:
     values = spec.get("values", [])
     if kind == "discreteValueSpec" and values and all(isinstance(value, float) for value in values):
-        return Choice(tuple(map(_written, values)), numeric=True, scale=scale)
+        texts = tuple(repr(number).removesuffix(".0") for number in values)
+        return ChoiceParameter(texts, is_numeric=True, scale=scale)
     if kind == "categoricalValueSpec" and values and scale == "linear":
-        return Choice(tuple(values))
+        return ChoiceParameter(tuple(values))
     return None
 
 
-def _parameter(name: str, value: Span | Choice) -> dict[str, Any]:
-    spec = {"parameterId": name} | (_choice(value) if isinstance(value, Choice) else _span(value))
-    if not (isinstance(value, Choice) and not value.numeric):
-        spec["scaleType"] = _SCALE_NAMES[value.scale]
-    return spec
+def _write_parameter(name: str, value: RangeParameter | ChoiceParameter) -> dict[str, Any]:
+    if isinstance(value, ChoiceParameter) and not value.is_numeric:
+        return {"parameterId": name, "categoricalValueSpec": {"values": list(value.values)}}
+    if isinstance(value, ChoiceParameter):
+        numbers = sorted({float(number) for number in value.values})
+        spec: dict[str, Any] = {"discreteValueSpec": {"values": numbers}}
+    elif value.is_integer:
+        spec = {"integerValueSpec": _ends(int(value.minimum), int(value.maximum))}
+    else:
+        spec = {"doubleValueSpec": _ends(float(value.minimum), float(value.maximum))}
+    return {"parameterId": name, **spec, "scaleType": _SCALE_NAMES[value.scale]}
 
 
-def _span(span: Span) -> dict[str, Any]:
-    kind, number = ("integerValueSpec", int) if span.whole else ("doubleValueSpec", float)
-    return {kind: {"minValue": number(span.minimum), "maxValue": number(span.maximum)}}
-
-
-def _choice(choice: Choice) -> dict[str, Any]:
-    if not choice.numeric:
-        return {"categoricalValueSpec": {"values": list(choice.values)}}
-    return {"discreteValueSpec": {"values": sorted({float(value) for value in choice.values})}}
-
-
-def _written(number: float) -> str:
-    """Return a number as it is shortest to write."""
-    return repr(number).removesuffix(".0")
+def _ends(minimum: float, maximum: float) -> dict[str, float]:
+    return {"minValue": minimum, "maxValue": maximum}

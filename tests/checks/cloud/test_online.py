@@ -14,14 +14,16 @@ from requests.adapters import HTTPAdapter
 from distlaunch.checks import cloud
 from distlaunch.checks.request_view import job_request
 from distlaunch.google.client import Session
-from distlaunch.job.model import Cluster, Image, Machine, Pool, Scheduling, Span, Tuning
+from distlaunch.job.model import Cluster, Image, Machine, Pool, RangeParameter, Scheduling, Tuning
 from distlaunch.submit.plan import LaunchRequest
 
 from ...google.servers import RESET, Clock, Reply, Server, refused  # noqa: TID252 - tests are no package
 
 A100 = Cluster(Pool(Machine("a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)))
 CPUS = Cluster(Pool(Machine("c2-standard-8")), Pool(Machine("c2-standard-8"), 2))
-TUNING = Tuning("accuracy", "maximize", {"rate": Span(0.1, 1.0)}, trials=4, parallel_trials=2)
+TUNING = Tuning(
+    "accuracy", "maximize", {"rate": RangeParameter(0.1, 1.0)}, trials=4, parallel_trials=2
+)
 REPOSITORY = "us-central1-docker.pkg.dev/demo-project/training"
 
 # What the fake Google lacks, and the expected problems: code, location, and words of the remedy.

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from distlaunch.checks.cloud.quota import PREFIX, demand, limit
 from distlaunch.checks.request_view import PoolRequest
 from distlaunch.job import machine_catalogue
-from distlaunch.job.model import Cluster, Machine, Pool, Scheduling, Span, Tuning
+from distlaunch.job.model import Cluster, Machine, Pool, RangeParameter, Scheduling, Tuning
 
 KNOWN = machine_catalogue.load(None)
 PODS = ("TPU_V2", "TPU_V3")
@@ -165,7 +165,7 @@ def test_what_other_jobs_hold_is_counted(job, check_with):
 
 
 def tuning(at_once):
-    return Tuning("accuracy", "maximize", {"rate": Span(0.1, 1.0)}, 4, at_once)
+    return Tuning("accuracy", "maximize", {"rate": RangeParameter(0.1, 1.0)}, 4, at_once)
 
 
 def test_a_trial_is_counted_once_and_machines_that_are_there_are_not(job, look, serve_google):

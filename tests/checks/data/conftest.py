@@ -13,7 +13,7 @@ from distlaunch.checks import data, trainer
 from distlaunch.checks.data import record
 from distlaunch.checks.request_view import job_request
 from distlaunch.image.context import read_context
-from distlaunch.job import project_file
+from distlaunch.job.load import load_job_file
 from distlaunch.job.machine_catalogue import bundled
 from distlaunch.job.model import Machine, Pool
 from distlaunch.render import templates
@@ -109,7 +109,7 @@ class Project:
 @pytest.fixture
 def project(pristine: Path, tmp_path: Path) -> Project:
     folder = Path(shutil.copytree(pristine, tmp_path / "digits"))
-    project = Project(folder, project_file.load(folder / "distlaunch.yaml"))
+    project = Project(folder, load_job_file(folder / "distlaunch.yaml"))
     training = records(folder, "data/train-*.tfrecord", 401, 97, 523, 211, 205)
     project.ran(training, records(folder, "data/validation-*.tfrecord", 200, 160))
     return project

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from distlaunch.job.model import Program, Span, Tuning
+from distlaunch.job.model import Program, RangeParameter, Tuning
 
 from .conftest import READ, records
 
@@ -158,7 +158,9 @@ def test_empty_files_among_others_are_warned_of(project):
 def test_trials_that_differ_in_batch_or_shards_are_not_predicted(project, option):
     project.change(
         args=("--shards=7",),
-        tuning=Tuning("loss", "minimize", {option: Span(1, 9, whole=True)}, trials=2),
+        tuning=Tuning(
+            "loss", "minimize", {option: RangeParameter(1, 9, is_integer=True)}, trials=2
+        ),
     )
     assert project.check() == (None, [])
 

@@ -152,7 +152,7 @@ def test_an_accelerator_passes_where_it_is_offered_and_only_there(name):
             assert [each.code for each in told] == ["accelerator-not-in-region"]
             assert told[0].severity == "error"
             assert told[0].where == "region"
-            assert ("for other uses" in told[0].what) == (name in kind.elsewhere)
+            assert ("for other uses" in told[0].what) == (name in kind.not_for_training)
             others = re.split(", | or ", told[0].remedy.removeprefix("write region: "))
             assert set(others) == set(KNOWN.regions_with(name))
             assert all(found(asked, region=other) == [] for other in others)
@@ -210,7 +210,7 @@ def test_an_accelerator_that_is_to_end_is_told_of_until_then():
 def test_a_machine_of_the_past_is_refused_with_what_it_is_today(name):
     problem = refused("machine-retired", pool(name))
     assert problem.where == "cluster.chief.machine"
-    assert KNOWN.retired_machines[name].was.type in problem.remedy
+    assert KNOWN.retired_machines[name].replacement.type in problem.remedy
 
 
 def test_a_machine_of_the_past_keeps_the_accelerator_that_stands_beside_it():

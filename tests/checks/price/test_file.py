@@ -19,7 +19,7 @@ europe-west4:
 """
 
 BROKEN = {
-    "nothing": ("", "1:1: expected keys with values, as 'name: digits'"),
+    "nothing": ("", "1:1: expected keys with values, such as 'name: digits'"),
     "no YAML": ("a: [", "1:5: not YAML: while parsing a flow node, expected the node content, but"),
     "a currency": (
         "us-central1: {}\ncurrency: dollars\n",
@@ -27,7 +27,7 @@ BROKEN = {
     ),
     "a region": (
         "n1-standard: {}\n",
-        "1:1: n1-standard: expected currency, or a region, as us-central1, got 'n1-standard'",
+        "1:1: n1-standard: expected currency, or a region such as us-central1, got 'n1-standard'",
     ),
     "a region without strategies": (
         "us-central1: 0.42\n",
@@ -57,7 +57,7 @@ BROKEN = {
     "no price": ("us-central1: {SPOT: {n1-standard-8: }}\n", "got nothing"),
     "a thing twice": (
         "us-central1:\n  SPOT:\n    n1-standard-8: 1\n    n1-standard-8: 2\n",
-        "4:5: n1-standard-8: is here twice; the first is in line 3",
+        "4:5: n1-standard-8: duplicate key (first defined on line 3)",
     ),
 }
 

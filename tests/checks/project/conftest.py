@@ -12,7 +12,7 @@ from distlaunch import scaffold
 from distlaunch.checks import project, trainer
 from distlaunch.checks.request_view import job_request
 from distlaunch.image.context import paths
-from distlaunch.job import project_file
+from distlaunch.job.load import load_job_file
 from distlaunch.job.overrides import Override
 from distlaunch.render.templates import recipe
 from distlaunch.submit.plan import LaunchRequest
@@ -38,7 +38,7 @@ class Project:
 
     def order(self, *sets: str, **job: Any) -> LaunchRequest:
         said = [Override.parse(each) for each in sets]
-        read = project_file.load(self.folder / "distlaunch.yaml", said)
+        read = load_job_file(self.folder / "distlaunch.yaml", said)
         return LaunchRequest(self.folder, replace(read, **job))
 
     def problems(self, *sets: str, **job: Any) -> list[Problem]:

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from distlaunch.checks.project.arguments import options
-from distlaunch.job.model import Span, Tuning
+from distlaunch.job.model import RangeParameter, Tuning
 
 TASK = "trainer_skeleton/base/trainer/task.py"
 
@@ -135,7 +135,7 @@ def test_a_search_among_what_the_trainer_takes_is_no_problem(parameter, made):
 
 
 def test_the_ends_of_a_search_may_be_int(made):  # as AI Platform's files are read
-    tuning = Tuning("loss", "minimize", {"epochs": Span(1, 8, whole=True)}, trials=4)
+    tuning = Tuning("loss", "minimize", {"epochs": RangeParameter(1, 8, is_integer=True)}, trials=4)
     assert told(made, "[]", tuning=tuning) == []
 
 

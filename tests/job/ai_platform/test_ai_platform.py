@@ -22,7 +22,7 @@ from distlaunch.job import vertex
 from distlaunch.job.ai_platform import AiPlatformFile, from_job, is_training_input, read
 from distlaunch.job.ai_platform.models import AiPlatformJob
 from distlaunch.job.ai_platform.to_job import to_job
-from distlaunch.job.vertex.messages import check
+from distlaunch.job.vertex.proto import validate_request
 from distlaunch.job.yaml_document import Document
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def in_snake_case(document):
 BROKEN = {
     "not under trainingInput": (
         "scaleTier: BASIC\nregion: us-central1\n",
-        ["1:1: scaleTier: expected under 'trainingInput:', each line two spaces further in"],
+        ["1:1: scaleTier: expected under 'trainingInput:', each line indented by two more spaces"],
     ),
     "a prediction": (
         "jobId: a\nprediction_input: {modelName: a}\n",
@@ -235,7 +235,7 @@ BROKEN = {
             "BASIC_TPU or CUSTOM, got 'CUSTOMS'; did you mean 'CUSTOM'?",
             "3:16: trainingInput.workerCount: expected a whole number of 0 or more, got 'two'",
             "4:23: trainingInput.useChiefInTfConfig: expected true or false, got 'maybe'",
-            "5:9: trainingInput.args: expected a list, as [first, second], got '--epochs=5'",
+            "5:9: trainingInput.args: expected a list, such as [first, second], got '--epochs=5'",
             "6:44: trainingInput.masterConfig.acceleratorConfig.type: expected "
             "ACCELERATOR_TYPE_UNSPECIFIED, NVIDIA_TESLA_K80, NVIDIA_TESLA_P100, "
             "NVIDIA_TESLA_V100, NVIDIA_TESLA_P4, NVIDIA_TESLA_T4, NVIDIA_TESLA_A100, TPU_V2, "
@@ -318,7 +318,7 @@ def test_every_job_is_translated_into_what_google_takes_or_refused_in_its_place(
             assert re.match(r"/config\.yaml:[0-9]+:[0-9]+: trainingInput\.[A-Za-z0-9.]+: ", line)
     else:
         job = translation.job
-        body = vertex.request(job, image="own", labels={}, job_dir=None)
-        check(vertex.collection(job), body)
+        body = vertex.build_request(job, image="own", labels={}, job_dir=None)
+        validate_request(vertex.collection(job), body)
         assert all("\n" not in note for note in translation.notes)
         from_job(job, "own")

@@ -14,14 +14,14 @@ from distlaunch.job.ai_platform import from_job, read
 from distlaunch.job.ai_platform.to_job import to_job
 from distlaunch.job.load import load_job
 from distlaunch.job.model import (
-    Choice,
+    ChoiceParameter,
     Cluster,
     Job,
     Machine,
     Pool,
     Program,
+    RangeParameter,
     Scheduling,
-    Span,
     Tuning,
 )
 from distlaunch.job.yaml_document import Document
@@ -84,8 +84,8 @@ def test_what_cannot_be_said_is_told():
         "useChiefInTfConfig": True,
     }
     assert notes == (
-        "scheduling.strategy: SPOT is left out; AI Platform had one only",
-        "scheduling.max_wait: 60s is left out; AI Platform waited 1800s or more",
+        "scheduling.strategy: SPOT left out, as AI Platform had none",
+        "scheduling.max_wait: 60s left out; AI Platform waited 1800s or more",
         "masterConfig.acceleratorConfig: NVIDIA_L4 is left out, as AI Platform never had it",
         "env: A, TOKEN: left out, as AI Platform sets none; set them in the image",
         "tensorboard: left out, as AI Platform had no managed TensorBoard",
@@ -152,10 +152,10 @@ MACHINES = st.sampled_from(
 )
 PROGRAMS = st.builds(Program, image=st.sampled_from([IMAGE, "other:1"]), command=ARGS, args=ARGS)
 SPANS = st.builds(
-    Span,
+    RangeParameter,
     minimum=st.integers(0, 5),
     maximum=st.integers(6, 9),
-    whole=st.booleans(),
+    is_integer=st.booleans(),
     scale=st.sampled_from(["linear", "log", "reverse_log"]),
 )
 NUMBERS = st.lists(st.sampled_from(["1", "2.5", "4"]), min_size=1, unique=True).map(tuple)
@@ -166,8 +166,8 @@ TUNINGS = st.builds(
     parameters=st.dictionaries(
         WORDS,
         SPANS
-        | st.builds(Choice, ARGS.filter(len))
-        | st.builds(Choice, NUMBERS, numeric=st.just(value=True), scale=st.just("log")),
+        | st.builds(ChoiceParameter, ARGS.filter(len))
+        | st.builds(ChoiceParameter, NUMBERS, is_numeric=st.just(value=True), scale=st.just("log")),
         min_size=1,
     ),
     trials=st.integers(1, 9),

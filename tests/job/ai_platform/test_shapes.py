@@ -292,8 +292,8 @@ REFUSED = {
     "machines of a tier": (
         "trainingInput:\n  scaleTier: STANDARD_1\n  masterType: n1-standard-4\n  workerCount: 2\n",
         [
-            "3:15: trainingInput.masterType: goes with scaleTier: CUSTOM, and not with STANDARD_1",
-            "4:16: trainingInput.workerCount: goes with scaleTier: CUSTOM, and not with STANDARD_1",
+            "3:15: trainingInput.masterType: requires scaleTier: CUSTOM, got STANDARD_1",
+            "4:16: trainingInput.workerCount: requires scaleTier: CUSTOM, got STANDARD_1",
         ],
     ),
     "machines that are not said": (
@@ -308,7 +308,7 @@ REFUSED = {
     "a machine that never was": (
         "trainingInput: {scaleTier: CUSTOM, masterType: complex_modell_m}",
         [
-            "1:48: trainingInput.masterType: expected a machine type, as n1-standard-8, got "
+            "1:48: trainingInput.masterType: expected a machine type such as n1-standard-8, got "
             "'complex_modell_m'; did you mean 'complex_model_m'?"
         ],
     ),
@@ -370,7 +370,7 @@ REFUSED = {
         """,
         [
             "4:18: trainingInput.masterConfig.acceleratorConfig.count: expected the number of "
-            "TPU_V2's cores, as 8"
+            "TPU_V2 cores, such as 8"
         ],
     ),
     "more than one TPU": (
@@ -480,7 +480,7 @@ REFUSED = {
             "needs it",
             "7:51: trainingInput.hyperparameters.params.2.minValue: expected a whole number for "
             "type INTEGER, got 1.5",
-            "8:23: trainingInput.hyperparameters.params.3.parameterName: b is there twice",
+            "8:23: trainingInput.hyperparameters.params.3.parameterName: duplicate name b",
             "9:64: trainingInput.hyperparameters.params.4.categoricalValues: expected one or more "
             "values",
             "10:7: trainingInput.hyperparameters.params.5.discreteValues: expected one or more "

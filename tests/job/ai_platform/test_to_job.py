@@ -7,14 +7,14 @@ import pytest
 from distlaunch.job import vertex
 from distlaunch.job.load import load_job
 from distlaunch.job.model import (
-    Choice,
+    ChoiceParameter,
     Cluster,
     Image,
     Job,
     Machine,
     Pool,
+    RangeParameter,
     Scheduling,
-    Span,
     Tuning,
 )
 from distlaunch.job.vertex.tuning import read_tuning
@@ -185,11 +185,11 @@ def test_hyperparameters_become_a_search(tmp_path):
         metric="loss",
         goal="minimize",
         parameters={
-            "lr": Span(1e-4, 0.1, scale="log"),
-            "layers": Span(1, 4, whole=True),
-            "units": Choice(("16", "32.5"), numeric=True, scale="reverse_log"),
-            "optimizer": Choice(("sgd", "adam")),
-            "plain": Span(0, 1),
+            "lr": RangeParameter(1e-4, 0.1, scale="log"),
+            "layers": RangeParameter(1, 4, is_integer=True),
+            "units": ChoiceParameter(("16", "32.5"), is_numeric=True, scale="reverse_log"),
+            "optimizer": ChoiceParameter(("sgd", "adam")),
+            "plain": RangeParameter(0, 1),
         },
         trials=30,
         parallel_trials=5,
@@ -262,7 +262,7 @@ tuning:
 """)
     tuning = translated(tmp_path, legacy).job.tuning
     assert tuning is not None
-    assert tuning.parameters == {"a": Span(2, 2, whole=True)}
+    assert tuning.parameters == {"a": RangeParameter(2, 2, is_integer=True)}
     body = request(load_job(tmp_path).job)
     assert read_tuning(body) == load_job(tmp_path).job.tuning == tuning
 
@@ -277,7 +277,7 @@ def test_a_search_has_the_defaults_it_had(tmp_path):
     assert tuning == Tuning(
         metric="training/hptuning/metric",
         goal="maximize",
-        parameters={"a": Span(1, 2, whole=True)},
+        parameters={"a": RangeParameter(1, 2, is_integer=True)},
         trials=1,
     )
 

@@ -1,43 +1,36 @@
-"""AI Platform's files, translated and held to whoever takes them."""
+"""AI Platform's files, translated, and their requests, validated."""
 
 from __future__ import annotations
 
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from distlaunch.emulator.service.parsing import parse
-from distlaunch.emulator.service.rules import custom_job_problems
-from distlaunch.emulator.service.tuning_rules import tuning_job_problems
 from distlaunch.errors import JobFileError
 from distlaunch.job import vertex
 from distlaunch.job.ai_platform import read
-from distlaunch.job.ai_platform.to_job import Translation, to_job
-from distlaunch.job.vertex.messages import check
+from distlaunch.job.ai_platform.to_job import to_job
+from distlaunch.job.load import LoadedJob
+from distlaunch.job.model import Cluster, Job, Machine, Pool
+from distlaunch.job.names import job_name
+from distlaunch.job.vertex.proto import validate_request
 from distlaunch.job.yaml_document import Document
-
-if TYPE_CHECKING:
-    from distlaunch.job.model import (
-        Job,
-    )
 
 OWN = "us-docker.pkg.dev/p/r/own:1"
 IMAGE = "us-docker.pkg.dev/p/r/trainer:1"
 
 
-def translated(folder, text: str, **given: Any) -> Translation:
+def translated(folder, text: str, base: Job | None = None, **options: Any) -> LoadedJob:
     file = read(Document(dedent(text)), folder / "config.yaml")
-    return to_job(file, folder=folder, **given)
+    base = base or Job(job_name(folder.name), Cluster(Pool(Machine(""))))
+    return LoadedJob(*to_job(file, folder=folder, base=base, **options))
 
 
 def request(job: Job) -> dict[str, Any]:
-    """Return what is sent of a job, once Google's own message and the emulator have taken it."""
+    """Return the request of a job, validated against Google's message."""
     body = vertex.plain_request(job, image=OWN, labels={}, job_dir=None)
-    where = vertex.collection(job)
-    check(where, body)
-    rules = custom_job_problems if where == "customJobs" else tuning_job_problems
-    assert list(rules(parse(where, body), "us-central1")) == []
+    validate_request(vertex.collection(job), body)
     return body
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from distlaunch.job import vertex
 from distlaunch.job.load import load_job
-from distlaunch.job.vertex import messages
-from distlaunch.job.vertex.parse import TOLD_BY_GOOGLE
+from distlaunch.job.vertex import proto
+from distlaunch.job.vertex.parse import OUTPUT_ONLY_FIELDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,7 +107,7 @@ def contents(kind: Any, depth: int) -> st.SearchStrategy[dict[str, Any]]:
 
 def is_usable(kind: Any, field: Any) -> bool:
     is_job = kind.name in KINDS
-    return not (is_job and field.json_name in TOLD_BY_GOOGLE)
+    return not (is_job and field.json_name in OUTPUT_ONLY_FIELDS)
 
 
 def values(field: Any, depth: int) -> st.SearchStrategy[Any]:
@@ -198,7 +198,7 @@ def test_a_file_comes_out_as_it_went_in(tmp_path_factory, kind, data):
     file = folder / f"{kind}.yaml"
     file.write_text(written(message, **data.draw(forms)), encoding="utf-8")
     collection, request = sent(file)
-    messages.check(collection, request)
+    proto.validate_request(collection, request)
     if kind == "CustomJobSpec":
         request = request["jobSpec"]
     elif not message.display_name:
@@ -211,4 +211,4 @@ def test_what_google_fills_in_is_known(kind):
     description = getattr(aiplatform_v1, kind).__doc__
     told = re.findall(r"^ +(\w+) \([^\n]*\n +Output only\.", description, flags=re.MULTILINE)
     fields = {each.name: each.json_name for each in KINDS[kind].DESCRIPTOR.fields}
-    assert {fields[name] for name in told} == TOLD_BY_GOOGLE & set(fields.values())
+    assert {fields[name] for name in told} == OUTPUT_ONLY_FIELDS & set(fields.values())

@@ -12,7 +12,7 @@ from google.cloud import aiplatform_v1
 from google.protobuf import json_format
 
 from distlaunch.errors import JobFileError
-from distlaunch.job.vertex import messages
+from distlaunch.job.vertex import proto
 
 SMALL: dict[str, Any] = {
     "displayName": "digits",
@@ -44,7 +44,7 @@ def changed(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
 
 def problems(request: dict[str, Any], collection: str = "customJobs") -> tuple[str, ...]:
     with pytest.raises(JobFileError) as refusal:
-        messages.check(collection, request)
+        proto.validate_request(collection, request)
     return refusal.value.lines
 
 
@@ -58,18 +58,18 @@ def is_taken_by_google(request: dict[str, Any]) -> bool:
 
 def is_taken(request: dict[str, Any]) -> bool:
     try:
-        messages.check("customJobs", request)
+        proto.validate_request("customJobs", request)
     except JobFileError:
         return False
     return True
 
 
 def test_a_job():
-    messages.check("customJobs", SMALL)
+    proto.validate_request("customJobs", SMALL)
 
 
 def test_a_tuned_job():
-    messages.check("hyperparameterTuningJobs", {"trialJobSpec": SMALL["jobSpec"]})
+    proto.validate_request("hyperparameterTuningJobs", {"trialJobSpec": SMALL["jobSpec"]})
 
 
 WRONG = {
@@ -91,12 +91,12 @@ WRONG = {
     "a field twice": (
         (*POOL, "replica_count"),
         2,
-        ".replica_count: stands beside replicaCount; expected one",
+        ".replica_count: conflicts with replicaCount; expected one",
     ),
     "one of two": (
         (*POOL, "pythonPackageSpec"),
         {},
-        ".pythonPackageSpec: stands beside containerSpec; expected one",
+        ".pythonPackageSpec: conflicts with containerSpec; expected one",
     ),
     "an enum": (
         (*POOL, "machineSpec", "acceleratorType"),
@@ -158,8 +158,9 @@ def test_durations_and_labels():
     job = changed(("jobSpec", "scheduling"), {"timeout": 3600, "maxWaitDuration": "1h"})
     job |= {"labels": {"a": 1, "b": None}, "lables": {}, "encryptionSpec": "key"}
     assert problems(job) == (
-        "jobSpec.scheduling.timeout: expected a duration in seconds, as 3600s, got 3600",
-        "jobSpec.scheduling.maxWaitDuration: expected a duration in seconds, as 3600s, got '1h'",
+        "jobSpec.scheduling.timeout: expected a duration in seconds, such as 3600s, got 3600",
+        "jobSpec.scheduling.maxWaitDuration: expected a duration in seconds, such as 3600s, got "
+        "'1h'",
         "labels.a: expected text, got 1",
         "labels.b: expected text, got nothing",
         "lables: unknown field; did you mean 'labels'?",
@@ -217,8 +218,8 @@ def run(script: str) -> str:
 def test_no_service_of_googles_is_imported():
     script = """
 import sys
-from distlaunch.job.vertex import messages
-messages.check("customJobs", {"displayName": "x"})
+from distlaunch.job.vertex import proto
+proto.validate_request("customJobs", {"displayName": "x"})
 print([name for name in sys.modules if name.startswith(("grpc", "google.api_core", "requests"))])
 print([name for name in sys.modules if name.startswith("google.cloud.aiplatform_v1.services")])
 """
@@ -228,11 +229,11 @@ print([name for name in sys.modules if name.startswith("google.cloud.aiplatform_
 @pytest.mark.slow
 def test_the_package_can_be_imported_afterwards_and_is_the_same():
     script = """
-from distlaunch.job.vertex import messages
-messages.check("customJobs", {"displayName": "x"})
+from distlaunch.job.vertex import proto
+proto.validate_request("customJobs", {"displayName": "x"})
 from google.cloud import aiplatform_v1
 from google.cloud.aiplatform_v1.types import custom_job
-messages.check("customJobs", {"displayName": "x"})
+proto.validate_request("customJobs", {"displayName": "x"})
 assert aiplatform_v1.CustomJob is custom_job.CustomJob
 job = aiplatform_v1.CustomJob(display_name="x")
 print(job.display_name, aiplatform_v1.JobServiceClient.__name__)
@@ -243,10 +244,10 @@ print(job.display_name, aiplatform_v1.JobServiceClient.__name__)
 def test_several_threads_may_need_it_at_once():
     script = """
 from concurrent.futures import ThreadPoolExecutor
-from distlaunch.job.vertex import messages
+from distlaunch.job.vertex import proto
 with ThreadPoolExecutor(8) as pool:
-    loading = [pool.submit(messages.check, "customJobs", {"displayName": "y"}) for _ in range(4)]
-    checks = [pool.submit(messages.check, "customJobs", {"displayName": "x"}) for _ in range(4)]
-    print([each.result() for each in loading + checks])
+    request = {"displayName": "x"}
+    checks = [pool.submit(proto.validate_request, "customJobs", request) for _ in range(8)]
+    print([each.result() for each in checks])
 """
     assert run(script) == f"{[None] * 8}\n"

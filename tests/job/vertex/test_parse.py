@@ -52,7 +52,7 @@ def load(tmp_path, monkeypatch):
 
 
 def request(job):
-    return vertex.request(job, image=None, labels={}, job_dir=None)
+    return vertex.build_request(job, image=None, labels={}, job_dir=None)
 
 
 def test_a_single_value_is_a_list_of_one(load):

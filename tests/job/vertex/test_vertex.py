@@ -9,18 +9,18 @@ import pytest
 
 from distlaunch.job import vertex
 from distlaunch.job.model import (
-    Choice,
+    ChoiceParameter,
     Cluster,
     Image,
     Job,
     Machine,
     Pool,
     Program,
+    RangeParameter,
     Scheduling,
-    Span,
     Tuning,
 )
-from distlaunch.job.vertex import messages
+from distlaunch.job.vertex import proto
 from distlaunch.job.vertex.tuning import read_tuning
 
 CPU = Machine("n1-standard-4")
@@ -32,10 +32,10 @@ TUNED = replace(
         metric="val_accuracy",
         goal="maximize",
         parameters={
-            "learning-rate": Span(1e-4, 0.1, scale="log"),
-            "layers": Span(1, 4, whole=True),
-            "optimizer": Choice(("sgd", "adam")),
-            "rate": Choice(("0.5", "0.1", "2"), numeric=True, scale="reverse_log"),
+            "learning-rate": RangeParameter(1e-4, 0.1, scale="log"),
+            "layers": RangeParameter(1, 4, is_integer=True),
+            "optimizer": ChoiceParameter(("sgd", "adam")),
+            "rate": ChoiceParameter(("0.5", "0.1", "2"), is_numeric=True, scale="reverse_log"),
         },
         trials=12,
         parallel_trials=3,
@@ -46,8 +46,8 @@ TUNED = replace(
 
 def sent(job: Job, *, image: str | None = "a/b@sha256:1", **kwargs: Any) -> dict[str, Any]:
     """Return the request of a job; Google's own messages take it."""
-    body = vertex.request(job, image=image, **{"labels": {}, "job_dir": None, **kwargs})
-    messages.check(vertex.collection(job), body)
+    body = vertex.build_request(job, image=image, **{"labels": {}, "job_dir": None, **kwargs})
+    proto.validate_request(vertex.collection(job), body)
     return body
 
 
@@ -272,7 +272,7 @@ def test_how_a_search_goes(algorithm, word):
 
 
 def test_a_search_is_read_as_it_was_written():
-    numbers = Choice(("0.1", "0.5", "2"), numeric=True, scale="reverse_log")  # sorted
+    numbers = ChoiceParameter(("0.1", "0.5", "2"), is_numeric=True, scale="reverse_log")  # sorted
     expected = {**TUNED.tuning.parameters, "rate": numbers}
     assert read_tuning(sent(TUNED)) == replace(TUNED.tuning, parameters=expected)
 

@@ -1,0 +1,131 @@
+"""The fields of Google's jobs, as fields of a Job.
+
+All functions take plain data in Google's JSON names.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+from distlaunch.job.model import Machine, Pool, Program, ReductionServer, Strategy
+from distlaunch.job.names import job_name
+from distlaunch.job.reduction_server import POOL, is_image
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Collection = Literal["customJobs", "hyperparameterTuningJobs"]
+
+SPECS: dict[Collection, str] = {
+    "customJobs": "jobSpec",
+    "hyperparameterTuningJobs": "trialJobSpec",
+}
+"""The field of a job with its CustomJobSpec."""
+
+PLAIN_FIELDS = {
+    "service_account": "serviceAccount",
+    "network": "network",
+    "tensorboard": "tensorboard",
+}
+"""Fields of a Job that are copied as they are, and their names in a CustomJobSpec."""
+
+PROGRAM_FIELDS = ("containerSpec", "pythonPackageSpec")
+
+TUNED = frozenset(
+    {"studySpec", "trialJobSpec", "maxTrialCount", "parallelTrialCount", "maxFailedTrialCount"}
+)
+"""The fields that only a HyperparameterTuningJob has."""
+
+_STRATEGIES: dict[str, Strategy] = {
+    "STRATEGY_UNSPECIFIED": "STANDARD",
+    "ON_DEMAND": "STANDARD",  # Google's former names
+    "LOW_COST": "SPOT",
+    "STANDARD": "STANDARD",
+    "SPOT": "SPOT",
+    "FLEX_START": "FLEX_START",
+}
+
+
+def name(body: Mapping[str, Any]) -> str | None:
+    """Return the job name of a display name, None without one."""
+    display_name = body.get("displayName")
+    return job_name(display_name) if display_name else None
+
+
+def plain_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `PLAIN_FIELDS` that a CustomJobSpec sets, by their names in a Job."""
+    return {field: spec[json] for field, json in PLAIN_FIELDS.items() if spec.get(json)}
+
+
+def pool(spec: Mapping[str, Any]) -> Pool | None:
+    """Return a worker pool, None for one without machines."""
+    if not spec or spec.get("replicaCount") == 0:
+        return None
+    return Pool(machine(spec), spec.get("replicaCount", 1), program(spec))
+
+
+def reduction_server(specs: Sequence[Mapping[str, Any]]) -> ReductionServer | None:
+    """Return the Reduction Server among a job's worker pools, None without one."""
+    spec = specs[POOL] if len(specs) > POOL else {}
+    if not is_reduction_server(spec) or spec.get("replicaCount") == 0:
+        return None
+    return ReductionServer(int(spec.get("replicaCount", 1)))
+
+
+def is_reduction_server(spec: Mapping[str, Any]) -> bool:
+    """Return whether a worker pool runs Google's Reduction Server."""
+    return is_image((spec.get("containerSpec") or {}).get("imageUri"))
+
+
+def machine(spec: Mapping[str, Any]) -> Machine:
+    """Return a pool's machine."""
+    machine_spec = spec.get("machineSpec", {})
+    accelerator = machine_spec.get("acceleratorType", "ACCELERATOR_TYPE_UNSPECIFIED")
+    return Machine(
+        machine_spec.get("machineType", ""),
+        None if accelerator == "ACCELERATOR_TYPE_UNSPECIFIED" else accelerator,
+        machine_spec.get("acceleratorCount", 0),
+    )
+
+
+def program(spec: Mapping[str, Any]) -> Program | None:
+    """Return what a pool runs, None if it does not define it."""
+    if "pythonPackageSpec" in spec:
+        package = spec["pythonPackageSpec"]
+        return Program(
+            image=package.get("executorImageUri") or None,
+            args=tuple(package.get("args", ())),
+            env=env(package),
+            module=package.get("pythonModule", ""),
+            packages=tuple(package.get("packageUris", ())),
+        )
+    container = spec.get("containerSpec", {})
+    if not any(container.values()):
+        return None
+    return Program(
+        image=container.get("imageUri") or None,
+        command=tuple(container.get("command", ())),
+        args=tuple(container.get("args", ())),
+        env=env(container),
+    )
+
+
+def program_field(program: Program) -> str:
+    """Return the field of a pool that defines such a program."""
+    return "containerSpec" if program.module is None else "pythonPackageSpec"
+
+
+def env(program_spec: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables of a pool's program."""
+    return {each.get("name", ""): each.get("value", "") for each in program_spec.get("env", [])}
+
+
+def strategy(scheduling: Mapping[str, Any]) -> Strategy:
+    """Return the strategy of a job."""
+    return _STRATEGIES[scheduling.get("strategy", "STRATEGY_UNSPECIFIED")]
+
+
+def seconds(section: Mapping[str, Any], field: str) -> int | None:
+    """Return a duration in whole seconds, rounded up; None without one."""
+    return math.ceil(float(section[field].removesuffix("s"))) if field in section else None
