@@ -70,7 +70,7 @@ def test_the_job_file_is_right_for_any_folder(tmp_path, folder):
     job = load_job_file(tmp_path / folder / "distlaunch.yaml")
     assert job.name == project.name == project_name(folder)
     assert job.image.repository == f"us-central1-docker.pkg.dev/my-project/training/{job.name}"
-    assert job.cluster.describe() == "chief + 1 worker"
+    assert job.cluster.describe() == "2 tasks: chief + 1 worker"
     assert job.module == "trainer.task"
 
 

@@ -53,7 +53,7 @@ def test_the_plan_is_one_screen_that_ends_with_the_verdict(check):
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[:3] == [
-        "digits: chief + 3 workers in us-central1, project demo-project",
+        "digits: 4 tasks: chief + 3 workers in us-central1, project demo-project",
         "cluster    chief    1 x n1-standard-8 with 1 NVIDIA_TESLA_T4",
         "           workers  3 x n1-standard-8 with 1 NVIDIA_TESLA_T4",
     ]
@@ -66,7 +66,7 @@ def test_json_says_the_same_to_a_script(check):
     done = check("--offline", "--json")
     told = json.loads(done.stdout)
     assert (done.returncode, done.stderr, told["ready"], told["problems"]) == (0, "", True, [])
-    assert told["cluster"] == "chief + 3 workers"
+    assert told["cluster"] == "4 tasks: chief + 3 workers"
     assert told["pools"][1] == {
         "role": "workers",
         "replicas": 3,
@@ -170,7 +170,7 @@ def test_submit_shows_the_plan_before_it_begins(check, emulator, project):
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
     assert lines[0] == (
-        "distlaunch: digits: chief + 3 workers in us-central1, project demo-project"
+        "distlaunch: digits: 4 tasks: chief + 3 workers in us-central1, project demo-project"
     )
     assert any(line.startswith("    price      ") for line in lines)
     assert "distlaunch: ready" in [line.partition(":  ")[0][:17] for line in lines]

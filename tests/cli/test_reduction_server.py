@@ -58,7 +58,7 @@ def test_the_plan_has_its_pool_and_its_price(project, capfd):
     (project / "distlaunch.prices.yaml").write_text(prices)
     assert main(["check", "--offline"]) == 0
     plan = capfd.readouterr().out
-    assert "digits: chief + 1 worker in us-central1" in plan
+    assert "digits: 2 tasks: chief + 1 worker in us-central1" in plan
     assert "           reduction server  2 x n1-highcpu-16\n" in plan
     assert "reduction server 2 x 5.00" in plan
 

@@ -237,7 +237,7 @@ def test_a_name_that_is_more_than_a_line_is_refused(name):
     ],
 )
 def test_what_is_no_base_is_refused(folder, base):
-    with pytest.raises(ImageError, match=r"^image\.base: expected an image such as python:3\.12"):
+    with pytest.raises(ImageError, match=r"^image\.base: expected an image, as python:3\.12"):
         dockerfile(replace(JOB, image=Image(base=base)), folder)
 
 

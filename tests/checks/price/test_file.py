@@ -27,7 +27,7 @@ BROKEN = {
     ),
     "a region": (
         "n1-standard: {}\n",
-        "1:1: n1-standard: expected currency, or a region such as us-central1, got 'n1-standard'",
+        "1:1: n1-standard: expected currency, or a region, as us-central1, got 'n1-standard'",
     ),
     "a region without strategies": (
         "us-central1: 0.42\n",
