@@ -19,12 +19,12 @@ kc = keras.callbacks
 
 class Report:
     def __init__(self):
-        self.told = []
+        self.reported = []
 
-    def say(self, text):
-        self.told.append(text)
+    def log(self, text):
+        self.reported.append(text)
 
-    warn = say
+    warn = log
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def elsewhere(tmp_path, monkeypatch):
 def made_of(model, *given, is_chief=True):
     report = Report()
     made = Callbacks(list(given), model, epochs=5, steps=3, is_chief=is_chief, report=report)
-    return made, report.told
+    return made, report.reported
 
 
 class Counts(kc.Callback):
@@ -98,7 +98,7 @@ def test_callback_that_leaves_averages_where_weights_are_saved(model):
 
 def test_those_that_checkpoints_replace_are_left_out(model):
     made, told = made_of(model, kc.BackupAndRestore("backup"))
-    assert told == ["BackupAndRestore is left out: every run goes on from its checkpoints"]
+    assert told == ["BackupAndRestore is left out: every run resumes from its checkpoints"]
     assert [type(each) for each in made.callbacks] == [kc.History]
 
 
@@ -148,8 +148,8 @@ def test_those_that_do_not_tell_what_they_count_are_named(model):
     after, told = made_of(model, Silent(), kc.TerminateOnNaN(), Counts())
     after.go_on(EPOCHS, *before.state())
     assert told == [
-        "these callbacks begin anew, no checkpoint holds what they count: Silent, Counts; with "
-        "get_state() and set_state(state) they go on"
+        "these callbacks start from scratch, no checkpoint holds their state: Silent, Counts; give "
+        "them get_state() and set_state(state)"
     ]
 
 

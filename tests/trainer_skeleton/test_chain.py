@@ -38,14 +38,14 @@ def plain_walk(content: bytes) -> tuple[int, list[int]]:
         if checksum(content[at : at + 8]) != crc:
             raise DataError(
                 f"data is damaged at byte {at} (record {len(starts)}): the length's checksum does "
-                f"not match; write the file anew"
+                f"not match; write the file again"
             )
         starts.append(at)
         at += length + 16
     if at != len(content):
         raise DataError(
             f"data is cut off: record {max(len(starts) - 1, 0)} should end at byte "
-            f"{max(at, len(content) + 1)}, the file ends at {len(content)}; write the file anew"
+            f"{max(at, len(content) + 1)}, the file ends at {len(content)}; write the file again"
         )
     return len(starts), starts[::EVERY]
 

@@ -75,7 +75,7 @@ def test_no_events_where_no_launcher_asks_for_them(tmp_path, monkeypatch):
 def test_only_the_chief_prints(capsys):
     for role in (WORKER, CHIEF):
         report = Report(role, "logs")
-        report.say(f"said by {role.name}")
+        report.log(f"said by {role.name}")
         report.warn(f"warned by {role.name}")
     told = capsys.readouterr()
     assert told.out == "said by chief\n"

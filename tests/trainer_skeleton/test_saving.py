@@ -191,7 +191,7 @@ def test_damaged_checkpoints_alone_are_an_error(folder):
     with pytest.raises(StorageError) as refused:
         newest_step(folder)
     assert str(refused.value) == (
-        f"every checkpoint in {folder} is damaged: --no-resume starts anew"
+        f"every checkpoint in {folder} is damaged: --no-resume starts from scratch"
     )
 
 

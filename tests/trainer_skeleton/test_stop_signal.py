@@ -10,7 +10,7 @@ import pytest
 
 from trainer.distributed import waiting
 
-STOPPED = "trainer: asked to stop before the training began\n"
+STOPPED = "trainer: stopped by a signal before the training began\n"
 
 # What TensorFlow does as the cluster forms: a thread, and a native handler that drops the signal.
 PREAMBLE = """
@@ -108,5 +108,5 @@ time.sleep(60)
     _, err = task.communicate(timeout=30)
     assert (task.returncode, err) == (
         -signal.SIGKILL,
-        "trainer: asked to stop while waiting for peers\n",
+        "trainer: stopped by a signal while waiting for peers\n",
     )

@@ -150,9 +150,9 @@ POLICIES = {
     "data": ("99, worker:0 99, worker:1 99", ""),
     "file": (
         "105, worker:0 128, worker:1 64",
-        "the replicas have 105, 128, 64 rows: in 8 of the 16 steps of an epoch replica 2 stands",
+        "the replicas have 105, 128, 64 rows: in 8 of the 16 steps of an epoch replica 2 is",
     ),
-    "auto": ("105, worker:0 128, worker:1 64", "replica 2 stands idle; --shard-policy data deals"),
+    "auto": ("105, worker:0 128, worker:1 64", "replica 2 is idle; --shard-policy data deals"),
 }
 
 

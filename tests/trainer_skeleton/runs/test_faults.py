@@ -127,7 +127,7 @@ def test_sigterm_to_one_task_has_all_leave(undisturbed, task):
     job = f"asked-{task}"
     result, done = strike(project, job, 2, f"{task}@14@15")
     assert result.code == 143, result.text
-    assert "asked to stop: saved at step 14" in result.text
+    assert "stopped by a signal: saved at step 14" in result.text
     for name in ("chief", "worker-0"):
         assert [e["step"] for e in project.events(job, name) if e["event"] == "step"][-1] == 14
     again, _ = strike(project, job, 2, f"{task}@14@15")

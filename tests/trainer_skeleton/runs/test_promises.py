@@ -197,7 +197,7 @@ def test_sigterm_while_the_cluster_forms_ends_the_tasks(project):
     project.replace("trainer/distributed/cluster.py", CREATES, STOP_WHEN_CONNECTED.strip())
     result = project.local("job", "--workers", "2", "--", "--epochs=1")
     assert result.code == 143, result.text
-    assert "trainer: asked to stop before the training began" in result.out
+    assert "trainer: stopped by a signal before the training began" in result.out
     assert not (project.folder / "job/summary.json").exists()
 
 
@@ -224,11 +224,11 @@ def test_sigterm_during_validation_does_not_wait_for_its_end(project, undisturbe
     options = ("--workers", "2", "--", *SETTINGS)
     stopped = project.local("job", *options)
     assert stopped.code == 143, stopped.text
-    assert "asked to stop: saved at step 11" in stopped.text
+    assert "stopped by a signal: saved at step 11" in stopped.text
     assert "epoch 1/3" not in stopped.text
     resumed = project.local("job", *options)
     assert resumed.code == 0, resumed.text
-    assert "these callbacks begin anew, no checkpoint holds what they count: Stop" in resumed.text
+    assert "no checkpoint holds their state: Stop" in resumed.text
     alone, summary = undisturbed
     np.testing.assert_allclose(weights(project, "job"), alone, rtol=0, atol=1e-9)
     epochs = project.summary("job")["epochs"]

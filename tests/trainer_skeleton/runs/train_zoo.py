@@ -113,4 +113,4 @@ if __name__ == "__main__":
         main(options.folder, options.models)
     except BaseException:  # noqa: BLE001 - whatever it is
         traceback.print_exc()
-        os._exit(1)  # the others cannot go on without this task
+        os._exit(1)  # the others cannot continue without this task

@@ -136,8 +136,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     settings = parser().parse_args(arguments)
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    # Read before TensorFlow is imported: by default it asks a bucket for 64 MiB at each entry into
-    # a file, and keeps none of it.
+    # Read before TensorFlow is imported: by default it requests 64 MiB of a bucket at each entry
+    # into a file, and keeps none of it.
     os.environ.setdefault("GCS_READ_CACHE_BLOCK_SIZE_MB", "4")
     os.environ.setdefault("GCS_READ_CACHE_MAX_SIZE_MB", "256")
     if not settings.debug:

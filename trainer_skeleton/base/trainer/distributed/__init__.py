@@ -3,7 +3,7 @@
 The rooms, in the order in which data flows through them:
 
 ``run``            a run from its settings to its exit code, through all of these
-``settings``       what a run is told
+``settings``       the options of a run
 ``cluster``        which task this process is, and what the tasks agree on
 ``waiting``        names the peers that have not come
 ``dealing``        the data: opened, dealt out, held to the order of the run that is resumed
@@ -23,7 +23,7 @@ The rooms, in the order in which data flows through them:
 ``model_files``    the files of the finished model
 ``storage``        local paths, ``/gcs/...`` and ``gs://...`` alike
 ``report``         events for a launcher, the summary, the chief's lines
-``audit``          what a task trains on, told to a launcher that asks for it
+``audit``          what a task trains on, reported to a launcher that requests it
 ``errors``         what can go wrong; ``explain`` makes one line of it, with the place
 
 You write ``trainer/model.py`` and ``trainer/data.py``; this folder is replaced as a whole when it

@@ -1,4 +1,4 @@
-"""What a task trains on and what it reads for that, told to a launcher that asks for it.
+"""What a task trains on and what it reads for that, reported to a launcher that requests it.
 
 ``distlaunch local --audit`` sets ``DISTLAUNCH_AUDIT``. Each batch then carries the numbers of its
 examples; they are taken down where the step is computed, so that nothing between the files and the
@@ -19,7 +19,7 @@ _RUNS_AN_EVENT = 20_000
 
 
 def is_asked(environ: Any = os.environ) -> bool:
-    """Return whether a launcher asks for an audit."""
+    """Return whether a launcher requests an audit."""
     return bool(environ.get("DISTLAUNCH_AUDIT"))
 
 
@@ -36,7 +36,7 @@ class Audit:
         What this task has read to index the data, and how large the data is; 0 if that is not
         known.
     numbers_of
-        From what tells the examples of a batch to their numbers, -1 for rows that are none.
+        From what identifies the examples of a batch to their numbers, -1 for rows that are none.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Audit:
         self._bytes = 0
 
     def see(self, what: np.ndarray) -> None:
-        """Take down what tells the examples of a step: a number of each, and its bytes if known."""
+        """Record what identifies the examples of a step: numbers, and their bytes if known."""
         if what.ndim > 1:
             self._bytes += int(what[:, 1].sum())
             what = what[:, 0]
         self._seen.append(what)
 
-    def tell(self, first: int, stop: int) -> None:
+    def report(self, first: int, stop: int) -> None:
         """Tell what was seen in the steps ``first ... stop-1``, and what was read so far."""
         numbers = self._numbers_of(np.concatenate([*self._seen, np.empty(0, np.int64)]))
         self._seen = []

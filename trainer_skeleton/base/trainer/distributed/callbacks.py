@@ -55,7 +55,7 @@ class Callbacks(kc.CallbackList):
     is_chief
         Whether this task writes files.
     report
-        Where to say what is left out.
+        Where to log what is left out.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class Callbacks(kc.CallbackList):
         self._report = report
         used = [each for each in given if not isinstance(each, kc.BackupAndRestore)]
         if len(used) < len(given):
-            report.say("BackupAndRestore is left out: every run goes on from its checkpoints")
+            report.log("BackupAndRestore is left out: every run resumes from its checkpoints")
         # Asked of all callbacks, those of the chief alone too: the tasks must agree on it.
         self.see_batches = any(_has_hook(each, _TRAIN_HOOKS) for each in used)
         self.see_test_batches = any(_has_hook(each, _TEST_HOOKS) for each in used)
@@ -122,11 +122,11 @@ class Callbacks(kc.CallbackList):
         for name, callback in self._named():
             if name in found:
                 _give_state(callback, _unpacked(found[name], arrays))
-        anew = [type(c).__name__ for n, c in self._named() if _is_unknown(c) or n not in found]
-        if anew:
+        fresh = [type(c).__name__ for n, c in self._named() if _is_unknown(c) or n not in found]
+        if fresh:
             self._report.warn(
-                f"these callbacks begin anew, no checkpoint holds what they count: "
-                f"{', '.join(anew)}; with get_state() and set_state(state) they go on"
+                f"these callbacks start from scratch, no checkpoint holds their state: "
+                f"{', '.join(fresh)}; give them get_state() and set_state(state)"
             )
 
     def _named(self) -> list[tuple[str, kc.Callback]]:
@@ -180,7 +180,7 @@ def _tells_state(callback: kc.Callback) -> bool:
 
 
 def _is_unknown(callback: kc.Callback) -> bool:
-    """Return whether a callback may count what it does not tell."""
+    """Return whether a callback may have state that it does not return."""
     kinds = (*COUNTED, *_COUNT_NOTHING)
     return not _tells_state(callback) and type(callback) not in kinds
 
@@ -188,7 +188,7 @@ def _is_unknown(callback: kc.Callback) -> bool:
 def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
     """Return a state as JSON can hold it, its arrays put aside.
 
-    A dict becomes ``{"dict": ...}``, so that it is told from what stands for an array.
+    A dict becomes ``{"dict": ...}``, which distinguishes it from an encoded array.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value

@@ -3,7 +3,7 @@
 A record is its length (8 bytes, little endian), the masked CRC-32C of the length (4), the data, and
 the masked CRC-32C of the data (4)
 (https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details). Where a record
-begins only the one before tells, and a step of Python's takes longer than a short record takes to
+begins only the one before shows, and a step of Python's takes longer than a short record takes to
 read. So numpy first finds all that looks like a header in a block of the file: six zero bytes, the
 upper ones of a short length, behind which a checksum is right.
 
@@ -11,7 +11,7 @@ Not each of these is one: a record's data may be a TFRecord file itself. But whe
 to the next and so on they are a *run*, and if the first is a header, so are the others. The walk
 leaps over a run where it comes to its first record, and goes by single steps from the last one to
 where another run begins. What is unusual, such as a long record or a damaged length, is in no run:
-single steps alone tell what is wrong with a file.
+single steps alone show what is wrong with a file.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Walk:
             raise DataError(
                 f"{self._path} is cut off: record {max(self.records - 1, 0)} should end at byte "
                 f"{self._origin + max(self._at, _MARGIN + 1)}, the file ends at "
-                f"{self._origin + _MARGIN}; write the file anew"
+                f"{self._origin + _MARGIN}; write the file again"
             )
 
     def _blocks(
@@ -173,7 +173,7 @@ class Walk:
         if crc != (_CRCS[length] if length < _SHORT else masked_crc(header[:8])):
             raise DataError(
                 f"{self._path} is damaged at byte {offset} (record {record}): the length's "
-                f"checksum does not match; write the file anew"
+                f"checksum does not match; write the file again"
             )
         if len(self._sizes) == _SHORT:
             self._sizes.clear()
@@ -216,7 +216,7 @@ class _Block:
         return _MARGIN + self.size - _HEADER.size
 
     def fill(self, readinto: Callable[[memoryview], int], before: _Block, *, search: bool) -> None:
-        """Read the block that comes after ``before``, and search it for headers if so asked."""
+        """Read the block that comes after ``before``, and search it for headers if requested."""
         self.memory[:_MARGIN] = before.memory[before.size : before.size + _MARGIN]
         self.size = readinto(memoryview(self.memory)[_MARGIN : _MARGIN + _BLOCK])
         self._words = np.frombuffer(self.memory, "<u4", self.size // 4 + 2, _MARGIN - 8)

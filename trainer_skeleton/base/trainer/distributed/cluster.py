@@ -229,9 +229,9 @@ class _Watchdog:
     """Names the peers that have not come, and ends this process after a limit.
 
     TensorFlow waits for them in a call that lets no other Python thread run and that no exception
-    or signal handler can leave. So another process tells (``waiting.py``), and the interpreter's
-    own timer, which needs no Python to run, ends this one with 1. The other process also ends this
-    one when SIGTERM is pending.
+    or signal handler can leave. So another process reports it (``waiting.py``), and the
+    interpreter's own timer, which needs no Python to run, ends this one with 1. The other process
+    also ends this one when SIGTERM is pending.
     """
 
     def __init__(self, role: Role) -> None:
@@ -297,7 +297,7 @@ class Team:
         return [row[:length] for row, length in zip(rows, lengths, strict=True)]
 
     def from_chief(self, value: np.ndarray) -> np.ndarray:
-        """Return the chief's array; the other tasks' arrays tell its shape and type only."""
+        """Return the chief's array; the other tasks' arrays give its shape and type only."""
         wire = np.int64 if value.dtype.kind in "bu" else value.dtype
         sent = value.astype(wire)
         return self.sum(sent if self.role.is_chief else np.zeros_like(sent)).astype(value.dtype)

@@ -159,7 +159,7 @@ def open_dataset(
 
 
 def fingerprints(data: Any) -> tf.Tensor:
-    """Return a number for each row of a batch that tells it from other rows (int64)."""
+    """Return a number for each row of a batch that distinguishes it from other rows (int64)."""
     parts = [part for part in tf.nest.flatten(data) if part is not None]
     return tf.map_fn(_fingerprint, parts, fn_output_signature=tf.int64)
 
@@ -228,7 +228,7 @@ def _notes(plan: Shares, policy: str, team: Team, rows: Rows) -> list[str]:
         shares = ", ".join(f"{count:,}" for count in plan.counts)
         notes.append(
             f"the replicas have {shares} rows: in {idle} of the {plan.steps} steps of an epoch "
-            f"replica {shortest} stands idle; --shard-policy data deals the rows out evenly"
+            f"replica {shortest} is idle; --shard-policy data deals the rows out evenly"
         )
     return notes
 
@@ -239,7 +239,7 @@ def _read_the_same(rows: Rows, team: Team) -> bool:
 
 
 class Positions:
-    """Where in a user's data set the rows lie that the tasks see, told by their fingerprints.
+    """The positions in a user's data set of the rows that the tasks see, by fingerprint.
 
     Rows that are alike have several places, which are given out in turn. Making this and calling
     it are collectives.

@@ -26,7 +26,7 @@ Source = Records | Arrays | tf.data.Dataset
 
 @dataclass(frozen=True)
 class Dealt:
-    """The data of a run, and where the run stands.
+    """The data of a run, and its progress.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Dealt:
     progress
         Where the run begins or goes on.
     audit
-        Where to take down what is trained on, where an audit is asked for.
+        Where to record what is trained on, if an audit is requested.
     """
 
     training: Data
@@ -50,13 +50,13 @@ class Dealer:
     Parameters
     ----------
     settings, user
-        What the run was told.
+        The options of the run.
     team
         The tasks.
     job_dir
         Where an index may be kept.
     report
-        Where to say what the data and the cluster make of each other.
+        Where to log what follows from the data and the cluster.
     """
 
     def __init__(
@@ -95,21 +95,21 @@ class Dealer:
 
     def _progress(self, start: Progress | None, seed: int) -> Progress:
         """Return what is known of the run before its data is: 0 for what is to be counted."""
-        asked = self._settings
+        settings = self._settings
         return Progress(
             step=start.step if start else 0,
             examples=start.examples if start else 0,
             global_batch=self._asked_batch(start),
-            shards=kept("--shards", asked.shards, start and start.shards, 12),
+            shards=kept("--shards", settings.shards, start and start.shards, 12),
             shard_policy=kept(
-                "--shard-policy", asked.shard_policy, start and start.shard_policy, "auto"
+                "--shard-policy", settings.shard_policy, start and start.shard_policy, "auto"
             ),
             seed=seed,
-            shuffle=kept("--shuffle", asked.shuffle, start and start.shuffle, 10_000),
+            shuffle=kept("--shuffle", settings.shuffle, start and start.shuffle, 10_000),
             steps_per_epoch=kept(
-                "--steps-per-epoch", asked.steps_per_epoch, start and start.steps_per_epoch, 0
+                "--steps-per-epoch", settings.steps_per_epoch, start and start.steps_per_epoch, 0
             ),
-            precision=asked.precision or FLOAT,
+            precision=settings.precision or FLOAT,
             **{
                 name: getattr(start, name)
                 for name in ("learning_rate", "history", "stopped", "callbacks")
@@ -118,17 +118,18 @@ class Dealer:
         )
 
     def _asked_batch(self, start: Progress | None) -> int:
-        """Return the global batch that is asked for or was before, 0 if none."""
-        asked, replicas = self._settings.global_batch_size, self._team.replicas
+        """Return the requested or earlier global batch, 0 if none."""
+        batch, replicas = self._settings.global_batch_size, self._team.replicas
         if self._settings.batch_size is not None:
-            asked = self._settings.batch_size * replicas
-            if start and asked != start.global_batch:
+            batch = self._settings.batch_size * replicas
+            if start and batch != start.global_batch:
                 raise PlanError(
                     f"this job was started with a global batch of {start.global_batch} and cannot "
-                    f"go on with {asked} (--batch-size {self._settings.batch_size} on {replicas} "
-                    f"replicas): leave --batch-size out, or use --no-resume to start anew"
+                    f"continue with {batch} (--batch-size {self._settings.batch_size} on "
+                    f"{replicas} replicas): leave --batch-size out, or use --no-resume to start "
+                    "from scratch"
                 )
-        return kept("--global-batch-size", asked, start and start.global_batch, 0)
+        return kept("--global-batch-size", batch, start and start.global_batch, 0)
 
     def _open(self, source: Records | Arrays, *, numbered: bool = False) -> Items:
         items = source.open(self._team, self._job_dir, numbered=numbered)
@@ -163,7 +164,7 @@ class Dealer:
         if start.global_batch not in {0, batch}:
             raise PlanError(
                 f"the data set's batch({batch}) is the global batch, and {start.global_batch} is "
-                f"asked for: change batch() in trainer/data.py, or leave the option out"
+                f"requested: change batch() in trainer/data.py, or leave the option out"
             )
         if start.step % data.plan.steps:
             self._report.warn(
@@ -176,11 +177,11 @@ class Dealer:
         return data, Audit(self._report, examples=positions.examples, numbers_of=positions)
 
     def _counted(self, start: Progress, plan: Plan | Shares) -> Progress:
-        """Return the progress with what the data has told."""
+        """Return the progress with what is known of the data."""
         if start.examples not in {0, plan.examples}:
             raise DataError(
                 f"this job was started on {start.examples:,} examples and now finds "
-                f"{plan.examples:,}: bring the data back, or use --no-resume to start anew"
+                f"{plan.examples:,}: bring the data back, or use --no-resume to start from scratch"
             )
         return replace(
             start,

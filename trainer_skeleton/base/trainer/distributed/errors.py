@@ -1,4 +1,4 @@
-"""What can go wrong in a training run, told in one line.
+"""What can go wrong in a training run, reported in one line.
 
 TrainerError            the run cannot go on; the process ends with 1
 ├── ClusterError        the tasks do not form a cluster
@@ -60,7 +60,7 @@ class StorageError(TrainerError):
 
 
 def gist(error: BaseException) -> str:
-    """Return in one line what an exception says, of Keras's and TensorFlow's many."""
+    """Return the one line of Keras's and TensorFlow's many that has the cause."""
     text = str(getattr(error, "message", None) or error)
     text = _NO_NEWS.sub("", _BEFORE_REASON.sub("", text))
     lines = [line.strip() for line in text.splitlines()]

@@ -83,7 +83,7 @@ def _is_of_compile(error: Exception) -> bool:
 
 
 def ending(error: Exception) -> str:
-    """Return a line for an exception that ends the run and that nobody has told yet.
+    """Return a line for an exception that ends the run and has not been reported yet.
 
     Where another task's end is the cause, this one waits a little, so that the task that caused it
     is the first to end.

@@ -44,7 +44,7 @@ class FileIndex:
         The file.
     size, changed
         Bytes, and the time of the last change in nanoseconds: when either differs, the file is read
-        anew.
+        again.
     records
         Number of records.
     offsets
@@ -177,7 +177,7 @@ def _check_same_files(files: list[tuple[str, int, int]], pattern: str, team: Tea
 def _scan_together(
     files: list[tuple[str, int, int]], team: Team
 ) -> tuple[dict[str, FileIndex], int]:
-    """Scan each file in one of the tasks, and tell all tasks what was found.
+    """Scan each file in one of the tasks, and send the result to all tasks.
 
     Return the files by path, and how many bytes this task has read.
     """

@@ -125,7 +125,7 @@ class ArrayItems:
         return Dataset.range(start, stop)
 
     def parsed(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
-        """Return batches of examples, with their numbers where these are asked for."""
+        """Return batches of examples, with their numbers where these are requested."""
 
         def pick(numbers: tf.Tensor, *rest: tf.Tensor) -> tuple[Any, ...]:
             data = self._weigh(tf.nest.map_structure(lambda a: tf.gather(a, numbers), self._data))
@@ -236,7 +236,7 @@ class RecordItems:
         return Dataset.zip((numbers, records)).map(_with_bytes)
 
     def parsed(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
-        """Return batches of parsed examples, with their numbers where these are asked for."""
+        """Return batches of parsed examples, with their numbers where these are requested."""
         parse = self._parsing(self._compiled_parse)
         if self._source.parse_batch is not None:
             batches = batched(items)
@@ -249,7 +249,7 @@ class RecordItems:
         return done.map(self._weighed) if self._source.class_weight else done
 
     def _parsing(self, parse: Callable[[tf.Tensor], Any]) -> Callable[[Any], Any]:
-        """Return a function of records, or of numbers and records where these are asked for."""
+        """Return a function of records, or of numbers and records where these are requested."""
         if not self.numbered:
             return parse
         return lambda numbered: (parse(numbered[1]), numbered[0])

@@ -31,7 +31,7 @@ _LONGEST_BLOCK = 50
 
 
 class Stopped(TrainerError):
-    """The run was asked to stop, and has saved where it was."""
+    """The run received a stop signal and has saved a checkpoint."""
 
 
 class Loop:
@@ -46,9 +46,9 @@ class Loop:
     training, validation
         The data; validation may be None.
     checkpoints, report, stop
-        Where the run saves and tells, and how it is asked to stop.
+        Where the run saves and reports, and its stop signal.
     progress
-        Where the run stands: at step 0, or where a checkpoint left it.
+        The progress of the run: step 0, or that of a checkpoint.
     epochs
         Epochs in all, those done before counted in.
     checkpoint_every
@@ -105,7 +105,7 @@ class Loop:
             is_chief=team.role.is_chief,
             report=report,
         )
-        self._callbacks.state()  # what no checkpoint can hold is told before the first is due
+        self._callbacks.state()  # warns before the first checkpoint is due
         self._carried: list[np.ndarray] = []
         self._sees_batches = self._sees_test_batches = self._takes_bad_losses = False
         self._block = 1
@@ -141,7 +141,7 @@ class Loop:
         Raises
         ------
         Stopped
-            If a task was asked to stop; the chief has saved.
+            If a task received a stop signal; the chief has saved.
         TrainerError
             If the loss is not finite, or a checkpoint cannot be written.
         """
@@ -233,7 +233,7 @@ class Loop:
         return bool(self._checkpoint_every) and self._progress.step % self._checkpoint_every == 0
 
     def _train_block(self, batches: Iterator[Any], boundary: int, epoch: int) -> bool:
-        """Train up to ``boundary``; return whether some task was asked to stop."""
+        """Train up to ``boundary``; return whether some task received a stop signal."""
         first = self._progress.step
         in_epoch = first - epoch * self._progress.steps_per_epoch
         self._callbacks.on_train_batch_begin(in_epoch)
@@ -245,8 +245,8 @@ class Loop:
         self._seconds_per_step = (time.perf_counter() - started) / (boundary - first)
         self._block = max(1, round(float(votes[1])))
         if self._audit:
-            self._audit.tell(first, boundary)
-            self._team.meet()  # what a checkpoint will hold is told by all
+            self._audit.report(first, boundary)
+            self._team.meet()  # all have reported what a checkpoint will hold
         self._report.event("step", step=boundary, epoch=epoch + 1, loss=float(loss))
         last = boundary - 1 - epoch * self._progress.steps_per_epoch
         self._callbacks.on_train_batch_end(last, self._logs() if self._sees_batches else None)
@@ -327,7 +327,7 @@ class Loop:
         }
         self._progress = replace(self._progress, history=[*self._progress.history, record])
         self._report.event("epoch", **record)
-        self._report.say(epoch_line(epoch + 1, self._epochs, record))
+        self._report.log(epoch_line(epoch + 1, self._epochs, record))
         self._report.scalars(epoch, logs)
         self._save(self._steps.metric_sums())
 
@@ -351,14 +351,14 @@ class Loop:
         """Leave together, when the chief has saved."""
         self._checkpoints.wait()
         self._team.meet()
-        raise Stopped(f"asked to stop: saved at step {self._progress.step}")
+        raise Stopped(f"stopped by a signal: saved at step {self._progress.step}")
 
 
 def _check_same_model(
     values: list[np.ndarray], templates: list[np.ndarray], paths: list[str]
 ) -> None:
     """Refuse values that are not those of this model's variables."""
-    remedy = "use a new --job-dir, or --no-resume to start anew"
+    remedy = "use a new --job-dir, or --no-resume to start from scratch"
     if len(values) != len(templates):
         raise ModelError(
             f"the checkpoint is of another model: it has {len(values)} variables, this one "

@@ -2,7 +2,7 @@
 
 A replica has ``rows`` of the ``global_rows`` rows of a step. Keras gives it the loss of its own
 rows; what all replicas have to sum up to is the loss that one worker would have. Two kinds of
-parts are told from each other:
+parts are distinguished:
 
 - a mean over the rows counts by ``rows / global_rows``, and with it what is the same on every
   replica, as the regularisers of weights are. Keras's losses that are no such mean (sums over the
@@ -68,12 +68,12 @@ class Share:
     ----------
     objective
         What is differentiated: summed over the replicas, what one worker would differentiate.
-    told
+    reported
         What is reported: summed over the replicas, the loss that one worker would report.
     """
 
     objective: tf.Tensor
-    told: tf.Tensor
+    reported: tf.Tensor
 
 
 class Losses:
@@ -121,7 +121,7 @@ def loss_counters(model: keras.Model) -> list[Any]:
 
 
 def _share_by_row(loss: tf.Tensor, rows: Rows) -> Share:
-    """Return the share in a loss that is not reduced: its sum, and its mean to be told.
+    """Return the share in a loss that is not reduced: its sum, and the mean that is reported.
 
     Keras takes no regularisers beside such a loss.
     """

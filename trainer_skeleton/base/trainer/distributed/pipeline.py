@@ -49,7 +49,7 @@ class Batches(ABC):
 
     Each element is ``(data, rows, global_rows)``: the data with a batch dimension; the replica's
     rows in this step; all replicas' rows in this step. Where a replica has no row in a step, its
-    batch holds one row and ``rows`` is 0. For an audit something comes last that tells the
+    batch holds one row and ``rows`` is 0. For an audit something comes last that identifies the
     examples.
     """
 
@@ -78,7 +78,7 @@ class Batches(ABC):
         stream = streams[0]
         if last_step is not None:
             stream = stream.take((last_step - first_step) * len(replicas))
-        # It is never asked for more, and TensorFlow need not ask whether there is more.
+        # No more is ever requested, and TensorFlow need not check whether there is more.
         endless = stream.apply(
             tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
         )
@@ -204,7 +204,7 @@ class Pipeline(Batches):
         def shard_items(
             shard: tf.Tensor, first: tf.Tensor, full: tf.Tensor, total: tf.Tensor, done: tf.Tensor
         ) -> Dataset:
-            # A short last window stays last, so that `done` tells the window to enter.
+            # A short last window stays last, so that `done` gives the window to enter.
             order = tf.concat([self._shuffled(full, number, shard), tf.range(full, total)], 0)
             enter, skip = done // self._window, done % self._window
             return (

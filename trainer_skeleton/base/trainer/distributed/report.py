@@ -1,4 +1,4 @@
-"""What a run tells: events for a launcher, lines for a person, a summary at the end."""
+"""What a run reports: events for a launcher, lines for a person, a summary at the end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Report:
         finally:
             os.close(descriptor)
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """Print a line, on the chief alone."""
         if self._role.is_chief:
             print(text, flush=True)
@@ -79,7 +79,7 @@ def epoch_line(epoch: int, epochs: int, record: Mapping[str, Any]) -> str:
 
 
 def write_summary(job_dir: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Write ``summary.json`` into the job folder and return what stands in it."""
+    """Write ``summary.json`` into the job folder and return its contents."""
     rates = [r["examples_per_second"] for r in facts["epochs"] if r["examples_per_second"]]
     # The first epoch's time holds the tracing of the model.
     steady = rates[1:] or rates
@@ -99,8 +99,8 @@ def is_summed_up(job_dir: str, epochs: list[dict[str, Any]]) -> bool:
         summary = json.loads(read_whole(join(job_dir, "summary.json")))
     except (StorageError, ValueError):
         return False
-    told = summary.get("epochs") if isinstance(summary, dict) else None
-    return bool(told == _plain({"epochs": epochs})["epochs"])
+    epochs_before = summary.get("epochs") if isinstance(summary, dict) else None
+    return bool(epochs_before == _plain({"epochs": epochs})["epochs"])
 
 
 def _numbers(logs: Mapping[str, Any]) -> dict[str, float]:

@@ -56,7 +56,7 @@ def folders_from(job_dir: str | None, environ: Any) -> Folders:
 
 
 def run(settings: Settings, load: Callable[[], UserCode]) -> int:
-    """Train as ``settings`` say, on the cluster that ``TF_CONFIG`` tells; return the exit code."""
+    """Train by ``settings`` on the cluster of ``TF_CONFIG``; return the exit code."""
     try:
         _run(settings, load)
     except Stopped as stopped:
@@ -67,7 +67,7 @@ def run(settings: Settings, load: Callable[[], UserCode]) -> int:
         _end_with(str(problem), debug=settings.debug)
     except TrainerError as problem:
         _end_with(str(problem), debug=settings.debug)
-    except Exception as error:  # noqa: BLE001 - told in one line like every other
+    except Exception as error:  # noqa: BLE001 - reported in one line like every other
         _end_with(explain.ending(error), debug=settings.debug)
     return 0
 
@@ -79,8 +79,8 @@ def _let_chief_end_first() -> None:
 
 
 def _end_with(problem: str, *, debug: bool) -> None:
-    """Tell a problem and end, without waiting for peers as TensorFlow's own shutdown would."""
-    stop_signal.end_if_pending()  # a peer that was asked to stop, too, may be the problem
+    """Report a problem and end, without waiting for peers as TensorFlow's own shutdown would."""
+    stop_signal.end_if_pending()  # a peer that received a stop signal may be the problem
     if debug:
         traceback.print_exc()
     print(f"trainer: error: {problem}", file=sys.stderr, flush=True)
@@ -134,7 +134,7 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
         report.warn(f"model.keras will not be written, only weights and a SavedModel: {problem}")
     if progress.step:
         loop.restore(found[1] if found else None)
-        report.say(f"resuming after step {progress.step}")
+        report.log(f"resuming after step {progress.step}")
     if sets_rate:
         _set_learning_rate(model, settings.learning_rate)
     facts = _facts(team, training, validation, settings, progress)
@@ -160,7 +160,7 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
             },
         }
         results = {"model": folders.model, "summary": write_summary(folders.job, summary)}
-        report.say(f"model: {folders.model}")
+        report.log(f"model: {folders.model}")
     team.meet()
     report.event("end", step=final.step, **results)
 
@@ -177,7 +177,10 @@ def _prepare_devices(role: Role, settings: Settings) -> None:
 
 def _nothing_left(final: Progress) -> str:
     how = "a callback ended the training" if final.stopped else "all epochs are done"
-    return f"nothing is left to train, {how}: the model stays as it is; --no-resume starts anew"
+    return (
+        f"nothing is left to train, {how}: the model stays as it is; "
+        "--no-resume starts from scratch"
+    )
 
 
 def _set_precision(precision: str | None) -> None:

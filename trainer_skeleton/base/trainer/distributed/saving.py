@@ -1,7 +1,7 @@
 """Checkpoints, from which a run goes on. Only the chief writes.
 
 A checkpoint is a folder ``step-00000120`` with the values of all variables and, written last, a
-``checkpoint.json`` that tells the step, the order of the data and the checksum of the values. A
+``checkpoint.json`` with the step, the order of the data and the checksum of the values. A
 folder without it is an unfinished save. What lies there is never written over: a second checkpoint
 of a step is ``step-00000120-2``, and takes the first one's place once it is whole.
 """
@@ -136,7 +136,7 @@ class Checkpoints(AbstractContextManager):
     def finish(self, seconds: float) -> bool:
         """Wait so long at most for the last checkpoint; return whether its write has ended.
 
-        It raises nothing: whether the write went well, `wait` tells.
+        It raises nothing: `wait` raises if the write failed.
         """
         under_way = [] if self._pending is None else [self._pending]
         return not futures.wait(under_way, seconds).not_done
@@ -162,7 +162,7 @@ class Checkpoints(AbstractContextManager):
             self._names.insert(0, name)
         if is_damaged:
             raise StorageError(
-                f"every checkpoint in {self._folder} is damaged: --no-resume starts anew"
+                f"every checkpoint in {self._folder} is damaged: --no-resume starts from scratch"
             )
         return None
 
@@ -206,12 +206,12 @@ class Checkpoints(AbstractContextManager):
 
     def _read(self, name: str) -> tuple[Progress, list[np.ndarray]] | None:
         place = join(self._folder, name)
-        told = read_if_there(join(place, _MANIFEST))
-        if told is None:
+        text = read_if_there(join(place, _MANIFEST))
+        if text is None:
             return None
         data = read_whole(join(place, _VALUES))
         try:
-            manifest = json.loads(told)
+            manifest = json.loads(text)
             if hashlib.sha256(data).hexdigest() != manifest["sha256"]:
                 raise ValueError("its values do not match their checksum")
             with np.load(io.BytesIO(data), allow_pickle=False) as stored:

@@ -1,4 +1,4 @@
-"""What a run is told: the options of the command line, and the user's own code."""
+"""The options of a run: those of the command line, and the user's own code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Value = TypeVar("_Value", int, str)
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says; see ``python -m trainer.task --help``."""
+    """The options of the command line; see ``python -m trainer.task --help``."""
 
     job_dir: str | None = None
     epochs: int = 5
@@ -47,19 +47,19 @@ class UserCode:
     validation: Callable[[], Any]
 
 
-def kept(option: str, asked: _Value | None, before: _Value | None, default: _Value) -> _Value:
+def kept(option: str, value: _Value | None, before: _Value | None, default: _Value) -> _Value:
     """Return an option's value; a run that is resumed keeps what it was started with.
 
     Raises
     ------
     PlanError
-        If something else is asked for.
+        If another value is given.
     """
     if before is None:
-        return default if asked is None else asked
-    if asked is not None and asked != before:
+        return default if value is None else value
+    if value is not None and value != before:
         raise PlanError(
-            f"this job was started with {option} {before} and cannot go on with {asked}: "
-            f"use {option} {before}, or --no-resume to start anew"
+            f"this job was started with {option} {before} and cannot continue with {value}: "
+            f"use {option} {before}, or --no-resume to start from scratch"
         )
     return before

@@ -122,7 +122,7 @@ class Steps:
         present = [tf.convert_to_tensor(g) for g in gradients if g is not None]
         if not present:
             raise ModelError("no weight of the model has a gradient: see its layers and its loss")
-        loss = share.told
+        loss = share.reported
         if self._replicas > 1:
             present, loss, votes = self._summed(present, loss, votes, rows)
         rest = iter(present)
@@ -194,7 +194,7 @@ class Steps:
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         before = self._values_before()
         predicted = self._model(x, training=False)
-        loss = self._losses.share(x, y, predicted, weights, rows, training=False).told
+        loss = self._losses.share(x, y, predicted, weights, rows, training=False).reported
         self._settle(before, rows)
         if self._loss_tracker is not None:
             # Over all replicas this counts the global loss once for each global row.
@@ -275,5 +275,5 @@ def _check_can_train(model: keras.Model) -> None:
         if getattr(type(model), method) is not getattr(keras.Model, method):
             raise ModelError(
                 f"{type(model).__name__}.{method}() of trainer/model.py would not be called, as "
-                f"the steps are this trainer's own: say the same in compute_loss() or add_loss()"
+                f"the steps are this trainer's own: do the same in compute_loss() or add_loss()"
             )

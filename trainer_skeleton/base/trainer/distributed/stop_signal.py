@@ -13,7 +13,7 @@ import time
 from typing import NoReturn
 
 STOPPED = 143
-"""Exit code of a run that was asked to stop (128 + SIGTERM)."""
+"""Exit code of a run that was stopped by a signal (128 + SIGTERM)."""
 
 _POLL_SECONDS = 0.1
 
@@ -65,5 +65,5 @@ class StopSignal:
 
 def _end() -> NoReturn:
     """End this process, without waiting for peers as TensorFlow's own shutdown would."""
-    os.write(2, b"trainer: asked to stop before the training began\n")
+    os.write(2, b"trainer: stopped by a signal before the training began\n")
     os._exit(STOPPED)

@@ -58,7 +58,7 @@ def make_folder(path: str) -> None:
     """
     with explained("cannot write the folder", path):
         if is_remote(path):
-            # What stands for an empty folder: all that ``makedirs`` writes, after many questions.
+            # An empty folder's object: all that ``makedirs`` writes, after many requests.
             with new_file(join(path, "")) as file:
                 file.write(b"")
         else:
@@ -81,7 +81,7 @@ def make_new_folder(path: str) -> None:
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Write a file so that nobody ever sees half of it.
+    """Write a file so that no reader ever sees half of it.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def write_whole(path: str, data: bytes) -> None:
 
 
 def _discard(partial: Path) -> None:
-    # Not even its folder may be one: the error to tell is the one before.
+    # Not even its folder may be one: the error to report is the one before.
     with contextlib.suppress(OSError):
         partial.unlink()
 
@@ -136,7 +136,7 @@ def read_if_there(path: str) -> bytes | None:
 
 
 def _read(path: str) -> bytes:
-    # In pieces until there is no more: asking for the size first would be a request of its own.
+    # In pieces until there is no more: a request for its size first would be one more.
     with tf.io.gfile.GFile(path, "rb") as file:
         return b"".join(iter(lambda: file.read(_CHUNK), b""))
 
@@ -158,8 +158,8 @@ def publish(folder: Path, destination: str, last: str, obsolete: Collection[str]
     """Move the files of a local ``folder`` to ``destination``, the file named ``last`` last.
 
     What was published there before stays until all of the new files are beside it. Then its own
-    ``last`` goes first, and the files named ``obsolete``, so that nobody takes the old and the new
-    for one.
+    ``last`` goes first, and the files named ``obsolete``, so that no reader takes the old and the
+    new for one.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Names the peers that have not come, from a process of its own: it imports nothing of the trainer.
 
-TensorFlow waits for peers without a word, without an end, and without letting any other Python
+TensorFlow waits for peers silently, without an end, and without letting any other Python
 thread of its process run. So the words come from here: this program is given what to wait for as
 JSON, and ends when its standard input is closed, by the task when all have come or by its death.
 If SIGTERM is sent to the task meanwhile, this program kills the task, which cannot react. (The
@@ -30,18 +30,19 @@ def main(name: str, others: dict[str, str], limit: float, notice_every: float, t
     ``task`` is the process id of the task that waits.
     """
     start = time.monotonic()
-    told = 0.0
-    while told < limit:
-        told = min(told + notice_every, limit)
-        while (left := start + told - time.monotonic()) > 0:
+    reported = 0.0
+    while reported < limit:
+        reported = min(reported + notice_every, limit)
+        while (left := start + reported - time.monotonic()) > 0:
             if select.select([sys.stdin], [], [], min(left, POLL_SECONDS))[0]:
                 return
             if _is_stop_pending(task):
-                print("trainer: asked to stop while waiting for peers", file=sys.stderr, flush=True)
+                notice = "trainer: stopped by a signal while waiting for peers"
+                print(notice, file=sys.stderr, flush=True)
                 os.kill(task, signal.SIGKILL)
                 return
         missing = ", ".join(_missing(others)) or "peers that listen but have not joined"
-        print(f"{name} has waited {told:.0f} s for {missing}", file=sys.stderr, flush=True)
+        print(f"{name} has waited {reported:.0f} s for {missing}", file=sys.stderr, flush=True)
     print(
         f"trainer: error: {missing} did not come within {limit:.0f} s: see whether that task "
         f"runs and its address can be reached (DISTLAUNCH_PEER_TIMEOUT sets the limit)",

@@ -4,7 +4,7 @@ import keras
 
 
 def create_model() -> keras.Model:
-    """Return a compiled model; it is trained as ``compile`` says, on one worker or on many."""
+    """Return a compiled model; it is trained as compiled, on one worker or on many."""
     model = keras.Sequential(
         [
             keras.layers.Input((8, 8, 1)),
