@@ -1,14 +1,40 @@
-"""Buckets as folders: `gs://BUCKET/PATH` is the file `STORAGE/BUCKET/PATH`."""
+"""Buckets as folders: `gs://BUCKET/PATH` is the file `STORAGE/BUCKET/PATH`.
+
+The JSON API (https://cloud.google.com/storage/docs/json_api/v1) is there for upload, download, list
+and delete. Everything about an object is read from its file, so what a job writes is an object too.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import mimetypes
+import os
 import re
-from typing import TYPE_CHECKING
+import secrets
+import shutil
+import tempfile
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from werkzeug.utils import send_file
+from werkzeug.wrappers import Response
+
+from distlaunch.emulator.api_error import ApiError
+from distlaunch.emulator.http import Route, read_json
+from distlaunch.emulator.times import format_time
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+    from werkzeug.wrappers import Request
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", re.ASCII)
+_RANGE = re.compile(r"bytes (?:(?P<first>\d{1,18})-\d{1,18}|\*)/(?P<total>\d{1,18}|\*)", re.ASCII)
 
 
 def is_bucket_name(name: str) -> bool:
@@ -35,3 +61,244 @@ def local_path(storage: Path, uri: str) -> Path:
     if not path.resolve().is_relative_to(root):
         raise ValueError(f"a symlink leads out of the bucket: {name!r}")
     return path
+
+
+@dataclass(frozen=True, slots=True)
+class _Upload:
+    """A resumable upload that is not complete."""
+
+    bucket: str
+    name: str
+    path: Path
+
+
+class BucketService:
+    """Cloud Storage on the folder of the buckets; a bucket exists as soon as it is named.
+
+    Parameters
+    ----------
+    storage
+        Has a folder for each bucket.
+    region
+        The location of all buckets.
+    """
+
+    def __init__(self, storage: Path, region: str) -> None:
+        self._storage = storage.resolve()
+        self._region = region
+        self._scratch = tempfile.TemporaryDirectory(prefix=".uploads-", dir=storage)
+        self._uploads: dict[str, _Upload] = {}
+
+    def close(self) -> None:
+        """Remove uploads that are not complete."""
+        self._scratch.cleanup()
+
+    def routes(self) -> Iterator[Route]:
+        """Yield the API's methods."""
+        bucket, objects = "/storage/v1/b/<bucket>", "/storage/v1/b/<bucket>/o"
+        for method, path, handler in (
+            ("GET", "/storage/v1/b", self._list_buckets),
+            ("POST", "/storage/v1/b", self._create_bucket),
+            ("GET", bucket, self._get_bucket),
+            ("DELETE", bucket, self._delete_bucket),
+            ("GET", objects, self._list_objects),
+            ("GET", f"{objects}/<path:name>", self._get_object),
+            ("DELETE", f"{objects}/<path:name>", self._delete_object),
+            ("GET", f"/download{objects}/<path:name>", self._download),
+        ):
+            yield Route("storage", method, path, handler)
+        for prefix in ("/upload", "/resumable/upload"):
+            yield Route("storage", "POST", prefix + objects, self._upload, is_upload=True)
+            yield Route("storage", "PUT", prefix + objects, self._resume_upload, is_upload=True)
+
+    def _list_buckets(self, request: Request) -> dict[str, Any]:
+        names = sorted(path.name for path in self._storage.iterdir() if is_bucket_name(path.name))
+        return {"items": [self._get_bucket(request, name) for name in names]}
+
+    def _create_bucket(self, request: Request) -> dict[str, Any]:
+        name = str(read_json(request).get("name", ""))
+        try:
+            self._path(name).mkdir()
+        except FileExistsError:
+            raise ApiError(409, f"The bucket {name} exists already.") from None
+        return self._get_bucket(request, name)
+
+    def _get_bucket(self, request: Request, bucket: str) -> dict[str, Any]:
+        self._path(bucket)
+        return {
+            "kind": "storage#bucket",
+            "id": bucket,
+            "name": bucket,
+            "selfLink": f"{request.host_url}storage/v1/b/{bucket}",
+            "location": self._region.upper(),
+            "locationType": "region",
+            "storageClass": "STANDARD",
+        }
+
+    def _delete_bucket(self, _: Request, bucket: str) -> Response:
+        path = self._path(bucket)
+        if any(files for _, _, files in os.walk(path)):
+            raise ApiError(409, "The bucket you tried to delete is not empty.")
+        shutil.rmtree(path, ignore_errors=True)
+        return Response(status=204)
+
+    def _list_objects(self, request: Request, bucket: str) -> dict[str, Any]:
+        prefix, delimiter = request.args.get("prefix", ""), request.args.get("delimiter", "")
+        items: list[dict[str, Any]] = []
+        prefixes: set[str] = set()
+        for name in sorted(self._names(bucket)):
+            if not name.startswith(prefix):
+                continue
+            folder, found, _ = name.removeprefix(prefix).partition(delimiter or "\0")
+            if found:
+                prefixes.add(prefix + folder + found)
+            else:
+                items.append(self._resource(request, bucket, name))
+        return {"kind": "storage#objects", "items": items, "prefixes": sorted(prefixes)}
+
+    def _names(self, bucket: str) -> Iterator[str]:
+        root = self._path(bucket)
+        for folder, _, files in os.walk(root):
+            for file in files:
+                path = Path(folder, file)
+                if not path.is_symlink():
+                    yield path.relative_to(root).as_posix()
+
+    def _get_object(self, request: Request, bucket: str, name: str) -> Response | dict[str, Any]:
+        if request.args.get("alt") == "media":
+            return self._download(request, bucket, name)
+        return self._resource(request, bucket, name)
+
+    def _delete_object(self, _: Request, bucket: str, name: str) -> Response:
+        self._file(bucket, name).unlink(missing_ok=True)
+        return Response(status=204)
+
+    def _download(self, request: Request, bucket: str, name: str) -> Response:
+        path = self._file(bucket, name)
+        response = send_file(path, request.environ, conditional=True, etag=False)
+        crc32c, md5 = _hashes(path)
+        response.headers["X-Goog-Hash"] = f"crc32c={crc32c},md5={md5}"
+        response.headers["X-Goog-Generation"] = _generation(path)
+        return response
+
+    def _upload(self, request: Request, bucket: str) -> Response | dict[str, Any]:
+        if any(name.startswith("if") for name in request.args):
+            raise ApiError(501, "The emulator has no preconditions (ifGenerationMatch …).")
+        kind, name = request.args.get("uploadType"), request.args.get("name", "")
+        path = Path(self._scratch.name, secrets.token_hex(12))
+        if kind == "multipart":
+            metadata, content = _split_multipart(request)
+            path.write_bytes(content)
+            return self._put(request, _Upload(bucket, name or str(metadata.get("name", "")), path))
+        if kind == "resumable":
+            path.touch()
+            name = name or str(read_json(request).get("name", ""))
+            self._uploads[path.name] = _Upload(bucket, name, path)
+            url = f"{request.base_url}?uploadType=resumable&upload_id={path.name}"
+            return Response(headers={"Location": url})
+        with path.open("wb") as file:
+            shutil.copyfileobj(request.stream, file)
+        return self._put(request, _Upload(bucket, name, path))
+
+    def _resume_upload(self, request: Request, bucket: str) -> Response | dict[str, Any]:
+        upload = self._uploads.get(request.args.get("upload_id", ""))
+        if upload is None or upload.bucket != bucket:
+            raise ApiError(404, "No such upload; start it from the beginning.")
+        content_range = request.headers.get("Content-Range", "bytes 0-0/*")
+        match = _RANGE.fullmatch(content_range)
+        if match is None:
+            raise ApiError(400, f"Invalid Content-Range: {content_range!r}")
+        with upload.path.open("r+b") as file:
+            if match["first"]:
+                file.seek(int(match["first"]))
+                shutil.copyfileobj(request.stream, file)
+                file.truncate()
+            size = file.seek(0, os.SEEK_END)
+        if "Content-Range" in request.headers and match["total"] != str(size):
+            return Response(status=308, headers={"Range": f"bytes=0-{size - 1}"} if size else {})
+        del self._uploads[upload.path.name]
+        return self._put(request, upload)
+
+    def _put(self, request: Request, upload: _Upload) -> dict[str, Any]:
+        """Move uploaded content to its place in the bucket."""
+        if not upload.name or upload.name.endswith("/"):
+            raise ApiError(400, f"Invalid object name: {upload.name!r}")
+        path = self._path(upload.bucket, upload.name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            upload.path.replace(path)
+        except OSError as problem:
+            text = f"{upload.name}: objects are files here ({problem.strerror})"
+            raise ApiError(400, text) from None
+        return self._resource(request, upload.bucket, upload.name)
+
+    def _path(self, bucket: str, name: str = "") -> Path:
+        try:
+            return local_path(self._storage, f"{bucket}/{name}" if name else bucket)
+        except ValueError as problem:
+            raise ApiError(400, str(problem)) from None
+
+    def _file(self, bucket: str, name: str) -> Path:
+        path = self._path(bucket, name)
+        if name.endswith("/") or not path.is_file():
+            raise ApiError(404, f"No such object: {bucket}/{name}")
+        return path
+
+    def _resource(self, request: Request, bucket: str, name: str) -> dict[str, Any]:
+        path = self._file(bucket, name)
+        crc32c, md5 = _hashes(path)
+        generation = _generation(path)
+        changed = format_time(datetime.fromtimestamp(path.stat().st_mtime, timezone.utc))
+        link = f"storage/v1/b/{bucket}/o/{quote(name, safe='')}"
+        return {
+            "kind": "storage#object",
+            "id": f"{bucket}/{name}/{generation}",
+            "selfLink": request.host_url + link,
+            "mediaLink": f"{request.host_url}download/{link}?alt=media",
+            "name": name,
+            "bucket": bucket,
+            "generation": generation,
+            "metageneration": "1",
+            "contentType": mimetypes.guess_type(name)[0] or "application/octet-stream",
+            "storageClass": "STANDARD",
+            "size": str(path.stat().st_size),
+            "md5Hash": md5,
+            "crc32c": crc32c,
+            "etag": generation,
+            "timeCreated": changed,
+            "updated": changed,
+        }
+
+
+def _generation(path: Path) -> str:
+    return str(path.stat().st_mtime_ns // 1_000)
+
+
+def _hashes(path: Path) -> tuple[str, str]:
+    """Return the CRC-32C and the MD5 of a file, in base64."""
+    import google_crc32c
+
+    content = path.read_bytes()
+    crc32c = google_crc32c.value(content).to_bytes(4, "big")
+    md5 = hashlib.md5(content, usedforsecurity=False).digest()
+    return base64.b64encode(crc32c).decode(), base64.b64encode(md5).decode()
+
+
+def _split_multipart(request: Request) -> tuple[dict[str, Any], bytes]:
+    """Return the metadata and the content of multipart/related.
+
+    gcloud ends lines with LF and quotes the boundary in the header, unlike other clients; so both
+    are taken from the first line of the body.
+    """
+    body = request.get_data()
+    first_line = body.partition(b"\n")[0]
+    newline = b"\r\n" if first_line.endswith(b"\r") else b"\n"
+    parts = (newline + body).split(newline + first_line.rstrip(b"\r"))
+    if len(parts) != 4 or not parts[3].startswith(b"--"):
+        raise ApiError(400, "Multipart content must have two parts.")
+    head, content = (part.partition(2 * newline)[2] for part in parts[1:3])
+    try:
+        metadata = json.loads(head)
+    except ValueError as problem:
+        raise ApiError(400, f"The metadata is not JSON: {problem}") from None
+    return metadata if isinstance(metadata, dict) else {}, content

@@ -9,17 +9,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from distlaunch.emulator.faults import Faults, FaultyCalls
+from distlaunch.emulator.buckets import BucketService
+from distlaunch.emulator.faults import FaultCounter, Faults
+from distlaunch.emulator.http import Server
+from distlaunch.emulator.job_json import preload
+from distlaunch.emulator.jobs import JobService
+from distlaunch.emulator.log_service import LogService
 from distlaunch.emulator.logs import Logs
 from distlaunch.emulator.run.job_runner import JobRunner, Timings
-from distlaunch.emulator.service.buckets import Buckets
-from distlaunch.emulator.service.job_service import JobService
-from distlaunch.emulator.service.log_service import LogService
-from distlaunch.emulator.service.parsing import preload
-from distlaunch.emulator.service.project_routes import ProjectRoutes
-from distlaunch.emulator.service.routes import Routes
-from distlaunch.emulator.service.server import Server
-from distlaunch.emulator.service.storage_service import StorageService
 from distlaunch.emulator.store import Store
 from distlaunch.errors import DistlaunchError, UsageError
 
@@ -81,7 +78,7 @@ class Emulator:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            server = stack.enter_context(Server(self._port, FaultyCalls(self._faults), self._log))
+            server = stack.enter_context(Server(self._port, FaultCounter(self._faults), self._log))
             self.url = server.url
             self.storage = self._create_storage(stack)
             self._start(server, stack)
@@ -95,15 +92,10 @@ class Emulator:
         store, logs = Store(), Logs()
         runner = JobRunner(store, self._backend(), logs, timings=_timings(self._faults))
         stack.callback(runner.close)
-        lacks = self._faults.lacks
-        server.start(
-            Routes(
-                JobService(store, logs, runner, lacks.limits),
-                LogService(logs),
-                StorageService(Buckets(self.storage), self._region, lacks),
-                ProjectRoutes(lacks),
-            )
-        )
+        buckets = BucketService(self.storage, self._region)
+        stack.callback(buckets.close)
+        jobs = JobService(store, logs, runner)
+        server.start([*jobs.routes(), *LogService(logs).routes(), *buckets.routes()])
         threading.Thread(target=preload, daemon=True).start()
 
     def _backend(self) -> Backend:

@@ -1,4 +1,4 @@
-"""Faults that the emulator makes on purpose, as `--faults` asks for them."""
+"""Faults that the emulator injects, as `--faults` lists them."""
 
 from __future__ import annotations
 
@@ -6,43 +6,49 @@ import random
 import re
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import cast
+from dataclasses import dataclass
+from typing import Literal, cast, get_args
 
-from distlaunch.emulator.lacks import WAYS, Lacks
-from distlaunch.emulator.service.apis import CALLS, Call
+from distlaunch.emulator.api_error import ApiError, error_info
 from distlaunch.errors import UsageError, did_you_mean
 
-_CODES = ("404", "429", "500", "502", "503", "504")
-_ALWAYS = ("denied", "disabled", "quota")
-_CALL_FAULTS = (*_CODES, "reset", "lost", "hang", "expired", *_ALWAYS)
-_SETTINGS = {
-    "slow-states": 5.0,
-    "seed": 0.0,
-    "expire-jobs": 1.0,
+Call = Literal["create", "get", "list", "cancel", "delete", "logs", "storage"]
+CALLS: tuple[Call, ...] = get_args(Call)
+
+_MESSAGES = {
+    "404": "The requested resource was not found.",
+    "429": "Resource has been exhausted (e.g. check quota).",
+    "500": "Internal error encountered.",
+    "502": "Bad gateway.",
+    "503": "The service is currently unavailable.",
+    "504": "Deadline expired before operation could complete.",
 }
+_ALWAYS = ("denied", "disabled", "quota")  # without a number these affect every call
+_CALL_FAULTS = (*_MESSAGES, "reset", "lost", "hang", "expired", *_ALWAYS)
+_SETTINGS = {"slow-states": 5.0, "seed": 0.0, "expire-jobs": 1.0}
 _ALIASES = {f"lost-{call}": f"lost@{call}" for call in CALLS}
+_REMOVED = ("without", "bucket-in", "repository-format", "limit", "late-logs", "duplicate-logs")
 _PART = re.compile(
-    r"(?P<name>[a-z0-9-]+)(:(?P<amount>[^@#]*))?(@(?P<call>[^#]*))?(#(?P<which>.*))?", re.ASCII
+    r"(?P<name>[a-z0-9-]+)(:(?P<amount>[^@#]*))?(@(?P<call>[^#]*))?(#(?P<numbers>.*))?", re.ASCII
 )
-_WHICH = re.compile(r"(?P<first>[1-9]\d{0,8})(-(?P<last>[1-9]\d{0,8}))?|(?P<all>\*)", re.ASCII)
+_NUMBERS = re.compile(r"(?P<first>[1-9]\d{0,8})(-(?P<last>[1-9]\d{0,8}))?|(?P<all>\*)", re.ASCII)
 _ENDLESS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault of calls.
+    """A fault of API calls.
 
     Parameters
     ----------
     name
-        As ``distlaunch emulator --help`` explains them.
+        See ``distlaunch emulator --help``.
     call
-        The kind of calls that it is for, None for all.
+        The kind of calls that it affects, None for all.
     share
-        Of those calls, None where they are counted.
+        The share of those calls that fails, None where `first` and `last` count.
     first, last
-        Which of those calls, from 1.
+        The first and last of those calls that fails, from 1.
     """
 
     name: str
@@ -54,156 +60,160 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What is to go wrong.
+    """All faults of an emulator.
 
     Parameters
     ----------
-    faults
-        Of calls, in the order in which they were asked for.
+    calls
+        The faults of API calls.
     slow_states
-        Seconds that a job stays in each state before RUNNING, None for the usual.
+        Seconds for which a job is QUEUED, and PENDING; None for the default.
     seed
-        What is left to chance is drawn with.
+        Of the random numbers.
     expires
         Whether jobs end EXPIRED in the queue.
-    lacks
-        What the project lacks.
     """
 
-    faults: tuple[Fault, ...] = ()
+    calls: tuple[Fault, ...] = ()
     slow_states: float | None = None
     seed: int = 0
     expires: bool = False
-    lacks: Lacks = field(default_factory=Lacks)
 
     @classmethod
     def parse(cls, text: str) -> Faults:
-        """Read what stands behind ``--faults``.
+        """Read the value of ``--faults``.
 
         Raises
         ------
         UsageError
-            If a part of it is none.
+            If a part of it is not a fault.
         """
-        faults: list[Fault] = []
+        calls: list[Fault] = []
         settings: dict[str, float] = {}
-        lacks = Lacks()
-        for part in filter(None, (each.strip() for each in text.split(","))):
-            found = _PART.fullmatch(_ALIASES.get(part, part))
-            if found is None:
+        for part in filter(None, (part.strip() for part in text.split(","))):
+            match = _PART.fullmatch(_ALIASES.get(part, part))
+            if match is None:
                 raise _problem(part, "expected NAME[:AMOUNT][@CALL[#N]]")
-            name = found["name"]
+            name = match["name"]
             if name in _SETTINGS:
-                settings[name] = _setting(part, found)
+                settings[name] = _setting(part, match)
             elif name in _CALL_FAULTS:
-                faults.append(_fault(part, found))
-            elif name in WAYS:
-                lacks = _more(lacks, part, found)
+                calls.append(_call_fault(part, match))
+            elif name in _REMOVED:
+                raise _problem(part, "was removed; the emulator runs jobs and has no project")
             else:
-                known = (*_CALL_FAULTS, *_SETTINGS, *WAYS, *_ALIASES)
+                known = (*_CALL_FAULTS, *_SETTINGS, *_ALIASES)
                 raise _problem(part, f"no such fault{did_you_mean(name, known)}")
         return cls(
-            tuple(faults),
+            tuple(calls),
             settings.get("slow-states"),
             int(settings.get("seed", 0)),
             bool(settings.get("expire-jobs")),
-            lacks,
         )
 
 
-def _setting(part: str, found: re.Match[str]) -> float:
-    _check_is_not_about_calls(part, found)
-    if found["amount"] is None:
-        return _SETTINGS[found["name"]]
-    return _amount(part, found["amount"], 1e9)
+class FaultCounter:
+    """Counts calls and selects those that fail; may be used from any thread.
+
+    Each fault has random numbers of its own, so that what happens to one kind of calls does not
+    depend on how many there are of another.
+    """
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults.calls
+        self._lock = threading.Lock()
+        self._counts: Counter[Fault] = Counter()
+        self._random = {
+            fault: random.Random(f"{faults.seed} {number}")  # noqa: S311 - not a secret
+            for number, fault in enumerate(faults.calls)
+        }
+
+    def next(self, call: Call) -> str | None:
+        """Count a call and return the name of the first fault that affects it, if any."""
+        with self._lock:
+            names = [
+                fault.name
+                for fault in self._faults
+                if fault.call in (None, call) and self._affects(fault)
+            ]
+        return names[0] if names else None
+
+    def _affects(self, fault: Fault) -> bool:
+        self._counts[fault] += 1
+        if fault.share is not None:
+            return self._random[fault].random() < fault.share
+        return fault.first <= self._counts[fault] <= fault.last
 
 
-def _more(lacks: Lacks, part: str, found: re.Match[str]) -> Lacks:
-    _check_is_not_about_calls(part, found)
-    try:
-        return lacks.also(found["name"], found["amount"] or "")
-    except ValueError as problem:
-        raise _problem(part, str(problem)) from None
+def fault_error(name: str, call: Call, project: str) -> ApiError:
+    """Return the answer to a call that fails, for faults that are answers."""
+    service = {"logs": "logging", "storage": "storage"}.get(call, "aiplatform")
+    api = f"{service}.googleapis.com"
+    if name == "expired":
+        info = error_info("ACCESS_TOKEN_EXPIRED", "googleapis.com", service=api)
+        text = "Request had invalid authentication credentials. Expected OAuth 2 access token."
+        return ApiError(401, text, details=[info])
+    if name == "denied":
+        objects = {"logs": "logging.logEntries.list", "storage": "storage.objects.get"}
+        permission = objects.get(call, f"aiplatform.customJobs.{call}")
+        info = error_info("IAM_PERMISSION_DENIED", api, permission=permission)
+        text = f"Permission '{permission}' denied on resource (or it may not exist)."
+        return ApiError(403, text, details=[info])
+    if name == "disabled":
+        consumer = f"projects/{project}"
+        info = error_info("SERVICE_DISABLED", "googleapis.com", service=api, consumer=consumer)
+        text = f"{api} has not been used in project {project} before or it is disabled."
+        return ApiError(403, text, details=[info])
+    if name == "quota":
+        metric = "aiplatform.googleapis.com/custom_model_training_cpus"
+        return ApiError(429, f"The following quota metrics exceed quota limits: {metric}")
+    headers = {"Retry-After": "1"} if name == "503" else None
+    return ApiError(int(name), _MESSAGES[name], headers=headers)
 
 
-def _check_is_not_about_calls(part: str, found: re.Match[str]) -> None:
-    if found["call"] is not None or found["which"] is not None:
-        raise _problem(part, f"{found['name']} is not about calls")
+def _setting(part: str, match: re.Match[str]) -> float:
+    name, amount = match["name"], match["amount"]
+    if match["call"] is not None or match["numbers"] is not None:
+        raise _problem(part, f"{name} is not about calls")
+    return _SETTINGS[name] if amount is None else _amount(part, amount, 1e9)
 
 
-def _fault(part: str, found: re.Match[str]) -> Fault:
-    name, which, call = found["name"], found["which"], found["call"]
-    if call is not None and which is None and _WHICH.fullmatch(call):
-        which, call = call, None  # 503@3 is short for 503#3
+def _call_fault(part: str, match: re.Match[str]) -> Fault:
+    name, numbers, call = match["name"], match["numbers"], match["call"]
+    if call is not None and numbers is None and _NUMBERS.fullmatch(call):
+        numbers, call = call, None  # 503@3 is short for 503#3
     call = "create" if name == "quota" and call is None else call
     if call is not None and call not in CALLS:
-        hint = did_you_mean(call, CALLS)
-        raise _problem(part, f"no call is named {call!r}; expected {', '.join(CALLS)}{hint}")
+        expected = ", ".join(CALLS)
+        raise _problem(part, f"unknown call {call!r}; expected {expected}")
     if name == "quota" and call != "create":
-        raise _problem(part, "a quota is exceeded by 'create' only")
+        raise _problem(part, "only 'create' can exceed a quota")
     kind = cast("Call | None", call)
-    if found["amount"] is not None:
-        if which is not None:
+    if match["amount"] is not None:
+        if numbers is not None:
             raise _problem(part, "give a share or the number of a call, not both")
-        return Fault(name, kind, _amount(part, found["amount"], 1.0))
-    if which is None:
-        return Fault(name, kind, last=_ENDLESS if name in _ALWAYS else 1)
-    numbers = _WHICH.fullmatch(which)
+        return Fault(name, kind, _amount(part, match["amount"], 1.0))
     if numbers is None:
+        return Fault(name, kind, last=_ENDLESS if name in _ALWAYS else 1)
+    counted = _NUMBERS.fullmatch(numbers)
+    if counted is None:
         raise _problem(part, "expected #N, #N-M or #* behind the call")
-    if numbers["all"]:
+    if counted["all"]:
         return Fault(name, kind, last=_ENDLESS)
-    first = int(numbers["first"])
-    return Fault(name, kind, first=first, last=int(numbers["last"] or first))
+    first = int(counted["first"])
+    return Fault(name, kind, first=first, last=int(counted["last"] or first))
 
 
-def _amount(part: str, text: str, most: float) -> float:
+def _amount(part: str, text: str, highest: float) -> float:
     try:
         amount = float(text)
     except ValueError:
         amount = -1.0
-    if not 0 <= amount <= most:
-        limit = f"from 0 to {most:g}" if most <= 1 else "from 0"
+    if not 0 <= amount <= highest:
+        limit = f"from 0 to {highest:g}" if highest <= 1 else "from 0"
         raise _problem(part, f"expected a number {limit} behind ':', got {text!r}")
     return amount
 
 
 def _problem(part: str, what: str) -> UsageError:
     return UsageError(f"--faults: {part!r}: {what} (see 'distlaunch emulator --help')")
-
-
-@dataclass(slots=True)
-class FaultyCalls:
-    """Counts calls and says which of them go wrong; may be asked from any thread.
-
-    The numbers are drawn by each fault for itself, so that what happens to one kind of calls does
-    not depend on how many there are of another.
-    """
-
-    faults: Faults
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _counts: Counter[int] = field(default_factory=Counter)
-    _draws: list[random.Random] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        seed = self.faults.seed
-        self._draws = [
-            random.Random(f"{seed} {number}")  # noqa: S311 - no secret
-            for number, _ in enumerate(self.faults.faults)
-        ]
-
-    def next(self, call: Call) -> Fault | None:
-        """Count a call and return the first fault that strikes it, if any does."""
-        with self._lock:
-            striking = [
-                fault
-                for number, fault in enumerate(self.faults.faults)
-                if fault.call in (None, call) and self._strikes(number, fault)
-            ]
-        return striking[0] if striking else None
-
-    def _strikes(self, number: int, fault: Fault) -> bool:
-        self._counts[number] += 1
-        if fault.share is not None:
-            return self._draws[number].random() < fault.share
-        return fault.first <= self._counts[number] <= fault.last

@@ -1,38 +1,32 @@
-"""The emulator's service on its own: its jobs are taken in and not run."""
+"""The emulator's service without a runner: its jobs stay QUEUED until they are cancelled."""
 
 from __future__ import annotations
 
-import http.client
-import json
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
+import requests
 
-from distlaunch.emulator.faults import Faults, FaultyCalls
+from distlaunch.emulator.buckets import BucketService
+from distlaunch.emulator.faults import FaultCounter, Faults
+from distlaunch.emulator.http import Server
+from distlaunch.emulator.jobs import JobService
+from distlaunch.emulator.log_service import LogService
 from distlaunch.emulator.logs import Logs
-from distlaunch.emulator.service.buckets import Buckets
-from distlaunch.emulator.service.job_service import JobService
-from distlaunch.emulator.service.log_service import LogService
-from distlaunch.emulator.service.project_routes import ProjectRoutes
-from distlaunch.emulator.service.routes import Routes
-from distlaunch.emulator.service.server import Server
-from distlaunch.emulator.service.storage_service import StorageService
 from distlaunch.emulator.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-JSON = {"Content-Type": "application/json"}
-PARENT = "projects/my-project/locations/us-central1"
+JOBS = "/v1/projects/my-project/locations/us-central1/customJobs"
+TUNING_JOBS = "/v1/projects/my-project/locations/us-central1/hyperparameterTuningJobs"
 
 
 @dataclass
-class Resting:
-    """Jobs that stay QUEUED until they are cancelled."""
+class IdleRunner:
+    """Runs nothing."""
 
     store: Store
 
@@ -43,75 +37,44 @@ class Resting:
         self.store.update(name, state="JOB_STATE_CANCELLED", endTime=self.store.now())
 
 
-@dataclass(frozen=True)
-class Reply:
-    """What was answered."""
-
-    status: int
-    headers: http.client.HTTPMessage
-    content: bytes
-
-    @property
-    def json(self) -> dict[str, Any]:
-        return json.loads(self.content)
-
-    @property
-    def error(self) -> dict[str, Any]:
-        return self.json["error"]
-
-
 @dataclass
 class Service:
-    """The service, and what it keeps."""
+    """A server with the emulator's services, and their data."""
 
     url: str
     folder: Path
     store: Store
     logs: Logs
-    told: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        headers: dict[str, str] | None = None,
-    ) -> Reply:
-        """Send a request of its own connection; a body that is no bytes is sent as JSON."""
-        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=20)
-        content, headers = body, headers or {}
-        if not isinstance(body, bytes | None):
-            content, headers = json.dumps(body).encode(), {**JSON, **headers}
-        try:
-            connection.request(method, path, content, headers)
-            answer = connection.getresponse()
-            return Reply(answer.status, answer.headers, answer.read())
-        finally:
-            connection.close()
+    def call(self, method: str, path: str, body: Any = None, **options: Any) -> requests.Response:
+        """Send a request with a JSON body."""
+        return requests.request(method, self.url + path, json=body, timeout=20, **options)
 
-    def create(self, job: dict[str, Any], collection: str = "customJobs") -> Reply:
-        return self.call("POST", f"/v1/{PARENT}/{collection}", job)
+    def error(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, str]:
+        """Send a request that is refused; return the code and the message."""
+        error = self.call(method, path, body, **options).json()["error"]
+        return error["code"], error["message"]
 
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Service]]:
-    """Start the service; faults as `--faults` takes them."""
-    with ExitStack() as stack:
+    """Start the service with faults, in the language of `--faults`."""
+    servers: list[Server] = []
+    buckets = BucketService(tmp_path, "europe-west4")
 
-        def start(faults: str = "") -> Service:
-            read = Faults.parse(faults)
-            store, logs = Store(), Logs()
-            told: list[str] = []
-            server = stack.enter_context(Server(0, FaultyCalls(read), told.append))
-            folder = tmp_path / "storage"
-            folder.mkdir(exist_ok=True)
-            storage = StorageService(Buckets(folder), "europe-west4", read.lacks)
-            jobs = JobService(store, logs, Resting(store), read.lacks.limits)
-            project = ProjectRoutes(read.lacks)
-            server.start(Routes(jobs, LogService(logs), storage, project))
-            return Service(server.url, folder.resolve(), store, logs, told)
+    def start(faults: str = "") -> Service:
+        store, logs = Store(), Logs()
+        lines: list[str] = []
+        servers.append(Server(0, FaultCounter(Faults.parse(faults)), lines.append))
+        jobs = JobService(store, logs, IdleRunner(store))
+        servers[-1].start([*jobs.routes(), *LogService(logs).routes(), *buckets.routes()])
+        return Service(servers[-1].url, tmp_path, store, logs, lines)
 
-        yield start
+    yield start
+    for server in servers:
+        server.close()
+    buckets.close()
 
 
 @pytest.fixture
@@ -121,27 +84,23 @@ def service(serve: Callable[..., Service]) -> Service:
 
 @pytest.fixture
 def custom_job() -> dict[str, Any]:
-    """A job that Vertex AI takes: a chief and two workers."""
-    container = {
-        "imageUri": "us-docker.pkg.dev/my-project/training/digits:1",
-        "args": ["--epochs=5"],
-    }
+    """A valid job: a chief and two workers."""
     machine = {"machineType": "n1-standard-8"}
+    container = {"imageUri": "us-docker.pkg.dev/my-project/training/digits:1"}
     return {
         "displayName": "digits",
         "jobSpec": {
             "workerPoolSpecs": [
                 {"machineSpec": machine, "replicaCount": "1", "containerSpec": container},
                 {"machineSpec": machine, "replicaCount": "2", "containerSpec": container},
-            ],
-            "baseOutputDirectory": {"outputUriPrefix": "gs://my-bucket/digits/1"},
+            ]
         },
     }
 
 
 @pytest.fixture
 def tuning_job(custom_job: dict[str, Any]) -> dict[str, Any]:
-    """A tuning job that Vertex AI takes."""
+    """A valid tuning job."""
     return {
         "displayName": "digits",
         "maxTrialCount": 4,

@@ -6,10 +6,14 @@ import os
 import shutil
 import subprocess
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
 from distlaunch.emulator.emulator import Emulator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 GCLOUD = shutil.which("gcloud")
 CONFIG = """\
@@ -41,6 +45,7 @@ def gcloud(tmp_path):
             "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{emulator.url}/",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"{emulator.url}/",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{emulator.url}/storage/v1/",
         }
 
         def run(line: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -54,9 +59,11 @@ def gcloud(tmp_path):
 
 
 def test_a_job_is_created_described_listed_followed_and_cancelled(gcloud, tmp_path):
-    made = gcloud("custom-jobs create --display-name=digits --config=job.yaml --format=value(name)")
-    assert made.returncode == 0, made.stderr
-    name = made.stdout.strip()
+    created = gcloud(
+        "custom-jobs create --display-name=digits --config=job.yaml --format=value(name)"
+    )
+    assert created.returncode == 0, created.stderr
+    name = created.stdout.strip()
 
     listed = gcloud("custom-jobs list", "--format=value(name,displayName)").stdout
     assert listed.split() == [name, "digits"]
@@ -90,12 +97,33 @@ def test_a_refusal_is_shown_as_google_words_it(gcloud, tmp_path):
     config.write_text(config.read_text().replace("n1-standard-4", "n1-standard-2"))
     refused = gcloud("custom-jobs create --display-name=digits --config=job.yaml")
     assert refused.returncode == 1
-    said = 'Machine type "n1-standard-2" is not supported for custom training.'
-    assert said in refused.stderr
+    reason = 'Machine type "n1-standard-2" is not supported for custom training.'
+    assert reason in refused.stderr
 
 
-def wait_for(ask, word: str) -> str:
-    end = time.monotonic() + 60
-    while word not in (said := ask()):
-        assert time.monotonic() < end, said
-    return said
+def test_gcloud_storage_uploads_lists_and_downloads(gcloud, tmp_path):
+    content = b"ends of lines\r\n\n"
+    (tmp_path / "data.csv").write_bytes(content)
+
+    def storage(*words: str) -> str:
+        done = subprocess.run(
+            [GCLOUD, "storage", *words],
+            cwd=tmp_path, env=gcloud.env, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    storage("cp", "data.csv", "gs://my-bucket/in/data.csv")
+    assert (tmp_path / "storage/my-bucket/in/data.csv").read_bytes() == content
+    assert storage("ls", "gs://my-bucket/in/").split() == ["gs://my-bucket/in/data.csv"]
+    storage("cp", "gs://my-bucket/in/data.csv", "copy.csv")
+    assert (tmp_path / "copy.csv").read_bytes() == content
+    storage("rm", "gs://my-bucket/in/data.csv")
+    assert not (tmp_path / "storage/my-bucket/in/data.csv").exists()
+
+
+def wait_for(read: Callable[[], str], word: str) -> str:
+    deadline = time.monotonic() + 60
+    while word not in (text := read()):
+        assert time.monotonic() < deadline, text
+    return text

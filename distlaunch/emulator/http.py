@@ -1,0 +1,240 @@
+"""HTTP on loopback: requests to handlers, errors in Google's JSON, and injected faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import struct
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from werkzeug.exceptions import HTTPException
+from werkzeug.routing import Map, Rule
+from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.wrappers import Request, Response
+
+from distlaunch.emulator.api_error import ApiError
+from distlaunch.emulator.faults import Call, fault_error
+from distlaunch.errors import DistlaunchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+    from typing_extensions import Self
+
+    from distlaunch.emulator.faults import FaultCounter
+
+HOST = "127.0.0.1"
+
+_LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_POLL_INTERVAL = 0.02  # seconds between two checks whether the server is closed
+_HANDLER = "distlaunch.handler"
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An API method.
+
+    Parameters
+    ----------
+    call
+        What ``--faults`` calls it.
+    path
+        A rule of werkzeug's; its variables are passed to the handler by name.
+    handler
+        Returns the answer, a dict for JSON. It gets the request first, and raises `ApiError`.
+    is_upload
+        Whether the body may be of any content type; otherwise it has to be JSON.
+    """
+
+    call: Call
+    method: str
+    path: str
+    handler: Callable[..., Response | dict[str, Any]]
+    is_upload: bool = False
+
+
+class Server:
+    """Listens on a port of 127.0.0.1 from its creation on, and answers from `start` on.
+
+    Parameters
+    ----------
+    port
+        The port, 0 for any free one.
+    faults
+        Which calls fail.
+    log_line
+        Is called with a line for each request.
+
+    Raises
+    ------
+    DistlaunchError
+        If the port is not available.
+    """
+
+    def __init__(self, port: int, faults: FaultCounter, log_line: Callable[[str], None]) -> None:
+        try:
+            self._socket = socket.create_server((HOST, port), backlog=128)
+        except OSError as problem:
+            reason = os.strerror(problem.errno or 0).lower()
+            raise DistlaunchError(
+                f"port {port} of {HOST} is not available ({reason}); choose another with --port, "
+                "or 0 for any free one"
+            ) from None
+        self._faults = faults
+        self._log_line = log_line
+        self._routes = Map(merge_slashes=False)
+        self._server = make_server(
+            HOST,
+            port,
+            self._application,
+            threaded=True,
+            request_handler=_Handler,
+            fd=self._socket.fileno(),
+        )
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_INTERVAL,), daemon=True
+        )
+
+    @property
+    def url(self) -> str:
+        """The address of the server."""
+        return f"http://{HOST}:{self._socket.getsockname()[1]}"
+
+    def start(self, routes: Iterable[Route]) -> None:
+        """Answer requests to these routes."""
+        for route in routes:
+            self._routes.add(Rule(route.path, methods=[route.method], endpoint=route))
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+        self._server.server_close()
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _application(
+        self, environ: WSGIEnvironment, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        request = Request(environ)
+        line = f"{request.method} {request.full_path.removesuffix('?')}"
+        try:
+            response = self._respond(request)
+        except ConnectionError:
+            self._log_line(f"{line} without an answer")
+            raise
+        self._log_line(f"{line} {response.status_code}")
+        return response(environ, start_response)
+
+    def _respond(self, request: Request) -> Response:
+        try:
+            answer = self._answer(request)
+        except ConnectionError:
+            raise
+        except ApiError as error:
+            return _json_response(error.body, error.code, error.headers)
+        except HTTPException as error:
+            code = error.code or 400
+            return _json_response(ApiError(code, error.description or "").body, code)
+        except Exception as problem:  # noqa: BLE001 - a bug fails one call, not the emulator
+            return _json_response(ApiError(500, f"Emulator error: {problem!r}").body, 500)
+        return answer if isinstance(answer, Response) else _json_response(answer)
+
+    def _answer(self, request: Request) -> Response | dict[str, Any]:
+        _check_source(request)
+        adapter = self._routes.bind(HOST, path_info=request.path, default_method=request.method)
+        try:
+            route, arguments = adapter.match()
+        except HTTPException:
+            raise ApiError(404, f"Method not found: {request.method} {request.path}") from None
+        if not route.is_upload:
+            _check_content_type(request)
+        fault = self._faults.next(route.call)
+        if fault is None:
+            answer: Response | dict[str, Any] = route.handler(request, **arguments)
+            return answer
+        if fault == "lost":
+            with suppress(ApiError):
+                route.handler(request, **arguments)
+        elif fault == "hang":
+            request.get_data()
+            select.select([request.environ["werkzeug.socket"]], [], [])
+        elif fault != "reset":
+            raise fault_error(fault, route.call, arguments.get("project", ""))
+        request.environ[_HANDLER].reset_connection()
+        raise ConnectionResetError
+
+
+class _Handler(WSGIRequestHandler):
+    disable_nagle_algorithm = True
+
+    def make_environ(self) -> WSGIEnvironment:
+        return super().make_environ() | {_HANDLER: self}
+
+    def log(self, *_: Any) -> None:
+        """Log nothing; the application does."""
+
+    def reset_connection(self) -> None:
+        """Close the connection so that the client sees a reset."""
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self.connection.close()
+
+
+def read_json(request: Request) -> dict[str, Any]:
+    """Return the body of a request, an empty one as {}.
+
+    Raises
+    ------
+    ApiError
+        If it is not a JSON object.
+    """
+    try:
+        body = json.loads(request.get_data() or b"{}")
+    except (ValueError, RecursionError) as problem:
+        raise ApiError(400, f"Invalid JSON payload received. {problem}") from None
+    if not isinstance(body, dict):
+        raise ApiError(400, "Invalid JSON payload received. Root element must be a message.")
+    return body
+
+
+def _json_response(
+    body: dict[str, Any], code: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    return Response(json.dumps(body), code, headers, content_type="application/json; charset=UTF-8")
+
+
+def _check_source(request: Request) -> None:
+    """Refuse requests of web pages, also of ones whose host name resolves to this address."""
+    host = request.headers.get("Host", HOST)
+    if host.rpartition(":")[0] not in _LOCAL_NAMES and host not in _LOCAL_NAMES:
+        raise ApiError(403, f"Host {host!r} is not this machine; the emulator serves only that.")
+    origin = request.headers.get("Origin")
+    site = request.headers.get("Sec-Fetch-Site", "none")
+    if origin not in (None, f"http://{host}") or site not in ("none", "same-origin"):
+        source = f"Origin: {origin}" if origin else f"Sec-Fetch-Site: {site}"
+        raise ApiError(403, f"Requests from web pages are refused ({source}).")
+
+
+def _check_content_type(request: Request) -> None:
+    """Refuse a body that is not declared as JSON.
+
+    A browser sends forms and plain text to other origins without a preflight request.
+    """
+    has_body = bool(request.content_length) or "Transfer-Encoding" in request.headers
+    if has_body and request.mimetype != "application/json":
+        content_type = request.mimetype or "none"
+        raise ApiError(415, f"Content-Type must be application/json, got {content_type}.")
