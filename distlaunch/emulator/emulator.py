@@ -102,7 +102,7 @@ class Emulator:
         if self._run_with == "docker":
             from distlaunch.emulator.run.docker import DockerBackend
 
-            return DockerBackend(self.storage)
+            return DockerBackend(self.storage, int(self.url.rpartition(":")[2]))
         from distlaunch.emulator.run.process import ProcessBackend
 
         if not self._project_dir.is_dir():

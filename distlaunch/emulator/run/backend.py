@@ -1,9 +1,4 @@
-"""What a backend must do to run the replicas of a job.
-
-A backend (containers, processes) prepares a `JobEnvironment` for each run of a job: addresses for
-all replicas and the folders that they share. Replicas are started in it, end or are stopped, and
-nothing of them is left when it is closed.
-"""
+"""What a backend (containers, processes) must do to run the replicas of a job."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ if TYPE_CHECKING:
     from distlaunch.emulator.run.job_spec import Replica, Workload
 
 START_ERROR = 128
-"""The exit code of what could not be started, as containers have it."""
+"""The exit code of a replica that could not be started, as containers have it."""
 
 Severity = Literal["INFO", "ERROR"]
 WriteLine = Callable[[Severity, str], None]
@@ -31,18 +26,13 @@ class CannotRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ExitStatus:
-    """How a replica ended.
-
-    Parameters
-    ----------
-    code
-        The exit code, 128+n for signal n.
-    out_of_memory
-        Whether the kernel killed it because memory ran out.
-    """
+    """How a replica ended; the code is 128+n for signal n."""
 
     code: int
     out_of_memory: bool = False
+
+
+OnExit = Callable[[ExitStatus], None]
 
 
 class CancellationToken:
@@ -73,20 +63,13 @@ class RunningReplica(Protocol):
 
 
 class JobEnvironment(Protocol):
-    """Where the replicas of one job run."""
+    """The addresses and folders of one run of a job, in which its replicas are started."""
 
-    def start(
-        self, replica: Replica, write: WriteLine, on_exit: Callable[[ExitStatus], None]
-    ) -> RunningReplica:
+    def start(self, replica: Replica, write: WriteLine, on_exit: OnExit) -> RunningReplica:
         """Start a replica, for the first time or again at the same address.
 
-        Parameters
-        ----------
-        write
-            Called with each line, from another thread.
-        on_exit
-            Called once, from any thread and after the last line. A replica that cannot be started
-            ends with `START_ERROR`, and the reason is a line.
+        `on_exit` is called once, from any thread and after the last line. A replica that cannot be
+        started ends with `START_ERROR`, and the reason is a line.
         """
 
     def metrics(self) -> str:
@@ -100,7 +83,7 @@ class Backend(Protocol):
     """Runs replicas as containers or as processes."""
 
     def prepare(self, workload: Workload, token: CancellationToken) -> JobEnvironment:
-        """Prepare images, network or ports, and folders for the replicas.
+        """Prepare images, network or ports, and folders.
 
         Raises
         ------
@@ -125,7 +108,7 @@ class LineWriter:
         self._write_all(self._lines.feed(data))
 
     def close(self) -> None:
-        """Write the rest, if the last line has no end."""
+        """Write the last line if it has no end."""
         self._write_all(self._lines.close())
 
     def _write_all(self, lines: bytes) -> None:

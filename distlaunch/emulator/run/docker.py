@@ -8,28 +8,23 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.emulator.buckets import local_path
 from distlaunch.emulator.run.backend import START_ERROR, CannotRun, ExitStatus, LineWriter
-from distlaunch.emulator.run.environment import package_command, variables
-from distlaunch.emulator.run.orphan_cleanup import (
-    LABEL,
-    EmulatorLock,
-    remove_labelled,
-    remove_orphans,
-)
+from distlaunch.emulator.run.environment import package_command, storage_path, variables
+from distlaunch.emulator.run.orphan_cleanup import LABEL, remove_labelled, remove_orphans
 from distlaunch.errors import DistlaunchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     import docker
 
-    from distlaunch.emulator.run.backend import CancellationToken, WriteLine
+    from distlaunch.emulator.run.backend import CancellationToken, OnExit, WriteLine
     from distlaunch.emulator.run.job_spec import Replica, Workload
 
 PORT = 2222
@@ -45,36 +40,26 @@ class DockerBackend:
     """Runs replicas as containers, those of one job in a network of its own.
 
     A container finds the emulator's buckets under ``/gcs``, and its job folder there too. There
-    are no limits on memory and processors, and no GPUs. If the emulator is killed, the next one
-    removes its containers.
-
-    Parameters
-    ----------
-    storage
-        The folder of the emulator's buckets.
-
-    Raises
-    ------
-    DistlaunchError
-        If Docker cannot be reached.
+    are no limits on memory and processors, and no GPUs. `port` is the emulator's, by which the next
+    emulator recognizes the containers of one that was killed.
     """
 
-    def __init__(self, storage: Path) -> None:
+    def __init__(self, storage: Path, port: int) -> None:
         self._storage = storage
         self._client = _connect()
+        self._label = f"{socket.gethostname()}:{port}"
+        remove_labelled(self._client, self._label)  # of an earlier emulator at this port
         remove_orphans(self._client)
-        self._lock = EmulatorLock()
 
     def prepare(self, workload: Workload, token: CancellationToken) -> DockerEnvironment:
         images = {replica.image for replica in workload.replicas if replica.is_started}
         for image in sorted(images):
             _pull(self._client, image, token)
-        labels = {LABEL: self._lock.name, "distlaunch-job": workload.job_id}
+        labels = {LABEL: self._label, "distlaunch-job": workload.job_id}
         return DockerEnvironment(workload, self._client, self._storage, labels)
 
     def close(self) -> None:
-        remove_labelled(self._client, self._lock.name)
-        self._lock.release()
+        remove_labelled(self._client, self._label)
         self._client.close()
 
 
@@ -106,9 +91,7 @@ class DockerEnvironment:
         self._scratch = Path(tempfile.mkdtemp(prefix="distlaunch-emulator-"))
         self._containers: dict[str, ReplicaContainer] = {}
 
-    def start(
-        self, replica: Replica, write: WriteLine, on_exit: Callable[[ExitStatus], None]
-    ) -> ReplicaContainer:
+    def start(self, replica: Replica, write: WriteLine, on_exit: OnExit) -> ReplicaContainer:
         name = self._hosts[replica.task]
         if name in self._containers:
             self._containers[name].remove()
@@ -117,10 +100,8 @@ class DockerEnvironment:
         return container
 
     def metrics(self) -> str:
-        try:
-            return (self._scratch / "output.metrics").read_text("utf-8", "replace")
-        except OSError:
-            return ""
+        file = self._scratch / "output.metrics"
+        return file.read_text("utf-8", "replace") if file.exists() else ""
 
     def close(self) -> None:
         for container in self._containers.values():
@@ -193,7 +174,7 @@ class DockerEnvironment:
 class ReplicaContainer:
     """The container of one replica."""
 
-    def __init__(self, name: str, write: WriteLine, on_exit: Callable[[ExitStatus], None]) -> None:
+    def __init__(self, name: str, write: WriteLine, on_exit: OnExit) -> None:
         self._name = name
         self._write = write
         self._on_exit = on_exit
@@ -321,14 +302,7 @@ def _pull_error(image: str, reason: object) -> str:
 
 
 def _container_path(storage: Path, uri: str) -> str:
-    """Return the path of a ``gs://`` URI in a container, and create its bucket."""
-    try:
-        path = local_path(storage, uri)
-    except ValueError as problem:
-        raise CannotRun(f"{uri}: {problem}") from None
-    parts = path.relative_to(storage).parts
-    (storage / parts[0]).mkdir(exist_ok=True)
-    return "/".join((_BUCKETS, *parts))
+    return f"{_BUCKETS}/{storage_path(storage, uri).relative_to(storage)}"
 
 
 def _ignore_missing() -> contextlib.suppress:

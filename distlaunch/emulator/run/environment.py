@@ -1,4 +1,4 @@
-"""The environment variables and the command of a replica, on any backend."""
+"""The variables, paths and command of a replica, on any backend."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 import shlex
 from typing import TYPE_CHECKING
 
+from distlaunch.emulator.buckets import local_path
+from distlaunch.emulator.run.backend import CannotRun
 from distlaunch.job.tf_config import replica_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from distlaunch.emulator.run.job_spec import Replica, Workload
     from distlaunch.job.model import Task
@@ -23,15 +26,7 @@ def variables(
     job_dir: str | None,
     metric_file: str,
 ) -> dict[str, str]:
-    """Return the variables that Vertex AI and the job set.
-
-    Parameters
-    ----------
-    addresses
-        ``host:port`` of every replica.
-    job_dir, metric_file
-        The job folder and the file for a trial's metrics, as paths for the replica.
-    """
+    """Return the variables that Vertex AI and the job set; paths are those for the replica."""
     env = replica_environment(addresses, replica.task, job_id=workload.job_id, job_dir=job_dir)
     env["CLOUD_ML_PROJECT_ID"] = workload.project_number
     if workload.trial is not None:
@@ -43,16 +38,16 @@ def variables(
     return {**env, **replica.env}
 
 
-def package_command(module: str, files: Sequence[str], folder: str) -> tuple[str, ...]:
-    """Return the command that installs Python packages and runs a module of them.
+def storage_path(storage: Path, uri: str) -> Path:
+    """Return the path of a ``gs://`` URI in the folder of the buckets, or raise `CannotRun`."""
+    try:
+        return local_path(storage, uri)
+    except ValueError as problem:
+        raise CannotRun(f"{uri}: {problem}") from None
 
-    Parameters
-    ----------
-    files
-        The packages, as paths for the replica.
-    folder
-        Where to install them.
-    """
+
+def package_command(module: str, files: Sequence[str], folder: str) -> tuple[str, ...]:
+    """Return the command that installs Python packages into a folder and runs a module of them."""
     target = shlex.quote(folder)
     pip = "python3 -m pip install --quiet --disable-pip-version-check"
     install = f"{pip} --target {target} {shlex.join(files)}"

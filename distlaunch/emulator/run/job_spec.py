@@ -17,29 +17,15 @@ _DEFAULT_TIMEOUT = 7 * 24 * 3600.0  # seconds; scheduling.timeout's default
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One replica of a worker pool.
-
-    Parameters
-    ----------
-    image
-        The container image, or the executor image of a Python package.
-    command
-        Replaces the entrypoint of the image; empty: the image's own.
-    args
-        The arguments of the entrypoint.
-    env
-        The variables that the specification sets.
-    module, packages
-        The module of a pythonPackageSpec, and its packages (``gs://…``).
-    """
+    """One replica of a worker pool."""
 
     task: Task
     image: str
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()  # replaces the entrypoint of the image
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    module: str | None = None
-    packages: tuple[str, ...] = ()
+    module: str | None = None  # of a pythonPackageSpec
+    packages: tuple[str, ...] = ()  # gs://…, of a pythonPackageSpec
 
     @property
     def name(self) -> str:
@@ -54,59 +40,27 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a job may run, and what is restarted.
+    """How long a job may run, and what is restarted."""
 
-    Parameters
-    ----------
-    timeout
-        Seconds.
-    restarts_whole_job
-        Whether the whole job is restarted where a replica would be.
-    retries
-        Whether anything is restarted.
-    """
-
-    timeout: float = _DEFAULT_TIMEOUT
-    restarts_whole_job: bool = False
+    timeout: float = _DEFAULT_TIMEOUT  # seconds
+    restarts_whole_job: bool = False  # where a replica would be restarted
     retries: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Replicas that run together: a custom job, or one trial of a tuning job.
+    """Replicas that run together: a custom job, or one trial of a tuning job."""
 
-    Parameters
-    ----------
-    job_id
-        The number at the end of the job's name.
-    project_number
-        The number of the project.
-    replicas
-        All replicas, pool by pool; the first is the primary one.
-    job_dir
-        baseOutputDirectory (``gs://…``); a trial's ends with the trial's id.
-    trial
-        The trial's id, None outside of tuning jobs.
-    """
-
-    job_id: str
+    job_id: str  # the number at the end of the job's name
     project_number: str
-    replicas: tuple[Replica, ...]
+    replicas: tuple[Replica, ...]  # pool by pool; the first is the primary one
     limits: Limits = Limits()
-    job_dir: str | None = None
-    trial: str | None = None
+    job_dir: str | None = None  # baseOutputDirectory, gs://…
+    trial: str | None = None  # the trial's id
 
 
 def read_workload(name: str, spec: Mapping[str, Any]) -> Workload:
-    """Read a CustomJobSpec.
-
-    Parameters
-    ----------
-    name
-        The job's resource name, with the project's number.
-    spec
-        In Google's JSON names.
-    """
+    """Read the CustomJobSpec of the job with a resource name."""
     parts = name.split("/")
     return Workload(
         job_id=parts[-1],
@@ -118,15 +72,7 @@ def read_workload(name: str, spec: Mapping[str, Any]) -> Workload:
 
 
 def trial_workload(workload: Workload, trial: str, parameters: Mapping[str, object]) -> Workload:
-    """Return one trial: its parameters as arguments, and a job folder of its own.
-
-    Parameters
-    ----------
-    trial
-        The trial's id.
-    parameters
-        Numbers or strings by name.
-    """
+    """Return one trial: its parameters as arguments, and a job folder of its own."""
     options = tuple(f"--{name}={_plain(value)}" for name, value in parameters.items())
     return replace(
         workload,

@@ -12,17 +12,16 @@ import threading
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from distlaunch.emulator.buckets import local_path
 from distlaunch.emulator.run.backend import CannotRun, ExitStatus, LineWriter
-from distlaunch.emulator.run.environment import package_command, variables
+from distlaunch.emulator.run.environment import package_command, storage_path, variables
 from distlaunch.emulator.run.supervisor import BOOT
 from distlaunch.errors import DistlaunchError
 from distlaunch.local.ports import HOST, HeldPorts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from distlaunch.emulator.run.backend import CancellationToken, WriteLine
+    from distlaunch.emulator.run.backend import CancellationToken, OnExit, WriteLine
     from distlaunch.emulator.run.job_spec import Replica, Workload
 
 _PACKAGE_PARENT = str(Path(__file__).parents[3])
@@ -36,16 +35,8 @@ class ProcessBackend:
 
     The container's command runs unchanged, with the emulator's Python first on PATH; without a
     command it is ``python -m MODULE``, the module of the project's distlaunch.yaml. Job folders are
-    folders below `storage`; google-cloud-storage finds ``gs://`` URIs at the emulator.
-
-    Parameters
-    ----------
-    project_dir
-        Where they run.
-    storage
-        The folder of the emulator's buckets.
-    endpoint
-        The emulator's ``http://127.0.0.1:PORT``.
+    folders below `storage`; google-cloud-storage finds ``gs://`` URIs at `endpoint`, the emulator's
+    ``http://127.0.0.1:PORT``.
     """
 
     def __init__(self, project_dir: Path, storage: Path, endpoint: str) -> None:
@@ -74,7 +65,7 @@ class ProcessEnvironment:
         self._project_dir = project_dir
         self._storage = storage
         self._endpoint = endpoint
-        self._job_dir = workload.job_dir and self._local_path(workload.job_dir)
+        self._job_dir = workload.job_dir and str(storage_path(storage, workload.job_dir))
         try:
             with HeldPorts(len(workload.replicas)) as ports:
                 self._addresses = {
@@ -86,9 +77,7 @@ class ProcessEnvironment:
         self._scratch = Path(tempfile.mkdtemp(prefix="distlaunch-emulator-"))
         self._processes: list[ReplicaProcess] = []
 
-    def start(
-        self, replica: Replica, write: WriteLine, on_exit: Callable[[ExitStatus], None]
-    ) -> ReplicaProcess:
+    def start(self, replica: Replica, write: WriteLine, on_exit: OnExit) -> ReplicaProcess:
         argv = [*self._command(replica), *replica.args]
         env = self._environment(replica)
         process = ReplicaProcess(argv, self._project_dir, env, write, on_exit)
@@ -96,10 +85,8 @@ class ProcessEnvironment:
         return process
 
     def metrics(self) -> str:
-        try:
-            return self._metric_file(self._workload.replicas[0]).read_text("utf-8", "replace")
-        except OSError:
-            return ""
+        file = self._metric_file(self._workload.replicas[0])
+        return file.read_text("utf-8", "replace") if file.exists() else ""
 
     def close(self) -> None:
         for process in self._processes:
@@ -113,21 +100,19 @@ class ProcessEnvironment:
             return replica.command
         if replica.module is None:
             return ("python", "-m", _project_module(self._project_dir))
-        files = [self._local_path(package) for package in replica.packages]
-        return package_command(replica.module, files, str(self._folder(replica) / "packages"))
+        files = [str(storage_path(self._storage, package)) for package in replica.packages]
+        return package_command(replica.module, files, f"{self._scratch}/{replica.name}-packages")
 
     def _environment(self, replica: Replica) -> dict[str, str]:
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)
         }
-        metric_file = self._metric_file(replica)
-        metric_file.parent.mkdir(exist_ok=True)
         job_variables = variables(
             self._workload,
             replica,
             self._addresses,
             job_dir=self._job_dir,
-            metric_file=str(metric_file),
+            metric_file=str(self._metric_file(replica)),
         )
         common = {"PYTHONUNBUFFERED": "1", "STORAGE_EMULATOR_HOST": self._endpoint}
         env = {**common, **inherited, **job_variables}
@@ -135,16 +120,7 @@ class ProcessEnvironment:
         return env | {"PATH": os.pathsep.join(folders)}
 
     def _metric_file(self, replica: Replica) -> Path:
-        return self._folder(replica) / "output.metrics"
-
-    def _folder(self, replica: Replica) -> Path:
-        return self._scratch / replica.name
-
-    def _local_path(self, uri: str) -> str:
-        try:
-            return str(local_path(self._storage, uri))
-        except ValueError as problem:
-            raise CannotRun(f"{uri}: {problem}") from None
+        return self._scratch / f"{replica.name}.metrics"
 
 
 class ReplicaProcess:
@@ -156,7 +132,7 @@ class ReplicaProcess:
         work_dir: Path,
         env: Mapping[str, str],
         write: WriteLine,
-        on_exit: Callable[[ExitStatus], None],
+        on_exit: OnExit,
     ) -> None:
         self._supervisor = subprocess.Popen(
             [sys.executable, "-I", "-c", BOOT, _PACKAGE_PARENT, *argv],
@@ -187,7 +163,7 @@ class ReplicaProcess:
         """Wait until nothing of it is left and all output is read."""
         self._follower.join()
 
-    def _follow(self, write: WriteLine, on_exit: Callable[[ExitStatus], None]) -> None:
+    def _follow(self, write: WriteLine, on_exit: OnExit) -> None:
         with self._supervisor as supervisor:
             errors = threading.Thread(
                 target=_read_all,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -31,29 +32,15 @@ _POLL = 0.05  # seconds between two looks at the cancellation token
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How the run of a group ended.
+    """How the run of a group ended."""
 
-    Parameters
-    ----------
-    error
-        What failed, in Vertex AI's words.
-    metrics
-        What the program reported, as JSON lines.
-    """
-
-    kind: Literal["succeeded", "failed", "stopped", "timed out"]
-    error: str = ""
-    metrics: str = ""
+    kind: Literal["succeeded", "failed", "stopped", "timed out", "expired", "crashed"]
+    error: str = ""  # what failed, in Vertex AI's words
+    metrics: str = ""  # what the program reported, JSON lines
 
 
 class ReplicaGroup:
-    """Runs a workload once, with the restarts that it needs.
-
-    Parameters
-    ----------
-    grace
-        Seconds between SIGTERM and SIGKILL for replicas that are stopped.
-    """
+    """Runs a workload once, with the restarts that it needs."""
 
     def __init__(
         self,
@@ -75,30 +62,22 @@ class ReplicaGroup:
         self._exits: SimpleQueue[tuple[Replica, ExitStatus]] = SimpleQueue()
 
     def run(self, on_start: Callable[[], None]) -> RunResult:
-        """Run it to its end; nothing of it is left then.
-
-        Parameters
-        ----------
-        on_start
-            Called when all replicas have been started.
-        """
+        """Run it to its end and leave nothing; call `on_start` when all replicas are started."""
         try:
             environment = self._backend.prepare(self._workload, self._token)
+            with contextlib.closing(environment):
+                self._log_skipped_replicas()
+                self._start_all(environment)
+                on_start()
+                result = self._supervise(environment)
+                self._log("Tearing down training program.")
+                self._stop_all()
+                self._log("Finished tearing down training program.")
+                return RunResult(result.kind, result.error, environment.metrics())
         except CannotRun as problem:
             if self._token.is_cancelled:
                 return RunResult("stopped")
             return RunResult("failed", str(problem))
-        try:
-            self._log_skipped_replicas()
-            self._start_all(environment)
-            on_start()
-            result = self._supervise(environment)
-            self._log("Tearing down training program.")
-            self._stop_all()
-            self._log("Finished tearing down training program.")
-            return RunResult(result.kind, result.error, environment.metrics())
-        finally:
-            environment.close()
 
     def _supervise(self, environment: JobEnvironment) -> RunResult:
         deadline = time.monotonic() + self._workload.limits.timeout

@@ -19,23 +19,11 @@ _GRID_POINTS = 10  # values of a floating-point parameter in a grid
 
 
 def suggest_parameters(spec: Mapping[str, Any], seed: str) -> Iterator[Parameters]:
-    """Give the parameters of each trial.
+    """Give the parameters of each trial of a StudySpec.
 
-    A grid goes through all combinations; the last parameter changes first. All other algorithms
-    draw at random, also Google's default (Bayesian optimisation): the emulator learns nothing from
-    earlier trials.
-
-    Parameters
-    ----------
-    spec
-        A StudySpec in Google's JSON names.
-    seed
-        Of the random numbers.
-
-    Raises
-    ------
-    CannotRun
-        If there are conditional parameters.
+    A grid goes through all combinations. All other algorithms draw at random, also Google's default
+    (Bayesian optimisation): the emulator learns nothing from earlier trials. Conditional parameters
+    raise `CannotRun`.
     """
     parameters: Sequence[Mapping[str, Any]] = spec.get("parameters", [])
     names = [parameter["parameterId"] for parameter in parameters]
@@ -58,13 +46,7 @@ def read_measurements(
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """Return all measurements of a trial and its final one, in Google's JSON.
 
-    Parameters
-    ----------
-    spec
-        The StudySpec: its metrics, and whether the last or the best measurement is the final one.
-    lines
-        What cloudml-hypertune wrote: JSON objects with the metric's value under its name, and
-        ``global_step``.
+    cloudml-hypertune writes lines of JSON objects: metrics by name, and ``global_step``.
     """
     goals = {metric["metricId"]: metric.get("goal") for metric in spec.get("metrics", [])}
     by_step: dict[int, dict[str, float]] = {}

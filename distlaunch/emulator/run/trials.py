@@ -20,20 +20,11 @@ if TYPE_CHECKING:
 _DEFAULT_FAILURES = 3  # that end the job where maxFailedTrialCount is 0: 'Vertex AI decides'
 
 RunGroup = Callable[[Workload, Callable[[], None]], RunResult]
+"""Runs a workload to its end, and calls its second argument when all replicas are started."""
 
 
 class TrialRunner:
-    """Runs the trials of one tuning job, some at once, until there are enough.
-
-    Parameters
-    ----------
-    job
-        A HyperparameterTuningJob in Google's JSON names.
-    workload
-        Its trialJobSpec.
-    run_group
-        Runs a trial to its end; its second argument is called when all replicas have started.
-    """
+    """Runs the trials of one tuning job, some at once, until there are enough."""
 
     def __init__(
         self,
@@ -55,13 +46,7 @@ class TrialRunner:
         self._error = ""
 
     def run(self, on_start: Callable[[], None]) -> RunResult:
-        """Run all trials; fail when too many of them have failed.
-
-        Parameters
-        ----------
-        on_start
-            Called each time that a trial has started.
-        """
+        """Run all trials, until too many have failed; call `on_start` when a trial has started."""
         count = min(int(self._job["parallelTrialCount"]), self._max_trials)
         with ThreadPoolExecutor(count, thread_name_prefix=self._job["name"]) as pool:
             for done in [pool.submit(self._run_trials, on_start) for _ in range(count)]:

@@ -16,6 +16,7 @@ from .jobs import custom_job, jobs_on, pool, tuning_job
 
 pytestmark = pytest.mark.slow
 
+PORT = 9  # where nothing listens
 REPORT = """\
 import json, os, socket, sys
 names = [host.partition(":")[0] for hosts in json.loads(os.environ["CLUSTER_SPEC"])["cluster"]
@@ -73,7 +74,7 @@ def storage(tmp_path):
 
 @pytest.fixture
 def jobs(environment, storage):
-    with jobs_on(DockerBackend(storage), grace=1.0) as jobs:
+    with jobs_on(DockerBackend(storage, PORT), grace=1.0) as jobs:
         yield jobs
 
 
@@ -244,12 +245,13 @@ def test_the_user_owns_what_containers_write_and_nobody_else_may_write(
 
 
 EMULATOR = """\
-import sys, time
+import socket, sys, time
 from pathlib import Path
 from tests.emulator.run.jobs import custom_job, jobs_on, pool
 from distlaunch.emulator.run.docker import DockerBackend
-with jobs_on(DockerBackend(Path.cwd())) as jobs:
-    name = jobs.start(custom_job(pool("sleep", "600", image=sys.argv[1]), pool(image=sys.argv[1])))
+server = socket.create_server(("127.0.0.1", 0))
+with jobs_on(DockerBackend(Path.cwd(), server.getsockname()[1])) as jobs:
+    name = jobs.start(custom_job(pool("sleep", "600", image=sys.argv[1], count=2)))
     jobs.wait(name, "RUNNING")
     print(name, flush=True)
     time.sleep(600)
@@ -258,7 +260,7 @@ with jobs_on(DockerBackend(Path.cwd())) as jobs:
 
 @contextlib.contextmanager
 def running_emulator(engine, folder, checkout):
-    """Run an emulator with a job in a process of its own; give the process and the job's name."""
+    """Run an emulator with a job in a process of its own, and give the job's name."""
     with subprocess.Popen(
         [sys.executable, "-c", EMULATOR, engine.base],
         cwd=folder,
@@ -268,21 +270,21 @@ def running_emulator(engine, folder, checkout):
     ) as emulator:
         job = emulator.stdout.readline().strip()
         assert len(left_of(engine, job)) == 3
-        yield emulator, job
+        yield job
         emulator.kill()
 
 
 def test_the_next_emulator_removes_the_containers_of_one_that_was_killed(
     environment, tmp_path, storage, checkout
 ):
-    with running_emulator(environment, tmp_path, checkout) as (_, alive):
-        with running_emulator(environment, tmp_path, checkout) as (emulator, job):
-            emulator.kill()
-        assert len(left_of(environment, job)) == 3
-        DockerBackend(storage).close()
-        assert left_of(environment, job) == []
+    with running_emulator(environment, tmp_path, checkout) as alive:
+        with running_emulator(environment, tmp_path, checkout) as killed:
+            pass
+        assert len(left_of(environment, killed)) == 3
+        DockerBackend(storage, PORT).close()
+        assert left_of(environment, killed) == []
         assert len(left_of(environment, alive)) == 3
-    DockerBackend(storage).close()
+    DockerBackend(storage, PORT).close()
     assert left_of(environment, alive) == []
 
 
