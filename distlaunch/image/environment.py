@@ -1,14 +1,16 @@
-"""An image's environment: what its Dockerfile says of everything but the code, and its hash."""
+"""An image's environment: everything in its Dockerfile but the code, and its hash."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from distlaunch.image.dockerfile import Dockerfile, Instruction, Stage
+from distlaunch.image.pip_secrets import FOLDER, VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,22 +20,22 @@ if TYPE_CHECKING:
 STAGE = "environment"
 
 _TAG_DIGITS = 32  # of a hash in a tag
-_RECIPE = 1  # raised when the same Dockerfile is built otherwise than before
+_VERSION = 2  # raised when the same Dockerfile gives another image than before
 _URL = ("http://", "https://", "git://", "git@")
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What stands in a Dockerfile up to its stage ``environment``.
+    """A Dockerfile up to its stage ``environment``.
 
     Parameters
     ----------
     head
-        What stands before the stages.
+        The lines before the first stage.
     stages
-        The stages, every base image by its digest.
+        The stages, with base images by digest.
     files
-        What of the project they copy.
+        The project's files that they copy.
     """
 
     head: str
@@ -42,39 +44,50 @@ class Environment:
 
     @property
     def text(self) -> str:
-        """A Dockerfile of which the environment is the image."""
+        """The Dockerfile of the environment alone."""
         return self.head + "".join(stage.text for stage in self.stages)
 
     @property
     def bases(self) -> tuple[str, ...]:
-        """The images that it begins with."""
+        """The base images."""
         return Dockerfile(self.head, self.stages, needs_buildkit=False).bases
 
     @property
     def tag(self) -> str:
-        """``env-`` and a hash of all that makes the environment; comments make nothing."""
-        said = [[(each.word, each.rest) for each in _of(stage)] for stage in self.stages]
+        """``env-`` and a hash of the instructions and the files, without comments."""
+        stages = [[(each.word, each.rest) for each in _of(stage)] for stage in self.stages]
         files = [(each.path, each.mode, each.digest, each.target) for each in self.files]
-        return f"env-{hashed([_RECIPE, self.head, said, files])}"
+        return f"env-{hashed([_VERSION, self.head, stages, files])}"
 
-    def parted_at_pip(self) -> tuple[str, tuple[str, ...], str] | None:
-        """Return the Dockerfile before its step with pip, that step's command, and what follows.
+    @property
+    def has_pip_step(self) -> bool:
+        """Whether a step installs packages with pip."""
+        return any(is_pip(each) for stage in self.stages for each in stage.instructions)
 
-        None where no step is one of pip's.
+    def with_secrets(self, names: Iterable[str]) -> Environment:
+        """Return the environment with secrets of BuildKit mounted into its pip steps.
+
+        Parameters
+        ----------
+        names
+            Their ids, see `pip_secrets`.
         """
-        last = self.stages[-1]
-        steps = [n for n, each in enumerate(last.instructions) if is_pip(each)]
-        if not steps:
-            return None
-        at = steps[-1]
-        before = replace(last, instructions=last.instructions[:at])
-        after = "".join(each.text for each in last.instructions[at + 1 :])
-        text = self.head + "".join(stage.text for stage in (*self.stages[:-1], before))
-        return text, _command(last.instructions[at]), after
+        mounts = " ".join(f"--mount=type=secret,id={name},mode=0444" for name in names)
+        stages = tuple(
+            replace(
+                stage,
+                instructions=tuple(
+                    _with_mounts(each, mounts) if is_pip(each) else each
+                    for each in stage.instructions
+                ),
+            )
+            for stage in self.stages
+        )
+        return replace(self, stages=stages)
 
 
 def environment_of(dockerfile: Dockerfile, context: Context) -> Environment | None:
-    """Return the environment of a Dockerfile, None where it has no stage of that name.
+    """Return the environment of a Dockerfile, None if it has no stage of this name.
 
     Parameters
     ----------
@@ -92,14 +105,14 @@ def environment_of(dockerfile: Dockerfile, context: Context) -> Environment | No
 
 
 def pin_bases(dockerfile: Dockerfile, digests: Mapping[str, str]) -> Dockerfile:
-    """Return a Dockerfile that begins with the images of given digests.
+    """Return a Dockerfile with its base images by digest.
 
     Parameters
     ----------
     digests
-        By base image, as the Dockerfile says it: what to write instead.
+        ``REPOSITORY@DIGEST`` of each base image by its name in the Dockerfile.
     """
-    stages = tuple(_pinned(stage, digests) for stage in dockerfile.stages)
+    stages = tuple(_pin_base(stage, digests) for stage in dockerfile.stages)
     return replace(dockerfile, stages=stages)
 
 
@@ -109,18 +122,18 @@ def is_pip(instruction: Instruction) -> bool:
     return instruction.word == "RUN" and "install" in words and any("pip" in w for w in words)
 
 
-def hashed(what: object) -> str:
+def hashed(data: object) -> str:
     """Return a hash of plain data, short enough for a tag."""
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:_TAG_DIGITS]
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_TAG_DIGITS]
 
 
-def _pinned(stage: Stage, digests: Mapping[str, str]) -> Stage:
+def _pin_base(stage: Stage, digests: Mapping[str, str]) -> Stage:
     if stage.base not in digests:
         return stage
-    to = digests[stage.base]
+    base = digests[stage.base]
     flags = stage.start.rest.removesuffix(stage.start.arguments)
-    rest = f"{flags}{to}" + (f" AS {stage.name}" if stage.name else "")
-    return replace(stage, base=to, start=Instruction("FROM", rest, f"FROM {rest}\n"))
+    rest = f"{flags}{base}" + (f" AS {stage.name}" if stage.name else "")
+    return replace(stage, base=base, start=Instruction("FROM", rest, f"FROM {rest}\n"))
 
 
 def _of(stage: Stage) -> tuple[Instruction, ...]:
@@ -128,9 +141,9 @@ def _of(stage: Stage) -> tuple[Instruction, ...]:
 
 
 def _matching(files: Iterable[ContextFile], sources: list[str]) -> Iterable[ContextFile]:
-    wanted = [source.removeprefix("./").strip("/") for source in sources]
+    patterns = [source.removeprefix("./").strip("/") for source in sources]
     for file in files:
-        if any(_covers(source, file.path) for source in wanted):
+        if any(_covers(source, file.path) for source in patterns):
             yield file
 
 
@@ -145,5 +158,8 @@ def _covers(source: str, path: str) -> bool:
     return fnmatchcase(head, source)
 
 
-def _command(instruction: Instruction) -> tuple[str, ...]:
-    return instruction.array or ("/bin/sh", "-c", instruction.arguments)
+def _with_mounts(instruction: Instruction, mounts: str) -> Instruction:
+    flags = instruction.rest.removesuffix(instruction.arguments)
+    command = shlex.join(instruction.array) if instruction.array else instruction.arguments
+    rest = f"{mounts} {flags}set -a; . {FOLDER}/{VARIABLES}; set +a; {command}"
+    return replace(instruction, rest=rest, text=f"RUN {rest}\n")

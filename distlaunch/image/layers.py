@@ -1,39 +1,47 @@
-"""A project's files as a layer of an image: the same files give the same bytes."""
+"""Layers of an image: the same files give the same bytes.
+
+A layer has no times and no owners. Its digest is the same on every machine with the same zlib.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import hashlib
+import tarfile
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from distlaunch.errors import ImageError
-from distlaunch.image.tarball import Tarball
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import TracebackType
+
+    from typing_extensions import Self
 
     from distlaunch.image.context import Context, ContextFile
-    from distlaunch.image.tarball import Digests
 
-_LEVEL = 4  # a fifth more time than the quickest, and a tenth less to send
+_CODE_LEVEL = 4  # of gzip: a fifth more time than the quickest, and a tenth less to send
+_WHITEOUT = ".wh."  # the beginning of a name that removes a file of a lower layer
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer that lies in a file, ready to be sent.
+    """A layer in a file.
 
     Parameters
     ----------
     file
-        A tar, gzipped.
+        A gzipped tar.
     digest
         ``sha256:…`` of the file.
     diff_id
-        ``sha256:…`` of the tar, by which an image's config knows it.
+        ``sha256:…`` of the tar, as in an image's config.
     size
         Of the file, in bytes.
     created_by
-        What the image's history says of it.
+        The command for the image's history.
     """
 
     file: Path
@@ -42,77 +50,206 @@ class Layer:
     size: int
     created_by: str
 
-    @classmethod
-    def of(cls, file: Path, digests: Digests, created_by: str) -> Layer:
-        """Return the layer that a tarball has become."""
-        return cls(file, digests.digest, digests.diff_id, digests.size, created_by)
-
 
 def code_layer(context: Context, file: Path, *, root: str = "/app") -> Layer:
     """Write a project's files as a layer.
 
-    Folders are made for them, `root` among them; those above it are left as the image has them.
-
     Parameters
     ----------
-    context
-        The files.
     file
-        Where to write to.
+        The file to write.
     root
-        The folder in the image.
+        The folder of the files in the image. It is created; folders above it keep their mode.
 
     Raises
     ------
     ImageError
-        If a file is no longer what the context says, or `file` cannot be written.
+        If a file has changed since the context was read, or `file` cannot be written.
     """
-    place = root.strip("/")
-    above = place.rpartition("/")[0]
-    with Tarball(file, level=_LEVEL) as tarball:
-        tarball.add_folders_of(f"{place}/", below=above)
+    top = root.strip("/")
+    above = top.rpartition("/")[0]
+    with LayerWriter(file, level=_CODE_LEVEL) as layer:
+        layer.add_folders(f"{top}/", below=above)
         for each in context.files:
-            path = f"{place}/{each.path}"
-            tarball.add_folders_of(path, below=above)
+            path = f"{top}/{each.path}"
+            layer.add_folders(path, below=above)
             if each.target is not None:
-                tarball.add_link(path, each.target)
+                layer.add_link(path, each.target)
             else:
-                _add(tarball, path, each, context.folder)
-        return Layer.of(file, tarball.finish(), f"COPY . {root}")
+                _add_file(layer, path, each, context.folder)
+        return layer.finish(f"COPY . {root}")
 
 
-def _add(tarball: Tarball, path: str, each: ContextFile, folder: Path) -> None:
-    try:
-        with (folder / each.path).open("rb") as opened:
-            content = _Hashed(opened)
-            tarball.add_file(path, each.mode, each.size, content)  # type: ignore[arg-type]
-            has_more = bool(opened.read(1))
-    except EOFError as problem:
-        raise _changed(each, "it became shorter") from problem
-    except OSError as problem:
-        raise _changed(each, (problem.strerror or str(problem)).lower()) from problem
-    if has_more or content.hexdigest() != each.digest:
-        raise _changed(each, "its content is another")
+class LayerWriter:
+    """A layer that is being written; a context manager, which removes an incomplete file.
+
+    Parameters
+    ----------
+    file
+        The file to write.
+    level
+        The compression level of gzip, 1 to 9.
+
+    Raises
+    ------
+    ImageError
+        If `file` cannot be written, from every method.
+    """
+
+    def __init__(self, file: Path, *, level: int) -> None:
+        self._path = file
+        try:
+            self._file = _HashingFile(file.open("wb"))
+        except OSError as error:
+            raise self._write_error(error) from error
+        self._gzip = gzip.GzipFile("", "wb", level, self._file, mtime=0)
+        self._plain = _HashingFile(self._gzip)
+        self._tar = tarfile.open(fileobj=self._plain, mode="w", format=tarfile.PAX_FORMAT)  # type: ignore[call-overload]  # noqa: SIM115
+        self._folders: set[str] = set()
+
+    def add_folders(self, path: str, *, below: str = "") -> None:
+        """Add the folders above a path that are not in the layer yet.
+
+        Parameters
+        ----------
+        below
+            A folder of the image, which is left as it is.
+        """
+        parts = path.split("/")[:-1]
+        for depth in range(1, len(parts) + 1):
+            folder = "/".join(parts[:depth])
+            if folder not in self._folders and not f"{below}/".startswith(f"{folder}/"):
+                self._folders.add(folder)
+                self._add(folder, tarfile.DIRTYPE, 0o755)
+
+    def add_link(self, path: str, target: str) -> None:
+        """Add a symbolic link."""
+        self._add(path, tarfile.SYMTYPE, 0o777, target=target)
+
+    def add_file(self, path: str, mode: int, size: int, content: IO[bytes]) -> None:
+        """Add a file of `size` bytes."""
+        self._add(path, tarfile.REGTYPE, mode, size=size, content=content)
+
+    def finish(self, created_by: str) -> Layer:
+        """Complete the file."""
+        try:
+            self._tar.close()
+            self._gzip.close()
+            self._file.close()
+        except OSError as error:
+            raise self._write_error(error) from error
+        digest, diff_id = self._file.digest, self._plain.digest
+        return Layer(self._path, digest, diff_id, self._file.size, created_by)
+
+    def _add(
+        self,
+        path: str,
+        kind: bytes,
+        mode: int,
+        *,
+        target: str = "",
+        size: int = 0,
+        content: IO[bytes] | None = None,
+    ) -> None:
+        if path.rpartition("/")[2].startswith(_WHITEOUT):
+            raise ImageError(
+                f"{path}: in an image a name that begins with {_WHITEOUT!r} removes a file; "
+                "rename it"
+            )
+        entry = tarfile.TarInfo(path)
+        entry.type, entry.mode, entry.linkname, entry.size = kind, mode, target, size
+        try:
+            self._tar.addfile(entry, content)
+        except OSError as error:
+            raise self._write_error(error) from error
+
+    def _write_error(self, error: OSError) -> ImageError:
+        reason = (error.strerror or str(error)).lower()
+        return ImageError(f"{self._path}: cannot write a layer ({reason}); free space there")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._file.abandon()
+            self._path.unlink(missing_ok=True)
 
 
-def _changed(each: ContextFile, why: str) -> ImageError:
-    return ImageError(
-        f"{each.path}: changed while it was put into the image ({why}); "
-        "try again when nothing writes to it"
-    )
+class _HashingFile:
+    """A file that is written, with the SHA-256 and the size of the data."""
 
-
-class _Hashed:
-    """A file that hashes what is read of it."""
-
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes] | gzip.GzipFile) -> None:
         self._file = file
+        self._hash = hashlib.sha256()
+        self.size = 0
+
+    @property
+    def digest(self) -> str:
+        return f"sha256:{self._hash.hexdigest()}"
+
+    def write(self, data: bytes) -> int:
+        self._file.write(data)
+        self._hash.update(data)
+        self.size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Close the file without its last data, which may not fit."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+
+class _UnchangedFile:
+    """A file of the context that is read; it must have the content of then."""
+
+    def __init__(self, file: IO[bytes], entry: ContextFile) -> None:
+        self._file = file
+        self._entry = entry
         self._hash = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
+        try:
+            data = self._file.read(size)
+        except OSError as error:
+            raise _changed(self._entry, (error.strerror or str(error)).lower()) from error
+        if len(data) < size:
+            raise _changed(self._entry, "it became shorter")
         self._hash.update(data)
         return data
 
-    def hexdigest(self) -> str:
-        return self._hash.hexdigest()
+    def check(self) -> None:
+        if self._file.read(1) or self._hash.hexdigest() != self._entry.digest:
+            raise _changed(self._entry, "its content differs")
+
+
+def _add_file(layer: LayerWriter, path: str, entry: ContextFile, folder: Path) -> None:
+    try:
+        opened = (folder / entry.path).open("rb")
+    except OSError as error:
+        raise _changed(entry, (error.strerror or str(error)).lower()) from error
+    with opened:
+        content = _UnchangedFile(opened, entry)
+        layer.add_file(path, entry.mode, entry.size, content)  # type: ignore[arg-type]
+        content.check()
+
+
+def _changed(entry: ContextFile, reason: str) -> ImageError:
+    return ImageError(
+        f"{entry.path}: changed while it was added to the image ({reason}); "
+        "try again when nothing writes to it"
+    )

@@ -107,7 +107,7 @@ class Requirements:
             originals = _logical_lines(self.originals[path])
             for (number, line), (_, original) in zip(_logical_lines(text), originals, strict=True):
                 yield RequirementLine(
-                    f"{path}:{number}", original, path in self.constraints, _parsed(line)
+                    f"{path}:{number}", original, path in self.constraints, parse_requirement(line)
                 )
 
 
@@ -224,7 +224,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         number += 1 + piece.count("\n")
 
 
-def _parsed(line: str) -> Requirement | None:
+def parse_requirement(line: str) -> Requirement | None:
+    """Return the requirement of a line, None if pip or `packaging` reads none."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:

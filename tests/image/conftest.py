@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import engines as scripted  # noqa: F401 - for the tests, which import it from here on
 import projects  # noqa: F401
 import registries
+import wheel_index  # noqa: F401
 
 sys.path.pop(0)
 

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import engine as engines
 import projects  # what tests/image/conftest.py has imported
 import pytest
 import registries
@@ -175,17 +176,27 @@ def test_a_dockerfile_of_the_users_own_is_built_and_pushed(engine, folder):
     assert (again.strategy, again.uri) == ("nothing", built.uri)
 
 
-def test_a_failed_step_shows_its_last_lines(engine, folder):
+@pytest.mark.parametrize("has_buildkit", [True, False])
+def test_a_failed_step_shows_its_last_lines(engine, folder, request, has_buildkit):
+    if not has_buildkit:
+        request.getfixturevalue("without_buildkit")
     (folder / "Dockerfile").write_text(f"FROM {engine.base}\nRUN seq -f 'line %g' 50; exit 7\n")
     seen = Seen()
     assert refused(projects.job(engine.repository()), folder, seen) == (
-        "step 2 of 2: RUN seq -f 'line %g' 50; exit 7 failed with exit code 7; "
-        "its last lines stand above"
+        "step 2/2: RUN seq -f 'line %g' 50; exit 7 failed with exit code 7; "
+        "its last lines are above"
     )
     assert seen.texts[-1].splitlines()[1:] == [f"line {i}" for i in range(31, 51)]
 
 
-def test_what_only_buildkit_builds_is_built_with_it(engine, folder, monkeypatch, tmp_path):
+def test_a_dockerfile_that_cannot_be_read_is_reported(engine, folder):
+    (folder / "Dockerfile").write_text(f"FROM {engine.base}\nRUMN x\n")
+    error = refused(projects.job(engine.repository()), folder)
+    assert error.startswith("docker build failed: ")
+    assert "unknown instruction: RUMN" in error
+
+
+def test_secrets_of_a_dockerfile_are_this_machines(engine, folder, monkeypatch, tmp_path):
     login = "machine index.example.com login ann password s3cret-of-ann"
     (tmp_path / "netrc").write_text(login)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
@@ -198,38 +209,62 @@ def test_what_only_buildkit_builds_is_built_with_it(engine, folder, monkeypatch,
     assert run(engine, built.uri).split()[0] == registries.sha(login.encode())
     assert b"s3cret-of-ann" not in projects.content(built.uri, without=engine.base)
 
-    (folder / "Dockerfile").write_text(
-        f"FROM {engine.base}\nRUN --mount=type=tmpfs,target=/x echo so far; exit 9\n"
+
+# Without BuildKit
+
+
+@pytest.fixture
+def without_buildkit(monkeypatch, tmp_path):
+    """Have only a docker command without BuildKit on PATH."""
+    command = tmp_path / "bin/docker"
+    command.parent.mkdir()
+    command.write_text(
+        '#!/bin/sh\ncase "$1" in\nbuildx) exit 1;;\nversion) echo 24.0.5;;\n'
+        f'*) exec {engines.DOCKER} "$@";;\nesac\n'
     )
-    seen = Seen()
-    said = refused(projects.job(engine.repository()), folder, seen)
-    assert said.endswith(" failed with exit code 9; its last lines stand above")
-    assert "so far" in seen.texts[-1]
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(command.parent))
 
 
-def test_without_buildkit_it_is_said_what_to_install(engine, folder, monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
+@pytest.fixture
+def without_pip_settings(monkeypatch, tmp_path):
+    """Have pip find packages as it does by default."""
+    for name in [each for each in os.environ if each.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
+
+
+def test_without_pip_settings_no_buildkit_is_needed(
+    engine, folder, without_buildkit, without_pip_settings
+):
+    built = build(projects.job(engine.repository(), engine.base), folder)
+    assert run(engine, built.uri, "a") == "six 1.16.0 a\n"
+
+
+def test_with_pip_settings_buildkit_is_needed(engine, folder, monkeypatch, without_buildkit):
+    monkeypatch.setenv("PIP_INDEX_URL", "https://ann:s3cret@index.example.com/simple")
+    error = refused(projects.job(engine.repository(), engine.base), folder)
+    assert error.startswith("pip's settings on this machine (package index, certificate or login)")
+    assert error.endswith("; install docker-buildx, or remove the settings")
+    assert "s3cret" not in error
+
+
+def test_a_dockerfile_that_needs_buildkit_is_refused(engine, folder, without_buildkit):
     (folder / "Dockerfile").write_text(f"FROM {engine.base}\nRUN --mount=type=tmpfs,target=/x ls\n")
-    said = refused(projects.job(engine.repository()), folder)
-    assert said.startswith("the Dockerfile needs BuildKit (RUN --mount, ")
-    assert said.endswith("install docker-buildx")
+    error = refused(projects.job(engine.repository()), folder)
+    assert error.startswith("the Dockerfile needs BuildKit (RUN --mount, ")
+    assert error.endswith("install docker-buildx")
 
 
 # pip
 
 
-@pytest.mark.parametrize("by_hand", [True, False], ids=["Dockerfile", "settings"])
-def test_a_package_that_is_not_there_is_named(engine, tmp_path, monkeypatch, by_hand):
-    if by_hand:
-        monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-        monkeypatch.delenv("PIP_CERT", raising=False)
-    else:
-        monkeypatch.setenv("PIP_TRUSTED_HOST", "index.example.com")
+def test_a_package_that_is_not_there_is_named(engine, tmp_path, without_pip_settings):
     folder = projects.project(tmp_path / "digits", "no-such-package-of-distlaunch==1.0\n")
     seen = Seen()
-    said = refused(projects.job(engine.repository(), engine.base), folder, seen)
-    assert "failed with exit code 1" in said
-    assert said.endswith("its last lines stand above")
+    error = refused(projects.job(engine.repository(), engine.base), folder, seen)
+    assert error.endswith(" failed with exit code 1; its last lines are above")
     assert "No matching distribution found for no-such-package-of-distlaunch" in seen.texts[-1]
 
 
@@ -403,7 +438,7 @@ def test_without_an_engine_the_environment_is_made_of_wheels(engine, folder, mon
     seen = Seen()
     built = build(projects.job(engine.repository(), engine.base), folder, seen)
     assert built.strategy == "wheels"
-    assert seen.texts[0].startswith(f"there is no container engine at {NOBODY}; start Docker")
+    assert seen.texts[0].startswith(f"Docker is not running at {NOBODY}; start Docker")
     assert run(engine, built.uri, "x") == "six 1.16.0 x\n"
     assert "PYTHONUNBUFFERED=1" in projects.config(built.uri)["config"]["Env"]
 

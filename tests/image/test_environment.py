@@ -98,35 +98,20 @@ def test_stages_before_it_belong_to_it(tmp_path):
     assert tag(tmp_path, text) != tag(tmp_path)
 
 
-def test_an_environment_is_parted_at_pip(tmp_path):
-    before, command, after = environment_of(
-        read_dockerfile(DOCKERFILE), context(tmp_path)
-    ).parted_at_pip()
-    assert before.splitlines()[-1] == "RUN sed -i s/a/b/ /environment/requirements.txt"
-    told = "python -m pip install --no-cache-dir -r /environment/requirements.txt"
-    assert command == ("/bin/sh", "-c", told)
-    assert after == "WORKDIR /app\n"
-
-
-def test_the_step_for_cuda_is_not_pips(tmp_path):
+def test_secrets_are_mounted_into_pip_steps_alone(tmp_path):
     text = DOCKERFILE.replace("WORKDIR", f"RUN {LINK_COMMAND}\nWORKDIR")
-    before, command, after = environment_of(
-        read_dockerfile(text), context(tmp_path)
-    ).parted_at_pip()
-    assert LINK_COMMAND not in before
-    assert "pip install" in command[-1]
-    assert after == f"RUN {LINK_COMMAND}\nWORKDIR /app\n"
-
-
-def test_pip_in_the_form_of_an_array_is_run_as_that(tmp_path):
-    text = 'FROM a AS environment\nRUN --network=host ["pip", "install", "x"]\nFROM environment\n'
-    _, command, after = environment_of(read_dockerfile(text), context(tmp_path)).parted_at_pip()
-    assert (command, after) == (("pip", "install", "x"), "")
-
-
-def test_an_environment_without_pip_is_in_one_part(tmp_path):
-    text = "FROM a AS environment\nRUN echo pip\nFROM environment\n"
-    assert environment_of(read_dockerfile(text), context(tmp_path)).parted_at_pip() is None
+    text = text.replace("ENV A=1", 'RUN --network=host ["pip", "install", "a b"]\nRUN echo pip')
+    environment = environment_of(read_dockerfile(text), context(tmp_path))
+    mounted = environment.with_secrets(["pip.env", "netrc"])
+    mounts = " ".join(f"--mount=type=secret,id={name},mode=0444" for name in ("pip.env", "netrc"))
+    variables = "set -a; . /run/secrets/pip.env; set +a;"
+    before, after = environment.text.splitlines(), mounted.text.splitlines()
+    assert [line for line in after if line not in before] == [
+        f"RUN {mounts} --network=host {variables} pip install 'a b'",
+        f"RUN {mounts} {variables} python -m pip install --no-cache-dir -r "
+        "/environment/requirements.txt",
+    ]
+    assert len(before) == len(after)
 
 
 def test_a_base_is_pinned_with_all_that_stands_beside_it():

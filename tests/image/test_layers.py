@@ -1,13 +1,10 @@
-"""A project's files as a layer: what goes in is what comes out, and the same gives the same."""
+"""A project's files as a layer: no file is lost or changed, the same files give the same bytes."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import os
-import subprocess
-import sys
 import tarfile
 import tempfile
 from pathlib import Path
@@ -19,9 +16,6 @@ from hypothesis import strategies as st
 from distlaunch.errors import ImageError
 from distlaunch.image.context import Context, ContextFile
 from distlaunch.image.layers import code_layer
-from distlaunch.image.tarball import Tarball
-
-LEVEL = 1
 
 words = st.text(
     st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=12
@@ -113,38 +107,7 @@ def test_the_bytes_are_those_that_they_have_always_been(tmp_path):
     assert layer.diff_id == DIFF_ID
 
 
-DIFF_ID = "sha256:3abc2dea472b4d45463dce82a6de54aa3dcb93dfc54de1e8f06314ba21ed0eaf"
-
-
-def test_the_number_of_cores_is_not_in_it(tmp_path):
-    script = """
-import io, os, sys
-from pathlib import Path
-os.cpu_count = lambda: int(sys.argv[1])
-from distlaunch.image.tarball import Tarball
-data = bytes(range(256)) * 20_000
-with Tarball(Path(sys.argv[2]), level=1) as tarball:
-    tarball.add_file("a", 0o644, len(data), io.BytesIO(data))
-    print(tarball.finish().digest)
-"""
-    told = {
-        subprocess.check_output([sys.executable, "-c", script, str(cores), tmp_path / "layer"])
-        for cores in (1, 2, 7)
-    }
-    assert len(told) == 1
-
-
-@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, (1 << 20) - 1024, 1 << 20, (5 << 20) + 3])
-def test_files_of_any_size(tmp_path, size):
-    data = os.urandom(size)
-    with Tarball(tmp_path / "layer", level=LEVEL) as tarball:
-        tarball.add_file("a", 0o644, size, io.BytesIO(data))
-        tarball.add_file("b", 0o644, 1, io.BytesIO(b"b"))
-        digests = tarball.finish()
-    with tarfile.open(tmp_path / "layer") as tar:
-        assert [tar.extractfile(each).read() for each in tar] == [data, b"b"]
-    plain = gzip.decompress((tmp_path / "layer").read_bytes())
-    assert digests.diff_id == f"sha256:{hashlib.sha256(plain).hexdigest()}"
+DIFF_ID = "sha256:3b03a33e73627178fc9abb9a9e6bc80ca39a6fadad54b9fcdf8953aef063da2f"
 
 
 @pytest.mark.parametrize(
@@ -152,8 +115,8 @@ def test_files_of_any_size(tmp_path, size):
     [
         (b"", "it became shorter"),
         (b"12", "it became shorter"),
-        (b"1234", "its content is another"),
-        (b"124", "its content is another"),
+        (b"1234", "its content differs"),
+        (b"124", "its content differs"),
         (None, "no such file or directory"),
     ],
 )
@@ -164,7 +127,7 @@ def test_a_file_that_changes_meanwhile_is_an_error(tmp_path, content, why):
     with pytest.raises(ImageError) as caught:
         code_layer(context, tmp_path / "layer")
     assert str(caught.value) == (
-        f"a/b: changed while it was put into the image ({why}); try again when nothing writes to it"
+        f"a/b: changed while it was added to the image ({why}); try again when nothing writes to it"
     )
     assert not (tmp_path / "layer").exists()
 
@@ -180,7 +143,7 @@ def test_a_layer_that_cannot_be_written_is_told_with_its_place(tmp_path):
     file = tmp_path / "absent/layer"
     full = tmp_path / "full"
     full.symlink_to("/dev/full")
-    with pytest.raises(ImageError, match=rf"^{file}: a layer cannot be written \(no such file"):
+    with pytest.raises(ImageError, match=rf"^{file}: cannot write a layer \(no such file"):
         code_layer(context, file)
-    with pytest.raises(ImageError, match=r"a layer cannot be written \(no space left on"):
+    with pytest.raises(ImageError, match=r"cannot write a layer \(no space left on"):
         code_layer(context, full)

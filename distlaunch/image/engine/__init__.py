@@ -1,1 +1,0 @@
-"""A container engine: what it is asked (`client`), how it is reached, and what it may say of it."""

@@ -1,0 +1,135 @@
+"""Pip settings of this machine as BuildKit secrets for the pip steps of a build.
+
+A secret is mounted into one step. It becomes no part of a layer, of the history or of a cache.
+"""
+
+from __future__ import annotations
+
+import ast
+import netrc
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+VARIABLES = "pip.env"  # the secret with the variables of pip's process, for a shell
+FOLDER = "/run/secrets"
+
+_LISTS = ("index-url", "extra-index-url", "find-links")
+_WORDS = ("trusted-host", "proxy")
+_FILES = ("cert", "client-cert")
+_LINE = re.compile(r"(?P<section>[^.]+)\.(?P<name>[^=]+)=(?P<value>.*)")
+_PRECEDENCE = ("global", "install", ":env:")
+_URL = re.compile(r"https?://[^\s'\"]+")
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}", re.ASCII)  # as in requirements files
+_GOOGLE = ".pkg.dev"
+
+
+def pip_secrets(requirements: Iterable[str]) -> dict[str, str]:
+    """Return secrets by id: the settings by which pip finds packages, empty if there are none.
+
+    `VARIABLES` sets pip's variables; the others are files that these name in `FOLDER`.
+
+    Parameters
+    ----------
+    requirements
+        Texts that name package indexes and ``${VARIABLES}``, besides pip's settings.
+    """
+    texts = list(requirements)
+    settings = _pip_settings()
+    variables = {name: settings.get(name, "") for name in (*_LISTS, *_WORDS)}
+    for name in _LISTS:  # a folder of this machine is not in a container
+        variables[name] = " ".join(_URL.findall(variables[name]))
+    files = {name: _read(settings.get(name)) for name in _FILES}
+    files["netrc"] = _logins([*variables.values(), *texts])
+    secrets = {name: text for name, text in files.items() if text}
+    env = {_variable(name): value for name, value in variables.items() if value}
+    for name in secrets:
+        env["NETRC" if name == "netrc" else _variable(name)] = f"{FOLDER}/{name}"
+    for name in _VARIABLE.findall("\n".join(texts)):
+        if name in os.environ:
+            env[name] = os.environ[name]
+    if env:
+        secrets[VARIABLES] = "".join(f"{name}={shlex.quote(env[name])}\n" for name in env)
+    return secrets
+
+
+def pip_files() -> dict[str, Path]:
+    """Return the files that a Dockerfile of the user's own may mount, by the secrets' ids."""
+    configs = [Path.home() / ".pip/pip.conf", _user_config(), Path(sys.prefix, "pip.conf")]
+    if named := os.environ.get("PIP_CONFIG_FILE"):
+        configs.append(Path(named))
+    existing = [file for file in configs if file.is_file()]
+    files = {"pip.conf": existing[-1]} if existing else {}
+    return files | ({"netrc": _netrc()} if _netrc().is_file() else {})
+
+
+def _pip_settings() -> dict[str, str]:
+    """Return pip's settings from its files and variables by their long names."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=sys.prefix,  # and not the project, which may have a folder named pip
+    )
+    sections: dict[str, dict[str, str]] = {section: {} for section in _PRECEDENCE}
+    for line in done.stdout.splitlines():
+        match = _LINE.fullmatch(line)
+        if match and match["section"] in sections:
+            sections[match["section"]][match["name"]] = ast.literal_eval(match["value"])
+    return {name: value for section in sections.values() for name, value in section.items()}
+
+
+def _user_config() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library/Application Support/pip/pip.conf"
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "pip/pip.conf")
+
+
+def _read(file: str | None) -> str:
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8") if file else ""
+    except (OSError, UnicodeDecodeError):  # as if it were not set: pip fails with the reason
+        return ""
+
+
+def _logins(texts: Iterable[str]) -> str:
+    """Return a netrc file with the logins for those URLs that have none in them."""
+    urls = [urlsplit(url) for text in texts for url in _URL.findall(text)]
+    hosts = dict.fromkeys(url.hostname for url in urls if url.hostname and not url.username)
+    logins = {host: _login(host) for host in hosts}
+    return "".join(
+        f"machine {host} login {login[0]} password {login[1]}\n"
+        for host, login in logins.items()
+        if login
+    )
+
+
+def _login(host: str) -> tuple[str, str] | None:
+    """Return the user name and the password for a host."""
+    from distlaunch.image.registry.credentials import credentials
+
+    try:
+        entry = netrc.netrc(_netrc()).hosts.get(host)
+    except (OSError, netrc.NetrcParseError):
+        entry = None
+    if entry:
+        return entry[0], entry[2] or ""
+    google = credentials(host) if host.endswith(_GOOGLE) else None
+    return (google.username, google.password) if google and google.password else None
+
+
+def _netrc() -> Path:
+    return Path(os.environ.get("NETRC") or Path.home() / ".netrc")
+
+
+def _variable(name: str) -> str:
+    return f"PIP_{name.upper().replace('-', '_')}"

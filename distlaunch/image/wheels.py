@@ -1,0 +1,368 @@
+"""An image's environment without Docker: pip installs wheels into a layer.
+
+Only a Dockerfile that gives the same image with Docker is accepted: it may set variables, copy
+single files, and run ``pip install`` and the steps of the rendered Dockerfile. Requirements must
+mean the same for the Python that runs pip, because pip evaluates their markers for that one.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import posixpath
+import re
+import subprocess
+import sys
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from distlaunch.errors import ImageError
+from distlaunch.image import cuda
+from distlaunch.image.base_python import find_python
+from distlaunch.image.dockerfile import parse_pairs
+from distlaunch.image.layers import LayerWriter
+from distlaunch.image.reference import Reference
+from distlaunch.image.registry.client import Registry
+from distlaunch.image.registry.config import Settings, environment_variables
+from distlaunch.image.requirements import parse_requirement, read_requirements, sed_script
+from distlaunch.image.run_commands import pip_install, run_commands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from distlaunch.image.base_python import BasePython
+    from distlaunch.image.dockerfile import Instruction
+    from distlaunch.image.environment import Environment
+    from distlaunch.image.layers import Layer
+    from distlaunch.image.requirements import Requirements
+
+_LEVEL = 1  # of gzip: wheels are large, and their libraries hardly get smaller
+# Docker's, for an image that sets none:
+# https://github.com/moby/buildkit/blob/master/util/system/path.go
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NEUTRAL_OPTIONS = {"--no-cache-dir", "--no-input", "--no-compile", "-q", "--quiet"}
+_PROGRAMS = ("pip", "pip3", "python", "python3")
+_QUOTED, _SHELL = re.compile(r"""'[^']*'|"[^"$`]*\""""), re.compile(r"[$`<>&|;()*?#\\]")
+_WHEEL_URL = re.compile(r"https?://[^#\s]+\.whl(?:[#\s].*)?")
+_BESIDE = "../../"  # in a RECORD: beside the packages, e.g. bin or share
+# An interpreter's line as pip writes it, also if the interpreter's path is too long for one.
+_FIRST_LINE = re.compile(rb"#!(?:[^\n]*python[^\n]*\n|/bin/sh\n'''exec' [^\n]*\n' '''\n)")
+_OLDEST_MANYLINUX = 5
+_NO_WHEEL = re.compile(r"No matching distribution found for ([^\s;]+)")
+_KEPT_LINES = 200
+
+
+@dataclass
+class Installation:
+    """What to put over a base image in place of `docker build`.
+
+    Parameters
+    ----------
+    base
+        The base image.
+    settings
+        The environment's part of the image's config.
+    copied
+        The paths in the project of copied files, by their paths in the image.
+    gpu
+        Whether a step selects TensorFlow for GPUs or for CPUs, None without such a step.
+    packages
+        The packages that ``pip install`` names.
+    requirements
+        The files that ``pip install`` reads.
+    link_cuda
+        Whether to add the symlinks that `cuda.LINK_COMMAND` creates.
+    """
+
+    base: Reference
+    folder: Path
+    settings: Settings = field(default_factory=Settings)
+    copied: dict[str, str] = field(default_factory=dict)
+    gpu: bool | None = None
+    packages: list[str] = field(default_factory=list)
+    requirements: list[Requirements] = field(default_factory=list)
+    link_cuda: bool = False
+
+
+def plan_installation(environment: Environment, folder: Path) -> Installation:
+    """Return what an environment's Dockerfile does.
+
+    Parameters
+    ----------
+    folder
+        The project's folder.
+
+    Raises
+    ------
+    ImageError
+        If an instruction or a requirement cannot be reproduced without Docker.
+    """
+    (*others, stage) = environment.stages
+    if others:
+        raise _needs_docker("the Dockerfile's environment has several stages")
+    plan = Installation(Reference.parse(stage.base), folder)
+    files = {file.path for file in environment.files if file.target is None}
+    with Registry(plan.base) as registry:
+        variables = {"PATH": _DEFAULT_PATH, **environment_variables(registry.image().config)}
+    env: dict[str, str] = {}
+    for each in filter(lambda each: each.word, stage.instructions):
+        pairs = parse_pairs(each.rest, variables | env) if each.word == "ENV" else None
+        if pairs is not None:
+            env |= pairs
+        elif each.word == "WORKDIR" and each.rest.startswith("/"):
+            plan.settings = Settings(workdir=each.rest.strip('"'))
+        elif not (_is_copied(each, files, plan) or _is_run(each, plan)):
+            raise _needs_docker(f"the Dockerfile's step '{each.word} {each.rest}'")
+    plan.settings = Settings(env=env, workdir=plan.settings.workdir)
+    return plan
+
+
+def environment_layer(
+    plan: Installation, scratch: Path, *, progress: Callable[[str], None] = lambda _: None
+) -> Layer:
+    """Install the packages, and write them as a layer in a scratch folder.
+
+    pip is that of the Python that runs this, with its own indexes, credentials and cache.
+
+    Raises
+    ------
+    ImageError
+        If the base has no suitable Python, or a package has no wheel for it.
+    """
+    with Registry(plan.base) as registry:
+        python = find_python(registry, registry.image(), progress)
+    _check_requirements(plan, python)
+    target = scratch / "target"
+    target.mkdir()
+    words = list(plan.packages)
+    edited: dict[str, str] = {}
+    for number, each in enumerate(plan.requirements):
+        edited |= each.files
+        for path, text in each.files.items():
+            file = scratch / str(number) / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        words += ["-r", str(scratch / str(number) / each.name)]
+    if words:
+        _install(words, target, scratch, python, progress)
+    progress("packing the environment")
+    with LayerWriter(scratch / "environment.tar.gz", level=_LEVEL) as layer:
+        for path, source in sorted(plan.copied.items()):
+            original = (plan.folder / source).read_bytes()
+            content = edited[source].encode() if source in edited else original
+            layer.add_folders(path)
+            layer.add_file(path, 0o644, len(content), io.BytesIO(content))
+        _add_packages(layer, target, python)
+        if plan.link_cuda:
+            _add_cuda_links(layer, target, python)
+        return layer.finish("RUN pip install -r requirements.txt")
+
+
+def _is_copied(instruction: Instruction, files: set[str], plan: Installation) -> bool:
+    """Add a COPY of a single file to the plan, if it is one."""
+    words = instruction.array or tuple(instruction.rest.split())
+    if instruction.word != "COPY" or len(words) != 2 or "$" in instruction.rest:
+        return False
+    source, target = posixpath.normpath(words[0]), words[1]
+    if source not in files or not target.startswith("/") or target.endswith("/"):
+        return False
+    plan.copied[target.strip("/")] = source
+    return True
+
+
+def _is_run(instruction: Instruction, plan: Installation) -> bool:
+    """Add a RUN to the plan, if it is one that can be reproduced."""
+    if cuda.is_link_step(instruction):
+        plan.link_cuda = True
+        return True
+    commands = run_commands(instruction)
+    if len(commands) != 1 or instruction.rest != instruction.arguments:
+        return False
+    for gpu in (True, False):
+        if commands[0][:4] == ("sed", "-i", "-E", sed_script(gpu=gpu)):
+            plan.gpu = gpu
+            return True
+    pip = pip_install(commands[0]) if commands[0][0] in _PROGRAMS else None
+    uses_shell = instruction.array is None and _SHELL.search(_QUOTED.sub("", instruction.rest))
+    if pip is None or pip.constraints or set(pip.options) - _NEUTRAL_OPTIONS or uses_shell:
+        return False
+    workdir = plan.settings.workdir or "/"
+    paths = [posixpath.normpath(posixpath.join(workdir, path)).strip("/") for path in pip.files]
+    if not all(path in plan.copied for path in paths):
+        return False
+    plan.packages += pip.packages
+    plan.requirements += [
+        read_requirements(plan.folder, plan.copied[path], gpu=plan.gpu) for path in paths
+    ]
+    return True
+
+
+def _check_requirements(plan: Installation, python: BasePython) -> None:
+    """Refuse what is built from source, and markers that differ for this Python."""
+    lines = [(line.text, line.requirement) for each in plan.requirements for line in each.lines()]
+    lines += [(text, parse_requirement(text)) for text in plan.packages]
+    for text, requirement in lines:
+        url = requirement.url if requirement else text
+        if url and not url.startswith("-") and not _WHEEL_URL.fullmatch(url):
+            raise _needs_docker(f"{text}, which is not a wheel")
+        if requirement:
+            _check_marker(requirement, "", "the requirements", python)
+
+
+def _check_marker(requirement: Requirement, extra: str, source: str, python: BasePython) -> None:
+    """Refuse a marker that pip evaluates in another way than the image's Python would."""
+    if requirement.marker is None:
+        return
+    here = requirement.marker.evaluate({"extra": extra})
+    if requirement.marker.evaluate({**python.markers, "extra": extra}) != here:
+        raise ImageError(
+            f"'{requirement}' of {source} differs between this Python and the image's; run "
+            f"distlaunch with Python {python.short} on Linux, or install Docker"
+        )
+
+
+def _install(
+    words: list[str],
+    target: Path,
+    scratch: Path,
+    python: BasePython,
+    progress: Callable[[str], None],
+) -> None:
+    """Run ``pip install`` for the image's Python, and check what it has installed."""
+    report, constraints = scratch / "report.json", scratch / "constraints.txt"
+    # In the image pip keeps installed packages if they satisfy the requirements.
+    installed = [f"{name}=={version}\n" for name, version in sorted(python.installed.items())]
+    constraints.write_text("".join(installed), encoding="utf-8")
+    command = [sys.executable, "-m", "pip", "install", "--target", str(target)]
+    command += ["--report", str(report), "--constraint", str(constraints)]
+    command += ["--no-input", "--no-compile", "--no-user", "--disable-pip-version-check"]
+    command += ["--progress-bar=off", "--no-warn-conflicts", "--only-binary=:all:"]
+    command += ["--implementation=cp", f"--python-version={python.version}"]
+    command += [f"--platform={tag}" for tag in _platforms(python.glibc)]
+    lines = _run(command + words, progress)
+    if lines is not None:
+        raise _pip_error(lines, python)
+    _check_installed(json.loads(report.read_text(encoding="utf-8"))["install"], python)
+
+
+def _check_installed(items: list[dict[str, Any]], python: BasePython) -> None:
+    """Refuse packages that are no wheels or whose requirements differ for this Python."""
+    requirements: list[tuple[str, Requirement]] = []
+    extras: dict[str, set[str]] = {}
+    for item in items:
+        name = canonicalize_name(item["metadata"]["name"])
+        extras.setdefault(name, {""}).update(item.get("requested_extras", ()))
+        if not item["download_info"]["url"].partition("#")[0].endswith(".whl"):
+            raise _needs_docker(f"{name}, which is not a wheel")
+        for text in item["metadata"].get("requires_dist", ()):
+            requirement = Requirement(text)
+            requirements.append((name, requirement))
+            child = canonicalize_name(requirement.name)
+            extras.setdefault(child, {""}).update(requirement.extras)
+    for parent, requirement in requirements:
+        for extra in extras[parent]:
+            _check_marker(requirement, extra, parent, python)
+
+
+def _run(command: list[str], progress: Callable[[str], None]) -> list[str] | None:
+    """Run pip and show its output; return the last lines if it failed."""
+    lines: deque[str] = deque(maxlen=_KEPT_LINES)
+    with subprocess.Popen(
+        command,
+        cwd=sys.prefix,  # and not the project, which may have a folder named pip
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                lines.append(line.rstrip())
+                progress(f"pip: {lines[-1].strip()}")
+        except BaseException:
+            process.kill()
+            raise
+    return list(lines) if process.returncode else None
+
+
+def _pip_error(lines: list[str], python: BasePython) -> ImageError:
+    text = "\n".join(lines)
+    if "No module named pip" in text:
+        return ImageError(f"without Docker pip is needed: run '{sys.executable} -m ensurepip'")
+    if missing := _NO_WHEEL.search(text):
+        where = f"for Python {python.short} on linux/amd64 in pip's package index"
+        return _needs_docker(f"{missing[1]}, which has no wheel {where}")
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    reason = (errors or lines[-1:] or ["no output"])[0]
+    return ImageError(f"pip cannot install the requirements ({reason}); fix them and try again")
+
+
+def _platforms(glibc: int) -> Iterator[str]:
+    """Yield the tags of wheels that run on a version of glibc (PEP 600), the newest first."""
+    aliases = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+    for minor in range(glibc, _OLDEST_MANYLINUX - 1, -1):
+        yield f"manylinux_2_{minor}_x86_64"
+        if minor in aliases:
+            yield f"{aliases[minor]}_x86_64"
+    yield "linux_x86_64"
+
+
+def _add_packages(layer: LayerWriter, target: Path, python: BasePython) -> None:
+    """Add the folder of ``pip install --target``."""
+    beside = _beside(target)
+    for path in _files(target):
+        folder = python.prefix if path in beside else python.library
+        is_script = path in beside and path.startswith("bin/")
+        layer.add_folders(f"{folder}/{path}", below=f"{folder}/bin" if is_script else folder)
+        file = target / path
+        status = file.stat()
+        mode = 0o755 if status.st_mode & 0o100 else 0o644
+        with file.open("rb") as opened:
+            if is_script:
+                first_line = f"#!{python.program}\n".encode()
+                script = _FIRST_LINE.sub(first_line, opened.read(), count=1)
+                layer.add_file(f"{folder}/{path}", mode, len(script), io.BytesIO(script))
+            else:
+                layer.add_file(f"{folder}/{path}", mode, status.st_size, opened)
+
+
+def _add_cuda_links(layer: LayerWriter, target: Path, python: BasePython) -> None:
+    """Add the symlinks to CUDA's libraries, those of the base image included."""
+    folder = cuda.FOLDER.strip("/")
+    layer.add_folders(f"{folder}/", below=posixpath.dirname(folder))
+    libraries = {*python.cuda_libraries, *filter(cuda.is_library, _files(target))}
+    links = {posixpath.basename(path): path for path in sorted(libraries, reverse=True)}
+    for name in sorted(links):  # of several paths with one name, the first
+        layer.add_link(f"{folder}/{name}", f"/{python.library}/{links[name]}")
+
+
+def _beside(target: Path) -> set[str]:
+    """Return the files that belong beside the packages, from the packages' own lists."""
+    paths: set[str] = set()
+    for record in target.glob("*.dist-info/RECORD"):
+        with record.open(newline="", encoding="utf-8") as opened:
+            listed = (row[0] for row in csv.reader(opened) if row)
+            paths.update(path.removeprefix(_BESIDE) for path in listed if path.startswith(_BESIDE))
+    return paths
+
+
+def _files(folder: Path) -> list[str]:
+    """Return the paths of all files, in an order that is the same everywhere."""
+    paths = [
+        os.path.relpath(os.path.join(top, name), folder)  # noqa: PTH118 - many thousands
+        for top, _, names in os.walk(folder)
+        for name in names
+    ]
+    return sorted(paths, key=os.fsencode)
+
+
+def _needs_docker(thing: str) -> ImageError:
+    return ImageError(f"Docker is needed for {thing}; install Docker and start it")
