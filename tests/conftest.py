@@ -22,6 +22,7 @@ import dockerfiles  # noqa: F401 - for the tests, which import it from there
 import emulators
 import engine as engines
 import fake_google
+import fake_registry  # noqa: F401 - for the tests, which import it from there
 import tensorflow_host  # noqa: F401 - for the tests, which import it from there
 
 sys.path.pop(0)

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry.append import append
+from distlaunch.image.registry.append import append_layers
 from distlaunch.image.registry.client import Registry
-from distlaunch.image.registry.config import Settings
+from distlaunch.image.registry.config import ImageSettings
 
 ROOT = Path(__file__).parent.parent
 sys.path += [str(ROOT / "tests"), str(ROOT / "tests/image")]
@@ -76,8 +76,8 @@ def base_with_variable(host: str) -> str:
     """Push the tests' base image with an LD_LIBRARY_PATH of its own, and return its name."""
     plain = base_image.push(base_image.layer(engines.CACHE), host)
     name = f"{host}/own:1"
-    settings = Settings(env={"LD_LIBRARY_PATH": OF_BASE})
-    append(Reference.parse(plain), Reference.parse(name), [], settings)
+    settings = ImageSettings(env={"LD_LIBRARY_PATH": OF_BASE})
+    append_layers(Reference.parse(plain), Reference.parse(name), [], settings)
     return name
 
 

@@ -11,7 +11,7 @@ from distlaunch.errors import ContextError, ImageError
 # Imported before any thread starts: two threads that import one package can deadlock.
 from distlaunch.image import plan_image
 from distlaunch.image.context import paths
-from distlaunch.image.registry.refusals import Unreachable
+from distlaunch.image.registry.errors import RegistryUnreachable
 from distlaunch.job import vertex
 from distlaunch.render.templates import REQUIREMENTS, recipe
 
@@ -50,7 +50,7 @@ def check_image(order: LaunchRequest, *, offline: bool = False) -> ImageCheck:
         return _planned(order, push=False)
     try:
         return _planned(order, push=True)
-    except Unreachable as problem:
+    except RegistryUnreachable as problem:
         base = job.image.base
         unreachable = warning(
             "registry-unreachable",
@@ -65,7 +65,7 @@ def check_image(order: LaunchRequest, *, offline: bool = False) -> ImageCheck:
 def _planned(order: LaunchRequest, *, push: bool) -> ImageCheck:
     try:
         planned = plan_image(order.job, order.folder, push=push)
-    except Unreachable:
+    except RegistryUnreachable:
         raise
     except (ContextError, ImageError) as problem:
         lines = problem.lines if isinstance(problem, ContextError) else (str(problem),)

@@ -6,7 +6,6 @@ import re
 import tarfile
 import tempfile
 import zlib
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from distlaunch.image.registry.config import environment_variables
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from distlaunch.image.registry.blobs import Source
+    from distlaunch.image.registry.blobs import Blob
     from distlaunch.image.registry.client import Registry, RemoteImage
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -129,13 +128,12 @@ class _Files:
     packages: set[str] = field(default_factory=set)  # metadata folders and NVIDIA's libraries
     glibc: int | None = None
 
-    def read_layer(self, layer: Source, image: str) -> None:
+    def read_layer(self, layer: Blob, image: str) -> None:
         with tempfile.TemporaryFile() as file:
-            with closing(layer.read_from(0)) as chunks:
-                for chunk in chunks:
-                    file.write(chunk)
-            file.seek(0)
             try:
+                for chunk in layer.chunks():
+                    file.write(chunk)
+                file.seek(0)
                 with tarfile.open(fileobj=file) as tar:
                     for entry in tar:
                         self._add(entry.name.removeprefix("./"), entry, tar)

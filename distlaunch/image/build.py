@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from distlaunch.image.layers import Layer
     from distlaunch.image.plan import BuildInputs, ImagePlan
     from distlaunch.image.reference import Reference
-    from distlaunch.image.registry.config import Settings
+    from distlaunch.image.registry.config import ImageSettings
     from distlaunch.ui.events import Event
 
 
@@ -194,12 +194,12 @@ class _Build:
             raise ImageError(f"{error}; with Docker: {no_docker}") from error
 
     def _append(
-        self, base: Reference, target: Reference, layer: Layer, settings: Settings
+        self, base: Reference, target: Reference, layer: Layer, settings: ImageSettings
     ) -> tuple[str, int]:
-        from distlaunch.image.registry.append import append
+        from distlaunch.image.registry.append import append_layers
 
-        appended = append(base, target, [layer], settings, progress=self.progress)
-        return appended.digest, appended.sent
+        appended = append_layers(base, target, [layer], settings, progress=self.progress)
+        return appended.digest, appended.bytes_sent
 
     def _notify(self, text: str) -> None:
         self.show(Notice(text))

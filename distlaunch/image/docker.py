@@ -22,9 +22,9 @@ from urllib3.exceptions import HTTPError
 
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry import refusals
-from distlaunch.image.registry.credentials import credentials
-from distlaunch.image.registry.refusals import causes_of
+from distlaunch.image.registry import errors
+from distlaunch.image.registry.credentials import find_credentials
+from distlaunch.image.registry.errors import causes_of
 from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ class Docker:
         self, action: Literal["push", "pull"], reference: Reference, tag: str | None, **options: str
     ) -> PushedImage:
         """Push or pull an image."""
-        login = credentials(reference.host)
+        login = find_credentials(reference.host)
         progress = _TransferProgress(f"{action}ing", self._progress)
         digest = None
         try:
@@ -473,10 +473,10 @@ def _transfer_error(
     """Return the error and its remedy for what an engine reports of a registry."""
     lower, quoted = message.lower(), f" ({_one_line(message)})"
     if any(word in lower for word in _DENIED):
-        return ImageError(refusals.denied(reference, login, quoted, pushing=action == "push"))
+        return ImageError(errors.denied(reference, login, quoted, pushing=action == "push"))
     is_unknown = "name unknown" in lower or ("repository" in lower and "not found" in lower)
     if action == "push" and is_unknown:
-        return ImageError(refusals.no_repository(reference, quoted))
+        return ImageError(errors.no_repository(reference, quoted))
     if _NO_SPACE in lower:
         return ImageError(_DISK_FULL)
     if "not found" in lower or "manifest unknown" in lower:

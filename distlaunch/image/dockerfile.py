@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from distlaunch.image.registry.config import Settings
+from distlaunch.image.registry.config import ImageSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -186,7 +186,7 @@ class Code:
     """
 
     root: str
-    settings: Settings
+    settings: ImageSettings
 
 
 def read_dockerfile(text: str) -> Dockerfile:
@@ -236,7 +236,7 @@ def code_of(dockerfile: Dockerfile) -> Code | None:
             return None
     if not (copied and entrypoint and root):
         return None
-    return Code(root, Settings(entrypoint, env, root, labels))
+    return Code(root, ImageSettings(entrypoint, env, root, labels))
 
 
 def parse_pairs(text: str, variables: Mapping[str, str] | None = None) -> dict[str, str] | None:

@@ -115,7 +115,7 @@ def _logins(texts: Iterable[str]) -> str:
 
 def _login(host: str) -> tuple[str, str] | None:
     """Return the user name and the password for a host."""
-    from distlaunch.image.registry.credentials import credentials
+    from distlaunch.image.registry.credentials import find_credentials
 
     try:
         entry = netrc.netrc(_netrc()).hosts.get(host)
@@ -123,7 +123,7 @@ def _login(host: str) -> tuple[str, str] | None:
         entry = None
     if entry:
         return entry[0], entry[2] or ""
-    google = credentials(host) if host.endswith(_GOOGLE) else None
+    google = find_credentials(host) if host.endswith(_GOOGLE) else None
     return (google.username, google.password) if google and google.password else None
 
 

@@ -20,7 +20,7 @@ _LOOPBACK = ("localhost", "[::1]")
 _OF_GOOGLE = (".pkg.dev", ".gcr.io")
 
 
-class GooglePlace(NamedTuple):
+class GoogleRepository(NamedTuple):
     """A repository of Google's Artifact Registry, as its API and gcloud name it."""
 
     project: str
@@ -89,7 +89,7 @@ class Reference:
         return is_google(self.host)
 
     @property
-    def google_place(self) -> GooglePlace | None:
+    def google_repository(self) -> GoogleRepository | None:
         """The repository of Artifact Registry that it lies in, None if it lies elsewhere."""
         location, suffix, _ = self.host.partition("-docker.pkg.dev")
         parts = self.path.split("/")
@@ -97,7 +97,7 @@ class Reference:
             return None
         if "." in parts[0] and len(parts) > 2:  # of an organisation: example.com/PROJECT
             parts = [f"{parts[0]}:{parts[1]}", *parts[2:]]
-        return GooglePlace(parts[0], location, parts[1])
+        return GoogleRepository(parts[0], location, parts[1])
 
     @property
     def is_loopback(self) -> bool:

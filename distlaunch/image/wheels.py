@@ -29,7 +29,7 @@ from distlaunch.image.dockerfile import parse_pairs
 from distlaunch.image.layers import LayerWriter
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry.client import Registry
-from distlaunch.image.registry.config import Settings, environment_variables
+from distlaunch.image.registry.config import ImageSettings, environment_variables
 from distlaunch.image.requirements import parse_requirement, read_requirements, sed_script
 from distlaunch.image.run_commands import pip_install, run_commands
 
@@ -83,7 +83,7 @@ class Installation:
 
     base: Reference
     folder: Path
-    settings: Settings = field(default_factory=Settings)
+    settings: ImageSettings = field(default_factory=ImageSettings)
     copied: dict[str, str] = field(default_factory=dict)
     gpu: bool | None = None
     packages: list[str] = field(default_factory=list)
@@ -117,10 +117,10 @@ def plan_installation(environment: Environment, folder: Path) -> Installation:
         if pairs is not None:
             env |= pairs
         elif each.word == "WORKDIR" and each.rest.startswith("/"):
-            plan.settings = Settings(workdir=each.rest.strip('"'))
+            plan.settings = ImageSettings(workdir=each.rest.strip('"'))
         elif not (_is_copied(each, files, plan) or _is_run(each, plan)):
             raise _needs_docker(f"the Dockerfile's step '{each.word} {each.rest}'")
-    plan.settings = Settings(env=env, workdir=plan.settings.workdir)
+    plan.settings = ImageSettings(env=env, workdir=plan.settings.workdir)
     return plan
 
 

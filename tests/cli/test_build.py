@@ -35,7 +35,9 @@ def test_a_registry_that_is_not_there_is_one_line(cli, project):
     project("127.0.0.1:1/digits")
     done = cli("build")
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(r"distlaunch: error: nothing listens at 127\.0\.0\.1:1; .*\n", done.stderr)
+    assert re.fullmatch(
+        r"distlaunch: error: no registry is listening at 127\.0\.0\.1:1; .*\n", done.stderr
+    )
 
 
 def test_a_secret_in_the_project_is_refused(cli, project, tmp_path):

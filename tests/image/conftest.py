@@ -1,7 +1,8 @@
-"""A registry for the tests of images; it needs no engine and no root."""
+"""Registries for the tests of images."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,8 @@ import wheel_index  # noqa: F401
 
 sys.path.pop(0)
 
-import engine as engines  # what tests/conftest.py has imported
+import engine as engines  # imported by tests/conftest.py
+from fake_registry import FakeRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,39 +26,55 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def registry_program() -> str:
-    """Debian's docker-registry; where there is none its tests are skipped, and say so."""
+    """Docker's registry, of Debian's package; skips the test if it is not installed."""
     if registries.program() is None and engines.is_demanded():
         engines.prepare(install=True)
-    found = registries.program()
-    if found is None:
-        pytest.skip("no docker-registry here: apt-get install docker-registry")
-    return found
+    program = registries.program()
+    if program is None:
+        pytest.skip("no docker-registry: apt-get install docker-registry")
+    return program
 
 
 @pytest.fixture(scope="session")
-def registry(registry_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """HOST:PORT of a registry for all tests, without credentials."""
+def docker_registry(
+    registry_program: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """HOST:PORT of Docker's registry, without login."""
     with registries.serving(tmp_path_factory.mktemp("registry")) as host:
         yield host
 
 
+@pytest.fixture(scope="session")
+def fake() -> Iterator[FakeRegistry]:
+    """A registry in this process, without login."""
+    with FakeRegistry() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def registry(fake: FakeRegistry) -> str:
+    """HOST:PORT of `fake`."""
+    return fake.host
+
+
+@pytest.fixture(params=["registry", "docker_registry"])
+def any_registry(request: pytest.FixtureRequest) -> str:
+    """HOST:PORT of `fake` and of Docker's registry."""
+    return str(request.getfixturevalue(request.param))
+
+
 @pytest.fixture
-def door(registry: str) -> Iterator[Callable[..., registries.Door]]:
-    """Open doors before the registry that fail as they are told."""
-    opened: list[registries.Door] = []
-
-    def open_door(rule=lambda _: None, target: str = registry) -> registries.Door:
-        opened.append(registries.Door(target, rule))
-        return opened[-1].__enter__()
-
-    yield open_door
-    for each in opened:
-        each.__exit__()
+def door(fake: FakeRegistry) -> Iterator[Callable[..., FakeRegistry]]:
+    """Start registries with the repositories of `fake` and with faults."""
+    with contextlib.ExitStack() as stack:
+        yield lambda rule=lambda _: None, **options: stack.enter_context(
+            FakeRegistry(rule, **{"repositories": fake.repositories, **options})
+        )
 
 
 @pytest.fixture(autouse=True)
 def docker_config(tmp_path_factory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a configuration of Docker's that is nobody's."""
+    """An empty folder of Docker's configuration."""
     folder = tmp_path_factory.mktemp("docker")
     monkeypatch.setenv("DOCKER_CONFIG", str(folder))
     return folder

@@ -49,7 +49,7 @@ def content(uri: str, without: str | None = None) -> bytes:
     with Registry(Reference.parse(uri)) as registry:
         image = registry.image()
         unpacked = [
-            gzip.decompress(b"".join(registry.blob(each["digest"], each["size"]).read_from(0)))
+            gzip.decompress(b"".join(registry.blob(each["digest"], each["size"]).chunks()))
             for each in image.manifest["layers"]
             if each["digest"] not in known
         ]
@@ -65,7 +65,7 @@ def files(uri: str) -> set[str]:
     """Return the paths of the files in an image's last layer."""
     with Registry(Reference.parse(uri)) as registry:
         *_, last = registry.image().manifest["layers"]
-        data = b"".join(registry.blob(last["digest"], last["size"]).read_from(0))
+        data = b"".join(registry.blob(last["digest"], last["size"]).chunks())
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         return {entry.name for entry in tar if entry.isfile()}
 

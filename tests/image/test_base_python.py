@@ -25,7 +25,7 @@ def python_of(registry):
         packed = [each if isinstance(each, bytes) else tar_of(each) for each in layers]
         config = {"Env": [f"PATH={path}", "PYTHON_VERSION=3.11.7"]}
         Recipe(layers=packed, config=config).push(reference)
-        with Registry(reference, patience=QUICK) as opened:
+        with Registry(reference, policy=QUICK) as opened:
             return find_python(opened, opened.image())
 
     return find

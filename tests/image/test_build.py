@@ -24,6 +24,7 @@ import engine as engines
 import projects  # what tests/image/conftest.py has imported
 import pytest
 import registries
+from fake_registry import Fault
 
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
@@ -406,10 +407,10 @@ def test_a_push_that_is_denied_to_the_engine_is_told(engine, folder, door):
     def rule(request):
         denied = {"errors": [{"code": "DENIED", "message": "no writing for you"}]}
         body = json.dumps(denied).encode()
-        return registries.Fault(403, body) if request.method == "POST" else None
+        return Fault(403, body) if request.method == "POST" else None
 
     (folder / "Dockerfile").write_text(f"FROM {engine.base}\nCOPY . /x\n")
-    host = door(rule, engine.registry).host
+    host = door(rule).host
     said = refused(projects.job(f"{host}/digits"), folder)
     assert said == (
         f"push of {host}/digits denied (denied: no writing for you); run 'docker login {host}'"
@@ -420,10 +421,10 @@ def test_a_repository_that_the_engine_does_not_find_is_told(engine, folder, door
     def rule(request):
         unknown = {"errors": [{"code": "NAME_UNKNOWN", "message": "repository digits not found"}]}
         body = json.dumps(unknown).encode()
-        return registries.Fault(404, body) if request.method == "POST" else None
+        return Fault(404, body) if request.method == "POST" else None
 
     (folder / "Dockerfile").write_text(f"FROM {engine.base}\nCOPY . /x\n")
-    host = door(rule, engine.registry).host
+    host = door(rule).host
     said = refused(projects.job(f"{host}/digits"), folder)
     assert said.startswith(f"there is no repository {host}/digits (")
 

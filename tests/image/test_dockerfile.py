@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlaunch.image.dockerfile import Code, code_of, parse_pairs, read_dockerfile
-from distlaunch.image.registry.config import Settings
+from distlaunch.image.registry.config import ImageSettings
 
 OURS = """\
 # A comment of ours
@@ -117,7 +117,7 @@ def test_what_only_buildkit_understands_is_seen(text, needs):
 
 
 def test_the_parts_of_our_dockerfile_are_environment_and_code():
-    settings = Settings(("python", "-m", "trainer.task"), {}, "/app", {})
+    settings = ImageSettings(("python", "-m", "trainer.task"), {}, "/app", {})
     assert code_of(read_dockerfile(OURS)) == Code("/app", settings)
 
 
@@ -140,7 +140,7 @@ def test_the_parts_of_our_dockerfile_are_environment_and_code():
 def test_code_is_copied_whole_and_set_up(before, after, settings):
     found = code_of(read_dockerfile(OURS.replace(before, after)))
     given_settings = {"entrypoint": ("python", "-m", "trainer.task"), "workdir": "/app", **settings}
-    assert found == Code(given_settings["workdir"], Settings(**given_settings))
+    assert found == Code(given_settings["workdir"], ImageSettings(**given_settings))
 
 
 @pytest.mark.parametrize(

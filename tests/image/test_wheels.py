@@ -82,7 +82,7 @@ def environment_files(uri):
     """Return the files of the layer before the code, links by their targets."""
     with Registry(Reference.parse(uri)) as registry:
         layer = registry.image().manifest["layers"][-2]
-        data = b"".join(registry.blob(layer["digest"], layer["size"]).read_from(0))
+        data = b"".join(registry.blob(layer["digest"], layer["size"]).chunks())
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         return {
             each.name: tar.extractfile(each).read() if each.isreg() else each.linkname

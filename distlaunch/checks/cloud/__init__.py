@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.request_view import JobRequest
     from distlaunch.google.client import Session
-    from distlaunch.image.reference import GooglePlace, Reference
+    from distlaunch.image.reference import GoogleRepository, Reference
     from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.submit.plan import LaunchRequest
 
@@ -87,7 +87,7 @@ def _checks(about: About) -> Iterator[Check]:
     asked = about.asked
     where = f"project {asked.project}"
     pushed, named = images.pushed(about), images.named(about)
-    target = pushed.google_place if pushed else None
+    target = pushed.google_repository if pushed else None
     is_own = target is not None and target.project == asked.project
     if asked.project:
         yield where, partial(project.problems, about)
@@ -111,9 +111,9 @@ def _checks(about: About) -> Iterator[Check]:
             yield str(image), partial(images.problems, about, image)
 
 
-def _pulled_from(references: Iterable[Reference]) -> list[GooglePlace]:
+def _pulled_from(references: Iterable[Reference]) -> list[GoogleRepository]:
     """Return the repositories of Artifact Registry that Vertex AI has to be let into."""
-    places = filter(None, (reference.google_place for reference in references))
+    places = filter(None, (reference.google_repository for reference in references))
     return [place for place in dict.fromkeys(places) if place.project not in _OF_GOOGLE]
 
 

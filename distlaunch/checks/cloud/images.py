@@ -38,18 +38,18 @@ def pushed(about: About) -> Reference | None:
 def problems(about: About, image: Reference) -> Iterator[Problem]:
     """Yield that there is no such image, or that it is for other machines than the job's."""
     from distlaunch.image.registry.client import Registry
-    from distlaunch.image.registry.manifests import OtherPlatform
-    from distlaunch.image.registry.refusals import Refused
-    from distlaunch.image.registry.transport import Patience
+    from distlaunch.image.registry.errors import RegistryError
+    from distlaunch.image.registry.manifests import WrongPlatform
+    from distlaunch.image.registry.transport import RetryPolicy
 
     connect, read = TIMEOUT
     try:
-        with Registry(image, patience=Patience(connect, read, (0.5,))) as registry:
+        with Registry(image, policy=RetryPolicy(connect, read, (0.5,))) as registry:
             registry.image()
-    except OtherPlatform as problem:
+    except WrongPlatform as problem:
         if _is_for_amd64(about, image):
             yield _told("image-architecture", image, problem)
-    except Refused as problem:
+    except RegistryError as problem:
         is_missing = problem.status == 404
         yield _told("image-missing", image, problem) if is_missing else _unknown(image, problem)
     except ImageError as problem:

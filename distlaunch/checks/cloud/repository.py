@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.cloud.context import About
     from distlaunch.checks.problem import Problem
-    from distlaunch.image.reference import GooglePlace
+    from distlaunch.image.reference import GoogleRepository
 
 _UPLOAD = "artifactregistry.repositories.uploadArtifacts"
 _READER, _WRITER = "roles/artifactregistry.reader", "roles/artifactregistry.writer"
@@ -30,7 +30,7 @@ _PULLING = re.compile(
 _EVERYBODY = ("allUsers", "allAuthenticatedUsers")
 
 
-def problems(about: About, place: GooglePlace) -> Iterator[Problem]:
+def problems(about: About, place: GoogleRepository) -> Iterator[Problem]:
     """Yield that a repository is not there, is of another kind, or may not be pushed to."""
     refusal: GoogleError | None = None
     try:
@@ -50,7 +50,7 @@ def problems(about: About, place: GooglePlace) -> Iterator[Problem]:
         yield unanswered(str(place), refusal, grant=grant)
 
 
-def pulling(about: About, place: GooglePlace) -> Iterator[Problem]:
+def pulling(about: About, place: GoogleRepository) -> Iterator[Problem]:
     """Yield that Vertex AI's own account, which pulls the images of all jobs, is let in nowhere.
 
     It is found in the policies of the project and of the repository; what an organisation or a
@@ -79,12 +79,12 @@ def pulling(about: About, place: GooglePlace) -> Iterator[Problem]:
         yield unanswered(f"who pulls from {place}", refusals[0])
 
 
-def _resource(place: GooglePlace) -> str:
+def _resource(place: GoogleRepository) -> str:
     owner = quote(place.project, safe="")
     return f"projects/{owner}/locations/{place.location}/repositories/{place.repository}"
 
 
-def _kind(place: GooglePlace, found: Mapping[str, Any]) -> Iterator[Problem]:
+def _kind(place: GoogleRepository, found: Mapping[str, Any]) -> Iterator[Problem]:
     form = found.get("format", "DOCKER")
     mode = found.get("mode", "STANDARD_REPOSITORY")
     if form != "DOCKER":
@@ -98,7 +98,7 @@ def _kind(place: GooglePlace, found: Mapping[str, Any]) -> Iterator[Problem]:
     yield error("repository-format", str(place), told, remedy)
 
 
-def _distance(about: About, place: GooglePlace) -> Iterator[Problem]:
+def _distance(about: About, place: GoogleRepository) -> Iterator[Problem]:
     region = about.asked.region
     if region and mainland(region) != mainland(place.location):
         near = place._replace(location=region)
@@ -111,20 +111,20 @@ def _distance(about: About, place: GooglePlace) -> Iterator[Problem]:
         )
 
 
-def _missing(place: GooglePlace) -> Problem:
+def _missing(place: GoogleRepository) -> Problem:
     return error(
         "repository-missing", str(place), "there is no such repository", f"run '{_create(place)}'"
     )
 
 
-def _create(place: GooglePlace) -> str:
+def _create(place: GoogleRepository) -> str:
     return (
         f"gcloud artifacts repositories create {place.repository} --repository-format=docker "
         f"--project={place.project} --location={place.location}"
     )
 
 
-def _grant(place: GooglePlace, member: str, role: str) -> str:
+def _grant(place: GoogleRepository, member: str, role: str) -> str:
     return (
         f"who may grant it runs 'gcloud artifacts repositories add-iam-policy-binding "
         f"{place.repository} --project={place.project} --location={place.location} "
@@ -132,32 +132,32 @@ def _grant(place: GooglePlace, member: str, role: str) -> str:
     )
 
 
-def _denied(about: About, place: GooglePlace) -> Problem:
+def _denied(about: About, place: GoogleRepository) -> Problem:
     told = f"{about.who} may not push there ({_UPLOAD} is missing)"
     return error("repository-denied", str(place), told, _grant(place, about.member, _WRITER))
 
 
-def _cannot_pull(place: GooglePlace, agent: str) -> Problem:
+def _cannot_pull(place: GoogleRepository, agent: str) -> Problem:
     told = f"Vertex AI's own account {agent} is not seen to be let in, and it pulls the images"
     remedy = _grant(place, f"serviceAccount:{agent}", _READER)
     return warning("agent-cannot-pull", str(place), told, remedy)
 
 
-def _of_project(about: About, place: GooglePlace) -> dict[str, Any]:
+def _of_project(about: About, place: GoogleRepository) -> dict[str, Any]:
     resource = f"projects/{quote(place.project, safe='')}:getIamPolicy"
     body = {"options": {"requestedPolicyVersion": 3}}
     return about.post("cloudresourcemanager", resource, body)
 
 
-def _of_repository(about: About, place: GooglePlace) -> dict[str, Any]:
+def _of_repository(about: About, place: GoogleRepository) -> dict[str, Any]:
     params = {"options.requestedPolicyVersion": 3}
     return about.get("artifactregistry", f"{_resource(place)}:getIamPolicy", params=params)
 
 
 def _lets_in(
-    policy: Callable[[About, GooglePlace], dict[str, Any]],
+    policy: Callable[[About, GoogleRepository], dict[str, Any]],
     about: About,
-    place: GooglePlace,
+    place: GoogleRepository,
     agent: str,
 ) -> bool | GoogleError:
     """Return whether a policy gives the agent, or everybody, some role with the right to pull."""

@@ -1,4 +1,1 @@
-"""A container registry: what it has (`client`), what is sent to it (`blobs`), and `append`.
-
-`transport` carries the calls, `authentication` answers for who we are, which `credentials` finds.
-"""
+"""Read and write images in a container registry over its HTTP API, without Docker."""

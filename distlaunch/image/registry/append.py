@@ -1,4 +1,4 @@
-"""An image that is another one and some layers, made in the registry without any engine."""
+"""Append layers to an image in a registry, without Docker."""
 
 from __future__ import annotations
 
@@ -6,184 +6,158 @@ import json
 import threading
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.image.registry import manifests
-from distlaunch.image.registry.blobs import BytesSource, FileSource
+from distlaunch.image.registry.blobs import Blob
 from distlaunch.image.registry.client import Registry
-from distlaunch.image.registry.config import extended
-from distlaunch.image.registry.credentials import Credentials, credentials
-from distlaunch.image.registry.transport import PATIENT, THREADS, Patience
+from distlaunch.image.registry.config import ImageSettings, extend_config
+from distlaunch.image.registry.credentials import Credentials, find_credentials
+from distlaunch.image.registry.transport import DEFAULT_POLICY, THREADS, RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from distlaunch.image.layers import Layer
     from distlaunch.image.reference import Reference
-    from distlaunch.image.registry.blobs import Source
     from distlaunch.image.registry.client import RemoteImage
-    from distlaunch.image.registry.config import Settings
 
-_STEP = 5  # per cent between two lines of progress
+_STEP = 5  # percent between two lines of progress
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
-    """An image that the registry now has.
+class AppendedImage:
+    """An image that `append_layers` has pushed.
 
     Parameters
     ----------
     digest
         ``sha256:…`` of its manifest.
-    sent
+    bytes_sent
         Bytes sent to the target's registry.
     """
 
     digest: str
-    sent: int
+    bytes_sent: int
 
 
-def append(
+def append_layers(
     base: Reference,
     target: Reference,
     layers: Sequence[Layer],
-    settings: Settings,
+    settings: ImageSettings,
     *,
     progress: Callable[[str], None] = lambda _: None,
-    patience: Patience = PATIENT,
-    find: Callable[[str], Credentials | None] = credentials,
-) -> Appended:
-    """Make `target` of `base` and `layers`; the same input gives the same digest everywhere.
+    policy: RetryPolicy = DEFAULT_POLICY,
+    credentials: Callable[[str], Credentials | None] = find_credentials,
+) -> AppendedImage:
+    """Push `target`, made of `base` and `layers`; the same input gives the same digest.
 
-    Nothing that the target's repository has is sent. What the base has is mounted where both are on
-    one registry, and copied through this machine where they are not.
+    Blobs that the target's repository has are not sent. The base's layers are mounted if both are
+    in one registry, and copied through this machine otherwise.
 
     Parameters
     ----------
     target
-        A repository with the tag to give.
+        A repository with a tag.
     progress
-        Told how far it is, a line each.
-    patience
-        How long registries are waited for.
-    find
-        Tells who we are to a host.
+        Called with a line of progress.
+    policy
+        Timeouts and retries.
+    credentials
+        Returns the credentials for a host.
 
     Raises
     ------
     ImageError
-        If a registry refuses or cannot be reached, or `base` is not for linux/amd64.
+        If a registry responds with an error or cannot be reached, or `base` is not for linux/amd64.
     """
     with (
-        Registry(base, patience=patience, find=find) as source,
-        Registry(target, patience=patience, find=find) as into,
+        Registry(base, policy=policy, credentials=credentials) as source,
+        Registry(target, policy=policy, credentials=credentials) as registry,
     ):
-        work = _Work(source, into, _Progress(progress, f"pushing {target}"))
-        image = work.bring_all(layers)
-        config = _encoded(extended(image.config, layers, settings))
-        work.bring_config(config)
+        lines = _Progress(progress, f"pushing {target}")
+        image = _push_layers(source, registry, layers, lines)
+        config = Blob.of_bytes(_encode(extend_config(image.config, layers, settings)))
+        registry.upload(config)
         manifest, media_type = _manifest(image, config, layers)
-        digest = into.put(manifest, media_type, target.tag or "latest")
-        return Appended(digest, into.sent)
+        digest = registry.put_manifest(manifest, media_type, target.identifier)
+        return AppendedImage(digest, registry.bytes_sent)
 
 
-def _manifest(image: RemoteImage, config: bytes, layers: Sequence[Layer]) -> tuple[bytes, str]:
-    """Return the new manifest with its media type, in the words of the base's."""
-    in_oci = manifests.is_oci(image.manifest)
-    media_type = manifests.OCI_MANIFEST if in_oci else manifests.DOCKER_MANIFEST
-    of_config = manifests.OCI_CONFIG if in_oci else manifests.DOCKER_CONFIG
-    of_layer = manifests.OCI_LAYER if in_oci else manifests.DOCKER_LAYER
-    source = BytesSource(config)
+def _push_layers(
+    source: Registry, registry: Registry, layers: Sequence[Layer], progress: _Progress
+) -> RemoteImage:
+    """Upload the new layers and those of the base, several at a time; return the base."""
+
+    def upload(blob: Blob) -> None:
+        registry.upload(blob, partial(progress.update, blob))
+
+    def mount_or_copy(blob: Blob) -> None:
+        is_same_registry = source.repository.host == registry.repository.host
+        if not (is_same_registry and registry.mount(blob.digest, source.repository)):
+            upload(blob)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        try:
+            files = [Blob.of_file(each.file, each.digest, each.size) for each in layers]
+            uploads = [pool.submit(upload, blob) for blob in files]
+            image = source.image()
+            if source.repository.name != registry.repository.name:
+                sizes = {each["digest"]: each["size"] for each in image.manifest["layers"]}
+                blobs = [source.blob(digest, size) for digest, size in sizes.items()]
+                uploads += [pool.submit(mount_or_copy, blob) for blob in blobs]
+            for each in wait(uploads, return_when=FIRST_EXCEPTION).done:
+                each.result()
+        except BaseException:
+            registry.cancel()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return image
+
+
+def _manifest(image: RemoteImage, config: Blob, layers: Sequence[Layer]) -> tuple[bytes, str]:
+    """Return the new manifest with its media type, in the format of the base's."""
+    is_oci = manifests.is_oci(image.manifest)
+    media_type = manifests.OCI_MANIFEST if is_oci else manifests.DOCKER_MANIFEST
+    layer_type = manifests.OCI_LAYER if is_oci else manifests.DOCKER_LAYER
+    config_type = manifests.OCI_CONFIG if is_oci else manifests.DOCKER_CONFIG
+    added = [_descriptor(layer_type, layer.digest, layer.size) for layer in layers]
     document = {
         "schemaVersion": 2,
         "mediaType": media_type,
-        "config": _descriptor(of_config, source.digest, source.size),
-        "layers": [
-            *image.manifest["layers"],
-            *(_descriptor(of_layer, each.digest, each.size) for each in layers),
-        ],
+        "config": _descriptor(config_type, config.digest, config.size),
+        "layers": [*image.manifest["layers"], *added],
     }
-    return _encoded(document), media_type
+    return _encode(document), media_type
 
 
 def _descriptor(media_type: str, digest: str, size: int) -> dict[str, Any]:
     return {"mediaType": media_type, "digest": digest, "size": size}
 
 
-def _encoded(document: Mapping[str, Any]) -> bytes:
+def _encode(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
-class _Work:
-    """Blobs that are brought into one repository, several at a time."""
-
-    def __init__(self, source: Registry, into: Registry, progress: _Progress) -> None:
-        self._source = source
-        self._into = into
-        self._progress = progress
-
-    def bring_all(self, layers: Iterable[Layer]) -> RemoteImage:
-        """Bring the layers and all that the base has; return the base."""
-        files = [FileSource(each.file, each.digest, each.size) for each in layers]
-        with ThreadPoolExecutor(THREADS) as pool:
-            try:
-                under_way = [pool.submit(self._bring_new, each) for each in files]
-                image = self._source.image()
-                under_way += [pool.submit(self._bring_old, each) for each in self._old(image)]
-                # One that fails ends the others, which may have long to go.
-                for each in wait(under_way, return_when=FIRST_EXCEPTION).done:
-                    each.result()
-            except BaseException:
-                self._source.transport.abandon()
-                self._into.transport.abandon()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-        return image
-
-    def bring_config(self, config: bytes) -> None:
-        self._into.send(BytesSource(config))
-
-    def _old(self, image: RemoteImage) -> list[Source]:
-        """Return the base's blobs that the target's repository may lack."""
-        if self._source.repository.name == self._into.repository.name:
-            return []
-        sizes = {each["digest"]: each["size"] for each in image.manifest["layers"]}
-        return [self._source.blob(digest, size) for digest, size in sizes.items()]
-
-    def _bring_old(self, blob: Source) -> None:
-        base = self._source.repository
-        if base.host == self._into.repository.host and self._into.mount(blob.digest, base):
-            return
-        self._bring_new(blob)
-
-    def _bring_new(self, blob: Source) -> None:
-        if not self._into.has_blob(blob.digest):
-            self._progress.expect(blob.size)
-            self._into.send(blob, self._progress.seen)
-
-
 class _Progress:
-    """How much of what is to be sent has gone out, told in steps."""
+    """Prints how much of the blobs has been sent."""
 
-    def __init__(self, tell: Callable[[str], None], what: str) -> None:
-        self._tell = tell
-        self._what = what
-        self._total = self._done = 0
-        self._told = -1
+    def __init__(self, print_line: Callable[[str], None], title: str) -> None:
+        self._print_line = print_line
+        self._title = title
+        self._sizes: dict[str, int] = {}
+        self._sent: dict[str, int] = {}
+        self._printed = -1
         self._lock = threading.Lock()
 
-    def expect(self, size: int) -> None:
+    def update(self, blob: Blob, sent: int) -> None:
+        """Set how many bytes of a blob have been sent."""
         with self._lock:
-            self._total += size
-            self._say()
-
-    def seen(self, size: int) -> None:
-        with self._lock:
-            self._done += size
-            self._say()
-
-    def _say(self) -> None:
-        share = 100 * self._done // max(self._total, 1) // _STEP * _STEP
-        if share != self._told:
-            self._told = share
-            self._tell(f"{self._what}: {self._done / 1e6:.1f} of {self._total / 1e6:.1f} MB")
+            self._sizes[blob.digest], self._sent[blob.digest] = blob.size, sent
+            done, total = sum(self._sent.values()), sum(self._sizes.values())
+            percent = 100 * done // total // _STEP * _STEP
+            if percent != self._printed:
+                self._printed = percent
+                self._print_line(f"{self._title}: {done / 1e6:.1f} of {total / 1e6:.1f} MB")

@@ -1,18 +1,23 @@
-"""A repository of images, spoken to without any engine."""
+"""The images of one repository in a registry."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import requests
+
 from distlaunch.errors import ImageError
-from distlaunch.image.registry import blobs, manifests
-from distlaunch.image.registry.credentials import Credentials, credentials
-from distlaunch.image.registry.refusals import Refused
-from distlaunch.image.registry.transport import PATIENT, Patience, Transport
+from distlaunch.image.registry import manifests
+from distlaunch.image.registry.blobs import CHUNK, Blob, digest_of
+from distlaunch.image.registry.credentials import Credentials, find_credentials
+from distlaunch.image.registry.errors import RegistryError
+from distlaunch.image.registry.transport import DEFAULT_POLICY, RetryPolicy, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from typing_extensions import Self
@@ -24,14 +29,14 @@ _NOT_MOUNTED = frozenset({400, 401, 403, 404, 405})
 
 @dataclass(frozen=True, slots=True)
 class RemoteImage:
-    """An image for linux/amd64 as a registry has it.
+    """An image for linux/amd64 in a registry.
 
     Parameters
     ----------
     digest
         ``sha256:…`` of its manifest.
     manifest, config
-        Both as plain data, in Docker's or OCI's words.
+        The JSON documents, in Docker's or OCI's format.
     """
 
     digest: str
@@ -40,128 +45,112 @@ class RemoteImage:
 
 
 class Registry:
-    """The images of one repository; a context manager that keeps its connections.
-
-    Threads may share it.
+    """The images of one repository; a context manager that keeps connections, shared by threads.
 
     Parameters
     ----------
     repository
-        A reference; its tag or digest is what is meant where a method is not told another.
-    patience
-        How long it is waited for.
-    find
-        Tells who we are to a host.
+        Its tag or digest is the default of the methods.
+    policy
+        Timeouts and retries.
+    credentials
+        Returns the credentials for a host.
+
+    Raises
+    ------
+    ImageError
+        By all methods, if the registry responds with an error or cannot be reached.
     """
 
     def __init__(
         self,
         repository: Reference,
         *,
-        patience: Patience = PATIENT,
-        find: Callable[[str], Credentials | None] = credentials,
+        policy: RetryPolicy = DEFAULT_POLICY,
+        credentials: Callable[[str], Credentials | None] = find_credentials,
     ) -> None:
         self.repository = repository
-        self.transport = Transport(repository, patience=patience, find=find)
+        self._transport = Transport(repository, policy=policy, credentials=credentials)
 
     @property
-    def sent(self) -> int:
+    def bytes_sent(self) -> int:
         """Bytes of blobs and manifests sent so far."""
-        return self.transport.sent
+        return self._transport.bytes_sent
 
     def digest(self, identifier: str | None = None) -> str | None:
-        """Return the digest of the image for linux/amd64, None where there is no such image.
+        """Return the digest of the image for linux/amd64, None if there is no such image.
 
         Parameters
         ----------
         identifier
             A tag or a digest.
-
-        Raises
-        ------
-        ImageError
-            If the registry refuses or cannot be reached, or the image is for other machines.
         """
-        which = identifier or self.repository.identifier
+        identifier = identifier or self.repository.identifier
         try:
-            response = self.transport.request(
-                "head", f"manifests/{which}", headers=manifests.ACCEPT
+            response = self._transport.request(
+                "head", f"manifests/{identifier}", headers=manifests.ACCEPT
             )
-        except Refused as refusal:
-            if refusal.status != 404:
+        except RegistryError as error:
+            if error.status != requests.codes.not_found:
                 raise
             return None
-        media_type = response.headers.get("Content-Type", "")
         digest = response.headers.get("Docker-Content-Digest")
-        if digest is None or manifests.is_index({}, media_type):
-            return self._manifest(which)[0]
+        if digest is None or manifests.is_index({}, response.headers.get("Content-Type", "")):
+            return self._manifest(identifier)[0]
         return digest
 
     def image(self, identifier: str | None = None) -> RemoteImage:
-        """Return the image for linux/amd64 with its config; every digest is verified.
-
-        Raises
-        ------
-        ImageError
-            If there is no such image, it is for other machines, or the registry refuses or cannot
-            be reached.
-        """
+        """Return the image for linux/amd64 with its config, all digests verified."""
         digest, manifest = self._manifest(identifier or self.repository.identifier)
         manifests.check_manifest(manifest, self.repository)
-        about = manifest["config"]
-        data = blobs.fetch(self.transport, about["digest"], about["size"])
-        config = manifests.read(data, self.repository, "config")
+        config_digest = manifest["config"]["digest"]
+        data = self._transport.request("get", f"blobs/{config_digest}").content
+        self._verify(config_digest, digest_of(data))
+        config = manifests.parse(data, self.repository, "config")
         manifests.check_config(config, manifest, self.repository)
         return RemoteImage(digest, manifest, config)
 
-    def has_blob(self, digest: str) -> bool:
-        """Whether the repository has a blob."""
-        return blobs.is_there(self.transport, digest)
-
-    def blob(self, digest: str, size: int) -> blobs.Source:
-        """Return a blob of the repository, to be read or to be sent to another."""
-        return blobs.RemoteSource(self.transport, digest, size)
+    def blob(self, digest: str, size: int) -> Blob:
+        """Return a blob of the repository, to read or to upload to another."""
+        return Blob(digest, size, partial(self._chunks, digest))
 
     def mount(self, digest: str, source: Reference) -> bool:
-        """Take a blob over from another repository of the registry, where the registry does so."""
-        from dxf.exceptions import DXFMountFailed
-
+        """Mount a blob from another repository of this registry; return whether that worked."""
+        query = {"mount": digest, "from": source.path}
         try:
-            self.transport.mount_blob(source.path, digest)
-        except DXFMountFailed:
-            return False
-        except Refused as refusal:
-            if refusal.status not in _NOT_MOUNTED:
+            response = self._transport.request("post", "blobs/uploads/", params=query)
+        except RegistryError as error:
+            if error.status not in _NOT_MOUNTED:
                 raise
             return False
-        return True
+        return response.status_code == 201
 
-    def send(self, source: blobs.Source, seen: Callable[[int], None] = lambda _: None) -> None:
-        """Send a blob, whether or not it is there; `seen` is told of bytes as they go out."""
-        blobs.upload(self.transport, source, seen)
+    def upload(self, blob: Blob, on_progress: Callable[[int], None] = lambda _: None) -> None:
+        """Upload a blob unless it exists.
 
-    def put(self, manifest: bytes, media_type: str, tag: str) -> str:
-        """Give the repository an image whose blobs it has; return its digest.
-
-        Raises
-        ------
-        ImageError
-            If the registry refuses or cannot be reached.
+        Parameters
+        ----------
+        on_progress
+            Called with the number of bytes of this blob that have been sent.
         """
-        response = self.transport.request(
+        self._transport.upload(blob, on_progress)
+
+    def put_manifest(self, manifest: bytes, media_type: str, tag: str) -> str:
+        """Create an image whose blobs exist; return its digest."""
+        response = self._transport.request(
             "put", f"manifests/{tag}", data=manifest, headers={"Content-Type": media_type}
         )
-        digest = blobs.digest_of(manifest)
-        if response.headers.get("Docker-Content-Digest", digest) != digest:
-            raise ImageError(
-                f"{self.repository.host} took another manifest for {self.repository.name}:{tag} "
-                "than was sent; check what stands between"
-            )
+        digest = digest_of(manifest)
+        self._verify(response.headers.get("Docker-Content-Digest", digest), digest)
         return digest
 
+    def cancel(self) -> None:
+        """Make requests of other threads fail at their next chunk or retry."""
+        self._transport.cancel()
+
     def close(self) -> None:
-        """Let the connections go."""
-        self.transport.close()
+        """Close the connections."""
+        self._transport.close()
 
     def __enter__(self) -> Self:
         return self
@@ -173,28 +162,43 @@ class Registry:
         trace: TracebackType | None,
     ) -> None:
         if kind is not None:
-            self.transport.abandon()
+            self.cancel()
         self.close()
 
-    def _manifest(self, which: str) -> tuple[str, Mapping[str, Any]]:
+    def _chunks(self, digest: str) -> Iterator[bytes]:
+        """Yield a blob's content; raise an error of requests if the connection breaks."""
+        headers = {"Accept-Encoding": "identity"}
+        content = hashlib.sha256()
+        with self._transport.request(
+            "get", f"blobs/{digest}", headers=headers, stream=True
+        ) as response:
+            for chunk in response.iter_content(CHUNK):
+                content.update(chunk)
+                yield chunk
+        self._verify(digest, f"sha256:{content.hexdigest()}")
+
+    def _manifest(self, identifier: str) -> tuple[str, Mapping[str, Any]]:
         """Return the manifest for linux/amd64 with its digest."""
-        digest, document, media_type = self._document(which)
+        digest, document, media_type = self._document(identifier)
         if not manifests.is_index(document, media_type):
             return digest, document
-        chosen = manifests.choose(document, self.repository)
-        digest, document, _ = self._document(chosen)
+        digest, document, _ = self._document(manifests.choose(document, self.repository))
         return digest, document
 
-    def _document(self, which: str) -> tuple[str, dict[str, Any], str]:
-        response = self.transport.request("get", f"manifests/{which}", headers=manifests.ACCEPT)
-        digest = blobs.digest_of(response.content)
-        told = (
-            which if which.startswith("sha256:") else response.headers.get("Docker-Content-Digest")
+    def _document(self, identifier: str) -> tuple[str, dict[str, Any], str]:
+        response = self._transport.request(
+            "get", f"manifests/{identifier}", headers=manifests.ACCEPT
         )
-        if told not in (None, digest):
-            raise ImageError(
-                f"{self.repository.host} gave other bytes than those of {told}; "
-                "push that image again"
-            )
-        document = manifests.read(response.content, self.repository, "manifest")
+        digest = digest_of(response.content)
+        is_digest = identifier.startswith("sha256:")
+        expected = identifier if is_digest else response.headers.get("Docker-Content-Digest")
+        self._verify(expected or digest, digest)
+        document = manifests.parse(response.content, self.repository, "manifest")
         return digest, document, response.headers.get("Content-Type", "")
+
+    def _verify(self, expected: str, digest: str) -> None:
+        if digest != expected:
+            raise ImageError(
+                f"content of {self.repository.host} has the digest {digest}, expected {expected}; "
+                "check the registry and proxies, and push the image again"
+            )

@@ -1,4 +1,4 @@
-"""An image's config: what it runs, and how a layer and other settings change it. Plain data."""
+"""The config of an image: entrypoint, environment and history."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ if TYPE_CHECKING:
 
     from distlaunch.image.layers import Layer
 
-_NO_TIME = "1970-01-01T00:00:00Z"
-_OF_A_BUILD = ("container", "container_config", "docker_version", "id", "parent")
+_EPOCH = "1970-01-01T00:00:00Z"
+_BUILD_KEYS = ("container", "container_config", "docker_version", "id", "parent")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What an image's config says beside its base's.
+class ImageSettings:
+    """What an image's config changes in that of its base.
 
     Parameters
     ----------
     entrypoint
-        The program, which replaces the base's and its default arguments; empty for the base's.
+        The program, which replaces the base's entrypoint and arguments; empty keeps them.
     env
-        Variables beside the base's.
+        Additional environment variables.
     workdir
-        The folder it starts in, None for the base's.
+        The working directory, None for the base's.
     labels
-        Labels beside the base's.
+        Additional labels.
     """
 
     entrypoint: tuple[str, ...] = ()
@@ -36,50 +36,45 @@ class Settings:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def extended(
-    config: Mapping[str, Any], layers: Sequence[Layer], settings: Settings
+def extend_config(
+    config: Mapping[str, Any], layers: Sequence[Layer], settings: ImageSettings
 ) -> dict[str, Any]:
-    """Return the config of an image that has more layers and other settings.
+    """Return a base's config with more layers and changed settings.
 
-    Its time is its base's, so that nothing in it is of the moment or the machine.
+    The creation time is the base's, so that the result is the same at any time on any machine.
     """
-    created = config.get("created") or _NO_TIME
-    before = config["rootfs"]["diff_ids"]
-    new = {key: value for key, value in config.items() if key not in _OF_A_BUILD}
-    new["created"] = created
-    new["rootfs"] = {"type": "layers", "diff_ids": [*before, *(each.diff_id for each in layers)]}
-    new["history"] = [
-        *_history(config, len(before)),
-        *({"created": created, "created_by": each.created_by} for each in layers),
-    ]
-    new["config"] = _settled(config, settings)
-    return new
+    created = config.get("created") or _EPOCH
+    base_diff_ids = config["rootfs"]["diff_ids"]
+    diff_ids = [*base_diff_ids, *(layer.diff_id for layer in layers)]
+    history = list(config.get("history") or ())
+    entries = sum(not entry.get("empty_layer") for entry in history)
+    missing = [{"created": _EPOCH} for _ in range(len(base_diff_ids) - entries)]
+    added = [{"created": created, "created_by": layer.created_by} for layer in layers]
+    return {
+        **{key: value for key, value in config.items() if key not in _BUILD_KEYS},
+        "created": created,
+        "rootfs": {"type": "layers", "diff_ids": diff_ids},
+        "history": [*missing, *history, *added],
+        "config": _apply(config, settings),
+    }
 
 
 def environment_variables(config: Mapping[str, Any]) -> dict[str, str]:
     """Return the environment variables that an image's config sets."""
     inner = config.get("config") or {}
-    return dict(each.partition("=")[::2] for each in inner.get("Env") or ())
+    return dict(entry.partition("=")[::2] for entry in inner.get("Env") or ())
 
 
-def _history(config: Mapping[str, Any], layers: int) -> list[Any]:
-    """Return a base's history, filled up where it tells of fewer layers than there are."""
-    told = list(config.get("history") or ())
-    of_layers = sum(not each.get("empty_layer") for each in told)
-    return [*({"created": _NO_TIME} for _ in range(layers - of_layers)), *told]
-
-
-def _settled(image: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    config = image.get("config") or {}
-    new = {key: value for key, value in config.items() if key != "Image"}
-    env = {**environment_variables(image), **settings.env}
+def _apply(config: Mapping[str, Any], settings: ImageSettings) -> dict[str, Any]:
+    inner = {key: value for key, value in (config.get("config") or {}).items() if key != "Image"}
+    env = {**environment_variables(config), **settings.env}
     if env:
-        new["Env"] = [f"{name}={value}" for name, value in env.items()]
-    if settings.labels or config.get("Labels"):
-        new["Labels"] = {**(config.get("Labels") or {}), **settings.labels}
+        inner["Env"] = [f"{name}={value}" for name, value in env.items()]
+    if settings.labels:
+        inner["Labels"] = {**(inner.get("Labels") or {}), **settings.labels}
     if settings.entrypoint:
-        new["Entrypoint"] = list(settings.entrypoint)
-        new.pop("Cmd", None)
+        inner["Entrypoint"] = list(settings.entrypoint)
+        inner.pop("Cmd", None)
     if settings.workdir is not None:
-        new["WorkingDir"] = settings.workdir
-    return new
+        inner["WorkingDir"] = settings.workdir
+    return inner

@@ -1,4 +1,4 @@
-"""What the documents of an image say, in Docker's words and in OCI's."""
+"""Manifests and indexes of images, in Docker's and OCI's formats."""
 
 from __future__ import annotations
 
@@ -25,101 +25,75 @@ OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 ACCEPT = {"Accept": f"{DOCKER_MANIFEST}, {DOCKER_LIST}, {OCI_MANIFEST}, {OCI_INDEX}"}
 
 
-class OtherPlatform(ImageError):
-    """An image that is for other machines than Google's."""
+class WrongPlatform(ImageError):
+    """An image that is not for linux/amd64."""
 
 
-def read(data: bytes, reference: Reference, what: str) -> dict[str, Any]:
-    """Read one of the documents.
-
-    Raises
-    ------
-    ImageError
-        If it is none.
-    """
+def parse(data: bytes, reference: Reference, name: str) -> dict[str, Any]:
+    """Parse a manifest, an index or a config."""
     try:
         document = json.loads(data)
     except ValueError as problem:
-        raise _broken(reference, f"its {what} is not JSON") from problem
+        raise _unsupported(reference, f"its {name} is not JSON") from problem
     if not isinstance(document, dict):
-        raise _broken(reference, f"its {what} is no JSON object")
+        raise _unsupported(reference, f"its {name} is not a JSON object")
     return document
 
 
 def is_index(document: Mapping[str, Any], media_type: str = "") -> bool:
-    """Whether a document lists images for several platforms; OCI's need not say what they are."""
+    """Return whether a document lists images for several platforms."""
     return media_type in (DOCKER_LIST, OCI_INDEX) or "manifests" in document
 
 
-def choose(index: Mapping[str, Any], reference: Reference) -> str:
-    """Return the digest of an index's image for linux/amd64.
+def is_oci(manifest: Mapping[str, Any]) -> bool:
+    """Return whether a manifest is in OCI's format."""
+    media_type = manifest.get("mediaType") or manifest["config"].get("mediaType", "")
+    return str(media_type).startswith("application/vnd.oci.")
 
-    Raises
-    ------
-    OtherPlatform
-        If it has none, with the platforms that it has.
-    """
-    known: dict[str, str] = {}
+
+def choose(index: Mapping[str, Any], reference: Reference) -> str:
+    """Return the digest of an index's image for linux/amd64."""
+    digests: dict[str, str] = {}
     for entry in index.get("manifests") or ():
         platform = entry.get("platform") or {}
         name = f"{platform.get('os')}/{platform.get('architecture')}"
-        known.setdefault(name, str(entry.get("digest")))
-    if PLATFORM in known:
-        return known[PLATFORM]
-    raise _other_platform(reference, sorted(set(known) - {"unknown/unknown", "None/None"}))
+        digests.setdefault(name, str(entry.get("digest")))
+    if PLATFORM in digests:
+        return digests[PLATFORM]
+    raise _wrong_platform(reference, sorted(set(digests) - {"unknown/unknown", "None/None"}))
 
 
 def check_manifest(manifest: Mapping[str, Any], reference: Reference) -> None:
-    """Check that a manifest can be built on.
-
-    Raises
-    ------
-    ImageError
-        If not.
-    """
+    """Raise an error unless a layer can be appended to this manifest."""
     if manifest.get("schemaVersion") != 2:
-        raise _broken(reference, "its manifest is of Docker's old schema 1")
+        raise _unsupported(reference, "its manifest has Docker's old schema 1")
     config, layers = manifest.get("config"), manifest.get("layers")
     if not isinstance(config, dict) or not isinstance(layers, list):
-        raise _broken(reference, "its manifest names no config and layers")
+        raise _unsupported(reference, "its manifest has no config and layers")
     for blob in (config, *layers):
         if not {"digest", "size"} <= blob.keys() or not blob["digest"].startswith("sha256:"):
-            raise _broken(reference, "its manifest names a blob without a sha256 digest and a size")
+            raise _unsupported(reference, "its manifest has a blob without sha256 digest and size")
 
 
 def check_config(
     config: Mapping[str, Any], manifest: Mapping[str, Any], reference: Reference
 ) -> None:
-    """Check that a config is that of a container image for linux/amd64.
-
-    Raises
-    ------
-    OtherPlatform
-        If it is that of one for another.
-    ImageError
-        If it is none.
-    """
+    """Raise an error unless a config is of a container image for linux/amd64."""
     platform = f"{config.get('os', 'linux')}/{config.get('architecture', 'amd64')}"
     if platform != PLATFORM:
-        raise _other_platform(reference, [platform])
+        raise _wrong_platform(reference, [platform])
     diff_ids = (config.get("rootfs") or {}).get("diff_ids")
     if not isinstance(diff_ids, list) or len(diff_ids) != len(manifest["layers"]):
-        raise _broken(reference, "its config and its manifest have different layers")
+        raise _unsupported(reference, "its config and its manifest have different layers")
 
 
-def is_oci(manifest: Mapping[str, Any]) -> bool:
-    """Whether a manifest is in OCI's words."""
-    said = manifest.get("mediaType") or manifest["config"].get("mediaType", "")
-    return str(said).startswith("application/vnd.oci.")
-
-
-def _other_platform(reference: Reference, platforms: list[str]) -> OtherPlatform:
-    has = ", ".join(platforms) or "no platform that it names"
-    return OtherPlatform(
-        f"{reference} is for {has}, and Google's machines are {PLATFORM}; build it again with "
+def _wrong_platform(reference: Reference, platforms: list[str]) -> WrongPlatform:
+    names = ", ".join(platforms) or "no named platform"
+    return WrongPlatform(
+        f"{reference} is for {names}, and Google's machines are {PLATFORM}; rebuild it with "
         f"'docker build --platform {PLATFORM}', or choose another image"
     )
 
 
-def _broken(reference: Reference, why: str) -> ImageError:
-    return ImageError(f"{reference} cannot be built on: {why}; push that image again")
+def _unsupported(reference: Reference, reason: str) -> ImageError:
+    return ImageError(f"{reference} is not a usable image: {reason}; push that image again")

@@ -1,4 +1,4 @@
-"""Requests to a registry: python-dxf's, with patience, our credentials and telling errors."""
+"""HTTP requests to a registry: authenticated, retried, and with errors for users."""
 
 from __future__ import annotations
 
@@ -6,42 +6,43 @@ import threading
 from dataclasses import dataclass
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import requests
-from dxf import DXF
 from requests.adapters import HTTPAdapter
 
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import DOCKER_HUB, Reference, is_loopback
-from distlaunch.image.registry.authentication import Authentication
-from distlaunch.image.registry.credentials import Credentials, credentials
-from distlaunch.image.registry.refusals import Refused, is_final, refused, unreachable
+from distlaunch.image.registry.auth import Authenticator
+from distlaunch.image.registry.credentials import Credentials, find_credentials
+from distlaunch.image.registry.errors import connection_error, status_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from distlaunch.image.registry.blobs import Blob
+
 THREADS = 8
 
 _DOCKER_HUB_API = "registry-1.docker.io"
-_RANDOM = SystemRandom()  # which leaves the program's own random numbers alone
+_RANDOM = SystemRandom()  # leaves the state of the module `random` alone
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
-_LOST = frozenset({404, 416})  # an upload that the registry no longer knows, or at another place
-_WRITING = frozenset({"post", "put", "patch"})
-_LONGEST_WAIT = 60.0  # seconds, whatever Retry-After says
-_MOST_LOGINS = 3  # for one request: to pull, to push, and after a token has expired
+_WRITING = frozenset({"post", "put"})
+_MAX_WAIT = 60.0  # seconds, whatever Retry-After requests
+_MAX_LOGINS = 3  # for one request: to pull, to push, and after a token has expired
+_MIN_COMMIT_SECONDS = 600.0  # a registry may copy the whole blob before it responds
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a registry is waited for.
+class RetryPolicy:
+    """Timeouts and retries of requests to a registry.
 
     Parameters
     ----------
     connect, read
-        Seconds to a connection, and to the next bytes of an answer.
+        Seconds for a connection, and for the next bytes of a response.
     delays
-        Seconds between tries; each is spread by half of it.
+        Seconds before each retry; varied by up to 50 %.
     """
 
     connect: float = 10.0
@@ -49,47 +50,41 @@ class Patience:
     delays: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
-PATIENT = Patience()
+DEFAULT_POLICY = RetryPolicy()
 
 
-class Broken(Exception):
-    """A connection broke, or the registry failed, in what cannot just be asked again."""
+class Transport:
+    """Requests about one repository over kept connections; shared by threads.
 
-    def __init__(self, told: ImageError) -> None:
-        super().__init__(str(told))
-        self.told = told
-
-
-class Transport(DXF):
-    """Requests about one repository, on connections that are kept; threads may share it.
-
-    All of python-dxf's methods come to `_base_request`, which here tries again what is transient,
-    answers what the registry asks of us, and raises `ImageError`.
+    Parameters
+    ----------
+    reference
+        The repository, or an image in it.
 
     Attributes
     ----------
-    sent
-        Bytes of all bodies so far.
+    bytes_sent
+        Bytes of all request bodies so far.
     """
 
     def __init__(
         self,
         reference: Reference,
         *,
-        patience: Patience = PATIENT,
-        find: Callable[[str], Credentials | None] = credentials,
+        policy: RetryPolicy = DEFAULT_POLICY,
+        credentials: Callable[[str], Credentials | None] = find_credentials,
     ) -> None:
-        host = _DOCKER_HUB_API if reference.host == DOCKER_HUB else reference.host
-        super().__init__(host, reference.path, insecure=reference.is_loopback)
-        self.reference = reference
-        self.patience = patience
-        self.sent = 0
-        self._http = _session()
-        self._who = Authentication(reference, self._ask_for_token, find)
-        self._answered = False
-        self._abandoned = threading.Event()
-        self._counting = threading.Lock()
-        self._turning = threading.Lock()
+        self._reference = reference
+        self._policy = policy
+        self.bytes_sent = 0
+        self._host = _DOCKER_HUB_API if reference.host == DOCKER_HUB else reference.host
+        self._scheme = "http" if reference.is_loopback else "https"
+        self._base_url = f"{self._scheme}://{self._host}/v2/{reference.path}/"
+        self._session = _session()
+        self._auth = Authenticator(reference, self._request_token, credentials)
+        self._has_responded = False
+        self._cancelled = threading.Event()
+        self._lock = threading.Lock()
 
     def request(self, method: str, path: str, **kwargs: Any) -> requests.Response:
         """Send a request about the repository.
@@ -97,200 +92,181 @@ class Transport(DXF):
         Parameters
         ----------
         path
-            As ``blobs/sha256:…``, or an address that the registry gave.
+            Below the repository, e.g. ``blobs/sha256:…``, or a URL that the registry returned.
 
         Raises
         ------
-        Refused
-            If the registry answers with no success.
-        ImageError
-            If it cannot be reached.
-        Broken
-            If this happened with a body that is a stream, which only its sender can begin again.
+        RegistryError
+            If the registry responds with an error.
+        RegistryUnreachable
+            If it does not respond.
         """
-        response: requests.Response = self._request(method, path, **kwargs)  # type: ignore[no-untyped-call]
+        response = self._retry(lambda: self._send_authenticated(method, path, **kwargs))
+        if not response.ok:
+            raise status_error(
+                response, self._reference, self._auth.credentials, pushing=method in _WRITING
+            )
+        self._count(len(kwargs.get("data", b"")))
         return response
 
-    def wait(self, seconds: float) -> None:
-        """Wait before another try, unless all was abandoned.
+    def upload(self, blob: Blob, on_progress: Callable[[int], None] = lambda _: None) -> None:
+        """Send a blob unless the repository has it; start over if the connection breaks.
+
+        Parameters
+        ----------
+        on_progress
+            Called with the number of bytes of this blob that have been sent.
 
         Raises
         ------
         ImageError
-            If it was.
+            If the registry responds with an error or cannot be reached.
         """
-        if self._abandoned.wait(seconds):
-            raise ImageError("interrupted")
+        response = self._retry(lambda: self._try_upload(blob, on_progress))
+        if not response.ok:
+            raise status_error(response, self._reference, self._auth.credentials, pushing=True)
 
-    def abandon(self) -> None:
-        """Have whatever is under way in other threads end soon."""
-        self._abandoned.set()
+    def cancel(self) -> None:
+        """Make requests of other threads fail at their next chunk or retry."""
+        self._cancelled.set()
 
     def close(self) -> None:
-        self._http.close()
+        self._session.close()
 
-    def counted(self, chunks: Iterator[bytes], seen: Callable[[int], None]) -> Iterator[bytes]:
-        """Yield what is sent, counting it."""
-        for chunk in chunks:
-            self.wait(0)
-            yield chunk
-            self._count(len(chunk))
-            seen(len(chunk))
-
-    def _base_request(self, method: str, path: str, **kwargs: Any) -> requests.Response:
-        body = kwargs.get("data", b"")
-        if not isinstance(body, bytes | str):
-            return self._once(method, path, **kwargs)
-        response = self._with_patience(method, path, **kwargs)
-        self._count(len(body))
-        return response
-
-    def _with_patience(self, method: str, path: str, **kwargs: Any) -> requests.Response:
-        tries = 1 + len(self.patience.delays)
-        for attempt in range(1, tries + 1):
-            try:
-                response = self._authenticated(method, path, **kwargs)
-            except requests.RequestException as problem:
-                if attempt == tries or is_final(problem, answered=self._answered):
-                    raise unreachable(problem, self.reference, tries=attempt) from problem
-                self.wait(self._delay(attempt))
-                continue
-            self._answered = True
-            if response.ok:
-                return response
-            if attempt == tries or response.status_code not in _TRANSIENT:
-                raise self._refused(response, method, tries=attempt)
-            response.close()
-            self.wait(self._delay(attempt, response))
-        raise AssertionError
-
-    def _once(self, method: str, path: str, **kwargs: Any) -> requests.Response:
-        """Send a stream, which is not here to be sent again."""
-        said = self._who.header
-        try:
-            response = self._send(method, path, said, **kwargs)
-        except requests.RequestException as problem:
-            raise Broken(unreachable(problem, self.reference)) from problem
-        if response.ok:
+    def _try_upload(self, blob: Blob, on_progress: Callable[[int], None]) -> requests.Response:
+        response = self._send_authenticated("head", f"blobs/{blob.digest}")
+        if response.status_code != requests.codes.not_found:
             return response
-        told = self._refused(response, method)
-        may_help = response.status_code == 401 and self._who.answer(response, said)
-        if may_help or response.status_code in (*_TRANSIENT, *_LOST):
-            raise Broken(told)
-        raise told
-
-    def _refused(self, response: requests.Response, method: str, *, tries: int = 1) -> Refused:
-        return refused(
-            response, self.reference, self._who.who, pushing=method in _WRITING, tries=tries
+        response = self._send_authenticated("post", "blobs/uploads/")
+        if not response.ok:
+            return response
+        location = urlsplit(urljoin(response.url, response.headers["Location"]))
+        query = urlencode([*parse_qsl(location.query), ("digest", blob.digest)])
+        return self._send_authenticated(
+            "put",
+            location._replace(query=query).geturl(),
+            data=_Body(blob, self._sent_chunks, on_progress) if blob.size else b"",
+            headers={"Content-Type": "application/octet-stream"},
+            timeout=(self._policy.connect, max(self._policy.read, _MIN_COMMIT_SECONDS)),
         )
 
-    def _authenticated(self, method: str, path: str, **kwargs: Any) -> requests.Response:
-        """Send a request, and again with what is asked of us."""
-        for _ in range(_MOST_LOGINS - 1):
-            said = self._who.header
-            response = self._send(method, path, said, **kwargs)
-            if response.status_code != 401 or not self._who.answer(response, said):
-                return response
-            response.close()
-        return self._send(method, path, self._who.header, **kwargs)
+    def _sent_chunks(self, blob: Blob) -> Iterator[bytes]:
+        for chunk in blob.chunks():
+            self._wait(0)
+            yield chunk
+            self._count(len(chunk))
 
-    def _send(self, method: str, path: str, said: str | None, **kwargs: Any) -> requests.Response:
-        url = self._url(path)
-        headers = dict(kwargs.pop("headers", {}))
-        if said and urlsplit(url).netloc == self._host:
-            headers["Authorization"] = said
-        timeout = kwargs.pop("timeout", (self.patience.connect, self.patience.read))
-        about: dict[str, Any] = {"headers": headers, "timeout": timeout, **kwargs}
+    def _retry(
+        self, send: Callable[[], requests.Response], host: Reference | None = None
+    ) -> requests.Response:
+        """Return the first response without a transient error, or else the last.
+
+        A connection error before the first response is not retried: the address is wrong.
+        """
+        host = host or self._reference
+        for delay in self._policy.delays:
+            wait = delay * _RANDOM.uniform(0.5, 1.5)
+            try:
+                response = send()
+            except requests.RequestException as problem:
+                if not self._has_responded:
+                    raise connection_error(problem, host) from problem
+            else:
+                if response.status_code not in _TRANSIENT:
+                    return response
+                wait = max(wait, _retry_after(response))
+                response.close()
+            self._wait(wait)
         try:
-            response = self._http.request(method, url, proxies=_proxies(url), **about)
-        except requests.ConnectionError:
-            if not self._turned_to_tls(url):
-                raise
-            return self._send(method, path, said, **about)
-        if response.status_code == 400 and self._turned_to_tls(url):
-            response.close()
-            return self._send(method, path, said, **about)
+            return send()
+        except requests.RequestException as problem:
+            raise connection_error(problem, host) from problem
+
+    def _send_authenticated(self, method: str, path: str, **kwargs: Any) -> requests.Response:
+        for _ in range(_MAX_LOGINS):
+            header = self._auth.header
+            response = self._send(method, path, header, **kwargs)
+            if response.status_code != requests.codes.unauthorized:
+                break
+            if not self._auth.answer(response, header):
+                break
         return response
 
-    def _turned_to_tls(self, url: str) -> bool:
-        """Speak TLS from now on to a registry on this machine that refused the first request."""
-        with self._turning:
-            if self._insecure and not self._answered and _speaks_tls(self._host):
-                self._insecure = False
-                self._base_url = f"https://{self._host}/v2/"
-            return url.startswith("http:") and not self._insecure
-
-    def _url(self, path: str) -> str:
-        """Return where a path leads; a registry behind a proxy may not know that it has TLS."""
+    def _send(
+        self, method: str, path: str, authorization: str | None, **kwargs: Any
+    ) -> requests.Response:
         url = urljoin(self._base_url, path)
-        parts = urlsplit(url)
-        if parts.netloc == self._host:
-            return parts._replace(scheme="http" if self._insecure else "https").geturl()
-        return url
+        headers = dict(kwargs.pop("headers", {}))
+        if urlsplit(url).netloc == self._host:
+            # A registry behind a proxy may not know that it is reached over TLS.
+            url = urlsplit(url)._replace(scheme=self._scheme).geturl()
+            if authorization:
+                headers["Authorization"] = authorization
+        kwargs.setdefault("timeout", (self._policy.connect, self._policy.read))
+        response = self._session.request(
+            method, url, headers=headers, proxies=_proxies(url), **kwargs
+        )
+        self._has_responded = True
+        return response
 
-    def _ask_for_token(self, method: str, url: str, **kwargs: Any) -> requests.Response:
-        timeout = (self.patience.connect, self.patience.read)
-        server = Reference(f"{urlsplit(url).netloc}/token")
-        for attempt, delay in enumerate((*self.patience.delays, None), 1):
-            try:
-                response = self._http.request(
-                    method, url, timeout=timeout, proxies=_proxies(url), **kwargs
-                )
-            except requests.RequestException as problem:
-                if delay is None or is_final(problem, answered=False):
-                    raise unreachable(problem, server, tries=attempt) from problem
-            else:
-                if delay is None or response.status_code not in _TRANSIENT:
-                    return response
-            self.wait(self._delay(attempt))
-        raise AssertionError
+    def _request_token(self, method: str, url: str, **kwargs: Any) -> requests.Response:
+        timeout = (self._policy.connect, self._policy.read)
+        return self._retry(
+            lambda: self._session.request(
+                method, url, timeout=timeout, proxies=_proxies(url), **kwargs
+            ),
+            Reference(f"{urlsplit(url).netloc}/token"),
+        )
 
-    def _delay(self, attempt: int, response: requests.Response | None = None) -> float:
-        planned = self.patience.delays[attempt - 1] * _RANDOM.uniform(0.5, 1.5)
-        try:
-            asked = float(response.headers.get("Retry-After", 0)) if response is not None else 0.0
-        except ValueError:
-            asked = 0.0
-        return max(planned, min(asked, _LONGEST_WAIT))
+    def _wait(self, seconds: float) -> None:
+        if self._cancelled.wait(seconds):
+            raise ImageError("interrupted")
 
     def _count(self, size: int) -> None:
-        with self._counting:
-            self.sent += size
+        with self._lock:
+            self.bytes_sent += size
+
+
+class _Body:
+    """A request body of known length that is read again when the request is repeated."""
+
+    def __init__(
+        self,
+        blob: Blob,
+        read: Callable[[Blob], Iterator[bytes]],
+        on_progress: Callable[[int], None],
+    ) -> None:
+        self._blob = blob
+        self._read = read
+        self._on_progress = on_progress
+
+    def __len__(self) -> int:
+        return self._blob.size
+
+    def __iter__(self) -> Iterator[bytes]:
+        sent = 0
+        for chunk in self._read(self._blob):
+            yield chunk
+            sent += len(chunk)
+            self._on_progress(sent)
+
+
+def _retry_after(response: requests.Response) -> float:
+    try:
+        return min(float(response.headers.get("Retry-After", 0)), _MAX_WAIT)
+    except ValueError:  # an HTTP date
+        return 0.0
 
 
 def _proxies(url: str) -> dict[str, str]:
-    """Have no proxy between us and this machine, whatever the environment says."""
+    """Use no proxy for this machine, whatever the environment sets."""
     parts = urlsplit(url)
     return {"no_proxy": parts.hostname or ""} if is_loopback(parts.netloc) else {}
 
 
 def _session() -> requests.Session:
     session = requests.Session()
-    session.auth = _nothing_of_netrc
-    adapter = HTTPAdapter(pool_connections=4, pool_maxsize=THREADS)
-    session.mount("https://", adapter)
-    session.mount("http://", adapter)
+    session.auth = lambda request: request  # otherwise ~/.netrc would replace our header
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, HTTPAdapter(pool_maxsize=THREADS))
     return session
-
-
-def _nothing_of_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Leave a request as it is; without this, ~/.netrc would lie over our header."""
-    return request
-
-
-def _speaks_tls(host: str) -> bool:
-    import socket
-    import ssl
-
-    name, _, port = host.rpartition(":")
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # only to find out the protocol
-    try:
-        with (
-            socket.create_connection((name.strip("[]"), int(port)), timeout=5) as plain,
-            context.wrap_socket(plain),
-        ):
-            return True
-    except (OSError, ValueError):
-        return False

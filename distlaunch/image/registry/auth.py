@@ -1,0 +1,144 @@
+"""Authentication at a registry: Basic, and Bearer tokens of its token server."""
+
+from __future__ import annotations
+
+import base64
+import re
+import threading
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from distlaunch.errors import ImageError
+from distlaunch.image.reference import is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import requests
+
+    from distlaunch.image.reference import Reference
+    from distlaunch.image.registry.credentials import Credentials
+
+_CLIENT_ID = "distlaunch"
+_PARAMETER = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s,"]+))')
+
+
+class Authenticator:
+    """Answers the challenges of one registry; shared by threads.
+
+    Nothing is sent and no credentials are looked up before the registry responds with 401.
+
+    Parameters
+    ----------
+    reference
+        The repository, or an image in it.
+    request
+        Sends a request to the token server.
+    find_credentials
+        Returns the credentials for a host.
+
+    Attributes
+    ----------
+    header
+        The ``Authorization`` header, None until it is required.
+    credentials
+        The credentials in use.
+    """
+
+    def __init__(
+        self,
+        reference: Reference,
+        request: Callable[..., requests.Response],
+        find_credentials: Callable[[str], Credentials | None],
+    ) -> None:
+        self.header: str | None = None
+        self.credentials: Credentials | None = None
+        self._reference = reference
+        self._request = request
+        self._find_credentials = find_credentials
+        self._scopes: dict[str, None] = {}  # all that were required so far, in order
+        self._lock = threading.Lock()
+
+    def answer(self, response: requests.Response, sent_header: str | None) -> bool:
+        """Set `header` by a 401 response; return whether to repeat the request with it.
+
+        Raises
+        ------
+        ImageError
+            If the credentials cannot be read or are not accepted.
+        """
+        with self._lock:
+            if self.header != sent_header:
+                return True  # another thread has answered the challenge
+            scheme, _, rest = response.headers.get("WWW-Authenticate", "").partition(" ")
+            self.credentials = self._find_credentials(self._reference.host)
+            if scheme.lower() == "bearer":
+                parameters = {name: a or b for name, a, b in _PARAMETER.findall(rest)}
+                self.header = f"Bearer {self._token(parameters)}"
+            elif scheme.lower() == "basic":
+                self.header = self._basic()
+            return self.header != sent_header
+
+    def _basic(self) -> str | None:
+        if self.credentials is None or not self.credentials.username:
+            return None
+        pair = f"{self.credentials.username}:{self.credentials.password}".encode()
+        return f"Basic {base64.b64encode(pair).decode()}"
+
+    def _token(self, parameters: dict[str, str]) -> str:
+        """Request a token for all scopes so far (distribution's token specification)."""
+        realm = parameters.get("realm", "")
+        self._require_secure(realm)
+        self._scopes.update(dict.fromkeys(parameters.get("scope", "").split()))
+        service = parameters.get("service", "")
+        if self.credentials is not None and self.credentials.identity_token:
+            form = {
+                "service": service,
+                "grant_type": "refresh_token",
+                "client_id": _CLIENT_ID,
+                "scope": " ".join(self._scopes),
+                "refresh_token": self.credentials.identity_token,
+            }
+            response = self._request("post", realm, data=form)
+        else:
+            basic = self._basic()
+            headers = {"Authorization": basic} if basic else {}
+            query = {"service": service, "scope": list(self._scopes)}
+            response = self._request("get", realm, params=query, headers=headers)
+        return self._read_token(response)
+
+    def _require_secure(self, realm: str) -> None:
+        parts = urlsplit(realm)
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc)):
+            raise ImageError(
+                f"the token server of {self._reference.host} is {realm!r}, which is not secure; "
+                "configure the registry with an https address"
+            )
+
+    def _read_token(self, response: requests.Response) -> str:
+        if response.status_code in (400, 401, 403):
+            source = (
+                f"the credentials from {self.credentials.source}"
+                if self.credentials
+                else ("requests without credentials")
+            )
+            raise ImageError(
+                f"{self._reference.host} rejects {source} ({response.status_code}); "
+                f"run '{self._login_command()}'"
+            )
+        try:
+            document = response.json()
+            token = document.get("access_token") or document.get("token")
+        except (ValueError, AttributeError):
+            token = None
+        if not response.ok or not token:
+            raise ImageError(
+                f"{urlsplit(response.url).netloc} returns no token for {self._reference.name} "
+                f"({response.status_code}); try again later"
+            )
+        return str(token)
+
+    def _login_command(self) -> str:
+        if self._reference.is_google:
+            return "gcloud auth application-default login"
+        return f"docker login {self._reference.host}"

@@ -1,0 +1,172 @@
+"""Errors of registries: one line with the remedy."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+
+import pytest
+import requests
+import trustme
+
+from distlaunch.image.reference import Reference
+from distlaunch.image.registry.credentials import Credentials
+from distlaunch.image.registry.errors import connection_error, status_error
+
+GOOGLE = "us-central1-docker.pkg.dev/my-project/training/digits"
+ROBOT = Credentials("oauth2accesstoken", "t", member="serviceAccount:r@p.iam.gserviceaccount.com")
+USER = Credentials("oauth2accesstoken", "t", source="google")
+
+
+def error(code, message=""):
+    return json.dumps({"errors": [{"code": code, "message": message}]}).encode()
+
+
+def text_of(status, body, reference, credentials=None, *, pushing=True):
+    response = requests.Response()
+    response.status_code, response._content = status, body
+    problem = status_error(response, Reference.parse(reference), credentials, pushing=pushing)
+    assert problem.status == status
+    assert len(problem.lines) == 1
+    return str(problem)
+
+
+@pytest.mark.parametrize(
+    ("credentials", "member"),
+    [
+        (USER, "user:$(gcloud config get account)"),
+        (ROBOT, "serviceAccount:r@p.iam.gserviceaccount.com"),
+    ],
+)
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_denied_push_to_google(status, credentials, member):
+    message = "Permission 'artifactregistry.repositories.uploadArtifacts' denied"
+    assert text_of(status, error("DENIED", message), GOOGLE, credentials) == (
+        f"push of {GOOGLE} denied ({message}); run 'gcloud artifacts repositories "
+        "add-iam-policy-binding training --project=my-project --location=us-central1 "
+        f"--member={member} --role=roles/artifactregistry.writer'"
+    )
+
+
+def test_other_denied_requests():
+    text = text_of(403, b"", GOOGLE, USER, pushing=False)
+    assert text.startswith(f"pull of {GOOGLE} denied; run 'gcloud artifacts repositories add-iam-")
+    assert text.endswith("--role=roles/artifactregistry.reader'")
+    organisation = text_of(403, b"", "eu-docker.pkg.dev/example.com/p/r/i", USER)
+    assert "binding r --project=example.com:p --location=eu " in organisation
+    container_registry = text_of(403, b"", "gcr.io/my-project/digits", USER)
+    assert "gcloud projects add-iam-policy-binding my-project --member=" in container_registry
+    login = "run 'gcloud auth application-default login'"
+    assert text_of(401, b"", GOOGLE) == f"push of {GOOGLE} denied; {login}"
+    assert text_of(401, b"", "a.b/c").endswith("; run 'docker login a.b'")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reference", "expected"),
+    [
+        (
+            404,
+            error("NAME_UNKNOWN", 'Repository "training" not found'),
+            GOOGLE,
+            f'there is no repository {GOOGLE} (Repository "training" not found); run '
+            "'gcloud artifacts repositories create training --repository-format=docker "
+            "--project=my-project --location=us-central1'",
+        ),
+        (404, b"", "a.b/c", "there is no repository a.b/c; create it in a.b, or check the name"),
+        (413, b"", "a.b/c", "a.b rejects a layer of this size; put less into the image, or raise"),
+        (
+            429,
+            error("X", "slow\ndown"),
+            "a.b/c",
+            "a.b limits the rate of requests (slow down); ",
+        ),
+        (500, b"<html>", "a.b/c", "the registry a.b fails with 500; try again later"),
+        (503, b"[]", "a.b/c", "the registry a.b fails with 503; try again later"),
+        (400, error("X", "x" * 500), "a.b/c:1", f"a.b rejects a.b/c:1 with 400 ({'x' * 200}); "),
+        (418, b'{"errors": [1]}', "a.b/c:1", "a.b rejects a.b/c:1 with 418; "),
+        (418, b'{"errors": [{"code": "X"}]}', "a.b/c:1", "a.b rejects a.b/c:1 with 418 (X); "),
+    ],
+)
+def test_other_statuses(status, body, reference, expected):
+    assert text_of(status, body, reference).startswith(expected)
+
+
+def text_of_connection(url, reference="a.b/c", **options):
+    with pytest.raises(requests.RequestException) as caught:
+        requests.get(url, timeout=options.pop("timeout", 5), **options)
+    problem = connection_error(caught.value, Reference.parse(reference))
+    assert len(problem.lines) == 1
+    return str(problem)
+
+
+@pytest.fixture
+def serve():
+    """Start a server that passes each connection to a function, and keeps what that returns."""
+    opened = []
+
+    def start(handle):
+        server = socket.create_server(("127.0.0.1", 0))
+        opened.append(server)
+
+        def accept():
+            try:
+                while True:
+                    opened.append(handle(server.accept()[0]))
+            except OSError:
+                return
+
+        threading.Thread(target=accept, daemon=True).start()
+        return server.getsockname()[1]
+
+    yield start
+    for each in filter(None, opened):
+        each.close()
+
+
+def test_an_unreachable_registry(serve):
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        closed = probe.getsockname()[1]
+    assert text_of_connection(f"http://127.0.0.1:{closed}/") == (
+        "no registry is listening at a.b; start it, or check the name in a.b/c"
+    )
+    assert text_of_connection("https://registry.invalid/") == (
+        "the registry's host 'a.b' is unknown; check the name in a.b/c"
+    )
+    proxies = {"https": f"http://127.0.0.1:{closed}"}
+    assert text_of_connection("https://registry.invalid/", proxies=proxies) == (
+        "the proxy for a.b cannot be reached; check HTTPS_PROXY and NO_PROXY"
+    )
+    silent = serve(lambda connection: connection)
+    assert text_of_connection(f"http://127.0.0.1:{silent}/", timeout=0.1) == (
+        "the registry a.b does not respond; check it and the network, then try again"
+    )
+    broken = serve(lambda connection: connection.close())
+    assert text_of_connection(f"http://127.0.0.1:{broken}/").startswith("the connection to a.b br")
+
+
+def test_problems_of_tls(serve):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+
+    def handshake(connection):
+        try:
+            return context.wrap_socket(connection, server_side=True)
+        except ssl.SSLError:
+            return connection
+
+    text = text_of_connection(f"https://127.0.0.1:{serve(handshake)}/")
+    assert text.startswith("the certificate of a.b is not trusted (certificate verify failed")
+    assert text.endswith(
+        "); set REQUESTS_CA_BUNDLE to a file with the certificate of the authority that signed it"
+    )
+
+    def respond_in_plain(connection):
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        return connection
+
+    assert text_of_connection(f"https://127.0.0.1:{serve(respond_in_plain)}/", "a.b:5000/c") == (
+        "a.b:5000 speaks http, not https; a registry without TLS is supported on localhost only, "
+        "e.g. with 'ssh -L 5000:a.b:5000 …' and localhost:5000"
+    )
