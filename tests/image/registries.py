@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 PROGRAM = "docker-registry"
-QUICK = RetryPolicy(connect=5, read=5, delays=(0.01, 0.01, 0.01))
+QUICK = RetryPolicy(connect=5, read=5, retries=3, delay=0.01)
 
 
 def program() -> str | None:

@@ -44,7 +44,7 @@ def problems(about: About, image: Reference) -> Iterator[Problem]:
 
     connect, read = TIMEOUT
     try:
-        with Registry(image, policy=RetryPolicy(connect, read, (0.5,))) as registry:
+        with Registry(image, policy=RetryPolicy(connect, read, retries=1)) as registry:
             registry.image()
     except WrongPlatform as problem:
         if _is_for_amd64(about, image):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
@@ -16,6 +15,7 @@ from distlaunch.image.reference import DOCKER_HUB, Reference, is_loopback
 from distlaunch.image.registry.auth import Authenticator
 from distlaunch.image.registry.credentials import Credentials, find_credentials
 from distlaunch.image.registry.errors import connection_error, status_error
+from distlaunch.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 THREADS = 8
 
 _DOCKER_HUB_API = "registry-1.docker.io"
-_RANDOM = SystemRandom()  # leaves the state of the module `random` alone
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
 _WRITING = frozenset({"post", "put"})
 _MAX_WAIT = 60.0  # seconds, whatever Retry-After requests
@@ -41,13 +40,16 @@ class RetryPolicy:
     ----------
     connect, read
         Seconds for a connection, and for the next bytes of a response.
-    delays
-        Seconds before each retry; varied by up to 50 %.
+    retries
+        Attempts after the first one.
+    delay
+        Seconds before the first retry; doubled for each further one.
     """
 
     connect: float = 10.0
     read: float = 60.0
-    delays: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
+    retries: int = 5
+    delay: float = 0.5
 
 
 DEFAULT_POLICY = RetryPolicy()
@@ -164,8 +166,9 @@ class Transport:
         A connection error before the first response is not retried: the address is wrong.
         """
         host = host or self._reference
-        for delay in self._policy.delays:
-            wait = delay * _RANDOM.uniform(0.5, 1.5)
+        backoff = Backoff(self._policy.delay)
+        for _ in range(self._policy.retries):
+            retry_after = 0.0
             try:
                 response = send()
             except requests.RequestException as problem:
@@ -174,9 +177,9 @@ class Transport:
             else:
                 if response.status_code not in _TRANSIENT:
                     return response
-                wait = max(wait, _retry_after(response))
+                retry_after = _retry_after(response)
                 response.close()
-            self._wait(wait)
+            self._wait(backoff.next_delay(retry_after) or 0.0)
         try:
             return send()
         except requests.RequestException as problem:

@@ -234,7 +234,7 @@ def test_the_first_error_cancels_other_uploads(fake, door, code):
 
     failing = door(rule, repositories={})
     target = registries.fresh(failing.host)
-    policy = RetryPolicy(connect=5, read=5, delays=(3600.0,))
+    policy = RetryPolicy(connect=5, read=5, delay=3600.0)
     with pytest.raises(ImageError, match=f"^push of {target.name} denied; "):
         append(base, target, [code], policy=policy)
 
