@@ -1,4 +1,4 @@
-"""What a job cannot be launched without, and what ``init`` left to be filled in."""
+"""Settings that no job can be launched without, and placeholders that ``init`` left."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
-from distlaunch.errors import JobFileError
+from distlaunch.checks.request_view import job_request
+from distlaunch.errors import ImageError, JobFileError
+from distlaunch.image.reference import Reference
 from distlaunch.job import vertex
 
 if TYPE_CHECKING:
@@ -16,163 +18,153 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Job
     from distlaunch.submit.plan import LaunchRequest
 
-PLACEHOLDER_PROJECT = "my-project"
-PLACEHOLDER_BUCKET = "gs://my-bucket"
-
+_BUCKET = r"gs://my-bucket(/.*)?"
+_IN_PROJECT = r".*/my-project/.*"
+_YOUR_PROJECT = "write your project's id ('gcloud config get project' prints it)"
+_YOUR_ACCOUNT = "write your own ('gcloud iam service-accounts list' prints them), or leave it out"
+_YOUR_BUCKET = "write your bucket ('gcloud storage buckets list' prints them)"
+_YOUR_REPOSITORY = "write your own ('gcloud artifacts repositories list' prints them)"
+_REPOSITORY_PARTS = ("PROJECT", "REPOSITORY", "NAME")  # of an image in Artifact Registry
 _CONTAINER_REGISTRY = re.compile(r"([a-z]+\.)?gcr\.io")
-_PARTS = ("PROJECT", "REPOSITORY", "NAME")  # of an image's name in Artifact Registry
 
 
 def problems(order: LaunchRequest) -> Iterator[Problem]:
     """Yield what keeps a job from being launched at all."""
     job = order.job
     yield from placeholders(job, of_account=not order.is_for_emulator)
-    if not order.is_for_emulator and _is_placeholder(order.requested_job_dir):
+    if not order.is_for_emulator and re.fullmatch(_BUCKET, order.requested_job_dir or ""):
         key = f"vertex.{vertex.SPECS[vertex.collection(job)]}.baseOutputDirectory.outputUriPrefix"
-        yield error(
-            "placeholder-bucket",
-            "--job-dir" if order.job_dir else key,
-            f"{PLACEHOLDER_BUCKET!r} is a placeholder",
-            "write your own, as 'gcloud storage buckets list' tells it",
-        )
+        yield _placeholder("--job-dir" if order.job_dir else key, _YOUR_BUCKET)
+    yield from _image_name_problems(order)
     yield from _repository_problems(job)
-    if job.project is None:
-        yield error(
-            "no-project",
-            "project",
-            "no project is said, and gcloud has none",
-            "say project: in distlaunch.yaml, --project ID, or 'gcloud config set project ID'",
-        )
-    if job.region is None:
-        yield error(
-            "no-region",
-            "region",
-            "no region is said, and gcloud has none",
-            "say region: in distlaunch.yaml, as us-central1, or --region R",
-        )
-    if vertex.needs_image(job):
-        if job.image.repository is None:
-            yield error(
-                "no-image",
-                "image",
-                "no image is said, and no place for one",
-                "say image.repository in distlaunch.yaml, as "
-                "us-central1-docker.pkg.dev/PROJECT/training/NAME, or --image URI for one that is "
-                "there",
-            )
-        if order.job_dir_of("ID") is None:
-            yield error(
-                "no-job-dir",
-                "bucket",
-                "no place is said for the job's output",
-                "say bucket: in distlaunch.yaml, as gs://my-bucket, or --job-dir gs://BUCKET/FOLDER",
-            )
+    yield from _missing_settings(order)
 
 
 def placeholders(job: Job, *, of_account: bool = True) -> Iterator[Problem]:
-    """Yield what ``init`` left to be filled in; problems only where the cloud is meant.
+    """Yield the placeholders that ``init`` left.
 
     Parameters
     ----------
-    job
-        The job.
     of_account
-        Whether project and bucket have to be those of an account: an emulator takes any.
+        Whether project, bucket and service account have to exist: an emulator accepts any.
     """
-    if of_account and job.project == PLACEHOLDER_PROJECT:
-        yield error(
-            "placeholder-project",
+    repository = job.image.repository if vertex.needs_image(job) else None
+    account = (
+        ("project", job.project, "my-project", f"{_YOUR_PROJECT}, or add --set project=ID"),
+        ("service_account", job.service_account, r".*@my-project\.iam\..*", _YOUR_ACCOUNT),
+        ("bucket", job.bucket, _BUCKET, f"{_YOUR_BUCKET}, or add --set bucket=gs://NAME"),
+    )
+    override = "add --set image.repository=…"
+    images = (
+        ("image.uri", job.image.uri, _IN_PROJECT, f"{_YOUR_REPOSITORY}, or add --image URI"),
+        ("image.repository", repository, _IN_PROJECT, f"{_YOUR_REPOSITORY}, or {override}"),
+    )
+    for key, value, pattern, remedy in (*(account if of_account else ()), *images):
+        if value and re.fullmatch(pattern, value):
+            yield _placeholder(key, remedy)
+
+
+def _placeholder(key: str, remedy: str) -> Problem:
+    if key.startswith("image."):
+        code, name = "placeholder-repository", "my-project"
+    elif key in ("project", "service_account"):
+        code, name = "placeholder-project", "my-project"
+    else:
+        code, name = "placeholder-bucket", "gs://my-bucket"
+    return error(code, key, f"{name!r} is a placeholder", remedy)
+
+
+def _missing_settings(order: LaunchRequest) -> Iterator[Problem]:
+    job = order.job
+    needs_image = vertex.needs_image(job)
+    for is_missing, code, key, message, remedy in (
+        (
+            job.project is None,
+            "no-project",
             "project",
-            f"{PLACEHOLDER_PROJECT!r} is a placeholder",
-            "write your project's id, as 'gcloud config get project' tells it, or add "
-            "--set project=ID",
-        )
-    if of_account and f"@{PLACEHOLDER_PROJECT}.iam." in (job.service_account or ""):
-        yield error(
-            "placeholder-project",
-            "service_account",
-            f"{PLACEHOLDER_PROJECT!r} in it is a placeholder",
-            "write your own, as 'gcloud iam service-accounts list' tells it, or leave it out",
-        )
-    if of_account and _is_placeholder(job.bucket):
-        yield error(
-            "placeholder-bucket",
+            "no project set",
+            "set project: or --project ID, or run 'gcloud config set project ID'",
+        ),
+        (
+            job.region is None,
+            "no-region",
+            "region",
+            "no region set",
+            "set region: (e.g. us-central1) or --region R",
+        ),
+        (
+            needs_image and job.image.repository is None,
+            "no-image",
+            "image",
+            "no image set, and no repository for one",
+            "set image.repository: HOST/PROJECT/REPOSITORY/NAME, or --image URI of one that exists",
+        ),
+        (
+            needs_image and order.job_dir_of("ID") is None,
+            "no-job-dir",
             "bucket",
-            f"{PLACEHOLDER_BUCKET!r} is a placeholder",
-            "write your own, as 'gcloud storage buckets list' tells it, or add "
-            "--set bucket=gs://NAME",
-        )
-    for key, image, mend in _images(job):
-        if f"/{PLACEHOLDER_PROJECT}/" in image:
-            yield error(
-                "placeholder-repository",
-                f"image.{key}",
-                f"{PLACEHOLDER_PROJECT!r} in it is a placeholder",
-                f"write your own, as 'gcloud artifacts repositories list' tells it, or {mend}",
-            )
+            "no bucket set for the job's output",
+            "set bucket: gs://BUCKET or --job-dir gs://BUCKET/FOLDER",
+        ),
+    ):
+        if is_missing:
+            yield error(code, key, message, remedy)
 
 
-def _is_placeholder(folder: str | None) -> bool:
-    return f"{folder}/".startswith(f"{PLACEHOLDER_BUCKET}/")
+def _image_name_problems(order: LaunchRequest) -> Iterator[Problem]:
+    """Yield images that no registry can have, such as ``<region>-docker.pkg.dev/…``."""
+    for pool in job_request(order).pools:
+        reason = _parse_error(pool.image) if pool.image else None
+        if reason:
+            key = "image.uri" if pool.image == order.job.image.uri else pool.key("image")
+            yield error("image-name", key, reason, "write the name of an image that exists")
+
+
+def _parse_error(image: str) -> str | None:
+    try:
+        Reference.parse(image)
+    except ImageError as problem:
+        return str(problem)
+    return None
 
 
 def _repository_problems(job: Job) -> Iterator[Problem]:
-    """Yield what speaks against the places of a job's images, as far as their names tell."""
-    for key, image, _ in _images(job):
-        host, _, path = _without_tag(image).partition("/")
-        named = _named(path)
-        if host.lower().endswith("-docker.pkg.dev") and len(named) < len(_PARTS):
-            yield error(
-                "repository-form",
-                f"image.{key}",
-                f"an image of Artifact Registry is HOST/PROJECT/REPOSITORY/NAME, and {image} "
-                "lacks a part",
-                f"write {'/'.join([host, *named, *_PARTS[len(named) :]])}",
-            )
-        elif key == "repository" and _CONTAINER_REGISTRY.fullmatch(host.lower()):
-            yield _retired(job, host, named)
-
-
-def _retired(job: Job, host: str, named: list[str]) -> Problem:
-    project, *name = named
-    return warning(
-        "repository-retired",
-        "image.repository",
-        f"Container Registry has ended, and {host} is there only where Artifact Registry was set "
-        "up to serve it",
-        f"write {job.region or 'REGION'}-docker.pkg.dev/{project}/REPOSITORY/"
-        f"{'/'.join(name) or job.name}; 'gcloud artifacts repositories list "
-        f"--project={project.replace('/', ':')}' tells what there is",
-    )
-
-
-def _images(job: Job) -> Iterator[tuple[str, str, str]]:
-    """Yield under which keys a job names images of its own, and them, and what else mends them."""
-    if job.image.uri is not None:
-        yield "uri", job.image.uri, "add --image URI"
-    elif job.image.repository is not None and vertex.needs_image(job):
-        yield "repository", job.image.repository, "add --set image.repository=…"
-
-
-def _named(path: str) -> list[str]:
-    """Return project, repository and image; an organisation's project is EXAMPLE.COM/PROJECT."""
+    key = "uri" if job.image.uri is not None else "repository"
+    image = job.image.uri or (job.image.repository if vertex.needs_image(job) else None)
+    if image is None:
+        return
+    host, _, path = re.sub(r"(:[^/:]*)?(@.*)?$", "", image).partition("/")
     parts = path.split("/") if path else []
-    is_of_organisation = "." in path.partition("/")[0]
-    return ["/".join(parts[:2]), *parts[2:]] if is_of_organisation else parts
-
-
-def _without_tag(image: str) -> str:
-    return re.sub(r"(:[^/:]*)?(@.*)?$", "", image)
+    if "." in path.partition("/")[0]:  # the project of an organisation, EXAMPLE.COM/PROJECT
+        parts = ["/".join(parts[:2]), *parts[2:]]
+    missing = _REPOSITORY_PARTS[len(parts) :]
+    if host.lower().endswith("-docker.pkg.dev") and missing:
+        yield error(
+            "repository-form",
+            f"image.{key}",
+            f"an image of Artifact Registry is HOST/PROJECT/REPOSITORY/NAME, got {image}",
+            f"write {'/'.join([host, *parts, *missing])}",
+        )
+    elif key == "repository" and _CONTAINER_REGISTRY.fullmatch(host.lower()):
+        project, *name = parts
+        yield warning(
+            "repository-retired",
+            "image.repository",
+            f"Container Registry has ended; {host} exists only where Artifact Registry serves it",
+            f"write {job.region or 'REGION'}-docker.pkg.dev/{project}/REPOSITORY/"
+            f"{'/'.join(name) or job.name}; 'gcloud artifacts repositories list "
+            f"--project={project.replace('/', ':')}' prints the repositories",
+        )
 
 
 def raise_if_incomplete(order: LaunchRequest) -> None:
-    """See that a job can be launched at all.
+    """Check that a job can be launched at all.
 
     Raises
     ------
     JobFileError
-        With all that speaks against it.
+        With every reason why it cannot.
     """
-    found = [each.line for each in problems(order) if each.severity == "error"]
-    if found:
-        raise JobFileError(found)
+    lines = [problem.line for problem in problems(order) if problem.severity == "error"]
+    if lines:
+        raise JobFileError(lines)

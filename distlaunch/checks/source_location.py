@@ -1,17 +1,18 @@
-"""Where the job file says what a problem is about: the key of a problem → its line and column."""
+"""The location of a problem: its key → file, line and column, or the option that set it."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from distlaunch.checks.config_fields import ConfigFields, written
 from distlaunch.errors import DistlaunchError
 from distlaunch.job.load import FILE_NAME
 from distlaunch.job.yaml_document import display_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
     from distlaunch.checks.problem import Problem
@@ -19,63 +20,99 @@ if TYPE_CHECKING:
     from distlaunch.submit.plan import LaunchRequest
 
 _KEY = re.compile(r"[a-z_]+(\.[\w-]+)*")
+_ONLY_IN_CONFIG = ("cluster.", "reduction_server")  # what --config replaces in distlaunch.yaml
 
 
 def locate(problems: Iterable[Problem], order: LaunchRequest) -> tuple[Problem, ...]:
-    """Return problems with the file, line and column of the keys that they are about.
+    """Return problems with the location of the keys that they are about.
 
-    A key that no file says stays with the name of the file that could say it; in place of one that
-    the command line says stands its option.
+    That is the option of the command line that set the key; else file, line and column. With
+    ``--config`` keys and remedies are translated to the fields of that file.
     """
-    files = {path: _document(path) for path in _files(order)}
+    own = _File(order.folder / FILE_NAME)
+    config = _File(order.config) if order.config else None
+    fields = ConfigFields(config.document.data) if config and config.document else None
     return tuple(
-        replace(each, where=_said_at(each, order) or _in_file(each.where, order, files))
-        if _is_key(each.where)
-        else each
-        for each in problems
+        _located(problem, order, own, config, fields) if _is_key(problem.where) else problem
+        for problem in problems
     )
 
 
-def _said_at(problem: Problem, order: LaunchRequest) -> str | None:
-    """Return what says a key, or a part of it, on the command line, if anything does."""
-    where = problem.where
-    for said in order.overrides:
-        name = said.partition("=")[0]
-        if f"{where}.".startswith(f"{name}.") or f"{name}.".startswith(f"{where}."):
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """How much of a path a file has, and where."""
+
+    steps: int
+    location: str
+    is_whole: bool
+
+
+class _File:
+    def __init__(self, path: Path) -> None:
+        self.name = display_path(path)
+        self.document = _document(path)
+
+    def match(self, path: tuple[str | int, ...]) -> _Match:
+        """Return the location of the longest part of a path that the file has."""
+        found: tuple[str | int, ...] = ()
+        document = self.document
+        if document is None:
+            return _Match(0, self.name, is_whole=False)
+        for step in path:
+            names = (step, _snake_case(step)) if isinstance(step, str) else (step,)
+            known = next((name for name in names if document.holds((*found, name))), None)
+            if known is None:
+                break
+            found = (*found, known)
+        if not found:
+            return _Match(0, self.name, is_whole=False)
+        mark = document.location(found)
+        location = f"{self.name}:{mark.line}:{mark.column}"
+        return _Match(len(found), location, is_whole=len(found) == len(path))
+
+
+def _located(
+    problem: Problem, order: LaunchRequest, own: _File, config: _File | None, fields: ConfigFields | None
+) -> Problem:
+    option = _option(problem, order)
+    if option:
+        return replace(problem, where=option)
+    key = problem.where
+    in_own = own.match(tuple(int(part) if part.isdecimal() else part for part in key.split(".")))
+    path = fields.path(key) if fields else None
+    if config and path is not None:
+        in_config = config.match(path)
+        is_in_own = in_own.is_whole or in_own.steps > in_config.steps
+        if in_config.is_whole or key.startswith(_ONLY_IN_CONFIG) or not is_in_own:
+            return replace(
+                problem,
+                where=f"{in_config.location}: {written(path)}",
+                remedy=fields.translate(problem.remedy, key) if fields else problem.remedy,
+            )
+    return replace(problem, where=f"{in_own.location}: {key}")
+
+
+def _option(problem: Problem, order: LaunchRequest) -> str | None:
+    """Return the option of the command line that set a key or a part of it."""
+    key = problem.where
+    for override in order.overrides:
+        name = override.partition("=")[0]
+        if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}."):
             return f"--set {name}"
     options = (word.partition("=")[0] for word in order.program_args if word.startswith("-"))
-    if where == "args" and any(option in problem.what for option in options):
-        return "behind --"
-    return order.cli_overrides.get(where)
-
-
-def _files(order: LaunchRequest) -> list[Path]:
-    """Return the files that a job was read from, the one whose word wins first."""
-    own = order.folder / FILE_NAME
-    return [own] if order.config is None else [order.config, own]
+    if key == "args" and any(option in problem.what for option in options):
+        return "arguments after --"
+    return order.cli_overrides.get(key)
 
 
 def _is_key(where: str) -> bool:
     from distlaunch.job.schema import JobSection
 
-    found = _KEY.fullmatch(where)
-    return found is not None and where.partition(".")[0] in JobSection.model_fields
+    return bool(_KEY.fullmatch(where)) and where.partition(".")[0] in JobSection.model_fields
 
 
-def _in_file(where: str, order: LaunchRequest, files: Mapping[Path, Document | None]) -> str:
-    if order.config is not None and where.startswith("cluster."):
-        return f"{display_path(order.config)}: {where.removeprefix('cluster.')}"
-    return _place(where, files)
-
-
-def _place(where: str, files: Mapping[Path, Document | None]) -> str:
-    steps = tuple(int(step) if step.isdecimal() else step for step in where.split("."))
-    for length in range(len(steps), 0, -1):
-        for path, document in files.items():
-            if document and document.holds(steps[:length]):
-                mark = document.location(steps[:length])
-                return f"{display_path(path)}:{mark.line}:{mark.column}: {where}"
-    return f"{display_path(next(iter(files)))}: {where}"
+def _snake_case(name: str) -> str:
+    return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
 
 
 def _document(path: Path) -> Document | None:
@@ -84,4 +121,4 @@ def _document(path: Path) -> Document | None:
     try:
         return Document(read_text(path))
     except (DistlaunchError, YamlProblem):
-        return None  # what is wrong with it was told when the job was read
+        return None  # the job was read from it, or it does not exist

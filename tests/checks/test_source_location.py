@@ -14,27 +14,43 @@ cluster:
   chief: {machine: n1-standard-4}
   workers: {machine: n1-standard-4, count: 2}
 labels: {team: vision}
+scheduling: {timeout: 8d}
+"""
+SPEC = """\
+jobSpec:
+  worker_pool_specs:
+  - {machineSpec: {machineType: n1-standard-4}}
+  - machineSpec: {machineType: n1-standard-4, acceleratorCount: 3}
+    replicaCount: 2
+  scheduling: {timeout: 700000s}
+"""
+AI_PLATFORM = """\
+trainingInput:
+  masterType: n1-standard-4
+  workerConfig: {acceleratorConfig: {count: 3}}
+  workerCount: 2
+  scheduling: {maxRunningTime: 700000s}
 """
 
 
 @pytest.fixture
-def where(tmp_path, monkeypatch):
-    (tmp_path / "distlaunch.yaml").write_text(FILE)
-    (tmp_path / "spec.yaml").write_text("workerPoolSpecs: []\n")
+def locate_key(tmp_path, monkeypatch):
+    for name, text in (("distlaunch", FILE), ("spec", SPEC), ("ai", AI_PLATFORM)):
+        (tmp_path / f"{name}.yaml").write_text(text)
     monkeypatch.chdir(tmp_path)
     job = load_job(tmp_path).job
 
-    def place(key, **order):
-        [problem] = locate(
-            [warning("code", key, "--what", "remedy")], LaunchRequest(tmp_path, job, **order)
-        )
-        return problem.where
+    def run(key, config=None, remedy="remedy", **order):
+        config = tmp_path / config if config else None
+        problem = warning("code", key, "--what", remedy)
+        [located] = locate([problem], LaunchRequest(tmp_path, job, config=config, **order))
+        return located.where if remedy == "remedy" else located.remedy
 
-    return place
+    return run
 
 
 @pytest.mark.parametrize(
-    ("key", "place"),
+    ("key", "location"),
     [
         ("cluster.workers.count", "distlaunch.yaml:5:44: cluster.workers.count"),
         (
@@ -42,36 +58,93 @@ def where(tmp_path, monkeypatch):
             "distlaunch.yaml:5:12: cluster.workers.accelerator.type",
         ),
         ("labels.team", "distlaunch.yaml:6:16: labels.team"),
-        ("scheduling.timeout", "distlaunch.yaml: scheduling.timeout"),
+        ("scheduling.strategy", "distlaunch.yaml:7:13: scheduling.strategy"),
+        ("env", "distlaunch.yaml: env"),
+        ("trainer/data.py:12", "trainer/data.py:12"),
+        ("gs://bucket", "gs://bucket"),
+        ("project mine", "project mine"),
     ],
 )
-def test_a_key_gets_the_place_of_what_is_nearest_to_it(where, key, place):
-    assert where(key) == place
+def test_a_key_has_the_location_of_the_longest_part_in_the_file(locate_key, key, location):
+    assert locate_key(key) == location
 
 
-@pytest.mark.parametrize("said", ["trainer/data.py:12", "gs://bucket", "project mine", "data.py:3"])
-def test_what_is_no_key_stays_as_it_is(where, said):
-    assert where(said) == said
-
-
-def test_what_the_command_line_says_is_told_as_it_stands_there(where):
+def test_a_key_that_the_command_line_sets_has_its_option(locate_key):
     sets = ("cluster.workers.count=7",)
-    assert where("cluster.workers.count", overrides=sets) == "--set cluster.workers.count"
-    assert where("cluster.workers", overrides=sets) == "--set cluster.workers.count"
-    assert where("cluster.chief", overrides=sets) == "distlaunch.yaml:4:10: cluster.chief"
+    assert locate_key("cluster.workers.count", overrides=sets) == "--set cluster.workers.count"
+    assert locate_key("cluster.workers", overrides=sets) == "--set cluster.workers.count"
+    assert locate_key("cluster.chief", overrides=sets) == "distlaunch.yaml:4:10: cluster.chief"
+    assert locate_key("region", cli_overrides={"region": "--region"}) == "--region"
+    assert locate_key("args", program_args=("--what", "3")) == "arguments after --"
+    assert locate_key("args", program_args=("--epochs", "3")) == "distlaunch.yaml: args"
 
 
-def test_options_of_their_own_and_what_is_behind_the_dashes_are_told_too(where, tmp_path):
-    assert where("region", cli_overrides={"region": "--region"}) == "--region"
-    assert where("labels.team", cli_overrides={"region": "--region"}).startswith(
-        "distlaunch.yaml:6:"
-    )
-    assert where("args", program_args=("--what", "3")) == "behind --"  # which the problem names
-    assert where("args", program_args=("--epochs", "3")) == "distlaunch.yaml: args"
+@pytest.mark.parametrize(
+    ("key", "config", "location"),
+    [
+        (
+            "cluster.workers.accelerator.count",
+            "spec.yaml",
+            "spec.yaml:4:65: jobSpec.workerPoolSpecs[1].machineSpec.acceleratorCount",
+        ),
+        (
+            "cluster.workers.count",
+            "spec.yaml",
+            "spec.yaml:5:19: jobSpec.workerPoolSpecs[1].replicaCount",
+        ),
+        (
+            "cluster.evaluators.machine",
+            "spec.yaml",
+            "spec.yaml:3:3: jobSpec.workerPoolSpecs[3].machineSpec.machineType",
+        ),
+        ("scheduling.timeout", "spec.yaml", "spec.yaml:6:25: jobSpec.scheduling.timeout"),
+        ("labels.team", "spec.yaml", "distlaunch.yaml:6:16: labels.team"),
+        ("service_account", "spec.yaml", "spec.yaml:2:3: jobSpec.serviceAccount"),
+        ("region", "spec.yaml", "distlaunch.yaml: region"),
+        (
+            "cluster.workers.accelerator.count",
+            "ai.yaml",
+            "ai.yaml:3:45: trainingInput.workerConfig.acceleratorConfig.count",
+        ),
+        ("cluster.workers.count", "ai.yaml", "ai.yaml:4:16: trainingInput.workerCount"),
+        (
+            "scheduling.timeout",
+            "ai.yaml",
+            "ai.yaml:5:32: trainingInput.scheduling.maxRunningTime",
+        ),
+    ],
+)
+def test_with_config_a_key_has_the_location_of_its_field_there(locate_key, key, config, location):
+    assert locate_key(key, config) == location
 
 
-def test_a_key_of_a_job_of_googles_file_is_told_with_that_file(where, tmp_path):
-    config = tmp_path / "spec.yaml"
-    assert where("cluster.workers.count", config=config) == "spec.yaml: workers.count"
-    assert where("labels.team", config=config).startswith("distlaunch.yaml:6:")
-    assert where("scheduling.timeout", config=config) == "spec.yaml: scheduling.timeout"
+@pytest.mark.parametrize(
+    ("key", "remedy", "vertex", "ai_platform"),
+    [
+        (
+            "cluster.workers.accelerator.count",
+            "write count: 4, or machine: n1-standard-8",
+            "write acceleratorCount: 4, or machineType: n1-standard-8",
+            "write count: 4, or workerType: n1-standard-8",
+        ),
+        (
+            "cluster.workers.count",
+            "set cluster.workers.count: 1, 2 or 3",
+            "set jobSpec.workerPoolSpecs[1].replicaCount: 1, 2 or 3",
+            "set trainingInput.workerCount: 1, 2 or 3",
+        ),
+        (
+            "cluster.chief.machine",
+            "write machine: n1-standard-8 with accelerator: {type: NVIDIA_TESLA_T4, count: 1}",
+            "write machineType: n1-standard-8 with acceleratorType: NVIDIA_TESLA_T4, "
+            "acceleratorCount: 1",
+            "write masterType: n1-standard-8 with acceleratorConfig: {type: NVIDIA_TESLA_T4, "
+            "count: 1}",
+        ),
+        ("scheduling.timeout", "write timeout: 7d", "write timeout: 604800s", "maxRunningTime: "),
+    ],
+)
+def test_with_config_a_remedy_names_its_fields(locate_key, key, remedy, vertex, ai_platform):
+    assert locate_key(key, "spec.yaml", remedy=remedy) == vertex
+    assert ai_platform in locate_key(key, "ai.yaml", remedy=remedy)
+    assert locate_key(key, remedy=remedy) == remedy

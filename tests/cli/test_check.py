@@ -189,7 +189,7 @@ def test_insisting_launches_nothing_that_no_job_can_do_without(check, emulator):
     words = ("--detach", "--no-check", "--set", "image.uri=", "--set", "image={}")
     done = check(*words, emulator=emulator(), command="submit")
     assert done.returncode == 1
-    assert "no image is said" in done.stderr
+    assert "no image set" in done.stderr
 
 
 def test_machines_are_compared_by_price(check_at_google):

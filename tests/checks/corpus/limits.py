@@ -28,8 +28,17 @@ def study(
 LIMITS = {
     "a fifth pool": Broken(
         code="pool-count",
-        remedy="one pool",
+        remedy="use 4 or fewer",
+        where="config.yaml:2:1: workerPoolSpecs",
         **of_config(vertex(*[MACHINE] * 5)),
+    ),
+    "more machines than there are": Broken(
+        code="replica-count",
+        remedy="use 10,000 or fewer",
+        where="config.yaml:3:18: workerPoolSpecs[1].replicaCount",
+        **of_config(
+            vertex(MACHINE, MACHINE.replace("1", "99999999999", 1)),
+        ),
     ),
     "a disk that is too small": Broken(
         code="disk-size",
@@ -53,7 +62,8 @@ LIMITS = {
     ),
     "a name as long as a title": Broken(
         code="name-length",
-        remedy="take 1 away",
+        remedy="use 128 or fewer",
+        where="config.yaml:1:14: displayName",
         **of_config(
             "displayName: " + "x" * 129 + "\njobSpec:\n  workerPoolSpecs:\n  - {replicaCount: 1, "
             f"machineSpec: {{machineType: n1-standard-8}}, containerSpec: "
@@ -62,13 +72,13 @@ LIMITS = {
     ),
     "labels without end": Broken(
         code="label-count",
-        remedy="take 1 out",
+        remedy="use 64 or fewer",
         where="labels",
         job="labels: {" + ", ".join(f"label-{n}: x" for n in range(64)) + "}",
     ),
     "variables without end": Broken(
         code="variable-count",
-        remedy="take 1 out",
+        remedy="use 100 or fewer",
         where="env",
         job="env: {" + ", ".join(f"V{n}: x" for n in range(101)) + "}",
     ),
@@ -98,26 +108,9 @@ scheduling: {strategy: FLEX_START, timeout: 8d}
     ),
     "a network by its short name": Broken(
         code="network-form",
-        remedy="projects/",
+        remedy="gcloud projects describe demo-project",
         where="network",
         job="network: default",
-    ),
-    "a timeout before the start": Broken(
-        code="duration-negative",
-        remedy="timeout: 7d",
-        where="scheduling.timeout",
-        job="{scheduling: {timeout: null}, vertex: {jobSpec: {scheduling: {timeout: -60s}}}}",
-    ),
-    "a wait before the start": Broken(
-        code="duration-negative",
-        remedy="max_wait: 24h",
-        where="scheduling.max_wait",
-        **of_config(
-            vertex(
-                MACHINE,
-                more="scheduling: {maxWaitDuration: -60s}\n",
-            )
-        ),
     ),
     "a person to run as": Broken(
         code="account-form",
@@ -127,8 +120,8 @@ scheduling: {strategy: FLEX_START, timeout: 8d}
     ),
     "an account by its name alone": Broken(
         code="account-form",
-        remedy="@demo-project.iam.gserviceaccount.com",
-        where="service_account",
+        remedy="gcloud iam service-accounts list",
+        where="config.yaml:3:17: serviceAccount",
         **of_config(
             vertex(
                 MACHINE,
@@ -144,7 +137,7 @@ scheduling: {strategy: FLEX_START, timeout: 8d}
     ),
     "a key of all regions": Broken(
         code="key-region",
-        remedy="a key of us-central1",
+        remedy="use one in us-central1",
         where="vertex.encryptionSpec.kmsKeyName",
         job=f"vertex: {{encryptionSpec: {{kmsKeyName: {KEY}}}}}",
     ),
@@ -154,35 +147,10 @@ scheduling: {strategy: FLEX_START, timeout: 8d}
         where="tuning.parallel_trials",
         job=tuned("batch-size: {values: [32, 64]}", "trials: 4, parallel_trials: 9"),
     ),
-    "a logarithm of nothing": Broken(
-        code="tuning-impossible",
-        remedy="scale: linear",
-        where="tuning.parameters.learning-rate.scale",
-        job=tuned("learning-rate: {type: double, min: 0, max: 0.1, scale: log}"),
-    ),
-    "a grid over real numbers": Broken(
-        code="tuning-impossible",
-        remedy="algorithm: random",
-        where="tuning.algorithm",
-        job=tuned(
-            "learning-rate: {type: double, min: 0.01, max: 0.1}", "trials: 4, algorithm: grid"
-        ),
-    ),
-    "a grid over real numbers in a file of Google's": Broken(
-        code="tuning-impossible",
-        remedy="algorithm: random",
-        where="tuning.algorithm",
-        **of_config(
-            study(
-                "algorithm: GRID_SEARCH, parameters: [{parameterId: learning-rate, "
-                "doubleValueSpec: {minValue: 0.01, maxValue: 0.1}}]"
-            )
-        ),
-    ),
     "a search of nobody knows how many trials": Broken(
         code="tuning-impossible",
-        remedy="trials: 20",
-        where="tuning.trials",
+        remedy="maxTrialCount: 20",
+        where="config.yaml: maxTrialCount",
         **of_config(
             study(
                 "parameters: [{parameterId: epochs, integerValueSpec: {minValue: 1, maxValue: 9}}]",

@@ -267,7 +267,7 @@ PROJECT = {
     "an option of this command line's, with --": Broken(
         code="argument-unknown",
         remedy="--batch-size",
-        where="behind --",
+        where="arguments after --",
         words=("--", "--batchsize", "64"),
     ),
 }

@@ -57,6 +57,15 @@ ESSENTIALS = {
         where="image.uri",
         job="image: {uri: 'us-central1-docker.pkg.dev/my-project/training/digits:1'}",
     ),
+    "an image with parts to fill in": Broken(
+        code="image-name",
+        remedy="the name of an image that exists",
+        where="config.yaml:2:90: workerPoolSpecs[0].containerSpec.imageUri",
+        **of_config(
+            "workerPoolSpecs:\n- {replicaCount: 1, machineSpec: {machineType: n1-standard-8}, "
+            "containerSpec: {imageUri: '<region>-docker.pkg.dev/PROJECT/training/digits:1'}}\n"
+        ),
+    ),
     "a repository, and no name in it": Broken(
         code="repository-form",
         remedy="us-central1-docker.pkg.dev/demo-project/training/NAME",
