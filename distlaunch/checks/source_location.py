@@ -72,7 +72,11 @@ class _File:
 
 
 def _located(
-    problem: Problem, order: LaunchRequest, own: _File, config: _File | None, fields: ConfigFields | None
+    problem: Problem,
+    order: LaunchRequest,
+    own: _File,
+    config: _File | None,
+    fields: ConfigFields | None,
 ) -> Problem:
     option = _option(problem, order)
     if option:
