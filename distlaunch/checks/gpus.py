@@ -1,4 +1,4 @@
-"""What GPU clusters need of their images: CUDA libraries that work, settings and packages."""
+"""Rules for the images of GPU clusters: CUDA libraries, NCCL's settings, packages."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import warning
-from distlaunch.checks.project import image_runtime, requirements
+from distlaunch.checks.project.requirements import load_requirements
 from distlaunch.checks.project.tensorflow import FIRST_WITH_OLD_CUDNN, has_cuda
-from distlaunch.job import machine_catalogue, reduction_server, vertex
+from distlaunch.job import machine_catalogue, reduction_server
 from distlaunch.render import templates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.project.image_runtime import Surroundings
+    from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.submit.plan import LaunchRequest
 
@@ -36,36 +36,39 @@ _NCCL_SCRIPT = "/usr/local/gib/scripts/set_nccl_env.sh"
 _PACKAGE = "google-reduction-server"
 
 
-def problems(order: LaunchRequest, asked: JobRequest, today: date) -> Iterator[Problem]:
+def problems(
+    order: LaunchRequest, request: JobRequest, runtime: ImageRuntime | None, today: date
+) -> Iterator[Problem]:
     """Yield why a cluster's images may not work with its GPUs.
 
     Parameters
     ----------
     order
         The job and its folder.
-    asked
+    request
         The job's request.
+    runtime
+        The image that is built, None if none is.
     today
         The day on which an image is available or not.
     """
-    around = image_runtime.of(order) if vertex.needs_image(order.job) else None
-    yield from _image_problems(order, asked, around, today)
-    yield from _rdma_problems(order, asked, around)
-    if order.job.reduction_server and around and _PACKAGE not in _dockerfile(order, around):
+    yield from _image_problems(order, request, runtime, today)
+    yield from _rdma_problems(order, request, runtime)
+    if order.job.reduction_server and runtime and _PACKAGE not in _dockerfile(order, runtime):
         yield warning(
             "reduction-server-package",
             reduction_server.KEY,
             f"the Dockerfile does not install {_PACKAGE}, without which NCCL does not use the "
             "Reduction Server",
-            "install it in a Dockerfile of your own, as shown in docs/job-file.md",
+            "install it in your own Dockerfile, see docs/job-file.md",
         )
 
 
-def unequal(asked: JobRequest) -> Iterator[Problem]:
+def unequal(request: JobRequest) -> Iterator[Problem]:
     """Yield a warning where the chief and the workers have different numbers of GPUs."""
-    if any(pool.role == "parameter_servers" for pool in asked.pools):
+    if any(pool.role == "parameter_servers" for pool in request.pools):
         return
-    for chief, pool in pairwise(pool for pool in asked.pools if pool.is_training):
+    for chief, pool in pairwise(pool for pool in request.pools if pool.is_training):
         if chief.accelerator_count != pool.accelerator_count and not _has_tpu(chief, pool):
             yield warning(
                 "accelerators-unequal",
@@ -81,13 +84,13 @@ def _has_tpu(*pools: PoolRequest) -> bool:
 
 
 def _image_problems(
-    order: LaunchRequest, asked: JobRequest, around: Surroundings | None, today: date
+    order: LaunchRequest, request: JobRequest, runtime: ImageRuntime | None, today: date
 ) -> Iterator[Problem]:
-    for image, pools in _images(asked, around).items():
-        is_built = around is not None and image == around.base
-        where = _location(order, pools[0], around if is_built else None)
+    for image, pools in _images(request, runtime).items():
+        is_built = runtime is not None and image == runtime.base
+        where = _location(order, pools[0], runtime if is_built else None)
         has_gpu = any((pool.accelerator or "").startswith("NVIDIA") for pool in pools)
-        if has_gpu and _has_old_cudnn(image) and not (is_built and _installs_cuda(order, around)):
+        if has_gpu and _has_old_cudnn(image) and not (is_built and _installs_cuda(order, runtime)):
             yield warning(
                 "image-cuda",
                 where,
@@ -105,19 +108,19 @@ def _image_problems(
             )
 
 
-def _images(asked: JobRequest, around: Surroundings | None) -> dict[str, list[PoolRequest]]:
-    """Return the pools by the image that they run, or that theirs is built from."""
-    found: dict[str, list[PoolRequest]] = {}
-    for pool in asked.pools:
-        image = pool.image or (around and around.base)
+def _images(request: JobRequest, runtime: ImageRuntime | None) -> dict[str, list[PoolRequest]]:
+    """Return the pools by their image, or by the base image that theirs is built from."""
+    pools: dict[str, list[PoolRequest]] = {}
+    for pool in request.pools:
+        image = pool.image or (runtime and runtime.base)
         if image:
-            found.setdefault(image, []).append(pool)
-    return found
+            pools.setdefault(image, []).append(pool)
+    return pools
 
 
-def _location(order: LaunchRequest, pool: PoolRequest, around: Surroundings | None) -> str:
-    if around:
-        return around.own_dockerfile or "image.base"
+def _location(order: LaunchRequest, pool: PoolRequest, runtime: ImageRuntime | None) -> str:
+    if runtime:
+        return runtime.own_dockerfile or "image.base"
     return "image.uri" if pool.image == order.job.image.uri else pool.section
 
 
@@ -129,37 +132,37 @@ def _instead(where: str) -> str:
 
 
 def _has_old_cudnn(image: str) -> bool:
-    found = _TENSORFLOW_GPU.fullmatch(image)
-    if found is None:
+    match = _TENSORFLOW_GPU.fullmatch(image)
+    if match is None:
         return False
-    is_numbered = found["major"] is not None
-    return not is_numbered or (int(found["major"]), int(found["minor"])) >= FIRST_WITH_OLD_CUDNN
+    has_version = match["major"] is not None
+    return not has_version or (int(match["major"]), int(match["minor"])) >= FIRST_WITH_OLD_CUDNN
 
 
-def _installs_cuda(order: LaunchRequest, around: Surroundings | None) -> bool:
-    if around is None:
+def _installs_cuda(order: LaunchRequest, runtime: ImageRuntime | None) -> bool:
+    if runtime is None:
         return False
-    return has_cuda(requirements.read(order.job, order.folder, around), around)
+    return has_cuda(load_requirements(order.job, order.folder, runtime), runtime)
 
 
 def _has_ended(image: str, today: date) -> bool:
-    found = _PREBUILT.fullmatch(image)
-    if found is None or today < _PREBUILT_END:
+    match = _PREBUILT.fullmatch(image)
+    if match is None or today < _PREBUILT_END:
         return False
-    return (int(found["major"]), int(found["minor"])) <= _LAST_PREBUILT
+    return (int(match["major"]), int(match["minor"])) <= _LAST_PREBUILT
 
 
 def _rdma_problems(
-    order: LaunchRequest, asked: JobRequest, around: Surroundings | None
+    order: LaunchRequest, request: JobRequest, runtime: ImageRuntime | None
 ) -> Iterator[Problem]:
     """Yield a warning of images that do not set up NCCL for RDMA; rendered ones do.
 
     Source: https://cloud.google.com/vertex-ai/docs/training/configure-compute
     """
-    is_own = around is not None and around.own is not None
-    if _NCCL_SCRIPT in f"{order.job.cluster}{_dockerfile(order, around) if is_own else ''}":
+    is_own = runtime is not None and runtime.own is not None
+    if _NCCL_SCRIPT in f"{order.job.cluster}{_dockerfile(order, runtime) if is_own else ''}":
         return
-    for pool in asked.pools:
+    for pool in request.pools:
         if machine_catalogue.has_rdma(pool.machine) and (pool.image or is_own):
             yield warning(
                 "rdma-environment",
@@ -169,9 +172,9 @@ def _rdma_problems(
             )
 
 
-def _dockerfile(order: LaunchRequest, around: Surroundings | None) -> str:
+def _dockerfile(order: LaunchRequest, runtime: ImageRuntime | None) -> str:
     """Return the text of the user's Dockerfile or template, if there is one."""
-    if around and around.own:
-        return around.own.text
+    if runtime and runtime.own:
+        return runtime.own.text
     template = order.folder / templates.OWN_TEMPLATES / "Dockerfile.j2"
     return template.read_text(encoding="utf-8", errors="replace") if template.is_file() else ""

@@ -19,6 +19,7 @@ from distlaunch.checks import (
 )
 from distlaunch.checks.image_plan import check_image
 from distlaunch.checks.problem import error
+from distlaunch.checks.project.image_runtime import describe_image
 from distlaunch.checks.report import Report
 from distlaunch.checks.request_view import job_request
 from distlaunch.errors import GoogleError, JobFileError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.data import DataFacts
     from distlaunch.checks.problem import Problem
+    from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.request_view import JobRequest
     from distlaunch.checks.trainer import Trainer
     from distlaunch.google.client import Session
@@ -89,15 +91,18 @@ def run_checks(
     cloud = BackgroundTask(lambda: _cloud_problems(order, request, session, catalogue))
     message = BackgroundTask(lambda: list(_message_problems(order, request)))
     image = check_image(order, offline=options.offline)
-    bundled = trainer.find(order)
+    bundled = trainer.find_trainer(order)
+    runtime = describe_image(order) if vertex.needs_image(order.job) else None
     run_problems = run.problems(order, bundled) if options.run else []  # records the data, too
-    data, project_problems = _check_project(order, request, image.files, catalogue, bundled)
+    data, project_problems = _check_project(
+        order, request, runtime, image.files, bundled, catalogue=catalogue
+    )
     problems = [
         *required_fields.problems(order),
         *message.result(),
         *machines.problems(request, catalogue, today),
         *limits.problems(request),
-        *gpus.problems(order, request, today),
+        *gpus.problems(order, request, runtime, today),
         *(() if bundled else gpus.unequal(request)),
         *image.problems,
         *project_problems,
@@ -174,25 +179,31 @@ def _message_problems(order: LaunchRequest, request: JobRequest) -> Iterator[Pro
 def _check_project(
     order: LaunchRequest,
     request: JobRequest,
+    runtime: ImageRuntime | None,
     files: Collection[str] | None,
-    catalogue: Catalogue,
     bundled: Trainer | None,
+    *,
+    catalogue: Catalogue,
 ) -> tuple[DataFacts | None, list[Problem]]:
     """Check the project's files and data, where the image is made from them.
 
     Parameters
     ----------
+    runtime
+        The image; None where none is made.
     files
         The files in the image; None where an error keeps it from being made.
     """
-    if not vertex.needs_image(order.job):
+    if runtime is None:
         return None, []
     from distlaunch.checks import data, project
 
-    problems = list(project.problems(order, request, files, bundled))
+    problems = list(project.problems(order, request, runtime, files, bundled))
     if files is None:
         return None, problems
-    facts, data_problems = data.check_data(order, request, bundled, files, catalogue)
+    facts, data_problems = data.check_data(
+        order, request, bundled, files, runtime, catalogue=catalogue
+    )
     return facts, [*problems, *data_problems]
 
 

@@ -1,4 +1,4 @@
-"""The bundled trainer in a user's project: which version, and what it is told."""
+"""Find the bundled trainer in a project, and read its arguments."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Job
     from distlaunch.submit.plan import LaunchRequest
 
-ENGINE_ROOM = "distributed"
-"""The folder of the engine room, beside the job's module."""
+TRAINER_LIBRARY = "distributed"
+"""The folder of the trainer library, beside the job's module."""
 
 FLAGS = ("--resume", "--sync-batch-norm", "--allow-cpu", "--gpu-memory-growth", "--debug")
 """The trainer's options that take no value."""
@@ -30,15 +30,14 @@ class Trainer:
     Parameters
     ----------
     folder
-        The folder of the package, as ``PROJECT/trainer``.
+        The folder of the package, e.g. ``PROJECT/trainer``.
     package
-        The package's name, as ``trainer``.
+        The package's name, e.g. ``trainer``.
     version
-        That of the engine room.
+        The version of the trainer library.
     options
-        What the job tells it, by the option's name as it is typed (``--global-batch-size``); of one
-        that is said twice, what is said last. A flag is true, or false where it is said with
-        ``--no-``.
+        The job's arguments by option (``--global-batch-size``); the last one of an option wins. A
+        flag is true, or false with ``--no-``.
     """
 
     folder: Path
@@ -57,49 +56,35 @@ class Trainer:
         return self.folder / "model.py"
 
 
-def find(order: LaunchRequest) -> Trainer | None:
-    """Return the bundled trainer, None where the job's program is another."""
-    said = words(order.job)
+def find_trainer(order: LaunchRequest) -> Trainer | None:
+    """Return the bundled trainer, None if the job's program is another one."""
+    arguments = program_arguments(order.job)
     package = order.job.module.rpartition(".")[0]
-    if said is None or not package:
+    if arguments is None or not package:
         return None
     folder = order.folder.joinpath(*package.split("."))
-    version = _version(folder / ENGINE_ROOM / "__init__.py")
-    return Trainer(folder, package, version, options(said)) if version else None
+    version = _version(folder / TRAINER_LIBRARY / "__init__.py")
+    return Trainer(folder, package, version, parse_options(arguments)) if version else None
 
 
-def options(said: Iterable[str]) -> dict[str, str | bool]:
-    """Return the options among a program's arguments, by name; the last of a name wins."""
-    found: dict[str, str | bool] = {}
-    name = ""
-    for word in said:
-        if name and _is_value(word):
-            found[name] = word
-            name = ""
+def parse_options(arguments: Iterable[str]) -> dict[str, str | bool]:
+    """Return the options among a program's arguments; the last one of an option wins."""
+    options: dict[str, str | bool] = {}
+    pending = ""  # the option whose value may be the next word
+    for word in arguments:
+        name, equals, value = word.partition("=")
+        if pending and (not word.startswith("-") or _NUMBER.fullmatch(word)):
+            options[pending] = word
+            pending = ""
         elif word.startswith("--"):
-            name = _take(word, found)
-    return found
+            is_negated = name.startswith("--no-") and f"--{name[5:]}" in FLAGS
+            options[f"--{name[5:]}" if is_negated else name] = value if equals else not is_negated
+            pending = "" if equals or is_negated or name in FLAGS else name
+    return options
 
 
-def _take(word: str, found: dict[str, str | bool]) -> str:
-    """Note an option; return its name where its value may be the next word."""
-    name, equals, value = word.partition("=")
-    if equals:
-        found[name] = value
-    elif name.startswith("--no-") and f"--{name[5:]}" in FLAGS:
-        found[f"--{name[5:]}"] = False
-    else:
-        found[name] = True
-        return "" if name in FLAGS else name
-    return ""
-
-
-def _is_value(word: str) -> bool:
-    return not word.startswith("-") or _NUMBER.fullmatch(word) is not None
-
-
-def words(job: Job) -> tuple[str, ...] | None:
-    """Return the arguments of the job's module, None where the chief runs something else."""
+def program_arguments(job: Job) -> tuple[str, ...] | None:
+    """Return the arguments of the job's module, None if the chief runs another program."""
     program = job.cluster.chief.program
     if program is None:
         return job.args
@@ -109,13 +94,13 @@ def words(job: Job) -> tuple[str, ...] | None:
 
 
 def _version(file: Path) -> str | None:
-    """Return the version that a module says, without running it."""
+    """Return the version in a module, which is not executed."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
-    for line in tree.body:
-        match line:
+    for statement in tree.body:
+        match statement:
             case ast.Assign(
                 targets=[ast.Name(id="__version__")], value=ast.Constant(value=str(version))
             ):

@@ -8,7 +8,9 @@ import pytest
 
 from distlaunch.checks import gpus
 from distlaunch.checks.preflight import CheckOptions, run_checks
+from distlaunch.checks.project.image_runtime import describe_image
 from distlaunch.checks.request_view import job_request
+from distlaunch.job import vertex
 from distlaunch.job.load import load_job
 from distlaunch.submit.plan import LaunchRequest
 
@@ -35,7 +37,8 @@ def found(tmp_path):
             (tmp_path / name.replace("_txt", ".txt")).write_text(text)
         job = load_job(tmp_path, config=config, overrides=sets).job
         order = LaunchRequest(tmp_path, job, config=config, overrides=sets)
-        return list(gpus.problems(order, job_request(order), today))
+        runtime = describe_image(order) if vertex.needs_image(job) else None
+        return list(gpus.problems(order, job_request(order), runtime, today))
 
     return run
 

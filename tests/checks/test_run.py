@@ -21,7 +21,7 @@ def project(tmp_path):
 
 def problems(project, *sets):
     order = LaunchRequest(project, load_job(project, overrides=sets).job, overrides=sets)
-    return run.problems(order, trainer.find(order))
+    return run.problems(order, trainer.find_trainer(order))
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.checks.trainer import find, options
+from distlaunch.checks.trainer import find_trainer, parse_options
 from distlaunch.job.load import load_job_file
 from distlaunch.job.model import Program
 from distlaunch.submit.plan import LaunchRequest
@@ -33,7 +33,7 @@ def order(pristine, tmp_path):
 
 
 def told(order, **changes):
-    return find(replace(order, job=replace(order.job, **changes)))
+    return find_trainer(replace(order, job=replace(order.job, **changes)))
 
 
 def with_chief(order, program):
@@ -42,7 +42,7 @@ def with_chief(order, program):
 
 
 def test_the_trainer_is_known_by_its_engine_room(order):
-    trainer = find(order)
+    trainer = find_trainer(order)
     assert trainer.folder == order.folder / "trainer"
     assert trainer.package == "trainer"
     assert trainer.version == "0.1.0"
@@ -70,7 +70,7 @@ def test_another_module_is_another_program(order, module):
 def test_a_folder_without_a_version_is_another_s(order, text):
     file = order.folder / "trainer" / "distributed" / "__init__.py"
     file.unlink() if text is None else file.write_text(text)
-    assert find(order) is None
+    assert find_trainer(order) is None
 
 
 def test_a_program_of_the_chief_s_own_counts(order):
@@ -98,17 +98,17 @@ def test_what_the_chief_runs_may_be_another_program(order, program):
 def test_options_are_what_the_trainer_takes_them_for(words):
     split = [part for word in words for part in word.split()]
     taken = vars(parser().parse_args(split))
-    for name, value in options(split).items():
+    for name, value in parse_options(split).items():
         said = taken[name[2:].replace("-", "_")]
         assert value is said or value == str(said)
     assert {word.split("=")[0].split()[0].replace("--no-", "--") for word in words} == set(
-        options(split)
+        parse_options(split)
     )
 
 
 def test_options_that_the_trainer_does_not_have_are_there_too():
     words = ["--batchsize", "64", "--fast", "--no-fast", "--at", "-1", "left", "--last"]
-    assert options(words) == {
+    assert parse_options(words) == {
         "--batchsize": "64",
         "--fast": True,
         "--no-fast": True,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.data.cluster_fit import TrainingMachines
     from distlaunch.checks.data.record import DataFile, DataRecord, DatasetRecord
     from distlaunch.checks.data.sharding import BatchOptions
+    from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.request_view import JobRequest
     from distlaunch.checks.trainer import Trainer
     from distlaunch.job.machine_catalogue import Catalogue
@@ -42,6 +43,8 @@ def check_data(
     request: JobRequest,
     trainer: Trainer | None,
     included: Collection[str],
+    runtime: ImageRuntime,
+    *,
     catalogue: Catalogue,
 ) -> tuple[DataFacts | None, list[Problem]]:
     """Return what is known of a job's data, and their problems.
@@ -52,17 +55,16 @@ def check_data(
         The bundled trainer; None for another program, whose data are unknown.
     included
         The project's files in the image: POSIX paths relative to its folder.
+    runtime
+        The image that is built.
     catalogue
         The known machines. Where one does not take the job's number of GPUs, the data are not
         compared with that number.
     """
-    from distlaunch.checks.project import image_runtime
-
     if trainer is None or not trainer.data.is_file():
         return None, []
     text = trainer.data.read_text(encoding="utf-8", errors="replace")
     source = trainer.data.relative_to(order.folder).as_posix()
-    runtime = image_runtime.of(order)
     location = DataLocation(order, source, text, frozenset(included), runtime)
     data, unknown = None, ""
     try:

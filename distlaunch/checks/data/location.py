@@ -13,7 +13,7 @@ from distlaunch.checks.problem import Problem, error, warning
 
 if TYPE_CHECKING:
     from distlaunch.checks.data.record import DataFile, DatasetRecord
-    from distlaunch.checks.project.image_runtime import Surroundings
+    from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.submit.plan import LaunchRequest
 
 _HOMES = ("/Users/", "/home/", "/root/")
@@ -40,7 +40,7 @@ class DataLocation:
     source: str
     text: str
     included: frozenset[str]
-    runtime: Surroundings
+    runtime: ImageRuntime
 
     def files(self, dataset: DatasetRecord) -> tuple[DataFile, ...]:
         """Return the files that the container has; all of them where that is not known."""

@@ -1,4 +1,4 @@
-"""What a project's code finds around it in its image, as far as that can be told from here."""
+"""The image that a project's code runs in: base, Python, Dockerfile and search path."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.project.dockerfile import Dockerfile
+from distlaunch.checks.project.dockerfile import OwnDockerfile
 from distlaunch.render import templates
 
 if TYPE_CHECKING:
@@ -23,33 +23,33 @@ _TENSORFLOW = re.compile(r"(?:docker\.io/)?tensorflow/tensorflow(?::(?P<tag>[^@]
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What there is around a project's code.
+class ImageRuntime:
+    """What is known of a job's image before it is built.
 
     Parameters
     ----------
     base
-        The image that its own begins with, None where that cannot be told.
+        The base image, None if it is not known.
     python
-        The version of Python there, None where that cannot be told.
+        Its version of Python, None if it is not known.
     is_plain
-        Whether there is nothing but Python and what pip installs.
+        Whether it has nothing but Python and what pip installs.
     own
-        The user's own Dockerfile, None for a rendered one.
+        The user's own Dockerfile, None for the rendered one.
     requirements
-        The file that pip installs, None where nobody can tell: the one that the job says.
+        The file that the user's own Dockerfile installs, None if it is not known.
     own_ignore
-        Whether the user's own .dockerignore says what goes into the image.
+        Whether the project has its own .dockerignore.
     roots
-        Where Python looks for the project's modules, as paths in the project.
+        The folders of the project in which Python searches modules.
     looks_elsewhere
-        Whether it looks for modules where nothing is known of.
+        Whether Python also searches in other folders.
     """
 
     base: str | None
     python: tuple[int, int] | None
     is_plain: bool
-    own: Dockerfile | None = None
+    own: OwnDockerfile | None = None
     requirements: str | None = None
     own_ignore: bool = False
     roots: tuple[str, ...] = ("",)
@@ -57,46 +57,56 @@ class Surroundings:
 
     @property
     def own_dockerfile(self) -> str | None:
-        """The path of the user's own Dockerfile in the project, None for a rendered one."""
+        """The path of the user's own Dockerfile in the project, None for the rendered one."""
         return self.own.path if self.own else None
 
     @property
-    def is_installed(self) -> bool:
+    def installs_requirements(self) -> bool:
         """Whether the requirements are known to be installed."""
         return self.own is None or self.requirements is not None
 
-    def installs_without_cuda(self, requirements: str) -> bool:
-        """Return whether the user's Dockerfile names a requirements file and has no CUDA."""
-        own = self.own
-        return (
-            own is not None and own.is_without_cuda and posixpath.basename(requirements) in own.text
-        )
-
-    def begin_with(self, base: str) -> str:
-        """Say how to have the image begin with another one."""
-        return f"write FROM {base} in {self.own.path}" if self.own else f"say image.base: {base}"
-
     @property
     def tensorflow_tag(self) -> str | None:
-        """The tag of TensorFlow's own image, None where the base is another one."""
-        found = _TENSORFLOW.fullmatch(self.base or "")
-        return (found["tag"] or "latest") if found else None
+        """The tag of the tensorflow/tensorflow base image, None for another one."""
+        match = _TENSORFLOW.fullmatch(self.base or "")
+        return (match["tag"] or "latest") if match else None
+
+    @property
+    def markers(self) -> dict[str, str]:
+        """The values of environment markers in the image."""
+        markers = {
+            "os_name": "posix",
+            "sys_platform": "linux",
+            "platform_system": "Linux",
+            "platform_machine": "x86_64",
+            "implementation_name": "cpython",
+            "platform_python_implementation": "CPython",
+            "extra": "",
+        }
+        if self.python:
+            version = f"{self.python[0]}.{self.python[1]}"
+            markers |= {"python_version": version, "python_full_version": f"{version}.0"}
+        return markers
+
+    def change_base(self, base: str) -> str:
+        """Return the remedy that names another base image."""
+        return f"write FROM {base} in {self.own.path}" if self.own else f"set image.base: {base}"
 
 
-def of(order: LaunchRequest) -> Surroundings:
-    """Return what there is around an order's code."""
+def describe_image(order: LaunchRequest) -> ImageRuntime:
+    """Return what is known of the image that is built for an order."""
     job, folder = order.job, order.folder
     path = own_file(folder, job.image.dockerfile, "Dockerfile")
-    own = Dockerfile(path, _text(folder, path)) if path else None
-    base = own.base if own else job.image.base or templates.BASE
-    found = _PYTHON.fullmatch(base or "")
-    requirements = own.requirements(folder) if own and found else None
+    own = OwnDockerfile(path, _text(folder, path)) if path else None
+    base = own.parsed.base if own else job.image.base or templates.BASE
+    python = _PYTHON.fullmatch(base or "")
+    requirements = own.installed_file(folder) if own and python else None
     has_template = (folder / templates.OWN_TEMPLATES / "Dockerfile.j2").exists()
     roots, looks_elsewhere = _roots(job)
-    return Surroundings(
+    return ImageRuntime(
         base,
-        (3, int(found["minor"])) if found and found["minor"] else None,
-        is_plain=found is not None and (bool(requirements) if own else not has_template),
+        (3, int(python["minor"])) if python and python["minor"] else None,
+        is_plain=python is not None and (bool(requirements) if own else not has_template),
         own=own,
         requirements=requirements,
         own_ignore=own_file(folder, None, ".dockerignore") is not None,
@@ -105,10 +115,10 @@ def of(order: LaunchRequest) -> Surroundings:
     )
 
 
-def own_file(folder: Path, said: str | None, name: str) -> str | None:
-    """Return the path of a file that is the user's own and not rendered, None without one."""
-    if said:
-        return posixpath.normpath(said)
+def own_file(folder: Path, path: str | None, name: str) -> str | None:
+    """Return the path of a file that the user wrote, None if it is rendered or missing."""
+    if path:
+        return posixpath.normpath(path)
     is_own = (folder / name).is_file() and not templates.is_ours(_text(folder, name))
     return name if is_own else None
 
@@ -121,12 +131,12 @@ def _text(folder: Path, path: str) -> str:
 
 
 def _roots(job: Job) -> tuple[tuple[str, ...], bool]:
-    """Return where modules are looked for, and whether that is not all."""
-    said = [path for path in job.env.get("PYTHONPATH", "").split(":") if path]
-    inside = [posixpath.normpath(posixpath.join(templates.CODE, path)) for path in said]
+    """Return the folders of the project on PYTHONPATH, and whether others are there."""
+    folders = [path for path in job.env.get("PYTHONPATH", "").split(":") if path]
+    inside = [posixpath.normpath(posixpath.join(templates.CODE, path)) for path in folders]
     roots = [
         path.removeprefix(templates.CODE).removeprefix("/")
         for path in inside
         if f"{path}/".startswith(f"{templates.CODE}/")
     ]
-    return tuple(dict.fromkeys(["", *roots])), len(roots) < len(said)
+    return tuple(dict.fromkeys(["", *roots])), len(roots) < len(folders)

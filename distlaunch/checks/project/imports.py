@@ -1,204 +1,213 @@
-"""What a program imports and will not find in its image."""
+"""Rules for a project's code: the module is in the image, files parse, imports are available."""
 
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, NamedTuple
 
 from distlaunch.checks.problem import error, warning
-from distlaunch.checks.project.distributions import (
-    canonical,
-    closure,
-    is_standard,
-    providers,
-    removed_in,
-)
-from distlaunch.checks.project.requirements import NAME, pin, where_versions_are
+from distlaunch.checks.project import installed
+from distlaunch.checks.project.modules import absolute_name
+from distlaunch.checks.project.source import may_be_newer
 from distlaunch.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.project.image_runtime import Surroundings
-    from distlaunch.checks.project.import_graph import Wanted
     from distlaunch.checks.project.modules import Modules
-    from distlaunch.checks.project.requirements import Requirements
+    from distlaunch.checks.project.project_code import ProjectCode
+    from distlaunch.checks.project.source import Import
 
-_WITHOUT_SETUPTOOLS = (3, 12)  # Python's own images from this version on
-_IN_TENSORFLOWS_IMAGE = ("pip", "tensorflow", "tensorboard", "setuptools", "wheel")
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Where modules are looked for.
-
-    Parameters
-    ----------
-    folder
-        The project's, with files that are not in its image, too.
-    modules
-        Those of the image.
-    requirements
-        What pip installs.
-    around
-        What else there is.
-    """
-
-    folder: Path
-    modules: Modules
-    requirements: Requirements
-    around: Surroundings
+_STANDARD = sys.stdlib_module_names | {"__main__", "tomllib"}  # since Python 3.11
+_SHOWN = 3  # names in a message
 
 
-def problems(wanted: Iterable[Wanted], found: Found) -> Iterator[Problem]:
-    """Yield what is asked for and not there, each once, at a place where that is sure if any is."""
-    told: set[str] = set()
-    for each in sorted(wanted, key=lambda each: not each.is_sure):
-        problem = _problem(each, found)
-        if problem and problem.what not in told:
-            told.add(problem.what)
-            yield problem
+class _Finding(NamedTuple):
+    """A problem of an import before its severity is known."""
+
+    what: str
+    remedy: str
+    is_left_out: bool = False
+    is_sure: bool = True
 
 
-def _problem(each: Wanted, found: Found) -> Problem | None:
-    match each.kind:
-        case "foreign":
-            return _foreign(each, found)
-        case "above":
-            return _tell(
-                each,
-                found,
-                f"{each.name!r} leads out of the package",
-                "name the module from the project's folder on, as trainer.data",
-            )
-        case "module":
-            package, _, last = each.name.rpartition(".")
-            return _left_out(each, found, each.name) or _tell(
-                each,
-                found,
-                f"there is no module {each.name}",
-                _nearest(last, found.modules.below(package)),
-            )
-        case _:
-            near = found.modules.below(each.name)
-            return _left_out(each, found, f"{each.name}.{each.taken}") or _tell(
-                each,
-                found,
-                f"{each.name} has no {each.taken!r}",
-                _nearest(each.taken or "", near),
-            )
+def module_problems(project: ProjectCode, module: str) -> Iterator[Problem]:
+    """Yield why ``python -m MODULE`` would not find the program."""
+    modules = project.modules
+    found = modules.find(module)
+    if found is None:
+        if left_out := _left_out(project, module, f"{module}.__main__"):
+            yield error("module-not-in-image", "module", left_out.what, left_out.remedy)
+        else:
+            yield error("module-missing", "module", f"no module {module}", _rename(module, modules))
+    elif found.is_package and modules.find(f"{module}.__main__") is None:
+        names = modules.below(module)
+        name = "task" if "task" in names else next(iter(names), "task")
+        yield error(
+            "module-missing",
+            "module",
+            f"{module} is a package without __main__.py, which Python cannot run",
+            f"name a module in it, e.g. {module}.{name}",
+        )
 
 
-def _foreign(each: Wanted, found: Found) -> Problem | None:
-    python = found.around.python
-    full = f"{each.name}.{each.taken}" if each.taken else each.name
-    if is_standard(each.name, python) or _is_covered(full, found):
+def syntax_problems(project: ProjectCode) -> Iterator[Problem]:
+    """Yield the files that do not parse; those that nothing imports are warnings."""
+    python = project.runtime.python
+    for path, source in project.sources.items():
+        if source.problem is None:
+            continue
+        line, column, message = source.problem
+        is_newer = python is not None and python > sys.version_info[:2]
+        make = error if path in project.reachable else warning
+        remedy = f"'python -m py_compile {path}' shows the line"
+        if python and is_newer and may_be_newer(project.text(path), line):
+            make = warning
+            remedy = f"run distlaunch with Python {python[0]}.{python[1]}, as in the image"
+        elif path not in project.reachable:
+            remedy += "; or exclude the file in .dockerignore"
+        where = f"{path}:{line}:{column}"
+        yield make("source-syntax", where, f"syntax error: {message}", remedy)
+
+
+def import_problems(project: ProjectCode) -> Iterator[Problem]:
+    """Yield each missing module once, as an error if one of its imports is always executed."""
+    imports = [
+        (file, each, file in project.required and each.is_required)
+        for file in sorted(project.reachable)
+        for each in project.sources[file].imports
+    ]
+    reported: set[str] = set()
+    for file, each, is_required in sorted(imports, key=lambda each: not each[2]):
+        found = project.modules.find(project.modules.name_of(file))
+        name = absolute_name(found.package if found else "", each.module, each.level)
+        finding = _finding(project, file, name, each)
+        if finding and finding.what not in reported:
+            reported.add(finding.what)
+            is_start = name is not None and f"{name}.{each.name}" in project.starts
+            is_sure = finding.is_sure and (is_required or is_start)
+            make = error if is_sure and not project.looks_elsewhere else warning
+            code = "module-not-in-image" if finding.is_left_out else "import-missing"
+            yield make(code, f"{file}:{each.line}", finding.what, finding.remedy)
+
+
+def _finding(project: ProjectCode, file: str, name: str | None, each: Import) -> _Finding | None:
+    is_own = each.level > 0 or (name and project.modules.find(name.partition(".")[0]))
+    if not is_own and name:
+        return _third_party(project, file, name, each.name)
+    if project.runtime.own:
+        return None  # it is not known where its Dockerfile puts them
+    if name is None:
+        module = "." * each.level + each.module
+        return _Finding(
+            f"relative import of {module!r} leads out of the package",
+            "import from the project's folder, e.g. from trainer.data",
+        )
+    missing = _missing_module(project, name, each.name)
+    if missing is None:
         return None
-    left_out = _left_out(each, found, each.name)
-    if left_out:
-        return left_out
-    top = each.name.partition(".")[0]
-    if top == "distlaunch":
-        return _tell(
-            each,
-            found,
-            "the image holds nothing of distlaunch, which stays on the machine that submits",
-            "do without it, and copy what the program needs of it into the project",
-        )
-    beside = posixpath.join(posixpath.dirname(each.file), f"{top}.py")
-    if beside in found.modules.python:
-        package = found.modules.name_of(beside).rpartition(".")[0]
-        return _tell(
-            each,
-            found,
-            f"there is no module {top} where the program is started",
-            f"write 'from {package} import {top}'",
-        )
-    gone = removed_in(top)
-    if gone and python and python >= gone and "setuptools" not in providers(top):
-        what = f"Python {python[0]}.{python[1]} has no {top} any more"
-        return _tell(each, found, what, "do without it, or name an older image.base")
-    return _uncovered(each, providers(full)[0], found)
+    package, _, last = missing.rpartition(".")
+    near = did_you_mean(last, project.modules.below(package)).removeprefix("; ")
+    return _left_out(project, missing) or _Finding(
+        f"no module {missing}", near or "add the file, or fix the import"
+    )
 
 
-def _uncovered(each: Wanted, likely: str, found: Found) -> Problem | None:
-    """Return the problem of a module that no requirement brings, where that is known."""
-    around = found.around
-    if not around.is_plain and (around.own_dockerfile or not around.tensorflow_tag):
-        return None  # nobody knows what such an image has
-    if not found.requirements.is_read:
-        return None  # or what such a file would say
-    file = found.requirements.name or NAME
-    is_known = closure(filter(None, found.requirements.names))[1] and all(found.requirements.names)
-    what = f"nothing that pip installs brings {each.name.partition('.')[0]}"
-    if each.name.startswith("google."):
-        what = f"nothing that pip installs brings {likely}"
-    remedy = f"add {pin(likely)} to {file}{where_versions_are(likely)}"
-    is_sure = is_known and around.is_plain and not found.requirements.problems
-    return _tell(each, found, what, remedy, is_sure=is_sure)
-
-
-def _is_covered(module: str, found: Found) -> bool:
-    """Whether a requirement brings a module, or may well do."""
-    installed = [*filter(None, found.requirements.names), *found.requirements.meant]
-    brought, _ = closure([*installed, *_in_base(found.around)])
-    top = canonical(module.partition(".")[0])
-    if brought.intersection(providers(module)) or top in brought:
-        return True
-    unknown = [name for name in found.requirements.names if name and not closure([name])[1]]
-    return any(_share(top, name) for name in unknown)
-
-
-def _in_base(around: Surroundings) -> tuple[str, ...]:
-    """Return what images have that begin with Python's or TensorFlow's."""
-    if around.tensorflow_tag:
-        return _IN_TENSORFLOWS_IMAGE
-    has_setuptools = around.python is None or around.python < _WITHOUT_SETUPTOOLS
-    return ("pip", "setuptools", "wheel") if has_setuptools else ("pip",)
-
-
-def _share(top: str, name: str) -> bool:
-    """Whether a distribution that nothing is known of is called like a module."""
-    is_within = top.replace("-", "") in name.replace("-", "")
-    return is_within or name.partition("-")[0] == top.partition("-")[0]
-
-
-def _left_out(each: Wanted, found: Found, name: str) -> Problem | None:
-    """Return the problem of a module that lies in the project's folder but not in its image."""
-    for root in found.around.roots:
-        path = posixpath.join(root, name.replace(".", "/"))
-        for candidate in (f"{path}.py", f"{path}/__init__.py", path):
-            if not _is_module(found.folder, candidate):
-                continue
-            remedy = f"add {_whole(candidate)} to image.include in distlaunch.yaml"
-            if found.around.own_ignore:
-                remedy = f"let {candidate} in in .dockerignore"
-            make = error if each.is_sure else warning
-            shown = candidate.removesuffix("/__init__.py")
-            what = f"{shown} is in the project, but not in its image"
-            return make("module-not-in-image", each.where, what, remedy)
+def _missing_module(project: ProjectCode, name: str, taken: str | None) -> str | None:
+    """Return the module of an import that the project does not have, None if it has all."""
+    found = project.modules.find(name)
+    if found is None:
+        return name
+    if taken and found.is_package and project.defines_nothing(found.file):
+        is_there = taken.startswith("__") or project.modules.find(f"{name}.{taken}")
+        return None if is_there else f"{name}.{taken}"
     return None
 
 
-def _is_module(folder: Path, candidate: str) -> bool:
-    path = folder / candidate
-    return path.is_file() if candidate.endswith(".py") else any(path.glob("*.py"))
+def _third_party(project: ProjectCode, file: str, name: str, taken: str | None) -> _Finding | None:
+    top = name.partition(".")[0]
+    module = f"{name}.{taken}" if taken else name
+    if top in _STANDARD or _is_installed(project, module, name):
+        return None
+    if top == "distlaunch":
+        return _Finding(
+            "distlaunch is not in the image; it stays on the machine that submits",
+            "copy the code that the program needs into the project",
+        )
+    distribution = installed.providers(module)[0]
+    if project.runtime.own:
+        is_own = project.modules.has_any(name)
+        return None if is_own else _not_required(project, top, distribution)
+    neighbour = posixpath.join(posixpath.dirname(file), f"{top}.py")
+    if neighbour not in project.modules.python:
+        return _left_out(project, name) or _not_required(project, top, distribution)
+    package = project.modules.name_of(neighbour).rpartition(".")[0]
+    return _Finding(
+        f"no module {top} in the folder that the program is started in",
+        f"write 'from {package} import {top}'",
+    )
 
 
-def _whole(path: str) -> str:
-    """Return what of a path lies right in the project's folder."""
-    return path.partition("/")[0]
+def _not_required(project: ProjectCode, top: str, distribution: str) -> _Finding | None:
+    """Return the finding for a module that no requirement provides, if the image is known."""
+    runtime, requirements = project.runtime, project.requirements
+    if requirements.refusal or not (
+        runtime.is_plain or (runtime.tensorflow_tag and not runtime.own)
+    ):
+        return None
+    shown = distribution if top == "google" else top
+    add = f"add {installed.pin(distribution, f' to {requirements.file}')}"
+    if not project.unverified:
+        return _Finding(f"no requirement provides {shown}", add, is_sure=runtime.is_plain)
+    names = ", ".join(project.unverified[:_SHOWN]) + (", …" if project.unverified[_SHOWN:] else "")
+    return _Finding(
+        f"not verified that a requirement provides {shown}: {names} not installed here",
+        f"{add}, or install the requirements here",
+        is_sure=False,
+    )
 
 
-def _nearest(name: str, known: list[str]) -> str:
-    near = did_you_mean(name, known).removeprefix("; ")
-    return near or "write it, or mend the import"
+def _is_installed(project: ProjectCode, module: str, name: str) -> bool:
+    """Return whether a requirement provides a module, or may by its name."""
+    providers = set(installed.providers(module))
+    if providers & project.requirements.names or providers & project.distributions:
+        return True
+    providers = installed.installed_providers(module) or installed.installed_providers(name)
+    top = name.partition(".")[0].replace("_", "").lower()
+    names = (each.replace("-", "").lower() for each in project.unverified)
+    return bool(providers & project.distributions) or any(top in each for each in names)
 
 
-def _tell(each: Wanted, found: Found, what: str, remedy: str, *, is_sure: bool = True) -> Problem:
-    is_sure &= each.is_sure and not found.around.looks_elsewhere
-    make = error if is_sure else warning
-    return make("import-missing", each.where, what, remedy)
+def _left_out(project: ProjectCode, *names: str) -> _Finding | None:
+    """Return the finding for a module in the project's folder that is not in the image."""
+    for root in project.runtime.roots:
+        for name in names:
+            path = posixpath.join(root, name.replace(".", "/"))
+            for candidate in (f"{path}.py", f"{path}/__init__.py", path):
+                if _is_module(project.folder / candidate):
+                    top = candidate.partition("/")[0]
+                    remedy = f"add {top} to image.include in distlaunch.yaml"
+                    if project.runtime.own_ignore:
+                        remedy = f"allow {candidate} in .dockerignore"
+                    shown = candidate.removesuffix("/__init__.py")
+                    what = f"{shown} is in the project, but not in its image"
+                    return _Finding(what, remedy, is_left_out=True)
+    return None
+
+
+def _is_module(path: Path) -> bool:
+    return path.is_file() if path.suffix == ".py" else any(path.glob("*.py"))
+
+
+def _rename(module: str, modules: Modules) -> str:
+    """Return the remedy for a module that does not exist."""
+    files = sorted(path for path in modules.python if not path.endswith("__init__.py"))
+    names = [modules.name_of(path) for path in files]
+    plain = module.removesuffix(".py").replace("/", ".")
+    if plain != module and plain in names:
+        return f"write it as Python does: {plain}"
+    near = did_you_mean(module, names).removeprefix("; ")
+    return near or "name the module that 'python -m' is to run, e.g. trainer.task"

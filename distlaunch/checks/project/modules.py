@@ -1,4 +1,4 @@
-"""Which modules a project's files are to Python, as it looks for them from the image's folder."""
+"""Find the modules in a project's files, as Python does in the image."""
 
 from __future__ import annotations
 
@@ -15,45 +15,44 @@ _COMPILED = (".so", ".pyd")
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module that lies in the project.
-
-    Parameters
-    ----------
-    name
-        As it is imported.
-    file
-        Its Python file, None where it has none: a folder, or compiled code.
-    is_package
-        Whether it can have modules below it.
-    """
+    """A module; `file` is None for compiled code and a folder without ``__init__.py``."""
 
     name: str
     file: str | None
     is_package: bool
 
+    @property
+    def package(self) -> str:
+        """The package that its relative imports start from."""
+        return self.name if self.is_package else self.name.rpartition(".")[0]
+
 
 class Modules:
-    """The modules among some files.
+    """The modules of a project.
 
     Parameters
     ----------
     files
         Paths, posix and relative to the folder that the program is started in.
     roots
-        Where modules are looked for, in this order; ``""`` is that folder itself.
+        The folders in which modules are searched, in this order; ``""`` is that folder itself.
     """
 
     def __init__(self, files: Collection[str], roots: Iterable[str] = ("",)) -> None:
         self.python = frozenset(path for path in files if path.endswith(".py"))
         compiled = [path for path in files if path.endswith(_COMPILED)]
         self._compiled = frozenset(path.partition(".")[0] for path in compiled)
-        self._folders = frozenset(_folders([*self.python, *compiled]))
+        self._folders = frozenset(
+            path[:end]
+            for path in [*self.python, *compiled]
+            for end, letter in enumerate(path)
+            if letter == "/"
+        )
         self._roots = tuple(roots)
 
     def find(self, name: str) -> Module | None:
-        """Return the module of a name, None where the project has none."""
-        below = name.replace(".", "/")
-        paths = [posixpath.join(root, below) for root in self._roots]
+        """Return the module of a name, None if the project does not have it."""
+        paths = [posixpath.join(root, name.replace(".", "/")) for root in self._roots]
         for path in paths:
             if f"{path}/{_PACKAGE}" in self.python:
                 return Module(name, f"{path}/{_PACKAGE}", is_package=True)
@@ -61,26 +60,26 @@ class Modules:
                 return Module(name, f"{path}.py", is_package=False)
             if path in self._compiled:
                 return Module(name, None, is_package=False)
-        if any(path in self._folders for path in paths):
-            return Module(name, None, is_package=True)
-        return None
+        is_folder = any(path in self._folders for path in paths)
+        return Module(name, None, is_package=True) if is_folder else None
 
     def has_any(self, name: str) -> bool:
-        """Whether a folder or a file anywhere in the project is called like a module's first."""
+        """Return whether a folder or file anywhere in the project has a module's first name."""
         top = name.partition(".")[0]
         return any(top in path.removesuffix(".py").split("/") for path in self.python)
 
     def below(self, name: str) -> list[str]:
-        """Return the names of the modules right below a package; of all at the top for ``""``."""
-        below = name.replace(".", "/")
-        prefixes = {posixpath.join(root, below, "").lstrip("/") for root in self._roots}
-        found = {
+        """Return the names of the modules in a package; ``""`` is the top level."""
+        prefixes = {
+            posixpath.join(root, name.replace(".", "/"), "").lstrip("/") for root in self._roots
+        }
+        names = {
             path[len(prefix) :].partition("/")[0].removesuffix(".py")
             for path in self.python
             for prefix in prefixes
             if path.startswith(prefix)
         }
-        return sorted(found - {"__init__", "__main__"})
+        return sorted(names - {"__init__", "__main__"})
 
     def name_of(self, file: str) -> str:
         """Return the name by which a Python file is imported."""
@@ -90,27 +89,11 @@ class Modules:
         return path.replace("/", ".")
 
 
-def package_of(name: str, *, is_package: bool) -> str:
-    """Return the package that a module's relative imports begin at."""
-    return name if is_package else name.rpartition(".")[0]
-
-
-def absolute(package: str, module: str, level: int) -> str | None:
-    """Return a module's name without dots before it, None where these lead out of the package."""
+def absolute_name(package: str, module: str, level: int) -> str | None:
+    """Return the full name of a module, None if its dots lead out of the package."""
     if not level:
         return module
     parts = package.split(".") if package else []
-    kept = parts[: len(parts) - level + 1]
-    if not kept or len(parts) < level:
+    if len(parts) < level:
         return None
-    return ".".join([*kept, *([module] if module else [])])
-
-
-def _folders(paths: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for path in paths:
-        folder = posixpath.dirname(path)
-        while folder and folder not in found:
-            found.add(folder)
-            folder = posixpath.dirname(folder)
-    return found
+    return ".".join([*parts[: len(parts) - level + 1], *([module] if module else [])])

@@ -110,7 +110,7 @@ PROJECT = {
     ),
     "distlaunch itself in the program": Broken(
         code="import-missing",
-        remedy="copy what the program needs",
+        remedy="copy the code that the program needs",
         where="trainer/data.py:",
         edits={
             "trainer/data.py": (
@@ -132,12 +132,6 @@ PROJECT = {
         where="requirements.txt:1",
         job=WITH_GPUS,
         files={"requirements.txt": "tensorflow-gpu==2.10.0\nkeras>=3.12,<3.16\n"},
-    ),
-    "TensorFlow of an older Python": Broken(
-        code="requirement-clash",
-        remedy="say image.base: python:3.10-slim",
-        where="requirements.txt:1",
-        files={"requirements.txt": "tensorflow==2.8.0\nkeras>=3.12,<3.16\n"},
     ),
     "TensorFlow for CPUs on a GPU, held by its hash": Broken(
         code="tensorflow-build",
@@ -259,7 +253,7 @@ PROJECT = {
     ),
     "a search between whole numbers": Broken(
         code="argument-unknown",
-        remedy="a whole number",
+        remedy="--help",
         where="tuning.parameters.batch-size",
         job="tuning: {metric: val_loss, goal: minimize, trials: 4, "
         "parameters: {batch-size: {type: double, min: 16, max: 64}}}",

@@ -11,6 +11,7 @@ import pytest
 
 from distlaunch.checks import data, trainer
 from distlaunch.checks.data import record
+from distlaunch.checks.project.image_runtime import describe_image
 from distlaunch.checks.request_view import job_request
 from distlaunch.image.context import read_context
 from distlaunch.job.load import load_job_file
@@ -89,7 +90,10 @@ class Project:
         order = LaunchRequest(self.folder, self.job)
         ignore = templates.recipe(self.job, self.folder).ignore
         files = [file.path for file in read_context(self.folder, ignore).files]
-        return data.check_data(order, job_request(order), trainer.find(order), files, bundled())
+        request, image = job_request(order), describe_image(order)
+        return data.check_data(
+            order, request, trainer.find_trainer(order), files, image, catalogue=bundled()
+        )
 
     @property
     def facts(self) -> DataFacts:

@@ -1,4 +1,4 @@
-"""A project as `init` makes it, and what is found in it."""
+"""A project as `init` writes it, and the problems of its code and requirements."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from distlaunch import scaffold
 from distlaunch.checks import project, trainer
+from distlaunch.checks.project.image_runtime import describe_image
 from distlaunch.checks.request_view import job_request
 from distlaunch.image.context import paths
 from distlaunch.job.load import load_job_file
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Project:
-    """A project's folder with the job that its file says."""
+    """A project's folder."""
 
     folder: Path
 
@@ -32,26 +33,25 @@ class Project:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
 
-    def begin(self, path: str, text: str) -> None:
-        """Write some lines before those of a file."""
+    def prepend(self, path: str, text: str) -> None:
         self.write(path, text + (self.folder / path).read_text())
 
-    def order(self, *sets: str, **job: Any) -> LaunchRequest:
-        said = [Override.parse(each) for each in sets]
-        read = load_job_file(self.folder / "distlaunch.yaml", said)
+    def order(self, *overrides: str, **job: Any) -> LaunchRequest:
+        parsed = [Override.parse(each) for each in overrides]
+        read = load_job_file(self.folder / "distlaunch.yaml", parsed)
         return LaunchRequest(self.folder, replace(read, **job))
 
-    def problems(self, *sets: str, **job: Any) -> list[Problem]:
-        order = self.order(*sets, **job)
-        files = set(paths(self.folder, recipe(order.job, self.folder).ignore))
-        return list(project.problems(order, job_request(order), files, trainer.find(order)))
+    def problems(self, *overrides: str, has_files: bool = True, **job: Any) -> list[Problem]:
+        order = self.order(*overrides, **job)
+        files = None
+        if has_files:
+            files = set(paths(self.folder, recipe(order.job, self.folder).ignore))
+        bundled, runtime = trainer.find_trainer(order), describe_image(order)
+        return list(project.problems(order, job_request(order), runtime, files, bundled))
 
-    def codes(self, *sets: str, **job: Any) -> list[tuple[str, str]]:
-        return [(each.code, each.severity) for each in self.problems(*sets, **job)]
-
-
-# Files of the engine room that make it one, or that others import.
-ENGINE_ROOM = ("__init__.py", "run.py", "settings.py", "stop_signal.py", "input.py")
+    def found(self, *overrides: str, **job: Any) -> list[tuple[str, str, str]]:
+        problems = self.problems(*overrides, **job)
+        return [(each.code, each.severity, each.where) for each in problems]
 
 
 @pytest.fixture(scope="session")
@@ -61,35 +61,35 @@ def scaffolded() -> scaffold.Scaffold:
 
 @pytest.fixture
 def whole(scaffolded: scaffold.Scaffold, tmp_path: Path) -> Project:
-    """A project as `init` makes it."""
+    """A project as `init` writes it."""
     scaffolded.write(tmp_path / "whole")
     return Project(tmp_path / "whole")
 
 
 @pytest.fixture
-def made(scaffolded: scaffold.Scaffold, tmp_path: Path) -> Project:
-    """The same without what nothing here looks at, which is most of it."""
-    files = {path: content for path, content in scaffolded.files.items() if _matters(path)}
-    replace(scaffolded, files=files).write(tmp_path / "made")
-    return Project(tmp_path / "made")
+def bundled(scaffolded: scaffold.Scaffold, tmp_path: Path) -> Project:
+    """The same without data and without most of the trainer library."""
+    files = {path: content for path, content in scaffolded.files.items() if _is_needed(path)}
+    replace(scaffolded, files=files).write(tmp_path / "bundled")
+    project = Project(tmp_path / "bundled")
+    for name in ("run", "input", "settings", "stop_signal"):
+        project.write(f"trainer/distributed/{name}.py", "import tensorflow\n")
+    return project
 
 
-def _matters(path: Path) -> bool:
+def _is_needed(path: Path) -> bool:
     is_text = path.suffix in (".py", ".yaml", ".txt") or path.name == "ATTRIBUTION.md"
-    return is_text and ("distributed" not in path.parts or path.name in ENGINE_ROOM)
+    in_library = "distributed" in path.parts and path.name != "__init__.py"
+    return is_text and not in_library
 
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Project:
-    """A project of one file, with a program of the user's own."""
-    found = Project(tmp_path / "plain")
-    found.write("distlaunch.yaml", JOB)
-    found.write("program.py", "import json\n")
-    return found
-
-
-JOB = """\
-name: plain
-module: program
-cluster: {chief: {machine: n1-standard-4}}
-"""
+    """A project of one file that does not use the bundled trainer."""
+    project = Project(tmp_path / "plain")
+    project.write(
+        "distlaunch.yaml",
+        "name: plain\nmodule: program\ncluster: {chief: {machine: n1-standard-4}}\n",
+    )
+    project.write("program.py", "import json\n")
+    return project

@@ -5,16 +5,18 @@ import pytest
 from distlaunch import __version__
 
 SPOT = "scheduling.strategy=SPOT"
-LAYER = "\nLAYER = keras.layers.{}\n"
-APPLICATIONS = "keras.applications."
+KERAS = "tensorflow==2.21.0\nkeras{}\n"
+
+
+def codes(bundled, *overrides, **job):
+    return [each.code for each in bundled.problems(*overrides, **job)]
 
 
 @pytest.mark.parametrize(
-    ("words", "codes"),
+    ("overrides", "expected"),
     [
         ([SPOT], ["spot-without-checkpoints"]),
         ([SPOT, "args=[--checkpoint-every=0]"], ["spot-without-checkpoints"]),
-        ([SPOT, "args=[--checkpoint-every=100]"], []),
         ([SPOT, "args=[--checkpoint-every, '100']"], []),
         ([SPOT, "args=[--checkpoint-every=9, --no-resume]"], ["spot-without-resume"]),
         ([SPOT, "args=[--checkpoint-every=9, --no-resume, --resume]"], []),
@@ -22,14 +24,12 @@ APPLICATIONS = "keras.applications."
         (["scheduling.strategy=FLEX_START"], []),
     ],
 )
-def test_machines_that_can_be_taken_want_checkpoints(words, codes, made):
-    found = made.problems(*words)
-    assert [each.code for each in found] == codes
-    assert all(each.severity == "warning" for each in found)
+def test_spot_machines_need_checkpoints(overrides, expected, bundled):
+    assert codes(bundled, *overrides) == expected
 
 
 @pytest.mark.parametrize(
-    ("layer", "is_told"),
+    ("layer", "is_reported"),
     [
         ("BatchNormalization()", True),
         ("BatchNormalization(axis=1, name='norm')", True),
@@ -44,50 +44,45 @@ def test_machines_that_can_be_taken_want_checkpoints(words, codes, made):
         ("__dict__; BASE = keras.applications.ResNet50()\nBASE.trainable = False", False),
     ],
 )
-def test_a_layer_that_sees_its_own_rows_alone_is_pointed_out(layer, is_told, made):
-    model = made.folder / "trainer/model.py"
-    line = model.read_text().count("\n") + 2
-    made.write("trainer/model.py", model.read_text() + LAYER.format(layer))
-    found = made.problems()
-    expected = [("batch-norm-unsynchronised", "warning", f"trainer/model.py:{line}")]
-    assert [(each.code, each.severity, each.where) for each in found] == expected * is_told
+def test_a_batch_normalization_of_each_replica_alone(layer, is_reported, bundled):
+    text = (bundled.folder / "trainer/model.py").read_text()
+    bundled.write("trainer/model.py", f"{text}\nLAYER = keras.layers.{layer}\n")
+    line = text.count("\n") + 2
+    found = [("batch-norm-unsynchronised", "warning", f"trainer/model.py:{line}")]
+    assert bundled.found() == found * is_reported
+    assert bundled.problems("args=[--sync-batch-norm]") == []
+    assert bundled.problems("cluster={chief: {machine: n1-standard-4}}") == []
+    gpus = "{machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 2}}"
+    assert len(bundled.problems(f"cluster={{chief: {gpus}}}")) == is_reported
+
+
+TPU = "{machine: ct5lp-hightpu-4t, accelerator: {type: TPU_V5_LITEPOD, count: 4}}"
+GPUS = "machine: n1-standard-8, accelerator: {{type: NVIDIA_TESLA_T4, count: {}}}"
+TOPOLOGY = "vertex.jobSpec.workerPoolSpecs=[{machineSpec: {tpuTopology: 2x2}}]"
 
 
 @pytest.mark.parametrize(
-    ("words", "is_told"),
+    ("overrides", "code", "where"),
     [
-        (["cluster={chief: {machine: n1-standard-4}}"], False),
-        (
-            ["cluster={chief: {machine: n1-standard-8, accelerator: "
-             "{type: NVIDIA_TESLA_T4, count: 2}}}"],
-            True,
-        ),
-        (["args=[--sync-batch-norm]"], False),
-        (["args=[--epochs=3]"], True),
+        (["cluster.parameter_servers={machine: n1-standard-4, count: 1}"], "trainer-role",
+         "cluster.parameter_servers"),
+        (["cluster.evaluators={machine: n1-standard-4, count: 1}"], "trainer-role",
+         "cluster.evaluators"),
+        ([f"cluster={{chief: {TPU}}}"], "trainer-tpu", "cluster.chief.accelerator"),
+        (["cluster={chief: {machine: ct5lp-hightpu-4t}}", TOPOLOGY], "trainer-tpu",
+         "cluster.chief.accelerator"),
+        ([f"cluster={{chief: {{{GPUS.format(1)}}}, workers: {{{GPUS.format(2)}, count: 1}}}}"],
+         "accelerators-unequal", "cluster.workers.accelerator.count"),
+        (["env.KERAS_BACKEND=torch"], "keras-backend", "env.KERAS_BACKEND"),
     ],
 )  # fmt: skip
-def test_it_matters_where_several_train_and_is_mended_by_an_option(words, is_told, made):
-    model = made.folder / "trainer/model.py"
-    made.write("trainer/model.py", model.read_text() + LAYER.format("BatchNormalization()"))
-    assert ("batch-norm-unsynchronised" in dict(made.codes(*words))) is is_told
-
-
-@pytest.mark.parametrize("role", ["parameter_servers", "evaluators"])
-def test_roles_that_the_trainer_has_no_place_for_are_refused(role, made):
-    [problem] = made.problems(f"cluster.{role}={{machine: n1-standard-4, count: 1}}")
-    assert (problem.code, problem.severity) == ("trainer-role", "error")
-    assert problem.where == f"cluster.{role}"
-
-
-def test_accelerators_that_the_trainer_does_not_use_are_refused(made):
-    kind = "{machine: ct5lp-hightpu-4t, accelerator: {type: TPU_V5_LITEPOD, count: 4}}"
-    found = made.problems(f"cluster={{chief: {kind}}}")
-    [problem] = [each for each in found if each.severity == "error"]
-    assert (problem.code, problem.where) == ("trainer-tpu", "cluster.chief.accelerator")
+def test_a_job_that_the_trainer_cannot_run(overrides, code, where, bundled):
+    errors = [each for each in bundled.found(*overrides) if each[1] == "error"]
+    assert errors == [(code, "error", where)]
 
 
 @pytest.mark.parametrize(
-    ("text", "is_told"),
+    ("text", "is_reported"),
     [
         ("def build(): ...\n", True),
         ("from .models import create_model\n", False),
@@ -98,44 +93,36 @@ def test_accelerators_that_the_trainer_does_not_use_are_refused(made):
         ("def create_model(:\n", False),
     ],
 )
-def test_what_the_trainer_calls_has_to_be_there(text, is_told, made):
-    made.write("trainer/models.py", "def build(): ...\ndef create_model(): ...\n")
-    made.write("trainer/model.py", text)
-    found = [each for each in made.problems() if each.code == "trainer-incomplete"]
-    assert [(each.severity, each.where) for each in found] == [
-        ("error", "trainer/model.py")
-    ] * is_told
-
-
-def test_tpus_by_their_topology_are_refused_too(made):
-    words = ["cluster={chief: {machine: ct5lp-hightpu-4t}}"]
-    topology = "vertex.jobSpec.workerPoolSpecs=[{machineSpec: {tpuTopology: 2x2}}]"
-    found = {each.code for each in made.problems(*words, topology)}
-    assert "trainer-tpu" in found
-
-
-@pytest.mark.parametrize(("count", "codes"), [(1, []), (2, ["accelerators-unequal"])])
-def test_gpus_that_are_not_as_many_on_all_machines_are_refused(count, codes, made):
-    machine = "machine: n1-standard-8, accelerator: {{type: NVIDIA_TESLA_T4, count: {}}}"
-    chief, workers = machine.format(1), machine.format(count)
-    words = f"cluster={{chief: {{{chief}}}, workers: {{{workers}, count: 1}}}}"
-    found = [each for each in made.problems(words) if each.severity == "error"]
-    assert [each.code for each in found] == codes
+def test_the_functions_that_the_trainer_calls(text, is_reported, bundled):
+    bundled.write("trainer/models.py", "def build(): ...\ndef create_model(): ...\n")
+    bundled.write("trainer/model.py", text)
+    found = [each for each in bundled.found() if each[0] == "trainer-incomplete"]
+    assert found == [("trainer-incomplete", "error", "trainer/model.py")] * is_reported
 
 
 @pytest.mark.parametrize(
-    ("version", "is_told"), [("0.0.9", True), (__version__, False), ("0.10.0", False)]
+    ("version", "expected"), [("0.0.9", ["trainer-older"]), (__version__, []), ("0.10.0", [])]
 )
-def test_an_engine_room_that_is_older_is_pointed_out(version, is_told, made):
+def test_an_older_trainer_library(version, expected, bundled):
     file = "trainer/distributed/__init__.py"
-    text = (made.folder / file).read_text()
-    made.write(file, text.replace(f'"{__version__}"', f'"{version}"'))
-    assert made.codes() == [("trainer-older", "warning")] * is_told
+    text = (bundled.folder / file).read_text()
+    bundled.write(file, text.replace(f'"{__version__}"', f'"{version}"'))
+    assert codes(bundled) == expected
 
 
-def test_none_of_it_is_said_of_a_program_of_ones_own(plain):
-    plain.begin("program.py", "from keras.layers import BatchNormalization\nBatchNormalization()\n")
+@pytest.mark.parametrize(
+    ("keras", "is_reported"), [("==3.10.0", True), ("<3", True), ("<4", False)]
+)
+def test_the_versions_of_keras(keras, is_reported, bundled):
+    bundled.write("requirements.txt", KERAS.format(keras))
+    found = [("requirement-clash", "warning", "requirements.txt:2")]
+    assert bundled.found() == found * is_reported
+
+
+def test_other_programs_are_not_held_to_these_rules(plain):
+    layer = "from keras.layers import BatchNormalization\nBatchNormalization()\n"
+    plain.prepend("program.py", layer)
     plain.write("requirements.txt", "tensorflow==2.21.0\n")
-    kind = "{machine: n1-standard-4, count: 2}"
-    words = [SPOT, f"cluster.workers={kind}", f"cluster.evaluators={kind}", "args=[--odd, words]"]
-    assert plain.problems(*words) == []
+    pool = "{machine: n1-standard-4, count: 2}"
+    overrides = [f"cluster.workers={pool}", f"cluster.evaluators={pool}", "args=[--odd, words]"]
+    assert plain.problems(SPOT, *overrides) == []

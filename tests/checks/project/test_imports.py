@@ -1,217 +1,263 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 
 import pytest
-from packaging.requirements import Requirement
 
-from distlaunch.checks.project import distributions
+from distlaunch.checks.project.source import Import, read_source
+
+BROKEN = "def create_model(:\n    pass\n"
+MODEL = "trainer/model.py"
+OWN = "image={repository: us-docker.pkg.dev/a/b/c}"
 
 
-def told(made, *sets):
-    return [each for each in made.problems(*sets) if "requirement" not in each.code]
-
-
-def one(made, *sets):
-    [problem] = told(made, *sets)
+def only(project, *overrides):
+    [problem] = project.problems(*overrides)
     return problem
 
 
-def test_what_no_requirement_brings_is_refused_with_the_requirement(made):
-    made.begin("trainer/model.py", "import seaborn.objects\n")
-    problem = one(made)
-    assert (problem.code, problem.severity) == ("import-missing", "error")
-    assert problem.where == "trainer/model.py:1"
-    assert problem.remedy == (
-        "add seaborn==VERSION to requirements.txt ('pip index versions seaborn' lists them)"
-    )
-
-
-def test_what_this_machine_has_is_asked_for_in_its_version(made):
-    made.begin("trainer/model.py", "import yaml\n")
-    version = importlib.metadata.version("pyyaml")
-    assert one(made).remedy == f"add pyyaml=={version} to requirements.txt"
-
-
-@pytest.mark.parametrize("line", ["from distlaunch import job", "import distlaunch"])
-def test_distlaunch_itself_is_not_asked_of_pip(line, made):
-    made.begin("trainer/model.py", f"{line}\n")
-    problem = one(made)
-    assert (problem.code, problem.severity) == ("import-missing", "error")
-    assert "holds nothing of distlaunch" in problem.what
-    assert "requirements.txt" not in problem.remedy
+def test_new_projects_have_no_problems(whole, bundled, plain):
+    assert whole.problems() == bundled.problems() == plain.problems() == []
 
 
 @pytest.mark.parametrize(
-    ("requirement", "line"),
+    ("text", "line", "message"),
     [
-        ("pandas==2.3.1", "import pandas as pd"),
-        ("pandas==2.3.1", "import dateutil.parser"),
-        ("Scikit_Learn==1.7.0", "from sklearn import metrics"),
-        ("opencv-python-headless==4.11.0.86", "import cv2"),
-        ("google-cloud-storage==3.1.0", "from google.cloud import storage"),
-        ("google-cloud-storage==3.1.0", "import google.cloud.storage as s"),
-        ("google-cloud-storage==3.1.0", "import google.auth"),
-        ("google-cloud-secret-manager==2.24.0", "from google.cloud import secretmanager_v1"),
-        ("google-cloud-aiplatform==2.7.0", "from google.cloud import bigquery"),
-        ("acme-utils==1.0", "import acme.things"),
-        ("acme-utils==1.0", "import acme_utils"),
-        ("pyacme==1.0", "import acme"),
-        ("acme @ git+https://example.com/acme.git@v1.0", "import acme"),
-        ("https://example.com/acme-1.0-py3-none-any.whl", "import acme"),
-        ("", "import numpy, h5py, absl.flags, google.protobuf, requests, six, packaging"),
-        ("", "import keras, tensorflow.keras.layers, tensorflow as tf, rich"),
-        ("", "import json, os.path, winreg, distutils.util, __future__"),
-        ("", "try:\n    import wandb\nexcept ImportError:\n    wandb = None"),
-        ("", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import wandb"),
-        ("", "from . import data\nfrom .data import training\nfrom trainer import __version__"),
+        (b"a = 1\nb = (", 2, "'(' was never closed"),
+        (b"print 'a'", 1, "missing parentheses"),
+        (b"a = 1\nreturn a", 2, "'return' outside function"),
+        ("a = 'ä'".encode("latin-1"), 1, "utf-8"),
+        (b"a = 1\0", 1, "null byte"),
+        (b"-" * 100_000 + b"1", 1, "nested too deeply"),
+        ("# coding: latin-1\na = 'ä'".encode("latin-1"), None, None),
+        ("\ufeffa = 1".encode(), None, None),
+        (rb"a = '\d'", None, None),
     ],
 )
-def test_what_is_brought_is_no_problem(requirement, line, made):
-    requirements = (made.folder / "requirements.txt").read_text()
-    made.write("requirements.txt", f"{requirements}\n{requirement}\n")
-    made.begin("trainer/model.py", f"{line}\n")
-    assert told(made) == []
+def test_a_file_that_python_cannot_parse(text, line, message):
+    problem = read_source(text).problem
+    assert (problem and problem.line) == line
+    assert problem is None or message in problem.message
+
+
+@pytest.mark.parametrize(
+    ("text", "imports"),
+    [
+        ("import a.b as c, d", [("a.b", True), ("d", True)]),
+        ("from a import *", [("a", True)]),
+        ("def f():\n  import a", [("a", False)]),
+        ("if x:\n  import a\nelse:\n  import b", [("a", False), ("b", False)]),
+        ("class A:\n  import a", [("a", True)]),
+        ("with open(x):\n  import a", [("a", True)]),
+        ("with contextlib.suppress(ImportError):\n  import a", []),
+        ("try:\n  import a\nfinally:\n  import b", [("a", True), ("b", True)]),
+        ("try:\n  import a\nexcept (E, ModuleNotFoundError):\n  import b", []),
+        ("try:\n  import a\nexcept:\n  pass\nelse:\n  import b", [("b", True)]),
+        ("if typing.TYPE_CHECKING:\n  import a\nelse:\n  import b", [("b", True)]),
+        ('if __name__ == "__main__":\n  import a', [("a", True)]),
+        ("match x:\n  case 1:\n    import a", [("a", False)]),
+    ],
+)
+def test_imports_in_functions_and_branches_are_not_required(text, imports):
+    found = read_source(text.encode()).imports
+    assert [(each.module, each.is_required) for each in found] == imports
+
+
+def test_relative_imports_have_their_dots():
+    found = read_source(b"\nfrom ..a import b\nfrom . import c").imports
+    assert found == (Import(2, "a", 2, "b"), Import(3, "", 1, "c"))
+
+
+def test_a_syntax_error_is_an_error_if_the_program_imports_the_file(bundled):
+    bundled.write("trainer/distributed/run.py", "\n" + BROKEN)
+    bundled.write("trainer/unused.py", "print 'old'\n")
+    bundled.write("data/convert.py", BROKEN)
+    assert bundled.found() == [
+        ("source-syntax", "warning", "data/convert.py:1:18"),
+        ("source-syntax", "error", "trainer/distributed/run.py:2:18"),
+        ("source-syntax", "warning", "trainer/unused.py:1:1"),
+    ]
+    bundled.prepend(MODEL, "import trainer.unused\n")
+    assert ("source-syntax", "error", "trainer/unused.py:1:1") in bundled.found()
+
+
+def test_syntax_of_another_python_than_the_one_here(bundled):
+    newer = f"image.base=python:3.{sys.version_info.minor + 1}-slim"
+    bundled.write(MODEL, "def (:\n")
+    assert only(bundled, newer).severity == "error"
+    bundled.write(MODEL, "def f[T](:\n")
+    problem = only(bundled, newer)
+    assert problem.severity == "warning"
+    assert f"Python 3.{sys.version_info.minor + 1}" in problem.remedy
+    if sys.version_info >= (3, 11):
+        bundled.write(MODEL, "def create_model(): ...\ntry: ...\nexcept* ValueError: ...\n")
+        assert bundled.problems() == []
+        assert only(bundled, "image.base=python:3.10-slim").severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("module", "remedy"),
+    [
+        ("trainer.tsk", "trainer.task"),
+        ("trainer.qqqqqqqqqqqqqqqq", "python -m"),
+        ("trainer", "name a module in it, e.g. trainer.task"),
+        ("trainer.tasks.py", "'trainer.task'"),
+    ],
+)
+def test_a_missing_module(module, remedy, bundled):
+    problem = only(bundled, f"module={module}", "args=[]")
+    assert (problem.code, problem.severity, problem.where) == ("module-missing", "error", "module")
+    assert remedy in problem.remedy
+
+
+def test_a_package_is_run_by_its_main(whole):
+    whole.write("trainer/__main__.py", "import trainer.task\n")
+    assert whole.problems("module=trainer") == []
+
+
+@pytest.mark.parametrize("name", ["model", "data"])
+def test_the_bundled_trainer_needs_the_users_modules(name, bundled):
+    (bundled.folder / f"trainer/{name}.py").unlink()
+    problem = only(bundled)
+    assert (problem.severity, problem.what) == ("error", f"no module trainer.{name}")
 
 
 @pytest.mark.parametrize(
     ("line", "what", "remedy"),
     [
-        ("from trainer import modle", "trainer has no 'modle'", "did you mean 'model'?"),
-        ("from .data import trainig", "trainer.data has no 'trainig'", "write it"),
+        ("from trainer import modle", "no module trainer.modle", "did you mean 'model'?"),
         ("from .dta import training", "no module trainer.dta", "did you mean 'data'?"),
-        ("import trainer.models", "no module trainer.models", "did you mean 'model'?"),
-        ("from ..data import training", "leads out of the package", "trainer.data"),
-        ("import data", "no module data where", "write 'from trainer import data'"),
+        ("from ..data import training", "leads out of the package", "from trainer.data"),
+        ("import data", "no module data in the folder", "write 'from trainer import data'"),
         ("from google.cloud import storage", "google-cloud-storage", "google-cloud-storage"),
-        ("import telnetlib", "nothing that pip installs brings telnetlib", "add telnetlib"),
+        ("import seaborn.objects", "no requirement provides seaborn", "add seaborn==VERSION to "),
+        ("import cv2", "no requirement provides cv2", "opencv-python==VERSION"),
+        ("from distlaunch import job", "distlaunch is not in the image", "copy the code"),
     ],
 )
-def test_what_will_not_be_found_is_told_with_what_will(line, what, remedy, made):
-    made.begin("trainer/model.py", f"{line}\n")
-    base = "image.base=python:3.13-slim"
-    if "telnetlib" in line:
-        what, remedy = "Python 3.13 has no telnetlib any more", "do without it"
-    problem = one(made, base)
+def test_a_missing_import(line, what, remedy, bundled):
+    bundled.prepend(MODEL, f"{line}\n")
+    problem = only(bundled)
     assert (problem.code, problem.severity) == ("import-missing", "error")
-    assert problem.where == "trainer/model.py:1"
+    assert problem.where == f"{MODEL}:1"
     assert what in problem.what
     assert remedy in problem.remedy
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "def later():\n    import wandb",
-        "if something:\n    import wandb",
-        "import sys\nsys.path.insert(0, '/mnt/code')\nimport wandb",
-    ],
-)
-def test_what_may_not_be_imported_or_lie_elsewhere_is_a_warning(line, made):
-    made.begin("trainer/model.py", f"{line}\n")
-    assert [(each.code, each.severity) for each in told(made)] == [("import-missing", "warning")]
+def test_the_installed_version_is_proposed(bundled):
+    bundled.prepend(MODEL, "import yaml\n")
+    version = importlib.metadata.version("pyyaml")
+    assert only(bundled).remedy == f"add pyyaml=={version} to requirements.txt"
 
 
 @pytest.mark.parametrize(
-    ("sets", "severity"),
+    ("requirement", "line"),
     [
-        (("env.PYTHONPATH=/mnt/code",), "warning"),
-        (("image.base=tensorflow/tensorflow:2.21.0",), "warning"),
-        (("image.base=docker.io/library/python:3.12",), "error"),
+        ("", "import numpy, h5py, google.protobuf"),  # required by TensorFlow
+        ("", "from trainer import __version__"),
+        ("Scikit_Learn==1.7.0", "from sklearn import metrics"),
+        ("opencv-python-headless==4.11.0.86", "import cv2"),
+        ("google-cloud-storage", "from google.cloud import storage"),
+        ("google-cloud-storage", "import google.cloud.storage, google.auth, requests"),
+        ("google-cloud-secret-manager==2.24.0", "from google.cloud import secretmanager_v1"),
+        ("acme-utils==1.0", "import acme.things"),
+        ("acme @ git+https://example.com/acme.git@v1.0", "import acme"),
+        ("https://example.com/acme-1.0-py3-none-any.whl", "import acme"),
     ],
 )
-def test_how_sure_it_is_lies_with_what_is_known_of_the_image(sets, severity, made):
-    made.begin("trainer/model.py", "import wandb\n")
-    assert one(made, *sets).severity == severity
+def test_an_import_that_a_requirement_provides(requirement, line, bundled):
+    text = (bundled.folder / "requirements.txt").read_text()
+    bundled.write("requirements.txt", f"{text}\n{requirement}\n")
+    bundled.prepend(MODEL, f"{line}\n")
+    assert [each for each in bundled.found() if each[0] != "requirement-unpinned"] == []
 
 
-def test_a_requirement_that_nothing_is_known_of_may_bring_anything(made):
-    made.begin("trainer/model.py", "import wandb\n")
-    made.write("requirements.txt", "tensorflow-cpu==2.21.0\ncompany-things==1.0\n")
-    assert one(made).severity == "warning"
+@pytest.mark.parametrize(
+    ("requirement", "shown"),
+    [("company-things==1.0", "company-things"), ("keras==3.99", "keras")],
+)
+def test_imports_are_not_verified_if_a_requirement_is_not_installed(requirement, shown, bundled):
+    bundled.write("requirements.txt", f"tensorflow-cpu==2.21.0\n{requirement}\n")
+    bundled.prepend(MODEL, "import wandb\n")
+    [problem] = [each for each in bundled.problems() if each.code == "import-missing"]
+    assert problem.severity == "warning"
+    assert problem.what.startswith("not verified that a requirement provides wandb: ")
+    assert f"{shown} not installed here" in problem.what
 
 
-def test_a_base_of_which_nothing_is_known_may_have_anything(made):
-    made.begin("trainer/model.py", "import wandb\n")
-    assert told(made, "image.base=gcr.io/company/base:1") == []
+@pytest.mark.parametrize(
+    ("line", "override"),
+    [
+        ("def later():\n    import wandb", "args=[]"),
+        ("import sys\nsys.path.insert(0, '/mnt/code')\nimport wandb", "args=[]"),
+        ("import wandb", "env.PYTHONPATH=/mnt/code"),
+        ("import wandb", "image.base=tensorflow/tensorflow:2.21.0"),
+    ],
+)
+def test_an_import_that_may_succeed_is_a_warning(line, override, bundled):
+    bundled.prepend(MODEL, f"{line}\n")
+    assert only(bundled, override).severity == "warning"
+    assert bundled.problems("image.base=gcr.io/company/base:1") == []
 
 
-def test_of_a_chain_of_imports_the_last_is_told_and_each_only_once(made):
-    made.begin("trainer/model.py", "import trainer.deep.layers\n")
-    made.write("trainer/deep/__init__.py", "from . import layers\n")
-    made.write("trainer/deep/layers.py", "import wandb\nimport wandb.sdk\n")
-    made.begin("trainer/data.py", "import wandb\n")
-    assert one(made).severity == "error"
-
-
-def test_a_file_that_is_never_imported_needs_nothing(made):
-    made.write("trainer/plots.py", "import wandb\n")
-    assert told(made) == []
+def test_each_module_is_reported_once_and_as_an_error_if_one_import_is_required(bundled):
+    bundled.prepend(MODEL, "import trainer.deep.layers\n\ndef f():\n    import wandb\n")
+    bundled.write("trainer/deep/__init__.py", "from . import layers\n")
+    bundled.write("trainer/deep/layers.py", "import wandb\nimport wandb.sdk\n")
+    bundled.write("trainer/unused.py", "import seaborn\n")
+    assert bundled.found() == [("import-missing", "error", "trainer/deep/layers.py:1")]
 
 
 @pytest.mark.parametrize(
     ("path", "line"),
-    [
-        ("helpers.py", "import helpers"),
-        ("common/__init__.py", "from common import things"),
-        ("common/things.py", "import common.things"),
-    ],
+    [("helpers.py", "import helpers"), ("common/things.py", "from common import things")],
 )
-def test_a_module_of_the_project_that_is_not_let_in_is_told_with_the_key(path, line, made):
-    made.write(path, "")
-    made.write("common/things.py", "")
-    made.begin("trainer/model.py", f"{line}\n")
-    problem = one(made)
+def test_a_module_that_is_not_in_the_image(path, line, bundled):
+    bundled.write(path, "")
+    bundled.prepend(MODEL, f"{line}\n")
+    problem = only(bundled)
     top = path.partition("/")[0]
     assert (problem.code, problem.severity) == ("module-not-in-image", "error")
     assert problem.remedy == f"add {top} to image.include in distlaunch.yaml"
-    assert told(made, f"image.include=[data, {top}]") == []
+    assert bundled.problems(f"image.include=[data, {top}]") == []
+    bundled.write(".dockerignore", f"{top}\n")
+    assert only(bundled).remedy.endswith("in .dockerignore")
 
 
-def test_a_module_that_ones_own_ignore_file_leaves_out_is_told_with_that_file(made):
-    made.write(".dockerignore", "trainer/secret.py\n")
-    made.write("trainer/secret.py", "")
-    made.begin("trainer/model.py", "from trainer import secret\n")
-    problem = one(made)
-    assert problem.code == "module-not-in-image"
-    assert problem.remedy == "let trainer/secret.py in in .dockerignore"
+def test_a_module_that_the_ignore_file_excludes(bundled):
+    bundled.write(".dockerignore", "trainer/task.py\n")
+    problem = only(bundled)
+    assert (problem.code, problem.where) == ("module-not-in-image", "module")
+    assert problem.remedy == "allow trainer/task.py in .dockerignore"
 
 
-def test_without_any_requirements_tensorflow_is_missing(made):
-    (made.folder / "requirements.txt").unlink()
-    problems = made.problems("image={repository: us-docker.pkg.dev/a/b/c}")
+def test_modules_are_searched_on_pythonpath(plain):
+    plain.write("src/deep/program.py", "from deep.other import a\n")
+    plain.write("src/deep/other.py", "a = 1\n")
+    (plain.folder / "deep").mkdir()  # of the image's module
+    overrides = ("module=deep.program", "image.include=[src]", "env.PYTHONPATH=/app/src")
+    assert plain.problems(*overrides) == []
+    (plain.folder / "src/deep/other.py").unlink()
+    assert plain.found(*overrides) == [("import-missing", "error", "src/deep/program.py:1")]
+
+
+def test_an_unknown_image_of_the_users_dockerfile_may_have_any_module(bundled):
+    bundled.write("Dockerfile", "FROM company/base\nCOPY . /srv\nENTRYPOINT train\n")
+    bundled.prepend(MODEL, "import company_library\n")
+    assert bundled.problems("module=other.program", OWN) == []
+    bundled.write(MODEL, BROKEN)
+    assert bundled.found(OWN) == [("source-syntax", "error", f"{MODEL}:1:18")]
+
+
+def test_without_requirements_tensorflow_is_missing(bundled):
+    (bundled.folder / "requirements.txt").unlink()
+    problems = bundled.problems(OWN)
     assert {(each.code, each.severity) for each in problems} == {("import-missing", "error")}
     assert any("add tensorflow" in each.remedy for each in problems)
 
 
-INSTALLED = {
-    distributions.canonical(each.metadata["Name"]): each
-    for each in importlib.metadata.distributions()
-}
-KNOWN = [
-    name for name in sorted(INSTALLED) if distributions.closure([name])[1] and name != "tensorflow"
-]
-
-
-def test_what_is_known_of_distributions_is_held_against_some():
-    assert len(KNOWN) > 40
-
-
-@pytest.mark.parametrize("name", KNOWN)
-def test_what_a_distribution_requires_is_known(name):
-    brought, _ = distributions.closure([name])
-    asked = [Requirement(each) for each in INSTALLED[name].requires or ()]
-    environment = {"extra": "", "sys_platform": "linux", "platform_system": "Linux"}
-    needed = {
-        distributions.canonical(each.name)
-        for each in asked
-        if each.marker is None or each.marker.evaluate(environment)
-    }
-    assert needed <= brought
-
-
-def test_which_distribution_brings_a_module_is_known():
-    for module, names in importlib.metadata.packages_distributions().items():
-        found = {distributions.canonical(name) for name in names}.intersection(KNOWN)
-        if found and module.isidentifier() and module[0] != "_" and module != "google":
-            assert found.intersection(distributions.providers(module)), module
+def test_the_other_rules_do_not_need_the_files_of_the_image(bundled):
+    overrides = ("image.requirements=absent.txt", "args=[--epoch=1]")
+    problems = bundled.problems(*overrides, has_files=False)
+    assert {each.code for each in problems} == {"requirement-unreadable", "argument-unknown"}
