@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import threading
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,7 +16,7 @@ from distlaunch.emulator.http import Server
 from distlaunch.emulator.job_json import preload
 from distlaunch.emulator.jobs import JobService
 from distlaunch.emulator.log_service import LogService
-from distlaunch.emulator.logs import Logs
+from distlaunch.emulator.logs import LogStore
 from distlaunch.emulator.run.job_runner import JobRunner, Timings
 from distlaunch.emulator.store import Store
 from distlaunch.errors import DistlaunchError, UsageError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 RunWith = Literal["docker", "process"]
 
 
+@dataclass
 class Emulator:
     """Vertex AI's job service with logs and storage, from `__enter__` to `__exit__`.
 
@@ -53,81 +55,68 @@ class Emulator:
     Raises
     ------
     DistlaunchError
-        If the port, the folder or Docker cannot be used.
+        On `__enter__`, if the port, the folder or Docker cannot be used.
     """
 
-    def __init__(
-        self,
-        *,
-        port: int = 0,
-        run_with: RunWith = "process",
-        project_dir: Path = Path(),
-        storage: Path | None = None,
-        region: str = "us-central1",
-        faults: Faults | None = None,
-        log: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._run_with = run_with
-        self._project_dir = project_dir
-        self._storage = storage
-        self._region = region
-        self._faults = faults or Faults()
-        self._port = port
-        self._log = log
-        self._stack = ExitStack()
+    port: int = 0
+    run_with: RunWith = "process"
+    project_dir: Path = Path()
+    storage: Path | None = None
+    region: str = "us-central1"
+    faults: Faults = field(default_factory=Faults)
+    log: Callable[[str], None] = lambda _: None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            server = stack.enter_context(Server(self._port, FaultCounter(self._faults), self._log))
+            server = stack.enter_context(Server(self.port, FaultCounter(self.faults), self.log))
             self.url = server.url
             self.storage = self._create_storage(stack)
-            self._start(server, stack)
+            store, logs = Store(), LogStore()
+            backend = self._create_backend(self.storage)
+            runner = JobRunner(store, backend, logs, timings=_timings(self.faults))
+            stack.callback(runner.close)
+            buckets = BucketService(self.storage, self.region)
+            stack.callback(buckets.close)
+            jobs = JobService(store, logs, runner)
+            server.start([*jobs.routes(), *LogService(logs).routes(), *buckets.routes()])
+            threading.Thread(target=preload, daemon=True).start()
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _start(self, server: Server, stack: ExitStack) -> None:
-        store, logs = Store(), Logs()
-        runner = JobRunner(store, self._backend(), logs, timings=_timings(self._faults))
-        stack.callback(runner.close)
-        buckets = BucketService(self.storage, self._region)
-        stack.callback(buckets.close)
-        jobs = JobService(store, logs, runner)
-        server.start([*jobs.routes(), *LogService(logs).routes(), *buckets.routes()])
-        threading.Thread(target=preload, daemon=True).start()
-
-    def _backend(self) -> Backend:
-        if self._run_with == "docker":
+    def _create_backend(self, storage: Path) -> Backend:
+        if self.run_with == "docker":
             from distlaunch.emulator.run.docker import DockerBackend
 
-            return DockerBackend(self.storage, int(self.url.rpartition(":")[2]))
+            return DockerBackend(storage, self.url)
         from distlaunch.emulator.run.process import ProcessBackend
 
-        if not self._project_dir.is_dir():
+        if not self.project_dir.is_dir():
             raise UsageError(
-                f"--project-dir {self._project_dir}: no such folder; "
+                f"--project-dir {self.project_dir}: no such folder; "
                 "give the one with the job's program"
             )
-        return ProcessBackend(self._project_dir.resolve(), self.storage, self.url)
+        return ProcessBackend(self.project_dir.resolve(), storage, self.url)
 
     def _create_storage(self, stack: ExitStack) -> Path:
-        if self._storage is None:
-            folder = Path(tempfile.mkdtemp(prefix="distlaunch-storage-")).resolve()
+        if self.storage is None:
+            folder = Path(tempfile.mkdtemp(prefix="distlaunch-storage-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            return folder
+            return folder.resolve()
         try:
-            self._storage.mkdir(parents=True, exist_ok=True)
-            return self._storage.resolve()
+            self.storage.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             reason = (problem.strerror or str(problem)).lower()
             raise DistlaunchError(
-                f"--storage {self._storage}: cannot be a folder ({reason}); choose another"
+                f"--storage {self.storage}: cannot be a folder ({reason}); choose another"
             ) from None
+        return self.storage.resolve()
 
 
 def _timings(faults: Faults) -> Timings:
+    usual = Timings(expires=faults.expires)
     if faults.slow_states is None:
-        return Timings(expires=faults.expires)
-    return Timings(queued=faults.slow_states, pending=faults.slow_states, expires=faults.expires)
+        return usual
+    return replace(usual, queued=faults.slow_states, pending=faults.slow_states)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from werkzeug.wrappers import Request
 
     from distlaunch.emulator.filters import Value
-    from distlaunch.emulator.logs import Logs
+    from distlaunch.emulator.logs import LogStore
     from distlaunch.emulator.store import Collection, Store
 
 MAX_PAGE_SIZE = 100
@@ -52,7 +52,7 @@ class JobService:
         Starts and cancels them.
     """
 
-    def __init__(self, store: Store, logs: Logs, runner: Runner) -> None:
+    def __init__(self, store: Store, logs: LogStore, runner: Runner) -> None:
         self._store = store
         self._logs = logs
         self._runner = runner

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from werkzeug.wrappers import Request
 
     from distlaunch.emulator.filters import Expression, Value
-    from distlaunch.emulator.logs import LogEntry, Logs
+    from distlaunch.emulator.logs import LogLine, LogStore
 
 MAX_PAGE_SIZE = 1_000
 
@@ -36,7 +36,7 @@ _JOB_ID = ("resource", "labels", "job_id")
 class LogService:
     """Lists log entries."""
 
-    def __init__(self, logs: Logs) -> None:
+    def __init__(self, logs: LogStore) -> None:
         self._logs = logs
 
     def routes(self) -> Iterator[Route]:
@@ -65,7 +65,7 @@ class LogService:
 
     def _matching(
         self, projects: set[str], expression: Expression, *, after: int | None, newest_first: bool
-    ) -> Iterator[LogEntry]:
+    ) -> Iterator[LogLine]:
         job_id, earliest = _bounds(expression)
         for entry in self._logs.scan(
             job_id=job_id, earliest=earliest, after=after, newest_first=newest_first
@@ -109,7 +109,7 @@ def _value(field: tuple[str, ...], text: str) -> Value:
     return text
 
 
-def _field(entry: LogEntry, project: str, field: tuple[str, ...]) -> Value:
+def _field(entry: LogLine, project: str, field: tuple[str, ...]) -> Value:
     """Return the value of a field of an entry."""
     if field == ("timestamp",):
         return entry.time

@@ -6,26 +6,19 @@ import threading
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from distlaunch.emulator.times import UniqueClock, format_time, now
+from distlaunch.emulator.times import UniqueClock, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from datetime import datetime
 
 SEVERITIES = (
-    "DEFAULT",
-    "DEBUG",
-    "INFO",
-    "NOTICE",
-    "WARNING",
-    "ERROR",
-    "CRITICAL",
-    "ALERT",
-    "EMERGENCY",
+    *("DEFAULT", "DEBUG", "INFO", "NOTICE", "WARNING"),
+    *("ERROR", "CRITICAL", "ALERT", "EMERGENCY"),
 )
 
 
-class LogEntry(NamedTuple):
+class LogLine(NamedTuple):
     """One line of a job.
 
     Parameters
@@ -54,20 +47,14 @@ class LogEntry(NamedTuple):
         return f"{self.number:014x}"
 
 
-class Logs:
-    """The log of all jobs; every method may be called from any thread.
+class LogStore:
+    """The log of all jobs; every method may be called from any thread."""
 
-    Parameters
-    ----------
-    clock
-        Returns the time in UTC.
-    """
-
-    def __init__(self, clock: Callable[[], datetime] = now) -> None:
-        self._now = UniqueClock(clock)
+    def __init__(self) -> None:
+        self._clock = UniqueClock()
         self._lock = threading.Lock()
         self._projects: dict[str, str] = {}
-        self._entries: list[LogEntry] = []
+        self._entries: list[LogLine] = []
 
     def add_job(self, job_id: str, project: str) -> None:
         """Record the project of a job."""
@@ -80,10 +67,10 @@ class Logs:
     def add(
         self, job_id: str, task_name: str, severity: str, text: str, *, trial: str | None = None
     ) -> None:
-        """Append a line, given without its end; see `LogEntry`."""
+        """Append a line, given without its end; see `LogLine`."""
         with self._lock:
-            number, time = len(self._entries) + 1, self._now()
-            self._entries.append(LogEntry(number, time, job_id, task_name, severity, text, trial))
+            number, time = len(self._entries) + 1, self._clock()
+            self._entries.append(LogLine(number, time, job_id, task_name, severity, text, trial))
 
     def scan(
         self,
@@ -92,7 +79,7 @@ class Logs:
         earliest: datetime | None = None,
         after: int | None = None,
         newest_first: bool = False,
-    ) -> Iterator[LogEntry]:
+    ) -> Iterator[LogLine]:
         """Go through the entries that there are now.
 
         Parameters
@@ -118,7 +105,7 @@ class Logs:
         return (entry for entry in entries if job_id in (None, entry.job_id))
 
 
-def as_json(entry: LogEntry, project: str) -> dict[str, Any]:
+def as_json(entry: LogLine, project: str) -> dict[str, Any]:
     """Return an entry as ``entries:list`` gives it."""
     labels = {"ml.googleapis.com/job_id/log_area": "root"}
     if entry.trial is not None:

@@ -8,11 +8,10 @@ import random
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 
-from distlaunch.emulator.times import UniqueClock, format_time, now
+from distlaunch.emulator.times import UniqueClock, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
+    from collections.abc import Mapping
 
 Collection = Literal["customJobs", "hyperparameterTuningJobs"]
 ENDED = frozenset(
@@ -30,15 +29,10 @@ class Store:
 
     Every method may be called from any thread, and returns copies. A job's name contains the
     number of its project, as Google's do; the methods accept the project's id in its place.
-
-    Parameters
-    ----------
-    clock
-        Returns the time in UTC.
     """
 
-    def __init__(self, clock: Callable[[], datetime] = now) -> None:
-        self._unique_clock = UniqueClock(clock)
+    def __init__(self) -> None:
+        self._clock = UniqueClock()
         self._lock = threading.Lock()
         self._jobs: dict[str, dict[str, Any]] = {}
 
@@ -61,18 +55,9 @@ class Store:
             return copy.deepcopy(self._jobs[name])
 
     def get(self, name: str) -> dict[str, Any]:
-        """Return a job.
-
-        Raises
-        ------
-        UnknownJob
-            If there is none of this name.
-        """
+        """Return a job, or raise `UnknownJob`."""
         with self._lock:
-            try:
-                return copy.deepcopy(self._jobs[canonical_name(name)])
-            except KeyError:
-                raise UnknownJob(name) from None
+            return copy.deepcopy(self._find(name))
 
     def update(self, name: str, **changes: object) -> None:
         """Set fields of a job by their JSON names, and its updateTime; ignore a deleted job."""
@@ -82,16 +67,9 @@ class Store:
                 job.update(copy.deepcopy(changes), updateTime=self.now())
 
     def delete(self, name: str) -> None:
-        """Remove a job.
-
-        Raises
-        ------
-        UnknownJob
-            If there is none of this name.
-        """
+        """Remove a job, or raise `UnknownJob`."""
         with self._lock:
-            if self._jobs.pop(canonical_name(name), None) is None:
-                raise UnknownJob(name)
+            del self._jobs[self._find(name)["name"]]
 
     def list(self, project: str, location: str, collection: Collection) -> list[dict[str, Any]]:
         """Return the jobs of a project and location, the newest first."""
@@ -102,7 +80,13 @@ class Store:
 
     def now(self) -> str:
         """Return the time; no two calls return the same."""
-        return format_time(self._unique_clock())
+        return format_time(self._clock())
+
+    def _find(self, name: str) -> dict[str, Any]:
+        try:
+            return self._jobs[canonical_name(name)]
+        except KeyError:
+            raise UnknownJob(name) from None
 
 
 def project_number(project: str) -> str:

@@ -7,38 +7,21 @@ import re
 import threading
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _BELOW_MICROSECONDS = re.compile(r"(\.[0-9]{6})[0-9]{1,3}")
 
 
-def now() -> datetime:
-    """Return the time in UTC."""
-    return datetime.now(timezone.utc)
-
-
 class UniqueClock:
-    """A clock that never returns the same time twice.
+    """Returns the time in UTC, and never the same twice."""
 
-    Parameters
-    ----------
-    clock
-        Returns the time in UTC.
-    """
-
-    def __init__(self, clock: Callable[[], datetime] = now) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last = datetime.min.replace(tzinfo=timezone.utc)
 
     def __call__(self) -> datetime:
-        """Return the time, or what follows the last one where that is later."""
         with self._lock:
-            self._last = max(self._clock(), self._last + timedelta(microseconds=1))
+            self._last = max(datetime.now(timezone.utc), self._last + timedelta(microseconds=1))
             return self._last
 
 

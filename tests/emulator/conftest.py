@@ -13,7 +13,7 @@ from distlaunch.emulator.faults import FaultCounter, Faults
 from distlaunch.emulator.http import Server
 from distlaunch.emulator.jobs import JobService
 from distlaunch.emulator.log_service import LogService
-from distlaunch.emulator.logs import Logs
+from distlaunch.emulator.logs import LogStore
 from distlaunch.emulator.store import Store
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Service:
     url: str
     folder: Path
     store: Store
-    logs: Logs
+    logs: LogStore
     lines: list[str] = field(default_factory=list)
 
     def call(self, method: str, path: str, body: Any = None, **options: Any) -> requests.Response:
@@ -64,7 +64,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Service]]:
     buckets = BucketService(tmp_path, "europe-west4")
 
     def start(faults: str = "") -> Service:
-        store, logs = Store(), Logs()
+        store, logs = Store(), LogStore()
         lines: list[str] = []
         servers.append(Server(0, FaultCounter(Faults.parse(faults)), lines.append))
         jobs = JobService(store, logs, IdleRunner(store))

@@ -13,6 +13,7 @@ import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from distlaunch.emulator.run.backend import START_ERROR, CannotRun, ExitStatus, LineWriter
 from distlaunch.emulator.run.environment import package_command, storage_path, variables
@@ -40,14 +41,13 @@ class DockerBackend:
     """Runs replicas as containers, those of one job in a network of its own.
 
     A container finds the emulator's buckets under ``/gcs``, and its job folder there too. There
-    are no limits on memory and processors, and no GPUs. `port` is the emulator's, by which the next
-    emulator recognizes the containers of one that was killed.
+    are no limits on memory and processors, and no GPUs.
     """
 
-    def __init__(self, storage: Path, port: int) -> None:
+    def __init__(self, storage: Path, endpoint: str) -> None:
         self._storage = storage
         self._client = _connect()
-        self._label = f"{socket.gethostname()}:{port}"
+        self._label = f"{socket.gethostname()}:{urlsplit(endpoint).port}"
         remove_labelled(self._client, self._label)  # of an earlier emulator at this port
         remove_orphans(self._client)
 
@@ -80,9 +80,7 @@ class DockerEnvironment:
         self._job_dir = workload.job_dir and _container_path(storage, workload.job_dir)
         mark = secrets.token_hex(5)
         self._hosts = {
-            replica.task: "cmle-training-{}-{}-{}".format(
-                replica.name.partition("-")[0], mark, replica.task.index
-            )
+            replica.task: f"cmle-training-{replica.name.replace('-', f'-{mark}-')}"
             for replica in workload.replicas
         }
         self._network = _create_network(client, f"distlaunch-{mark}", self._labels)
@@ -124,13 +122,20 @@ class DockerEnvironment:
         volumes = {str(self._storage): {"bind": _BUCKETS, "mode": "rw"}}
         if replica is self._workload.replicas[0]:
             volumes[str(self._scratch)] = {"bind": _METRICS, "mode": "rw"}
+        addresses = {task: f"{host}:{PORT}" for task, host in self._hosts.items()}
         return {
             "image": replica.image,
             "hostname": host,
             # None: the image's own; an image's CMD is not used where there is an entrypoint.
             "entrypoint": list(command) or None,
             "command": list(replica.args) or None,
-            "environment": self._environment(replica),
+            "environment": variables(
+                self._workload,
+                replica,
+                addresses,
+                job_dir=self._job_dir,
+                metric_file=f"{_METRICS}/output.metrics",
+            ),
             "user": self._user(replica.image),
             "network": network,
             "networking_config": {network: address},
@@ -138,16 +143,6 @@ class DockerEnvironment:
             "volumes": volumes,
             "labels": self._labels,
         }
-
-    def _environment(self, replica: Replica) -> dict[str, str]:
-        addresses = {task: f"{host}:{PORT}" for task, host in self._hosts.items()}
-        return variables(
-            self._workload,
-            replica,
-            addresses,
-            job_dir=self._job_dir,
-            metric_file=f"{_METRICS}/output.metrics",
-        )
 
     def _user(self, image: str) -> str | None:
         """Return the user of a container: root stays root, another could not write to buckets."""
@@ -198,9 +193,9 @@ class ReplicaContainer:
         threading.Thread(target=self._follow, args=(frames,), daemon=True).start()
 
     def stop(self, grace: float) -> None:
-        self._signal("SIGTERM" if grace else "SIGKILL")
+        self._kill("SIGTERM" if grace else "SIGKILL")
         if grace:
-            self._timer = threading.Timer(grace, self._signal, ["SIGKILL"])
+            self._timer = threading.Timer(grace, self._kill, ["SIGKILL"])
             self._timer.daemon = True
             self._timer.start()
 
@@ -212,10 +207,10 @@ class ReplicaContainer:
             with _ignore_missing():
                 self._container.remove(force=True, v=True)
 
-    def _signal(self, name: str) -> None:
+    def _kill(self, signal_name: str) -> None:
         if self._container:
             with _ignore_missing():
-                self._container.kill(name)
+                self._container.kill(signal_name)
 
     def _follow(self, frames: Iterable[tuple[bytes | None, bytes | None]]) -> None:
         streams = (LineWriter("INFO", self._write), LineWriter("ERROR", self._write))

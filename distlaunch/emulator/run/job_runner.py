@@ -18,7 +18,7 @@ from distlaunch.job.tf_config import EXPECTED_GPUS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from distlaunch.emulator.logs import Logs
+    from distlaunch.emulator.logs import LogStore
     from distlaunch.emulator.run.backend import Backend
     from distlaunch.emulator.run.job_spec import Workload
     from distlaunch.emulator.store import Store
@@ -58,7 +58,7 @@ class JobRunner:
     """Runs the jobs of a store, each in a thread of its own."""
 
     def __init__(
-        self, store: Store, backend: Backend, logs: Logs, *, timings: Timings | None = None
+        self, store: Store, backend: Backend, logs: LogStore, *, timings: Timings | None = None
     ) -> None:
         self._store = store
         self._backend = backend
@@ -91,7 +91,7 @@ class JobRun:
     """The run of one job, from QUEUED to its final state."""
 
     def __init__(
-        self, name: str, store: Store, backend: Backend, logs: Logs, timings: Timings
+        self, name: str, store: Store, backend: Backend, logs: LogStore, timings: Timings
     ) -> None:
         self.token = CancellationToken()
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)

@@ -15,7 +15,7 @@ from distlaunch.emulator.run.restarts import Decision, RestartPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from distlaunch.emulator.logs import Logs
+    from distlaunch.emulator.logs import LogStore
     from distlaunch.emulator.run.backend import (
         Backend,
         CancellationToken,
@@ -46,7 +46,7 @@ class ReplicaGroup:
         self,
         workload: Workload,
         backend: Backend,
-        logs: Logs,
+        logs: LogStore,
         token: CancellationToken,
         *,
         grace: float,

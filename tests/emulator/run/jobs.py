@@ -6,7 +6,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.emulator.logs import Logs
+from distlaunch.emulator.logs import LogStore
 from distlaunch.emulator.run.job_runner import JobRunner, Timings
 from distlaunch.emulator.store import ENDED, Store
 
@@ -22,7 +22,7 @@ class Jobs:
     """A store, its log and what runs its jobs."""
 
     def __init__(self, backend: Backend, timings: Timings) -> None:
-        self.store, self.logs = Store(), Logs()
+        self.store, self.logs = Store(), LogStore()
         self.runner = JobRunner(self.store, backend, self.logs, timings=timings)
 
     def start(self, job: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from .jobs import custom_job, jobs_on, pool, tuning_job
 
 pytestmark = pytest.mark.slow
 
-PORT = 9  # where nothing listens
+ENDPOINT = "http://127.0.0.1:9"  # where nothing listens
 REPORT = """\
 import json, os, socket, sys
 names = [host.partition(":")[0] for hosts in json.loads(os.environ["CLUSTER_SPEC"])["cluster"]
@@ -74,7 +74,7 @@ def storage(tmp_path):
 
 @pytest.fixture
 def jobs(environment, storage):
-    with jobs_on(DockerBackend(storage, PORT), grace=1.0) as jobs:
+    with jobs_on(DockerBackend(storage, ENDPOINT), grace=1.0) as jobs:
         yield jobs
 
 
@@ -228,10 +228,10 @@ def test_the_user_owns_what_containers_write_and_nobody_else_may_write(
         os.chown(path, 12_345, 23_456)
         path.chmod(0o755)
     write = "import os; os.mkdir('/gcs/data-bucket/{0}'); open('/gcs/data-bucket/{0}/file', 'w')"
-    image = build_image(engine, "nobody", "USER 65534:65534\n")
+    image = build_image(engine, "unprivileged", "USER 65534:65534\n")
     names = [
         jobs.start(custom_job(python(write.format("root"), image=engine.base))),
-        jobs.start(custom_job(python(write.format("nobody"), image=image))),
+        jobs.start(custom_job(python(write.format("unprivileged"), image=image))),
     ]
     for name in names:
         assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED", jobs.texts(name)
@@ -250,7 +250,7 @@ from pathlib import Path
 from tests.emulator.run.jobs import custom_job, jobs_on, pool
 from distlaunch.emulator.run.docker import DockerBackend
 server = socket.create_server(("127.0.0.1", 0))
-with jobs_on(DockerBackend(Path.cwd(), server.getsockname()[1])) as jobs:
+with jobs_on(DockerBackend(Path.cwd(), f"http://127.0.0.1:{server.getsockname()[1]}")) as jobs:
     name = jobs.start(custom_job(pool("sleep", "600", image=sys.argv[1], count=2)))
     jobs.wait(name, "RUNNING")
     print(name, flush=True)
@@ -281,10 +281,10 @@ def test_the_next_emulator_removes_the_containers_of_one_that_was_killed(
         with running_emulator(environment, tmp_path, checkout) as killed:
             pass
         assert len(left_of(environment, killed)) == 3
-        DockerBackend(storage, PORT).close()
+        DockerBackend(storage, ENDPOINT).close()
         assert left_of(environment, killed) == []
         assert len(left_of(environment, alive)) == 3
-    DockerBackend(storage, PORT).close()
+    DockerBackend(storage, ENDPOINT).close()
     assert left_of(environment, alive) == []
 
 
