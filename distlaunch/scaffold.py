@@ -37,7 +37,7 @@ class Scaffold:
     files: Mapping[Path, bytes]
 
     def in_the_way(self, folder: Path) -> list[Path]:
-        """Return what is already there of its files, or where a file stands for a folder."""
+        """Return what is already there of its files, or where a file is in place of a folder."""
         return sorted(path for path in self.files if _is_taken(folder, path))
 
     def write(

@@ -40,17 +40,17 @@ def command(settings: Settings, /, *, no_push: bool, assignments: tuple[str, ...
     console = settings.console()
     loaded = load_job(Path.cwd(), overrides=assignments)
     for note in loaded.notes:
-        console.say(note, "warning")
+        console.log(note, "warning")
     plan = plan_image(loaded.job, Path.cwd())
-    console.say(f"{plan.reference}{' would be pushed' if no_push else ''}: {plan.reason}")
+    console.log(f"{plan.reference}{' would be pushed' if no_push else ''}: {plan.reason}")
     report = plan.context.report() if plan.context else None
     if report:
-        console.say(report, "warning")
+        console.log(report, "warning")
     image = execute_plan(
         plan, lambda event: _show(console, event), push=not no_push, progress=console.progress
     )
     if not no_push and image.strategy != BuildStrategy.EXISTING:
-        console.say(f"{image.sent:,} bytes sent")
+        console.log(f"{image.sent:,} bytes sent")
     console.result(image.uri)
     console.drain()
     return 0
@@ -61,4 +61,4 @@ def _show(console: Console, event: Event) -> None:
 
     if isinstance(event, Notice):
         console.progress("")
-        console.say(event.text, event.level)
+        console.log(event.text, event.level)

@@ -61,7 +61,7 @@ def command(
     try:
         order, notes = order_of(**given)
         for note in notes:
-            console.say(note, "warning")
+            console.log(note, "warning")
         report = run_checks(order, scope)
     except DistlaunchError as refusal:
         if not as_json or isinstance(refusal, UsageError):

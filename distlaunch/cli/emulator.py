@@ -109,7 +109,7 @@ def command(
 
     def log_request(line: str) -> None:
         with lock:
-            console.say(line, "debug")
+            console.log(line, "debug")
 
     emulator = Emulator(
         port=port,
@@ -124,10 +124,10 @@ def command(
         show(emulator.url)
         with lock:
             for line in _usage(emulator, run_with, is_kept=storage is not None):
-                console.say(line)
+                console.log(line)
         select.select([signals], [], [])
         with lock:
-            console.say("shutting down; cancelling running jobs")
+            console.log("shutting down; cancelling running jobs")
     return 0
 
 

@@ -48,9 +48,9 @@ def see_through(
     record, job = launched
     try:
         url = None if record.endpoint else console_url(job, record.project)
-        console.say(f"submitted {record.launch_id}" + (f": {url}" if url else ""))
+        console.log(f"submitted {record.launch_id}" + (f": {url}" if url else ""))
         if record.job_dir:
-            console.say(f"job folder {record.job_dir}")
+            console.log(f"job folder {record.job_dir}")
         if detach:
             told = {"job": record.launch_id, "name": record.resource, "console": url}
             console.result(json.dumps(told) if as_json else record.launch_id)

@@ -57,4 +57,4 @@ def command(
     else:
         where = f"project {jobs.project}, region {jobs.region}"
         more = "" if everybodys else " that distlaunch submitted (--all lists others)"
-        settings.console().say(f"no jobs in {where}{more}")
+        settings.console().log(f"no jobs in {where}{more}")

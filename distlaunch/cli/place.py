@@ -15,4 +15,4 @@ def place(
     settings: Settings, endpoint: str | None, project: str | None, region: str | None
 ) -> JobLocator:
     """Return where to look; waiting for Google is told on stderr."""
-    return JobLocator(Path.cwd(), endpoint, project, region, settings.console().say)
+    return JobLocator(Path.cwd(), endpoint, project, region, settings.console().log)

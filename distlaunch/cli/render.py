@@ -65,7 +65,7 @@ def command(
     console = settings.console()
     left = (problem.line for problem in placeholders(loaded.job))
     for note in (*loaded.notes, *rendered.notes, *left):
-        console.say(note, "warning")
+        console.log(note, "warning")
     if not settings.quiet:
         for name in rendered.files:
             show(f"wrote {output / name}")

@@ -57,7 +57,7 @@ def command(settings: Settings, /, **given: Any) -> int:
     console = settings.console()
     order, notes = order_of(**given)
     for note in notes:
-        console.say(note, "warning")
+        console.log(note, "warning")
     return _submit(console, order, **given)
 
 
@@ -91,7 +91,7 @@ def _submit(
     session, refusal = None, None
     if not dry_run:
         try:
-            session = connect(order.endpoint, project=job.project, show_message=console.say)
+            session = connect(order.endpoint, project=job.project, show_message=console.log)
         except GoogleError as problem:
             refusal = problem  # told after all else that is wrong
     scope = CheckOptions(catalogue=catalogue, prices=prices)
@@ -100,7 +100,7 @@ def _submit(
     if not report.is_ready:
         if as_json:
             console.result(json.dumps({"event": "refused", **report.as_json()}, ensure_ascii=False))
-        console.say("nothing was built, pushed or submitted; --no-check insists", "error")
+        console.log("nothing was built, pushed or submitted; --no-check insists", "error")
         return 1
     if refusal is not None:
         raise refusal
@@ -110,7 +110,7 @@ def _submit(
         return 0
     jobs = Jobs(session, str(job.project), str(job.region))
     watch = Watch(console, ["image"])
-    launcher = Launcher(order.folder, jobs, watch.see, show_message=console.say)
+    launcher = Launcher(order.folder, jobs, watch.see, show_message=console.log)
     launched = launcher.launch(plan, console.progress, is_new=is_new)
     return see_through(
         console,
@@ -127,10 +127,10 @@ def _tell(console: Console, report: Report) -> None:
     """Show the plan, then what speaks against it, the gravest last, and the verdict."""
     from distlaunch.checks.report import format_plan, format_verdict
 
-    console.say(format_plan(report))
+    console.log(format_plan(report))
     for problem in reversed(report.problems):
-        console.say(f"{problem.line} [{problem.code}]", problem.severity)
-    console.say(format_verdict(report))
+        console.log(f"{problem.line} [{problem.code}]", problem.severity)
+    console.log(format_verdict(report))
 
 
 def _show(console: Console, plan: SubmitPlan, *, verbose: bool) -> None:
@@ -140,12 +140,12 @@ def _show(console: Console, plan: SubmitPlan, *, verbose: bool) -> None:
     if plan.image and plan.image.context:
         files = plan.image.context.files
         most = len(files) if verbose else MOST_FILES
-        console.say("\n".join(["what goes into the image:", *_listed(files, most)]))
+        console.log("\n".join(["what goes into the image:", *_listed(files, most)]))
     request, hidden = hide_secrets(plan.request)
     if hidden:
-        console.say(f"{', '.join(hidden)}: the value is hidden here, and is in the real request")
-    console.say(f"job folder {plan.order.job_dir_of(plan.launch_id)}")
-    console.say(f"dry run: nothing was sent; this would be posted to {plan.collection}:")
+        console.log(f"{', '.join(hidden)}: the value is hidden here, and is in the real request")
+    console.log(f"job folder {plan.order.job_dir_of(plan.launch_id)}")
+    console.log(f"dry run: nothing was sent; this would be posted to {plan.collection}:")
     console.result(json.dumps(request, indent=2, ensure_ascii=False))
 
 

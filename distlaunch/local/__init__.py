@@ -25,7 +25,7 @@ def run(order: LocalOrder, watch: Watch) -> Outcome:
     DistlaunchError
         If it cannot be run at all.
     BrokenPipeError
-        If nobody reads the output any more; the tasks have been stopped.
+        If stdout is closed; the tasks have been stopped.
     OutputError
         If the output cannot be written; the tasks have been stopped, or have lost some of it.
     """

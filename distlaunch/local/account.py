@@ -1,4 +1,4 @@
-"""What a task's program tells, in one attempt, of the examples it was trained on."""
+"""What a task's program reports, in one attempt, of the examples it was trained on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The way that a task goes through the data, as its ``ready`` tells it.
+    """How a task goes through the data, from its ``ready`` event.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Course:
     steps
         Steps of an epoch.
     start
-        The step that it goes on from.
+        The step that it resumes from.
     """
 
     examples: int
@@ -102,50 +102,50 @@ class Reading:
 
 
 class Account:
-    """Takes in what one task's program told in one attempt, up to its ``ready`` at first.
+    """Reads the events of one task in one attempt, up to its ``ready`` at first.
 
     Parameters
     ----------
     task
         Its name.
     events
-        What it told, in its order.
+        Its events, in order.
     """
 
     def __init__(self, task: str, events: Iterable[Event]) -> None:
         self.task = task
         self.course: Course | None = None
-        self.step = 0  # the furthest one told of
+        self.step = 0  # the last one reported
         self.reading: Reading | None = None
-        self.is_audited = False  # whether anything was told for the audit
-        self.unclear = 0  # how many events could not be understood
-        self.why_unclear = ""  # the first of them
+        self.is_audited = False  # whether anything was reported for the audit
+        self.malformed = 0  # how many events could not be understood
+        self.first_malformed = ""  # the first of them
         self._epoch = 0
         self._events = iter(events)
-        self._hear_until_ready()
+        self._read_until_ready()
 
     def seen(self) -> Iterator[Seen]:
-        """Take in the other events and return what they tell of examples, epoch after epoch."""
+        """Read the other events and yield the examples in them, epoch after epoch."""
         for event in self._events:
-            seen = self._hear(event)
+            seen = self._read(event)
             if seen:
                 yield seen
 
-    def _hear_until_ready(self) -> None:
+    def _read_until_ready(self) -> None:
         for event in self._events:
-            self._hear(event)
+            self._read(event)
             if self.course:
                 return
 
-    def _hear(self, event: Event) -> Seen | None:
+    def _read(self, event: Event) -> Seen | None:
         try:
-            return self._understood(event)
-        except _UnclearError as problem:
-            self.why_unclear = self.why_unclear or str(problem)
-            self.unclear += 1
+            return self._parse(event)
+        except _BadEventError as problem:
+            self.first_malformed = self.first_malformed or str(problem)
+            self.malformed += 1
             return None
 
-    def _understood(self, event: Event) -> Seen | None:
+    def _parse(self, event: Event) -> Seen | None:
         self.is_audited |= event["event"] == "audit"
         match event:
             case {"event": "ready"}:
@@ -155,34 +155,34 @@ class Account:
             case {"event": "audit", "kind": "read"}:
                 self.reading = self._reading(event)
             case {"event": "audit"}:
-                raise _UnclearError(f"kind is {short(event.get('kind'))}, neither seen nor read")
+                raise _BadEventError(f"kind is {short(event.get('kind'))}, neither seen nor read")
             case {"step": step} if _is_count(step):
                 self.step = max(self.step, step)
         return None
 
     def _begin(self, event: Event) -> None:
         if self.course:
-            raise _UnclearError("it was ready a second time")
+            raise _BadEventError("it was ready a second time")
         examples, steps, start = map(event.get, ("examples", "steps_per_epoch", "step"))
         if not (_is_count(examples) and _is_count(steps) and _is_count(start)):
             return  # as a program may that is not to be audited
         if not 1 <= examples <= MOST_EXAMPLES or steps < 1:
-            raise _UnclearError(f"{examples:,} examples in {steps:,} steps cannot be counted")
+            raise _BadEventError(f"{examples:,} examples in {steps:,} steps cannot be counted")
         self.course = Course(examples, steps, start)
         self.step = max(self.step, start)
 
     def _seen(self, event: Event) -> Seen:
         course = self.course
         if course is None:
-            raise _UnclearError("no ready before it with examples, steps_per_epoch and step")
+            raise _BadEventError("no ready before it with examples, steps_per_epoch and step")
         start, end = _count(event, "from"), _count(event, "to")
         epoch = start // course.steps
         if not course.start <= start < end <= (epoch + 1) * course.steps:
-            raise _UnclearError(f"steps {start} to {end} are no part of an epoch: {course}")
+            raise _BadEventError(f"steps {start} to {end} are no part of an epoch: {course}")
         runs = _runs(event.get("positions"), course.examples)
         unknown = _count(event, "unknown") if "unknown" in event else 0
         if epoch < self._epoch:
-            raise _UnclearError(f"it goes back from epoch {self._epoch + 1} to {epoch + 1}")
+            raise _BadEventError(f"it goes back from epoch {self._epoch + 1} to {epoch + 1}")
         self._epoch = epoch
         self.step = max(self.step, end)
         return Seen(self.task, epoch, end, runs, unknown)
@@ -197,8 +197,8 @@ class Account:
         )
 
 
-class _UnclearError(Exception):
-    """An event that cannot be understood."""
+class _BadEventError(Exception):
+    """An event that is not as documented."""
 
 
 def _is_count(value: object) -> TypeGuard[int]:
@@ -208,18 +208,18 @@ def _is_count(value: object) -> TypeGuard[int]:
 def _count(event: Event, name: str) -> int:
     value = event.get(name)
     if not _is_count(value):
-        raise _UnclearError(f"{name} is {short(value)}, not a count")
+        raise _BadEventError(f"{name} is {short(value)}, not a count")
     return value
 
 
 def _runs(value: Any, examples: int) -> Runs:
-    """Return runs of examples as they are told; all must be among those that there are."""
+    """Return the runs of examples in an event; all must exist."""
     try:
         runs = [(first, count) for first, count in value]
     except (TypeError, ValueError):
-        raise _UnclearError(f"positions is {short(value)}, no list of pairs") from None
+        raise _BadEventError(f"positions is {short(value)}, no list of pairs") from None
     for first, count in runs:
         if not (_is_count(first) and _is_count(count) and first + count <= examples):
             run = short([first, count])
-            raise _UnclearError(f"positions has {run}, not a first and a count of {examples:,}")
+            raise _BadEventError(f"positions has {run}, not a first and a count of {examples:,}")
     return runs

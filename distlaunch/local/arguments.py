@@ -1,4 +1,4 @@
-"""What stands after `--`: arguments for the job's module, or a program of its own."""
+"""What follows `--`: arguments for the job's module, or a program of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def program(job: Job | None, words: tuple[str, ...], job_dir: str | None) -> Mod
     job
         The job of the project, if there is one.
     words
-        What stands after ``--``.
+        The words after ``--``.
     job_dir
         The folder that was chosen before ``--``; it takes the place of one in the job file's args.
 
@@ -65,7 +65,7 @@ def refuse_ours(words: Iterable[str], ours: Sequence[str]) -> None:
     Parameters
     ----------
     words
-        What stands after ``--``.
+        The words after ``--``.
     ours
         The options that no trainer of ours has.
 

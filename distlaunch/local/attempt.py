@@ -104,21 +104,21 @@ class Attempt:
         DistlaunchError
             If the host fails, or leaves a process that cannot be killed.
         """
-        self._signals.at_second = self._group.kill_soon
+        self._signals.at_second = self._group.request_kill
         with selectors.DefaultSelector() as everything, selectors.DefaultSelector() as urgent:
             for selector in (everything, urgent):
                 selector.register(self._signals, selectors.EVENT_READ)
                 selector.register(self._group.control, selectors.EVENT_READ)
             for output in self.outputs.values():
                 everything.register(output, selectors.EVENT_READ)
-            with contextlib.suppress(PermissionError):  # a file always has room, and is never asked
+            with contextlib.suppress(PermissionError):  # a file is always writable
                 urgent.register(self._watch, selectors.EVENT_WRITE)
             try:
                 verdict = None
                 while verdict is None or not self.policy.is_over(time.monotonic()):
                     if self._watch.is_full:
                         self._turn(urgent, _TICK)
-                        self._tell(self._watch.pump)
+                        self._show(self._watch.pump)
                     else:
                         self._turn(everything, _TICK)
                     verdict = self.policy.verdict
@@ -135,7 +135,7 @@ class Attempt:
                     self._stop(number)
             elif source is self._group.control:
                 for message in source.receive():
-                    self._hear(message)
+                    self._handle(message)
                 if not source.is_open:
                     raise self._host_is_gone()
             elif source is not self._watch and not source.read() and not source.is_open:
@@ -144,7 +144,7 @@ class Attempt:
         if now >= self._next_tick:
             self._next_tick = now + _TICK
             self._tick(now)
-            self._tell(self._watch.pump)
+            self._show(self._watch.pump)
 
     def _tick(self, now: float) -> None:
         for task, events in self._events.items():
@@ -154,7 +154,7 @@ class Attempt:
             self._inject(seconds=now - self._started_at)
         self.policy.tick(now)
 
-    def _hear(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         saw, now = message["saw"], time.monotonic()
         if saw == "prepared":
             self._ports.release()
@@ -162,7 +162,7 @@ class Attempt:
             self._started_at = now
             return
         if saw == "broken":
-            raise DistlaunchError(f"{message['reason']} (the whole story: {self._group.host_log})")
+            raise DistlaunchError(f"{message['reason']} (details: {self._group.host_log})")
         if saw == "ended":
             return
         task = self._tasks[message["task"]]
@@ -173,7 +173,7 @@ class Attempt:
             self._see(Notice(f"{task} is frozen (SIGSTOP)", "warning"))
         elif saw == "continued":
             self.policy.continued(task)
-            self._see(Notice(f"{task} goes on (SIGCONT)"))
+            self._see(Notice(f"{task} continues (SIGCONT)"))
         else:
             details = {key: message.get(key) for key in ("signal", "reason")}
             self.policy.exited(task, Ended(message.get("code", 0), **details), now)
@@ -207,20 +207,20 @@ class Attempt:
         self.policy.stop(number, time.monotonic())
         if is_first:
             name = signal.Signals(number).name
-            self._see(Notice(f"{name}: stopping the tasks; once more kills them at once"))
+            self._see(Notice(f"{name}: stopping the tasks; press Ctrl-C again to kill them"))
 
     def _see(self, event: Event) -> None:
         """Show something; of what tasks write nothing more once it could not be shown."""
         if self.output_is_read or not isinstance(event, TaskLines):
-            self._tell(lambda: self._watch.see(event))
+            self._show(lambda: self._watch.see(event))
 
-    def _tell(self, show: Callable[[], None]) -> None:
+    def _show(self, show: Callable[[], None]) -> None:
         """Show something; a job whose output cannot be shown is stopped."""
         try:
             show()
         except (BrokenPipeError, OutputError) as problem:
             self.output_problem = problem
-            self.policy.abandon(time.monotonic())
+            self.policy.stop_output_lost(time.monotonic())
 
     def _host_is_gone(self) -> DistlaunchError:
         return DistlaunchError(

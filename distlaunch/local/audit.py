@@ -1,7 +1,7 @@
-"""Whether each example was seen exactly once in each epoch, as the tasks' programs tell it.
+"""Whether each example was seen exactly once in each epoch, by the tasks' own reports.
 
-Nothing is counted while the job runs: what they told stays in their event files, and is gone
-through here epoch after epoch, so that the counts of one epoch are all that memory has to hold.
+Nothing is counted while the job runs: the reports stay in the event files and are read here
+epoch after epoch, so that the counts of one epoch are all that memory has to hold.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEAD = (
     "index bytes",
 )
 _NOTHING_TOLD = (
-    "the program tells nothing of what it read; only the bundled trainer (trainer.task) does"
+    "the program reports nothing of what it read; only the bundled trainer (trainer.task) does"
 )
 _NOTHING_WHOLE = "nothing was proved, as no epoch was trained from its first step to its last"
 
@@ -52,7 +52,7 @@ class Finding:
     problems
         Why it is not proved that each example was seen once, a line each; none if it is.
     text
-        What else there is to tell: what was proved, and what each task read.
+        What was proved, and what each task read.
     """
 
     problems: tuple[str, ...]
@@ -70,9 +70,9 @@ def judge(attempts: Iterable[Mapping[str, Iterable[Mapping[str, Any]]]]) -> Find
     Parameters
     ----------
     attempts
-        What each task told, attempt after attempt; the last one ended well.
+        The events of each task, attempt after attempt; the last one succeeded.
     """
-    accounts = [[Account(task, told) for task, told in attempt.items()] for attempt in attempts]
+    accounts = [[Account(task, events) for task, events in attempt.items()] for attempt in attempts]
     run = _run(accounts)
     last = accounts[-1]
     if not any(account.is_audited for account in last):
@@ -150,7 +150,7 @@ class _Run:
         return self.course.start <= number * steps and (number + 1) * steps <= self.end
 
     def _untold(self) -> Iterator[str]:
-        """Say in which epochs steps were done, but no example is told of."""
+        """Describe the epochs whose steps were done without a report of examples."""
         steps = self.course.steps
         first, last = self.course.start // steps, (self.end - 1) // steps
         count = last - first + 1 - len(self.epochs)
@@ -158,7 +158,7 @@ class _Run:
             while first in self.epochs:
                 first += 1
             more = f" and {plural(count - 1, 'other')}" if count > 1 else ""
-            yield f"epoch {first + 1}{more}: no example is told of"
+            yield f"epoch {first + 1}{more}: no example is reported"
 
     def _parts(self, number: int) -> Iterator[str]:
         start, steps = self.course.start, self.course.steps
@@ -180,7 +180,7 @@ class _Run:
 
 
 def _run(attempts: Attempts) -> _Run | None:
-    """Hear all that the tasks tell and put it together; None where they do not tell alike."""
+    """Combine what all tasks report; None if they do not agree."""
     course = _agreed(attempts)
     limited = [
         (account, limit)
@@ -231,25 +231,27 @@ def _epochs(course: Course, streams: Sequence[Iterator[Seen]]) -> Iterator[tuple
         coverage = Coverage(course.examples)
         for seen in all_seen:
             coverage.add(seen.task, seen.runs, seen.unknown)
-        whole, part = (coverage.flaws(is_whole=is_whole) for is_whole in (True, False))
+        whole, part = (
+            coverage.describe_violations(is_whole=is_whole) for is_whole in (True, False)
+        )
         yield number, _Epoch(coverage.rows, whole, part)
 
 
 def _misunderstandings(attempts: Attempts) -> list[str]:
-    """Say what the tasks did not tell, or not so that it can be understood."""
+    """Describe what the tasks did not report, or reported in a malformed event."""
     silent = [each.task for each in attempts[-1] if not (each.is_audited and each.course)]
-    problems = [f"nothing of what it read is told by {listed(silent)}"] if silent else []
+    problems = [f"nothing of what it read is reported by {listed(silent)}"] if silent else []
     courses = [each.course for attempt in attempts for each in attempt if each.course]
     if courses and _agreed(attempts) is None:
         few = islice(dict.fromkeys(map(str, courses)), _MOST_COURSES)
         problems.append(f"the tasks do not go through the same data alike: {'; '.join(few)}")
-    unclear = [
-        f"{each.task}: {plural(each.unclear, 'event')} not understood ({each.why_unclear})"
+    malformed = [
+        f"{each.task}: {plural(each.malformed, 'event')} not understood ({each.first_malformed})"
         for attempt in attempts
         for each in attempt
-        if each.unclear
+        if each.malformed
     ]
-    return [*problems, *_first(unclear, "task")]
+    return [*problems, *_first(malformed, "task")]
 
 
 def _table(attempts: Attempts, run: _Run) -> str:

@@ -32,7 +32,7 @@ class Channel:
         return self.stream.fileno()
 
     def send(self, message: Message) -> None:
-        """Send a message; one for a side that is gone is lost, which `receive` then tells."""
+        """Send a message; one for a closed peer is lost; `receive` then reports the end."""
         with contextlib.suppress(OSError):
             self.stream.sendall(json.dumps(message).encode() + b"\n")
 

@@ -1,7 +1,7 @@
-"""A task in a container: the process that stands for it here, and what ends containers.
+"""A task in a container: the process that represents it here, and what ends containers.
 
 The host holds one process of this a task. It hands on what the container writes, the signals that
-ask for its end, and its exit code. Containers are children of the engine and not ours, so the host
+request its end, and its exit code. Containers are children of the engine and not ours, so the host
 calls this once more to freeze or kill one, and to remove all when it ends.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import FrameType
 
-SPEC = "DISTLAUNCH_CONTAINER"  # the variable that says what to run
+SPEC = "DISTLAUNCH_CONTAINER"  # the variable with what to run
 RUN, SIGNAL, REMOVE = "run", "signal", "remove"
 
 _PATIENCE = 10.0  # seconds for the engine to start, freeze or end containers in
@@ -52,7 +52,7 @@ class Spec:
     cores
         Those that it is held to, None for all.
     gpus
-        Whether it can reach this machine's GPUs; CUDA_VISIBLE_DEVICES says which it takes.
+        Whether it can reach this machine's GPUs; CUDA_VISIBLE_DEVICES selects them.
     """
 
     name: str
@@ -64,8 +64,8 @@ class Spec:
     cores: Sequence[int] | None = None
     gpus: bool = False
 
-    def told(self) -> dict[str, str]:
-        """Return the variable that tells `main` of it."""
+    def to_environment(self) -> dict[str, str]:
+        """Return the variable that `main` reads."""
         return {SPEC: json.dumps(asdict(self))}
 
 
@@ -75,7 +75,7 @@ def argv(*words: str) -> list[str]:
 
 
 def call(*words: str) -> None:
-    """Run `main` with some words, in a process of its own, for nobody else imports what it does."""
+    """Run `main` with some arguments, in a process of its own: only it imports Docker's client."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         subprocess.run(argv(*words), check=False, timeout=_PATIENCE)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MOST_EXAMPLES = 1 << 30  # 3 bytes of memory each
 MOST_NAMES = 4  # of tasks that are listed
 
-_ONE_MORE = bytes([*range(1, 256), 255])  # a count of 255 stands for more as well
+_ONE_MORE = bytes([*range(1, 256), 255])  # a count of 255 means 255 or more
 _NEVER = re.compile(rb"\x00")
 _OFTEN = re.compile(rb"[\x02-\xff]")
 _MOST_RUNS = 10  # that are listed
@@ -59,8 +59,8 @@ class Coverage:
         self.rows[task] = self.rows.get(task, 0) + seen
         self._unknown += unknown
 
-    def flaws(self, *, is_whole: bool) -> str:
-        """Say which examples were not seen exactly once; an empty text where there is none.
+    def describe_violations(self, *, is_whole: bool) -> str:
+        """Describe the examples that were not seen exactly once; empty if there are none.
 
         Parameters
         ----------
@@ -72,12 +72,13 @@ class Coverage:
         flaws = []
         if never and is_whole:
             subject = f"{plural(never, 'example')} {_was(never)}"
-            flaws.append(f"{subject} never seen ({_positions(never, self._never())})")
+            flaws.append(f"{subject} never seen ({_positions(never, self._unseen())})")
         if often:
             subject = f"{often:,}" if flaws else plural(often, "example")
+            tasks = listed(self._tasks_with_repeats())
             flaws.append(
-                f"{subject} {_was(often)} seen more than once by {listed(self._seers())} "
-                f"({_positions(often, self._often())})"
+                f"{subject} {_was(often)} seen more than once by {tasks} "
+                f"({_positions(often, self._repeated())})"
             )
         if self._unknown:
             flaws.append(
@@ -85,14 +86,14 @@ class Coverage:
             )
         return ", ".join(flaws)
 
-    def _seers(self) -> list[str]:
+    def _tasks_with_repeats(self) -> list[str]:
         """Return the tasks that saw what was seen more than once."""
         return [task for task, number in self._numbers.items() if number in self._repeaters]
 
-    def _never(self) -> Iterator[str]:
+    def _unseen(self) -> Iterator[str]:
         return (_span(first, last) for first, last, _ in self._runs(_NEVER))
 
-    def _often(self) -> Iterator[str]:
+    def _repeated(self) -> Iterator[str]:
         for first, last, times in self._runs(_OFTEN):
             yield f"{_span(first, last)}: {times} times{' or more' if times == 255 else ''}"
 

@@ -100,11 +100,11 @@ def task_environment(
     Parameters
     ----------
     common
-        What `common_environment` says.
+        From `common_environment`.
     addresses
         ``host:port`` of every task.
     event_file
-        Where the task's program tells how training goes.
+        Where the task's program reports its progress.
     restarts
         How many times the group was restarted so far.
     """

@@ -1,4 +1,4 @@
-"""The file in which a task's program tells how training goes, read while it grows."""
+"""The file to which a task's program appends events, read while it grows."""
 
 from __future__ import annotations
 

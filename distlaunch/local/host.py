@@ -1,8 +1,8 @@
 """The process that holds the tasks of one attempt, between the launcher and them.
 
-It imports what the tasks have in common once, forks one child a task and tells the launcher what
-becomes of them. When the launcher is gone, for whatever reason, it kills the tasks and all of their
-descendants. It has one thread and needs the standard library alone, for the tasks inherit it.
+It imports what the tasks have in common once, forks one child a task and reports to the launcher
+what becomes of them. When the launcher is gone, for whatever reason, it kills the tasks and all of
+their descendants. It has one thread and needs the standard library alone, for the tasks inherit it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COMMON = ("tensorflow", "keras")
 
 
 class Host:
-    """Starts tasks, watches them and ends them, as the launcher says.
+    """Starts tasks, watches them and ends them, by the launcher's commands.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Host:
             signal.signal(number, lambda *_: None)
 
     def serve(self) -> Callable[[], None] | None:
-        """Do what the launcher says until it says 'end' or is gone.
+        """Carry out the launcher's commands until 'end' or until it is gone.
 
         Returns
         -------
@@ -75,15 +75,15 @@ class Host:
             if self._signalled in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._signalled, 4096)
-                self._look_at_tasks()
+                self._poll_tasks()
             for command in self._control.receive() if self._control.fileno() in ready else ():
-                program = self._obey(command)
+                program = self._dispatch(command)
                 if program:
                     return program
         self._end()
         return None
 
-    def _obey(self, command: Message) -> Callable[[], None] | None:
+    def _dispatch(self, command: Message) -> Callable[[], None] | None:
         if command["do"] == "go":
             return self._start_tasks()
         if command["do"] == "prepare":
@@ -104,11 +104,11 @@ class Host:
             try:
                 _import_common()
             except Exception as problem:  # whatever a package's own code may raise
-                self._tell("broken", reason=f"{type(problem).__name__}: {problem}")
+                self._report("broken", reason=f"{type(problem).__name__}: {problem}")
                 raise
             self._forks_modules = processes.thread_count() == 1
         gc.freeze()  # what the tasks share stays shared
-        self._tell("prepared")
+        self._report("prepared")
 
     def _start_tasks(self) -> Callable[[], None] | None:
         for plan in self._plans:
@@ -116,30 +116,30 @@ class Host:
             try:
                 process, program = task_process.start(plan, others, fork_module=self._forks_modules)
             except task_process.StartError as problem:
-                self._tell("unstartable", task=plan.name, reason=str(problem), code=problem.code)
+                self._report("unstartable", task=plan.name, reason=str(problem), code=problem.code)
                 continue
             if program:
                 return program
             self._leaders[plan.name] = self._running[plan.name] = process
-            self._tell("started", task=plan.name, process=process)
+            self._report("started", task=plan.name, process=process)
         for plan in self._plans:
             os.close(plan.output)
         # What has ended before its process id was known here was not looked at.
-        self._look_at_tasks()
+        self._poll_tasks()
         return None
 
-    def _look_at_tasks(self) -> None:
+    def _poll_tasks(self) -> None:
         ends: dict[str, Message] = {}
         for task, process in self._running.items():
             for change in _changes(process):
                 if change["saw"] == "exited":
                     ends[task] = change
                 else:
-                    self._tell(**change, task=task)
+                    self._report(**change, task=task)
         # When several ended since the last look, one that was killed is rather the cause.
         for task, end in sorted(ends.items(), key=lambda item: "signal" not in item[1]):
             del self._running[task]
-            self._tell(**end, task=task)
+            self._report(**end, task=task)
         for process in set(processes.ended_children()) - set(self._leaders.values()):
             os.waitpid(process, os.WNOHANG)
 
@@ -161,14 +161,14 @@ class Host:
         names = [plan.container for plan in self._plans if plan.container]
         if names:
             container.call(container.REMOVE, *names)
-        self._tell("ended", left=[] if is_clean else processes.living_descendants())
+        self._report("ended", left=[] if is_clean else processes.living_descendants())
 
-    def _tell(self, saw: str, **details: Any) -> None:
+    def _report(self, saw: str, **details: Any) -> None:
         self._control.send({"saw": saw, **details})
 
 
 def _changes(process: int) -> list[Message]:
-    """Say what became of a process since the last look: stopped, continued, exited."""
+    """Return what became of a process since the last call: stopped, continued, exited."""
     return list(_waited_for(process) if hasattr(os, "waitid") else _reaped(process))
 
 

@@ -60,11 +60,11 @@ class Group:
         self.control = Channel(ours)
         self._containers = [plan.container for plan in plans if plan.container]
         self._is_prepared = False
-        told = [asdict(replace(plan, output=writing[plan.name])) for plan in plans]
-        self.control.send({"do": "prepare", "tasks": told})
+        tasks = [asdict(replace(plan, output=writing[plan.name])) for plan in plans]
+        self.control.send({"do": "prepare", "tasks": tasks})
 
     def start(self) -> None:
-        """Start the tasks; the host has said that it is prepared."""
+        """Start the tasks; the host has reported that it is prepared."""
         self._is_prepared = True
         self.control.send({"do": "go"})
 
@@ -72,7 +72,7 @@ class Group:
         """Signal a task and all of its process group."""
         self.control.send({"do": "signal", "task": task, "signal": number})
 
-    def kill_soon(self) -> None:
+    def request_kill(self) -> None:
         """Have the host kill everything, without waiting for it."""
         if self._is_prepared:
             self.control.send({"do": "end"})
@@ -87,7 +87,7 @@ class Group:
         DistlaunchError
             If a process could not be killed.
         """
-        self.kill_soon()
+        self.request_kill()
         messages: list[Message] = []
         self.control.stream.settimeout(_PATIENCE)
         with contextlib.suppress(TimeoutError):
@@ -99,7 +99,7 @@ class Group:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._host.wait(_PATIENCE)
         self._host.kill()
-        # Where the host did its work nobody is left here; where it was killed, its tasks are ours.
+        # The host leaves no process; if it was killed, its tasks are children of this process.
         is_clean = processes.kill_descendants(_PATIENCE, self._spared)
         self._host.wait()
         processes.reap_all()

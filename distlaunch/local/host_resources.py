@@ -126,7 +126,7 @@ def _gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def visible_gpus(variable: str) -> tuple[str, ...]:
-    """Read CUDA_VISIBLE_DEVICES as CUDA does: what stands behind a wrong entry does not count."""
+    """Read CUDA_VISIBLE_DEVICES as CUDA does: entries after an invalid one do not count."""
     gpus: list[str] = []
     for entry in variable.split(","):
         gpu = entry.strip()

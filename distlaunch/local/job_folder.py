@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 JOBS = Path(".distlaunch", "local")  # in the project's folder
 TASK_LOGS = "task-logs"
 NEWEST = ""  # what --resume is given for the newest job
-ELSEWHERE = "job-dir"  # the file that says where a job lies whose folder holds its output only
+CLOUD_POINTER_FILE = "job-dir"  # holds the URI of a job that has only its output here
 
 _IN_THE_CLOUD = "gs://"
 _IN_A_BUCKET = re.compile(r"gs://[^/]+(/.*)?", re.DOTALL)
@@ -54,7 +54,7 @@ class JobFolder:
         return found.st_ino, found.st_mtime_ns
 
     def summary(self) -> dict[str, Any] | None:
-        """Return what the job's program said of it in ``summary.json``, if it can be read."""
+        """Return the contents of the job's ``summary.json``, if it can be read."""
         try:
             summary = json.loads(self._summary.read_bytes())
         except (OSError, ValueError):
@@ -82,8 +82,10 @@ class JobFolder:
         return Path(self.job_dir, "summary.json")  # of gs://… no such file is here
 
 
-def choose(project: Path, resume: str | None, asked: str | None, by_file: str | None) -> JobFolder:
-    """Return the folder that the command line and the job file ask for, and make it.
+def choose(
+    project: Path, resume: str | None, requested: str | None, by_file: str | None
+) -> JobFolder:
+    """Return the folder that the command line and the job file request, and make it.
 
     Parameters
     ----------
@@ -91,25 +93,25 @@ def choose(project: Path, resume: str | None, asked: str | None, by_file: str | 
         The project's folder.
     resume
         The job to go on with, an empty word for the newest, None for none.
-    asked
-        The job folder that the command line asks for.
+    requested
+        The job folder of the command line.
     by_file
-        The one that the job file asks for.
+        The one of the job file.
 
     Raises
     ------
     UsageError
-        If two folders are asked for.
+        If two folders are requested.
     DistlaunchError
         If there is no such job, or its folder cannot be written.
     """
     if resume is None:
-        return new(project, asked or by_file)
-    if resume and asked:
+        return new(project, requested or by_file)
+    if resume and requested:
         raise UsageError(
-            f"--resume {resume} and --job-dir {asked} are two folders; give one of them"
+            f"--resume {resume} and --job-dir {requested} are two folders; give one of them"
         )
-    return resumed(project, resume or asked or by_file or NEWEST)
+    return resumed(project, resume or requested or by_file or NEWEST)
 
 
 def new(project: Path, job_dir: str | None) -> JobFolder:
@@ -118,9 +120,9 @@ def new(project: Path, job_dir: str | None) -> JobFolder:
     Parameters
     ----------
     project
-        The project's folder, in which the job's lies unless `job_dir` says otherwise.
+        The project's folder, in which the job's lies unless `job_dir` is another.
     job_dir
-        What the user asked for.
+        What the user requested.
 
     Raises
     ------
@@ -166,7 +168,7 @@ def resumed(project: Path, which: str) -> JobFolder:
     if not _has_checkpoints(folder):
         raise DistlaunchError(
             f"--resume: {_shown(folder)} has no checkpoints to resume from; "
-            "start anew without --resume"
+            "start a new run without --resume"
         )
     return new(project, str(folder))
 
@@ -182,7 +184,8 @@ def _newest(project: Path) -> Path:
         if _elsewhere(job) or _has_checkpoints(job):
             return job
     raise DistlaunchError(
-        f"--resume: no job in {JOBS} has checkpoints to resume from; start anew without --resume"
+        f"--resume: no job in {JOBS} has checkpoints to resume from; "
+        "start a new run without --resume"
     )
 
 
@@ -202,7 +205,7 @@ def _is_whole(checkpoint: Path) -> bool:
 def _elsewhere(folder: Path) -> str | None:
     """Return where in the cloud a job lies, which is taken to have checkpoints, or None."""
     try:
-        where = (folder / ELSEWHERE).read_text(encoding="utf-8").strip()
+        where = (folder / CLOUD_POINTER_FILE).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return None
     return where if _IN_A_BUCKET.fullmatch(where) else None
@@ -231,7 +234,7 @@ def _is_bare_name(which: str) -> bool:
 
 
 def _made_anew(jobs: Path) -> Path:
-    """Make a folder for this moment that nobody else has."""
+    """Make a folder for this moment that no other run has."""
     _make_plain(jobs, parents=True, exist_ok=True)
     for name in _ids():
         try:
@@ -263,7 +266,7 @@ def _make(folder: Path) -> None:
 
 
 def _make_plain(folder: Path, *, parents: bool = False, exist_ok: bool = False) -> None:
-    """Make a folder; where there may be none before, FileExistsError says that there is one."""
+    """Make a folder; where there may be none before, FileExistsError is raised if there is one."""
     try:
         folder.mkdir(parents=parents, exist_ok=exist_ok)
     except FileExistsError as problem:
@@ -279,7 +282,7 @@ def _make_plain(folder: Path, *, parents: bool = False, exist_ok: bool = False) 
 
 def _tell_where(folder: Path, where: str) -> None:
     try:
-        (folder / ELSEWHERE).write_text(f"{where}\n", encoding="utf-8")
+        (folder / CLOUD_POINTER_FILE).write_text(f"{where}\n", encoding="utf-8")
     except OSError as problem:
         raise _cannot_be_written(folder, problem) from None
 

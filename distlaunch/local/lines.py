@@ -1,4 +1,4 @@
-"""A task's output: bytes as they come → whole lines, and those that tell nothing."""
+"""A task's output: bytes as they come → whole lines, without those that carry no information."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOISE = re.compile(
           | Skipping\ registering\ GPU\ devices
           | End\ of\ sequence                                   # a data set's own end
         )
-        # An error on its way up through TensorFlow: Python tells it when it arrives.
+        # An error on its way up through TensorFlow: Python reports it when it arrives.
       | [WE]\d{4}\ [^\]\n]*(?:local_rendezvous|ring_alg|base_collective_executor
                               |generator_dataset_op|op_kernel)\.cc:\d+\]
       | \t?\ \[\[\{\{
@@ -129,7 +129,7 @@ class Lines:
 
 
 def without_noise(block: bytes) -> bytes:
-    """Leave out the lines that TensorFlow always writes and that tell nothing.
+    """Leave out the lines that TensorFlow always writes and that carry no information.
 
     Parameters
     ----------

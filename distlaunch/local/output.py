@@ -1,4 +1,4 @@
-"""What a task writes: raw into its log, whole lines to whoever watches, the last ones kept."""
+"""What a task writes: raw into its log, whole lines to the console, the last ones kept."""
 
 from __future__ import annotations
 

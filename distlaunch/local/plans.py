@@ -40,7 +40,8 @@ def plan_task(
     if isinstance(program, Container):
         name = f"distlaunch-{order.job_id}-{os.getpid()}-{attempt.name}-{task}".replace(":", "-")
         spec = _spec(order, program, share, env, name)
-        argv, env, cores = container.argv(container.RUN), {**os.environ, **spec.told()}, None
+        argv, cores = container.argv(container.RUN), None
+        env = {**os.environ, **spec.to_environment()}
     else:
         name, cores = None, share.cores
         argv = [program.name, *program.args] if isinstance(program, Module) else [*program.argv]

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from distlaunch.job.model import Task
 
-GRACE = 5.0  # seconds between SIGTERM and SIGKILL once a task has failed
-LEAVE = 30.0  # seconds to agree, save and leave after Ctrl-C, or to end after the primary has
+KILL_TIMEOUT = 5.0  # seconds between SIGTERM and SIGKILL once a task has failed
+STOP_TIMEOUT = 30.0  # seconds to save and leave after Ctrl-C, or to end after the primary has
 
-_PATIENT = 10.0  # seconds until it is told who is waited for at the start
+_PATIENT = 10.0  # seconds until missing tasks are named at the start
 _PATIENT_AT_END = 3.0
 
 
@@ -66,7 +66,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The group was stopped by a signal to the launcher, or (None) as nobody reads its output."""
+    """The group was stopped by a signal, or (None) because its output cannot be written."""
 
     signal: int | None
 
@@ -75,7 +75,7 @@ Verdict = Done | Failure | Stopped
 
 
 class Policy:
-    """Hears what happens to a group of tasks, and decides.
+    """Follows what happens to a group of tasks, and decides.
 
     What first decides the outcome stays the verdict, whatever follows from it. Times are in
     seconds of any steady clock.
@@ -87,7 +87,7 @@ class Policy:
     send
         Sends a signal to a task's process group.
     see
-        Tells the user.
+        Shows a notice to the user.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Policy:
         self._ready: set[Task] = set()
         self._first_ready: float | None = None
         self._primary_done: float | None = None
-        self._has_told_at_start = self._has_told_at_end = False
+        self._has_named_at_start = self._has_named_at_end = False
         self._kill_at = 0.0
         self._is_hurried = False
         self.verdict: Verdict | None = None
@@ -127,27 +127,27 @@ class Policy:
         return task in self._started and task in self._left
 
     def started(self, task: Task, now: float) -> None:
-        """Hear that a task runs."""
+        """Record that a task runs."""
         self._started[task] = now
         if self.verdict is not None:
             self._send(task, signal.SIGTERM)
 
     def ready(self, task: Task, now: float) -> None:
-        """Hear that a task's program is about to train, which takes all of them."""
+        """Record that a task's program is about to train, which takes all of them."""
         self._ready.add(task)
         if self._first_ready is None:
             self._first_ready = now
 
     def stopped(self, task: Task) -> None:
-        """Hear that a task is frozen."""
+        """Record that a task is frozen."""
         self._frozen.add(task)
 
     def continued(self, task: Task) -> None:
-        """Hear that a task is frozen no more."""
+        """Record that a task is frozen no more."""
         self._frozen.discard(task)
 
     def exited(self, task: Task, ended: Ended, now: float) -> None:
-        """Hear that a task has ended, or could not start."""
+        """Record that a task has ended, or could not start."""
         self._left.discard(task)
         if self.verdict is not None or (self._primary_done is not None and not task.is_training):
             return
@@ -155,29 +155,29 @@ class Policy:
             began = self._started.get(task)
             seconds = None if began is None else now - began
             failure = Failure(task, ended, seconds, tuple(self._suspects()))
-            self._decide(failure, now + GRACE)
+            self._decide(failure, now + KILL_TIMEOUT)
             return
         if task == self._primary:
             self._primary_done = now
             self._terminate(task for task in self._tasks if not task.is_training)
         if self._primary_done is not None and not self._training_left():
-            self._decide(Done(), self._primary_done + GRACE)
+            self._decide(Done(), self._primary_done + KILL_TIMEOUT)
 
     def stop(self, number: int, now: float) -> None:
-        """Stop the group cleanly as somebody asks for it, or at once where it is ending already."""
+        """Stop the group cleanly on a signal, or at once if it is ending already."""
         self.is_interrupted = True
         if self.verdict is None:
-            self._decide(Stopped(number), now + LEAVE)
+            self._decide(Stopped(number), now + STOP_TIMEOUT)
         elif self.verdict == Stopped(None):
             self.verdict = Stopped(number)
         else:
             self._kill_at = now
             self._is_hurried = True
 
-    def abandon(self, now: float) -> None:
-        """Stop the group cleanly as nobody reads its output; nobody has asked for that."""
+    def stop_output_lost(self, now: float) -> None:
+        """Stop the group cleanly because its output cannot be written."""
         if self.verdict is None:
-            self._decide(Stopped(None), now + LEAVE)
+            self._decide(Stopped(None), now + STOP_TIMEOUT)
 
     def tick(self, now: float) -> None:
         """Hear how late it is."""
@@ -187,15 +187,15 @@ class Policy:
             self._tell_at_start(now)
             return
         names = _listed(self._training_left())
-        if now >= self._primary_done + LEAVE:
-            self._see(Notice(f"{names}: ended, as {LEAVE:.0f} s were not enough", "warning"))
-            self._decide(Done(), now + GRACE)
-        elif now >= self._primary_done + _PATIENT_AT_END and not self._has_told_at_end:
-            self._has_told_at_end = True
+        if now >= self._primary_done + STOP_TIMEOUT:
+            self._see(Notice(f"{names}: ended, as {STOP_TIMEOUT:.0f} s were not enough", "warning"))
+            self._decide(Done(), now + KILL_TIMEOUT)
+        elif now >= self._primary_done + _PATIENT_AT_END and not self._has_named_at_end:
+            self._has_named_at_end = True
             self._see(Notice(f"{self._primary} is done; waiting for {names}"))
 
     def is_over(self, now: float) -> bool:
-        """Whether nothing is left to do but to kill whoever is left."""
+        """Whether nothing is left to do but to kill the remaining tasks."""
         if self.verdict is None:
             return False
         # What is frozen does not end by itself, nor does what never began.
@@ -207,7 +207,7 @@ class Policy:
             return
         for task in self._tasks:
             if self.is_running(task) and task not in self._frozen:
-                text = f"{task}: killed, as {LEAVE:.0f} s were not enough"
+                text = f"{task}: killed, as {STOP_TIMEOUT:.0f} s were not enough"
                 self._see(Notice(text, "warning"))
 
     def _decide(self, verdict: Verdict, kill_at: float) -> None:
@@ -230,11 +230,11 @@ class Policy:
             yield f"never ready: {_listed(late)}"
 
     def _tell_at_start(self, now: float) -> None:
-        if self._first_ready is None or self._has_told_at_start:
+        if self._first_ready is None or self._has_named_at_start:
             return
         late = [task for task in self._training_left() if task not in self._ready]
         if late and now >= self._first_ready + _PATIENT:
-            self._has_told_at_start = True
+            self._has_named_at_start = True
             self._see(Notice(f"still waiting for {_listed(late)}"))
 
     def _training_left(self) -> list[Task]:

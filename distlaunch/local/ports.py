@@ -24,7 +24,7 @@ _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class HeldPorts:
-    """Ports that nobody else gets until they are released.
+    """Ports that no other process gets until they are released.
 
     They lie below those that the system hands to outgoing connections, one of which could take
     a port between its release and the moment its task listens.

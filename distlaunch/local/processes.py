@@ -41,7 +41,7 @@ def die_with(parent: int) -> None:
 
 
 def signal_group(leader: int, number: int) -> None:
-    """Signal a process group, or nobody where nobody is left of it."""
+    """Signal a process group, if any process of it is left."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
 
@@ -112,7 +112,7 @@ def ended_children() -> list[int]:
 
 
 def thread_count() -> int:
-    """Return how many threads this process has; 1 where that cannot be told."""
+    """Return how many threads this process has; 1 if that is unknown."""
     try:
         return sum(1 for _ in (_PROC / "self" / "task").iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""What `distlaunch local` is asked to do, as plain frozen data."""
+"""What `distlaunch local` is to run, as plain frozen data."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class LocalOrder:
     faults
         What is to happen to tasks in the first attempt.
     audit
-        Whether the tasks' program is to tell which examples it trains on.
+        Whether the tasks' program reports which examples it trains on.
     """
 
     name: str

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _NEW_PORTS = 3  # times that a group gets new ports, because a stranger took one
 _PORT_TROUBLE = 2.0 * PEER_TIMEOUT  # seconds; what fails later does not fail for want of a port
-_USAGE = 2  # the exit code of a program that was called wrongly: no restart mends that
+_USAGE = 2  # the exit code of a program that was called wrongly: no restart fixes that
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Outcome:
         The exit code: 0 when the primary task is done; the first failing task's own code,
         128 + n for signal n; 130 after Ctrl-C, 143 after SIGTERM.
     event_files
-        Where the programs of the training tasks told of themselves, attempt after attempt.
+        The event files of the training tasks, attempt after attempt.
     """
 
     code: int
@@ -58,7 +58,7 @@ class Outcome:
 
 
 class Runner:
-    """Runs a job, restarting the group of its tasks where the order says so.
+    """Runs a job, restarting the group of its tasks as often as the order allows.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Runner:
         DistlaunchError
             If it cannot be run at all.
         BrokenPipeError
-            If nobody reads the output any more; the tasks have been stopped.
+            If stdout is closed; the tasks have been stopped.
         OutputError
             If the output cannot be written; the tasks have been stopped, or have lost some of it.
         """
@@ -98,7 +98,7 @@ class Runner:
                 self._restarts += 1
         if self._faults:
             never = ", ".join(map(str, self._faults))
-            self._watch.see(Notice(f"never came to pass: {never}", "warning"))
+            self._watch.see(Notice(f"fault not triggered: {never}", "warning"))
         return Outcome(code, tuple(self._event_files))
 
     def _share_out(self) -> None:
@@ -148,7 +148,7 @@ class Runner:
                         signals=signals,
                     )
                 verdict = attempt.run()
-            self._tell_of_lost_output(verdict, attempt)
+            self._raise_if_output_lost(verdict, attempt)
             taken = self._taken(verdict, attempt, ports.numbers)
             if taken is None:
                 return self._conclude(verdict, attempt)
@@ -179,7 +179,7 @@ class Runner:
             return 0
         if not isinstance(verdict, Failure):
             return 128 + (verdict.signal or 0)
-        self._tell(verdict, attempt)
+        self._show_failure(verdict, attempt)
         if self._restarts == self._order.restarts or attempt.policy.is_interrupted:
             return verdict.ended.exit_code
         reason = _reason_against_restart(verdict.ended, attempt)
@@ -190,8 +190,8 @@ class Runner:
         self._watch.see(Notice(f"restarting all tasks ({count})"))
         return None
 
-    def _tell_of_lost_output(self, verdict: Verdict, attempt: Attempt) -> None:
-        """Raise what became of the output where it ended the job; tell it where it did not."""
+    def _raise_if_output_lost(self, verdict: Verdict, attempt: Attempt) -> None:
+        """Raise a lost output if it ended the job; show it otherwise."""
         problem = attempt.output_problem
         if problem and verdict == Stopped(None):
             raise problem
@@ -200,7 +200,7 @@ class Runner:
                 raise problem
             self._watch.see(Notice(str(problem), "error"))
 
-    def _tell(self, failure: Failure, attempt: Attempt) -> None:
+    def _show_failure(self, failure: Failure, attempt: Attempt) -> None:
         after = "" if failure.seconds is None else f" after {failure.seconds:.1f} s"
         self._watch.see(Notice(f"{failure.task} {failure.ended}{after}", "error"))
         for sentence in failure.likely:
@@ -211,7 +211,7 @@ class Runner:
         # If no other task wrote, they are what was printed just before this.
         if last and (not self._watch.is_one_stream or any(each.last_lines() for each in others)):
             self._watch.see(Notice(f"the last lines of {failure.task}:\n{last}", "error"))
-        self._watch.see(Notice(f"all of its output: {output.log}", "error"))
+        self._watch.see(Notice(f"full log: {output.log}", "error"))
 
     def _taken(self, verdict: Verdict, attempt: Attempt, ports: tuple[int, ...]) -> int | None:
         """Return the port that a stranger took while the group started, if that made it fail."""
@@ -225,15 +225,15 @@ class Runner:
 
 
 def _reason_against_restart(ended: Ended, attempt: Attempt) -> str:
-    """Say why a group that failed would not do better, or should not run, once more."""
+    """Return why a group that failed is not restarted; empty if it may be."""
     if ended.reason is not None or ended.exit_code in (NOT_RUNNABLE, NOT_FOUND):
-        return "what cannot be started now cannot be started then"
+        return "the program could not be started"
     if ended.exit_code == _USAGE:
-        return f"exit code {_USAGE} says that the program was called wrongly"
+        return f"exit code {_USAGE} means that the program was called wrongly"
     if attempt.policy.is_primary_done:
         return "the primary task was done, and a finished job is not trained again"
     if not attempt.output_is_read:
-        return "nobody gets the output any more"
+        return "the output cannot be written any more"
     return ""
 
 
@@ -245,7 +245,7 @@ def _next_attempt(logs_dir: Path) -> int:
 
 @contextmanager
 def _enough_files() -> Iterator[None]:
-    """Say what to do where a process may not have as many files open as so many tasks take."""
+    """Raise with the remedy if so many tasks take more open files than are allowed."""
     try:
         yield
     except OSError as problem:

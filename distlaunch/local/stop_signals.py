@@ -17,9 +17,9 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """While this is entered, signals that stop wait to be asked for.
+    """While this is entered, stop signals are held until they are read.
 
-    The second one calls `at_second` at once, in case whoever is to ask is stuck; a third one does
+    The second one calls `at_second` at once, in case the reader is stuck; a third one does
     what it always does. Further hang-ups are none of these: shells send more than one.
     """
 
@@ -57,7 +57,7 @@ class StopSignals:
         return self._reading
 
     def received(self) -> list[int]:
-        """Return the signals that came since this was last asked."""
+        """Return the signals that came since the last call."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._reading, 4096)
         received, self._received = self._received, []

@@ -34,7 +34,7 @@ class TaskPlan:
     cores
         The cores it is pinned to, or None.
     container
-        The name of the container that this process stands for, if it does.
+        The name of the container that this process represents, if it does.
     """
 
     name: str
@@ -78,35 +78,35 @@ def start(
     StartError
         If the program cannot be started.
     """
-    told, telling = os.pipe()
+    reading, writing = os.pipe()
     parent = os.getpid()
     child = os.fork()
     if child:
-        os.close(telling)
-        _raise_what_is_told(told, child)
+        os.close(writing)
+        _raise_start_error(reading, child)
         return child, None
     try:
-        _settle(plan, parent, {*private, told})
+        _setup_child(plan, parent, {*private, reading})
         if not (plan.is_module and fork_module):
             _execute(plan)
     except BaseException as problem:  # noqa: BLE001  (nothing may go on as a second host)
         code = NOT_FOUND if isinstance(problem, FileNotFoundError) else NOT_RUNNABLE
-        os.write(telling, json.dumps([_reason(problem, plan), code]).encode())
+        os.write(writing, json.dumps([_reason(problem, plan), code]).encode())
         os._exit(code)
-    os.close(telling)
+    os.close(writing)
     return 0, lambda: _run_module(plan)
 
 
-def _raise_what_is_told(told: int, child: int) -> None:
-    """Wait until the child runs its program, or tells why it cannot."""
-    with open(told, "rb") as pipe:
+def _raise_start_error(pipe_end: int, child: int) -> None:
+    """Wait until the child runs its program, or raise why it cannot."""
+    with open(pipe_end, "rb") as pipe:
         problem = pipe.read()
     if problem:
         os.waitpid(child, 0)
         raise StartError(*json.loads(problem))
 
 
-def _settle(plan: TaskPlan, parent: int, private: Iterable[int]) -> None:
+def _setup_child(plan: TaskPlan, parent: int, private: Iterable[int]) -> None:
     """Make a forked process one of its own: session, signals, files, cores, environment."""
     os.setsid()
     processes.die_with(parent)
@@ -137,7 +137,7 @@ def _execute(plan: TaskPlan) -> None:
 
 def _reason(problem: BaseException, plan: TaskPlan) -> str:
     if isinstance(problem, OSError):
-        # A program that was looked for on PATH is told in bytes, with the last place.
+        # For a program that was looked up on PATH it is bytes: the last path tried.
         where = problem.filename if isinstance(problem.filename, str) else plan.argv[0]
         return f"{where}: {problem.strerror}"
     return f"{plan.argv[0]}: {problem}"

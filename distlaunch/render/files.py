@@ -31,7 +31,7 @@ class Rendered:
     files
         The text of each by its name.
     notes
-        What they cannot say, a line each.
+        What they cannot express, a line each.
     commands
         What to type next, in the project's folder.
     """
@@ -74,7 +74,7 @@ def render(job: Job, folder: Path, output: Path, format: templates.Format) -> Re
     Raises
     ------
     ImageError
-        If the job says too little of its image, or something cannot be rendered.
+        If the job has no image to build, or something cannot be rendered.
     """
     builds = vertex.needs_image(job)
     image = _image(job) if builds else job.image.uri or ""
@@ -106,7 +106,7 @@ def render(job: Job, folder: Path, output: Path, format: templates.Format) -> Re
 def _image(job: Job) -> str:
     if job.image.repository is None:
         raise ImageError(
-            "image.repository: is missing; say where the image is pushed to, as "
+            "image.repository: is missing; set where the image is pushed to, e.g. "
             "us-central1-docker.pkg.dev/my-project/training/digits"
         )
     return f"{job.image.repository}:latest"
@@ -126,7 +126,7 @@ def _docker(job: Job, image: str, folder: Path, output: Path) -> Iterator[str]:
 
 
 def _skips_a_pool(job: Job) -> bool:
-    """Whether a pool without machines stands before one with; gcloud looks only at untuned jobs."""
+    """Whether a pool without machines comes before one with; gcloud looks only at untuned jobs."""
     cluster = job.cluster
     pools = [cluster.workers, cluster.parameter_servers, cluster.evaluators]
     there = [pool is not None and pool.count > 0 for pool in pools]
@@ -135,7 +135,7 @@ def _skips_a_pool(job: Job) -> bool:
 
 
 def _gcloud(job: Job, config: str) -> str:
-    said = {
+    values = {
         "project": job.project,
         "region": job.region,
         "display-name": job.name,
@@ -144,7 +144,7 @@ def _gcloud(job: Job, config: str) -> str:
         "config": config,
     }
     kind = "hp-tuning-jobs" if vertex.is_tuned(job) else "custom-jobs"
-    options = [f"--{name}={value}" for name, value in said.items() if value]
+    options = [f"--{name}={value}" for name, value in values.items() if value]
     return shlex.join(["gcloud", "ai", kind, "create", *options])
 
 
@@ -174,5 +174,5 @@ def _write(path: Path, text: str) -> None:
     except OSError as problem:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        said = (problem.strerror or str(problem)).lower()
-        raise DistlaunchError(f"{path}: cannot be written ({said})") from None
+        reason = (problem.strerror or str(problem)).lower()
+        raise DistlaunchError(f"{path}: cannot be written ({reason})") from None

@@ -1,4 +1,4 @@
-"""Values written so that whoever reads the file reads the value, and nothing else.
+"""Values quoted for the file they are written to: a reader gets the value, and nothing else.
 
 The rules are those of Docker's reference for Dockerfiles (parser directives, escape character,
 environment replacement, exec form, here-documents), of Go's ``filepath.Match`` for what COPY takes,

@@ -46,7 +46,7 @@ class Recipe:
         The Dockerfile's text: the user's own, or a rendered one with the stages ``environment``
         (base and requirements) and, last, the code in `CODE`. It bears no stamp.
     ignore
-        The text of the ignore file that says what the context is: the user's own, or a rendered
+        The text of the ignore file that defines the context: the user's own, or a rendered
         one.
     own_dockerfile, own_ignore
         Which file of the user's own that is, relative to the project's folder; None for a rendered
@@ -63,7 +63,7 @@ def recipe(job: Job, folder: Path) -> Recipe:
     """Return what the project's image is made by: files of the user's own before rendered ones.
 
     ``image.dockerfile`` names the user's Dockerfile; without it one that is called Dockerfile is,
-    unless `render` wrote it and nobody has changed it since. The same holds for .dockerignore; a
+    unless `render` wrote it and it has not changed since. The same holds for .dockerignore; a
     Dockerfile of one's own without one gets all of the folder but what never belongs in an image.
 
     Raises
@@ -118,7 +118,7 @@ def config(job: Job, *, format: Format, image: str, folder: Path | None = None) 
         ``vertex``: what ``gcloud ai custom-jobs create --config`` takes (or ``hp-tuning-jobs``, for
         a job that is tuned). ``ai-platform``: the file with masterType.
     image
-        What stands in it as the image of the job's own program.
+        The image of the job's own program in it.
     folder
         The project's folder, for templates of its own.
 
@@ -315,10 +315,10 @@ def _text(folder: Path, path: Path) -> str:
     try:
         return (folder / path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise ImageError(f"{path}: not UTF-8 text; write it anew or name another") from None
+        raise ImageError(f"{path}: not UTF-8 text; save it as UTF-8 or name another") from None
     except OSError as problem:
-        said = (problem.strerror or str(problem)).lower()
-        raise ImageError(f"{path}: cannot be read ({said})") from None
+        reason = (problem.strerror or str(problem)).lower()
+        raise ImageError(f"{path}: cannot be read ({reason})") from None
 
 
 def _render(name: str, folder: Path | None, **values: Any) -> str:
@@ -393,7 +393,7 @@ def _location(problem: Exception, folder: Path, template: str) -> str:
 
 
 def _stamped(text: str) -> str:
-    """Put a line into a file by which it is known as ours, for as long as nobody changes it."""
+    """Put a line into a file that marks it as generated until it is changed."""
     stamp = (
         f"# rendered by distlaunch {__version__}, sha256 {_hash(text)}; "
         "once changed it is yours, and left as it is\n"

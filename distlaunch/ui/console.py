@@ -37,7 +37,7 @@ _LOOK = 200  # milliseconds between two looks at what else has happened
 _BACKLOG_LIMIT = 1 << 18  # bytes that wait for a slow reader before nothing more is taken in
 
 
-class Outlet:
+class NonBlockingWriter:
     """A file descriptor that is written to without waiting for its reader.
 
     It isn't made non-blocking, for others may hold it too: the shell, for one. A pipe can be opened
@@ -148,8 +148,8 @@ class Console:
         sys.stdout.flush()
         sys.stderr.flush()
         self.level = level
-        self._out = Outlet(out)
-        self._err = Outlet(err)
+        self._out = NonBlockingWriter(out)
+        self._err = NonBlockingWriter(err)
         self._encoding = sys.stdout.encoding or "utf-8"
         self._progress = b""
 
@@ -177,12 +177,12 @@ class Console:
         return LEVELS.index(level) >= LEVELS.index(self.level)
 
     def prefix(self, name: str, number: int) -> str:
-        """Return what stands before each line of the task of this number."""
+        """Return the prefix of each line of the task of this number."""
         colour = TASK_COLOURS[number % len(TASK_COLOURS)]
         return paint(f"{visible(name)} |", colour, self._out) + " "
 
     def coloured(self, text: str, colour: int) -> str:
-        """Return text as `say` shows it in a colour."""
+        """Return text as `log` shows it in a colour."""
         return paint(text, colour, self._err)
 
     def painted(self, text: str, colour: int) -> str:
@@ -195,7 +195,7 @@ class Console:
         Raises
         ------
         BrokenPipeError
-            If nobody reads them any more.
+            If stdout is closed.
         OutputError
             If they cannot be written.
         """
@@ -205,19 +205,19 @@ class Console:
         self._to_stdout(before + data[:-1].replace(b"\n", b"\n" + before) + b"\n")
 
     def result(self, text: str) -> None:
-        """Write what was asked for to stdout.
+        """Write a result to stdout.
 
         Raises
         ------
         BrokenPipeError
-            If nobody reads it any more.
+            If stdout is closed.
         OutputError
             If it cannot be written.
         """
         self._to_stdout(self._encoded(text) + b"\n")
 
-    def say(self, text: str, level: Level = "info") -> None:
-        """Tell what goes on, on stderr; lines after the first are set in, as quotations are."""
+    def log(self, text: str, level: Level = "info") -> None:
+        """Log a message to stderr; lines after the first are indented."""
         if not self.shows(level):
             return
         name = paint("distlaunch:", DIM, self._err)
@@ -241,7 +241,7 @@ class Console:
         Raises
         ------
         BrokenPipeError
-            If nobody reads stdout any more.
+            If stdout is closed.
         OutputError
             If stdout cannot be written.
         """
@@ -254,11 +254,11 @@ class Console:
         Raises
         ------
         BrokenPipeError
-            If nobody reads stdout any more.
+            If stdout is closed.
         OutputError
             If stdout cannot be written.
         """
-        with suppress(BrokenPipeError, OutputError):  # nobody is there to be told
+        with suppress(BrokenPipeError, OutputError):  # nothing is left to report it to
             self._err.drain()
         self._out.drain()
 
@@ -277,13 +277,13 @@ class Console:
         self._write_err(_CLEAR_LINE + data + self._progress if self._progress else data)
 
     def _write_err(self, data: bytes) -> None:
-        with suppress(BrokenPipeError, OutputError):  # nobody is there to be told
+        with suppress(BrokenPipeError, OutputError):  # nothing is left to report it to
             self._err.send(data)
 
 
-def paint(text: str, colour: int, outlet: Outlet) -> str:
+def paint(text: str, colour: int, writer: NonBlockingWriter) -> str:
     """Return text in a colour where its reader is a terminal that likes it, or as it is."""
-    if not outlet.is_terminal or os.environ.get("NO_COLOR") or not _is_capable():
+    if not writer.is_terminal or os.environ.get("NO_COLOR") or not _is_capable():
         return text
     return f"\x1b[{colour}m{text}{_RESET}"
 
@@ -343,7 +343,7 @@ def table(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _width(terminal: int) -> int:
-    """Return how wide a terminal is; one that has hung up tells no more."""
+    """Return how wide a terminal is; the usual width if that is unknown."""
     try:
         return os.get_terminal_size(terminal).columns or _USUAL_WIDTH
     except OSError:

@@ -12,7 +12,7 @@ Level = Literal["debug", "info", "warning", "error"]
 
 
 class ShowMessage(Protocol):
-    """Shows a message, as `Console.say` does."""
+    """Shows a message, as `Console.log` does."""
 
     def __call__(self, text: str, level: Level = "info", /) -> None: ...
 
@@ -49,7 +49,7 @@ class TaskChanged:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A task's training moved on; `event` is what its program told, with ``event`` for its kind."""
+    """A task's training moved on; `event` is as reported, with ``event`` for its kind."""
 
     task: str
     event: Mapping[str, object]
@@ -66,8 +66,8 @@ class JobChanged:
     after
         Seconds that it was in the state before, None for the first that is seen.
     error
-        What Google says of its end, if it ended badly and Google has said it by now. Where it says
-        so later, the same state is told again with it.
+        Google's error, if it failed and the error is known. If it becomes known later, the same
+        state is sent again with it.
     """
 
     state: str
@@ -77,7 +77,7 @@ class JobChanged:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something to tell; lines after the first are quoted from elsewhere."""
+    """A message; lines after the first are quoted from elsewhere."""
 
     text: str
     level: Level = "info"

@@ -84,7 +84,7 @@ def _is_finite(number: float | None) -> TypeGuard[float]:
 
 
 def as_number(value: object) -> float | None:
-    """Return what a program told as a number, None where it is none or too large for one."""
+    """Return a reported value as a number; None if it is none or too large."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
     try:

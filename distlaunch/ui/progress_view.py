@@ -43,7 +43,7 @@ class Watch:
     """Shows what happens to a job; its end waits for the readers, unless it is an interruption.
 
     Whoever runs it looks at `is_full` before it brings more lines, and calls `pump` when a slow
-    reader has room again (a selector tells of `fileno`) and now and then, so that it gets what
+    reader has room again (a selector watches `fileno`) and now and then, so that it gets what
     still waits for it.
 
     Parameters
@@ -85,7 +85,7 @@ class Watch:
         Raises
         ------
         BrokenPipeError
-            If nobody reads the lines any more.
+            If stdout is closed.
         OutputError
             If they cannot be written.
         """
@@ -93,10 +93,10 @@ class Watch:
             if event.text:
                 self._console.lines(self._prefix(event.task), event.text)
         elif isinstance(event, Notice):
-            self._console.say(event.text, event.level)
+            self._console.log(event.text, event.level)
         elif isinstance(event, TaskChanged):
             detail = f" ({event.detail})" if event.detail else ""
-            self._console.say(f"{event.task} {event.state}{detail}", "debug")
+            self._console.log(f"{event.task} {event.state}{detail}", "debug")
         elif isinstance(event, JobChanged):
             self._tell_state(event)
         elif event.task == self._primary:
@@ -111,7 +111,7 @@ class Watch:
         Raises
         ------
         BrokenPipeError
-            If nobody reads the lines any more.
+            If stdout is closed.
         OutputError
             If they cannot be written.
         """
@@ -128,7 +128,7 @@ class Watch:
         Raises
         ------
         BrokenPipeError
-            If nobody reads the lines any more.
+            If stdout is closed.
         OutputError
             If they cannot be written.
         """
@@ -141,12 +141,12 @@ class Watch:
         self._console.pump()
 
     def result(self, text: str) -> None:
-        """Show what was asked for.
+        """Show a result.
 
         Raises
         ------
         BrokenPipeError
-            If nobody reads it any more.
+            If stdout is closed.
         OutputError
             If it cannot be written.
         """
@@ -158,7 +158,7 @@ class Watch:
         Raises
         ------
         BrokenPipeError
-            If nobody reads the lines any more.
+            If stdout is closed.
         OutputError
             If they cannot be written.
         """
@@ -171,14 +171,14 @@ class Watch:
         ----------
         summary
             What its program left behind in ``summary.json``, if that can be read here. Otherwise
-            what its last event told of it is shown.
+            the state of its last event is shown.
         logs
             Where the raw output of the tasks lies.
 
         Raises
         ------
         BrokenPipeError
-            If nobody reads it any more.
+            If stdout is closed.
         OutputError
             If it cannot be written.
         """
@@ -187,7 +187,7 @@ class Watch:
         if summary:
             self._console.result(describe(summary))
         else:
-            self._console.say(f"done; the tasks' output lies in {logs}")
+            self._console.log(f"done; the tasks' output is in {logs}")
 
     def __enter__(self) -> Self:
         return self
@@ -212,7 +212,7 @@ class Watch:
             self._console.drain()
 
     def _prefix(self, task: str) -> str:
-        """Return what stands before a task's lines; a task of which nobody knew gets one, too."""
+        """Return the prefix of a task's lines; an unknown task gets one, too."""
         if task not in self._prefixes:
             name = task.ljust(self._width)
             self._prefixes[task] = self._console.prefix(name, len(self._prefixes))
@@ -225,9 +225,9 @@ class Watch:
         state = self._console.coloured(event.state, _COLOURS.get(event.state, CYAN))
         took = "" if event.after is None else f" ({before} took {duration(event.after)})"
         if event.state != before:
-            self._console.say(f"state {state}{took}", level)
+            self._console.log(f"state {state}{took}", level)
         if event.error:
-            self._console.say(f"{event.state}: {event.error}", level)
+            self._console.log(f"{event.state}: {event.error}", level)
 
     def _wait_for_reader(self, seconds: float) -> None:
         select.select([], [self.fileno()], [], seconds)
@@ -245,22 +245,22 @@ class JsonWatch(Watch):
     def see(self, event: Event) -> None:
         if isinstance(event, TaskLines):
             for text in event.text.removesuffix("\n").split("\n") if event.text else ():
-                self._put("line", task=event.task, text=text, **_stamp(event))
+                self._emit("line", task=event.task, text=text, **_stamp(event))
         elif isinstance(event, JobChanged):
-            self._put("state", state=event.state, after=event.after, error=event.error or None)
+            self._emit("state", state=event.state, after=event.after, error=event.error or None)
         elif isinstance(event, TaskChanged):
-            self._put("task", task=event.task, state=event.state, detail=event.detail)
+            self._emit("task", task=event.task, state=event.state, detail=event.detail)
         elif isinstance(event, Trained):
-            self._put("trained", task=event.task, told=dict(event.event))
+            self._emit("trained", task=event.task, told=dict(event.event))
         else:
             super().see(event)
 
     def finish(self, summary: Mapping[str, object] | None = None, *, logs: str = "") -> None:  # noqa: ARG002
         if summary:
-            self._put("summary", summary=dict(summary))
+            self._emit("summary", summary=dict(summary))
 
-    def _put(self, kind: str, **told: object) -> None:
-        self.result(json.dumps({"event": kind, **told}, ensure_ascii=False))
+    def _emit(self, kind: str, **fields: object) -> None:
+        self.result(json.dumps({"event": kind, **fields}, ensure_ascii=False))
 
 
 def _stamp(lines: TaskLines) -> dict[str, str]:

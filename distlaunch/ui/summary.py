@@ -19,7 +19,7 @@ def describe(summary: Mapping[str, object]) -> str:
     Parameters
     ----------
     summary
-        What stands in ``summary.json``; what is missing or of another kind is left out.
+        The contents of ``summary.json``; what is missing or of another kind is left out.
     """
     facts = [(name, text) for name, text in _facts(summary) if text]
     width = max((len(name) for name, _ in facts), default=0)

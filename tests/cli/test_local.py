@@ -267,7 +267,7 @@ def test_program_without_a_project(local, tmp_path):
         rf"· job folder {re.escape(str(folder))}",
         start,
     )
-    assert end == f"distlaunch: done; the tasks' output lies in {folder}/task-logs"
+    assert end == f"distlaunch: done; the tasks' output is in {folder}/task-logs"
     told = told_by(done, "worker:0")
     assert told["argv"] == ["--workers", "3"]
     assert told["cwd"] == str(tmp_path)
@@ -354,7 +354,7 @@ def test_summary_is_shown_when_it_is_of_this_run(local, project):
     )
     done = local("--workers 2 --job-dir out -- true")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.endswith(f"done; the tasks' output lies in {project}/out/task-logs\n")
+    assert done.stderr.endswith(f"done; the tasks' output is in {project}/out/task-logs\n")
 
 
 def test_resume_goes_on_in_the_folder_of_the_newest_job(local, project):
@@ -379,7 +379,7 @@ def test_resume_of_a_job_without_checkpoints(local, project):
         assert (done.returncode, done.stderr) == (
             1,
             f"distlaunch: error: --resume: {has} checkpoints to resume from; "
-            "start anew without --resume\n",
+            "start a new run without --resume\n",
         )
 
 

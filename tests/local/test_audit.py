@@ -135,11 +135,11 @@ def test_only_some_epochs_are_told_of():
 
 def test_epochs_of_which_nothing_is_told():
     assert problems(ready(), seen(0, 2, ALL), seen(4, 6, ALL), step(7)) == [
-        "audit: epoch 2 and 1 other: no example is told of"
+        "audit: epoch 2 and 1 other: no example is reported"
     ]
-    assert problems(ready(), read(5), step(2)) == ["audit: epoch 1: no example is told of"]
+    assert problems(ready(), read(5), step(2)) == ["audit: epoch 1: no example is reported"]
     assert problems(ready(), seen(0, 2, ALL), step(2**63 - 1)) == [
-        "audit: epoch 2 and 4,611,686,018,427,387,902 others: no example is told of"
+        "audit: epoch 2 and 4,611,686,018,427,387,902 others: no example is reported"
     ]
 
 
@@ -210,7 +210,7 @@ def test_reading_is_of_all_attempts():
 def test_program_that_tells_nothing_for_an_audit():
     (said,) = judge([{"chief": [ready(), step(2)], "worker:0": []}]).problems
     assert said == (
-        "audit: the program tells nothing of what it read; "
+        "audit: the program reports nothing of what it read; "
         "only the bundled trainer (trainer.task) does"
     )
 
@@ -218,7 +218,7 @@ def test_program_that_tells_nothing_for_an_audit():
 def test_task_that_tells_nothing():
     told = {"chief": [ready(), seen(0, 2, ALL)], "worker:0": [ready()], "worker:1": []}
     assert judge([told]).problems == (
-        "audit: nothing of what it read is told by worker:0 and worker:1",
+        "audit: nothing of what it read is reported by worker:0 and worker:1",
     )
 
 
@@ -280,7 +280,7 @@ def test_event_that_cannot_be_understood(event, why):
 )
 def test_ready_without_what_an_audit_needs(first, why):
     found = problems(first, seen(0, 2, ALL))
-    assert found[0] == "audit: nothing of what it read is told by chief"
+    assert found[0] == "audit: nothing of what it read is reported by chief"
     assert found[1].endswith(f"not understood ({why})")
 
 
@@ -460,7 +460,7 @@ def test_program_without_audit_events_is_told_so(run):
     code, out, err = run("tell('ready', step=0)", "--audit")
     assert (code, out) == (1, "")
     assert err.splitlines()[-1] == (
-        "distlaunch: error: audit: the program tells nothing of what it read; "
+        "distlaunch: error: audit: the program reports nothing of what it read; "
         "only the bundled trainer (trainer.task) does"
     )
 

@@ -140,7 +140,7 @@ def test_resume_without_checkpoints(tmp_path, monkeypatch):
         resumed(tmp_path, "one")
     assert str(told.value) == (
         "--resume: .distlaunch/local/one has no checkpoints to resume from; "
-        "start anew without --resume"
+        "start a new run without --resume"
     )
 
 

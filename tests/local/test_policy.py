@@ -7,7 +7,15 @@ import signal
 import pytest
 
 from distlaunch.job.model import Task
-from distlaunch.local.policy import GRACE, LEAVE, Done, Ended, Failure, Policy, Stopped
+from distlaunch.local.policy import (
+    KILL_TIMEOUT,
+    STOP_TIMEOUT,
+    Done,
+    Ended,
+    Failure,
+    Policy,
+    Stopped,
+)
 
 CHIEF, WORKER, PS = Task("chief"), Task("worker", 0), Task("ps", 0)
 OK = Ended(0)
@@ -52,7 +60,7 @@ def test_a_server_that_stays_is_waited_for_only_so_long(group):
     policy.exited(CHIEF, OK, now=2)
     policy.exited(WORKER, OK, now=3)
     assert not policy.is_over(now=3)
-    assert policy.is_over(now=2 + GRACE)
+    assert policy.is_over(now=2 + KILL_TIMEOUT)
 
 
 def test_a_worker_that_stays_after_the_primary_is_ended_and_the_job_is_done(group):
@@ -60,14 +68,14 @@ def test_a_worker_that_stays_after_the_primary_is_ended_and_the_job_is_done(grou
     policy.exited(CHIEF, OK, now=0)
     policy.tick(now=1)
     assert group.said == []
-    for now in (5, 6, LEAVE - 1):
+    for now in (5, 6, STOP_TIMEOUT - 1):
         policy.tick(now=now)
     assert group.said == ["chief is done; waiting for worker:0"]
     assert policy.verdict is None
-    policy.tick(now=LEAVE)
+    policy.tick(now=STOP_TIMEOUT)
     assert policy.verdict == Done()
     assert (WORKER, signal.SIGTERM) in group.sent
-    assert policy.is_over(now=LEAVE + GRACE)
+    assert policy.is_over(now=STOP_TIMEOUT + KILL_TIMEOUT)
 
 
 def test_the_first_failure_stays_the_verdict(group):
@@ -77,7 +85,7 @@ def test_the_first_failure_stays_the_verdict(group):
     assert policy.verdict == Failure(WORKER, Ended(7), seconds=3)
     assert {task for task, _ in group.sent} == {CHIEF, WORKER, PS}  # its descendants, too
     assert not policy.is_over(now=4)
-    assert policy.is_over(now=3 + GRACE)
+    assert policy.is_over(now=3 + KILL_TIMEOUT)
 
 
 def test_nobody_waits_for_what_is_frozen(group):
@@ -119,8 +127,8 @@ def test_a_stop_gives_time_and_a_second_one_none(group):
     policy = group.start()
     policy.stop(signal.SIGINT, now=10)
     assert policy.verdict == Stopped(signal.SIGINT)
-    assert not policy.is_over(now=10 + LEAVE - 1)
-    assert policy.is_over(now=10 + LEAVE)
+    assert not policy.is_over(now=10 + STOP_TIMEOUT - 1)
+    assert policy.is_over(now=10 + STOP_TIMEOUT)
     policy.stop(signal.SIGINT, now=12)
     assert policy.is_over(now=12)
     assert policy.is_interrupted
@@ -130,7 +138,7 @@ def test_each_task_that_a_stop_has_to_kill_is_reported(group):
     policy = group.start()
     policy.stop(signal.SIGINT, now=10)
     policy.exited(CHIEF, Ended(143), now=11)
-    assert policy.is_over(now=10 + LEAVE)
+    assert policy.is_over(now=10 + STOP_TIMEOUT)
     policy.report_killed()
     assert group.said == [
         "worker:0: killed, as 30 s were not enough",
@@ -160,14 +168,14 @@ def test_no_task_is_reported_killed_that_was_not_given_all_the_time(group, how):
 
 def test_nobody_who_reads_is_nobody_who_stops(group):
     policy = group.start()
-    policy.abandon(now=10)
-    policy.abandon(now=11)
+    policy.stop_output_lost(now=10)
+    policy.stop_output_lost(now=11)
     assert policy.verdict == Stopped(None)
     assert not policy.is_interrupted
     policy.stop(signal.SIGTERM, now=12)
     assert policy.verdict == Stopped(signal.SIGTERM)
     assert not policy.is_over(now=12)
-    policy.abandon(now=13)
+    policy.stop_output_lost(now=13)
     assert not policy.is_over(now=13)
     policy.stop(signal.SIGINT, now=14)
     assert policy.verdict == Stopped(signal.SIGTERM)
@@ -177,7 +185,7 @@ def test_nobody_who_reads_is_nobody_who_stops(group):
 def test_nobody_who_reads_changes_no_verdict(group):
     policy = group.start()
     policy.exited(WORKER, Ended(7), now=3)
-    policy.abandon(now=4)
+    policy.stop_output_lost(now=4)
     assert isinstance(policy.verdict, Failure)
     assert not policy.is_over(now=4)
 

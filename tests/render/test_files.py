@@ -120,7 +120,7 @@ def test_a_dockerfile_of_ones_own_is_left_alone(folder):
 
 
 def test_an_image_needs_a_repository(folder):
-    with pytest.raises(ImageError, match=r"^image\.repository: is missing; say where the image "):
+    with pytest.raises(ImageError, match=r"^image\.repository: is missing; set where the image "):
         render(replace(JOB, image=Image()), folder, Path(), "vertex")
 
 

@@ -66,7 +66,7 @@ def test_terminal_gets_colour_and_a_progress_line():
         f"{said} \x1b[33mwarning:\x1b[0m slow\n"
         f"{PROGRESS}\r\x1b[2K\x1b[33mworker:0 |\x1b[0m three\nstep 1"
         f"\r\x1b[2K{said} told\nstep 1"
-        f"\r\x1b[2K{said} done; the tasks' output lies in logs\n"
+        f"\r\x1b[2K{said} done; the tasks' output is in logs\n"
     )
 
 
@@ -80,7 +80,7 @@ def test_no_color_keeps_the_progress_line():
 def test_dumb_terminal_gets_plain_lines():
     assert on_a_terminal(TERM="dumb") == (
         "chief    | one\nchief    | two\ndistlaunch: warning: slow\nworker:0 | three\n"
-        "distlaunch: told\ndistlaunch: done; the tasks' output lies in logs\n"
+        "distlaunch: told\ndistlaunch: done; the tasks' output is in logs\n"
     )
 
 
@@ -88,7 +88,7 @@ def test_dumb_terminal_gets_plain_lines():
 def test_what_cannot_be_encoded_is_replaced(encoding):
     show = (
         "from distlaunch.ui.console import Console; console = Console(); "
-        "console.lines('chief | ', 'é €\\n'); console.say('€')"
+        "console.lines('chief | ', 'é €\\n'); console.log('€')"
     )
     done = subprocess.run(
         [sys.executable, "-c", show],
@@ -122,7 +122,7 @@ def test_text_from_outside_cannot_send_escapes_to_the_terminal():
     assert shown_of(
         "console.lines(console.prefix(text, 0), f'\\t{text}\\nnext\\n')\n"
         "console.result(f'{text}\\nnext')\n"
-        "console.say(f'{text}\\nnext', 'error')"
+        "console.log(f'{text}\\nnext', 'error')"
     ) == (
         f"{SHOWN} | \t{SHOWN}\n{SHOWN} | next\n{SHOWN}\nnext\n",
         f"distlaunch: error: {SHOWN}\n    next\n",
@@ -159,7 +159,7 @@ def test_escapes_in_json_are_still_json(text):
 
 
 def test_nobody_who_reads_stderr_is_no_fault():
-    show = "from distlaunch.ui.console import Console; Console().say('x'); print('on')"
+    show = "from distlaunch.ui.console import Console; Console().log('x'); print('on')"
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(

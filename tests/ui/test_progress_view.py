@@ -122,7 +122,7 @@ def test_summary_that_the_primary_tells_is_shown_where_no_file_can_be_read(shown
 def test_end_without_a_summary(shown, summary):
     shown.watch.finish(summary, logs="JOB/task-logs")
     assert shown.out == ""
-    assert shown.err == "distlaunch: done; the tasks' output lies in JOB/task-logs\n"
+    assert shown.err == "distlaunch: done; the tasks' output is in JOB/task-logs\n"
 
 
 def test_a_task_of_which_nobody_knew_is_shown_too(shown):
