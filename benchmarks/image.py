@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OURS, WARM, COLD = "distlaunch", "docker, warm", "docker, cold"
-LIMITS = (Limit(COLD, OURS, least=50), Limit(WARM, OURS, least=2))
+LIMITS = (Limit(COLD, OURS, least=50), Limit(WARM, OURS, least=1.4))
 LABEL = "distlaunch-bench"
 FILES, BYTES = 100, 13_000  # beside what `init` writes
 JOB = """\

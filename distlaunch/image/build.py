@@ -207,11 +207,11 @@ class _Build:
 
 def _push(docker: Docker, reference: Reference) -> tuple[str, int]:
     """Push an image; return its digest, and the bytes of the layers that were sent."""
+    from distlaunch.image.docker import is_sent
     from distlaunch.image.registry.client import Registry
 
-    pushed = docker.push(reference)
+    digest, sent = docker.push(reference)
     with Registry(reference) as registry:
-        image = registry.image(pushed.digest)
+        image = registry.image(digest)
     layers = zip(image.config["rootfs"]["diff_ids"], image.manifest["layers"], strict=True)
-    sent = sum(layer["size"] for diff_id, layer in layers if pushed.has_sent(diff_id))
-    return image.digest, sent
+    return image.digest, sum(layer["size"] for diff_id, layer in layers if is_sent(diff_id, sent))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -13,7 +14,9 @@ from pathlib import Path
 import engines  # what tests/image/conftest.py has imported
 import pytest
 
-from distlaunch.image.docker import NoDockerError, connect_docker
+from distlaunch.errors import ImageError
+from distlaunch.image.docker import Docker, NoDockerError, connect_docker, is_sent
+from distlaunch.image.reference import Reference
 
 
 def connection_error(**kwargs) -> str:
@@ -113,3 +116,110 @@ def test_a_missing_context_is_reported(monkeypatch):
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.setenv("DOCKER_CONTEXT", "nowhere")
     assert connection_error().startswith("DOCKER_CONTEXT: no Docker context named 'nowhere'")
+
+
+# Pushes and pulls
+
+
+GOOGLE = Reference.parse("us-central1-docker.pkg.dev/p/training/digits:1")
+HUB = Reference.parse("ann/digits:1")
+DENIED = "denied: requested access to the resource is denied"
+
+
+@pytest.fixture
+def scripted(tmp_path, monkeypatch):
+    """Start Docker with fixed responses, and list the lines of progress in `lines`."""
+    command = tmp_path / "bin/docker"
+    command.parent.mkdir()
+    command.write_text("#!/bin/sh\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(command.parent))
+    monkeypatch.setattr("distlaunch.image.docker.find_credentials", lambda _: None)
+    with contextlib.ExitStack() as stack:
+
+        def start(**responses):
+            server = stack.enter_context(engines.Scripted(tmp_path, **responses))
+            monkeypatch.setenv("DOCKER_HOST", server.address)
+            lines = []
+            docker = stack.enter_context(Docker(lambda _: None, lines.append))
+            docker.lines = lines
+            return docker
+
+        yield start
+
+
+@pytest.mark.parametrize(
+    ("reference", "message", "expected"),
+    [
+        (
+            HUB,
+            DENIED,
+            f"push of {HUB.name} denied ({DENIED}); run 'docker login docker.io'",
+        ),
+        (GOOGLE, DENIED, "run 'gcloud auth application-default login'"),
+        (
+            GOOGLE,
+            'name unknown: Repository "training" not found',
+            "run 'gcloud artifacts repositories create training --repository-format=docker ",
+        ),
+        (HUB, "write /x: no space left on device", "free space with 'docker system prune'"),
+        (
+            HUB,
+            "http: server gave HTTP response to HTTPS client",
+            "add docker.io to insecure-registries in Docker's daemon.json",
+        ),
+        (HUB, "x509: unknown authority", "/etc/docker/certs.d/docker.io/ca.crt"),
+        (HUB, "toomanyrequests: rate limit exceeded", "or try again later"),
+        (HUB, "dial tcp: lookup x: no such host", "check Docker's network and proxy settings"),
+    ],
+)
+def test_a_failed_push_has_its_remedy(scripted, reference, message, expected):
+    docker = scripted(push=[{"status": "Preparing", "id": "a"}, {"error": message}])
+    with pytest.raises(ImageError) as caught:
+        docker.push(reference)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_lost_connection_is_reported(scripted):
+    docker = scripted(push=[{"status": "Preparing", "id": "a"}, None])
+    with pytest.raises(ImageError, match=r"lost the connection to Docker \(.*\); try again"):
+        docker.push(HUB)
+
+
+def test_a_missing_image_is_named(scripted):
+    docker = scripted(json=None, create={"status": 404, "message": "manifest unknown"})
+    with pytest.raises(ImageError, match=f"image {HUB} does not exist"):
+        docker.pull([str(HUB)])
+
+
+def test_the_progress_of_a_push(scripted):
+    detail = {"current": 1_000_000, "total": 4_000_000}
+    docker = scripted(
+        push=[
+            {"status": "Preparing", "id": "a" * 12},
+            {"status": "Layer already exists", "id": "b" * 12},
+            {"status": "Pushing", "id": "a" * 12, "progressDetail": detail},
+            {"status": "Pushed", "id": "a" * 12},
+            {"aux": {"Digest": "sha256:1"}},
+        ]
+    )
+    digest, sent = docker.push(HUB)
+    assert digest == "sha256:1"
+    assert (is_sent(f"sha256:{'a' * 64}", sent), is_sent(f"sha256:{'b' * 64}", sent)) == (
+        True,
+        False,
+    )
+    assert docker.lines == [
+        "pushing: 0 of 1 layers, 0 of 0 MB",
+        "pushing: 1 of 2 layers, 0 of 0 MB",
+        "pushing: 1 of 2 layers, 1 of 4 MB",
+        "pushing: 2 of 2 layers, 4 of 4 MB",
+        "",
+    ]
+
+
+def test_without_a_docker_command_there_is_no_docker(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoDockerError, match="no docker command on PATH; install Docker"):
+        Docker(lambda _: None)
