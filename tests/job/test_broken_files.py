@@ -15,27 +15,10 @@ SMALLEST = "name: digits\ncluster: {chief: {machine: n1-standard-4}}\n"
 BROKEN = {
     "nothing": ("", ["1:1: expected keys with values, such as 'name: digits'"]),
     "a list": ("- 1\n", ["1:1: expected keys with values, such as 'name: digits'"]),
-    "two documents": (
-        SMALLEST + "---\na: 1\n",
-        ["3:1: not YAML: expected a single document in the stream, but found another document"],
-    ),
     "a tab": ("name: digits\n\tcluster: 1\n", ["2:1: not YAML: a tab where spaces are needed"]),
     "an open bracket": (
         "name: digits\nargs: [--epochs=5\nmodule: x\n",
         ["3:7: not YAML: while parsing a flow sequence, expected ',' or ']', but got ':'"],
-    ),
-    "an open quote": (
-        "name: 'digits\n",
-        ["2:1: not YAML: while scanning a quoted scalar, found unexpected end of stream"],
-    ),
-    "a colon too many": (
-        "name: digits: 1\n",
-        ["1:13: not YAML: mapping values are not allowed here"],
-    ),
-    "a control character": ("name: a\x07\n", ["1:8: not YAML: the character U+0007"]),
-    "an anchor that is not there": (
-        "name: *other\n",
-        ["1:7: not YAML: found undefined alias 'other'"],
     ),
     "code": (
         SMALLEST + "args: [!!python/object/apply:os.system [true]]\n",
@@ -44,10 +27,6 @@ BROKEN = {
             "3:8: args.0: expected text, got a list",
         ],
     ),
-    "a tag in what is passed through": (
-        SMALLEST + "vertex: {jobSpec: {network: !!python/name:os.system }}\n",
-        ["3:29: unsupported YAML tag !!python/name:os.system"],
-    ),
     "an alias of itself": (
         SMALLEST + "args: &a [*a]\n",
         [
@@ -55,24 +34,14 @@ BROKEN = {
             "3:7: args.0: expected text, got nothing",
         ],
     ),
-    "a merge of itself": (SMALLEST + "env: &a {<<: *a}\n", ["1:1: nested too deeply"]),
     "a merge of text": (
         SMALLEST + "env: {<<: yes}\n",
         ["3:11: <<: expected an alias of a section, such as *name"],
     ),
-    "a list for a key": (SMALLEST + "? [a]\n: 1\n", ["3:3: a key must be plain text"]),
     "too deep": (SMALLEST + "vertex: " + "[" * 5000, ["1:1: nested too deeply"]),
     "a key twice": (
         SMALLEST + "name: other\n",
         ["3:1: name: duplicate key (first defined on line 1)"],
-    ),
-    "nothing but an unknown key": (
-        "nme: digits\n",
-        [
-            "1:1: name: is missing",
-            "1:1: cluster: is missing",
-            "1:1: nme: unknown key; did you mean 'name'?",
-        ],
     ),
     "an unknown key like none": (
         SMALLEST + "scheduling: {zzz: 1}\n",
@@ -81,17 +50,6 @@ BROKEN = {
     "no machine": (
         "name: digits\ncluster:\n  chief: {}\n  workers: {count: 2}\n",
         ["3:3: cluster.chief.machine: is missing", "4:3: cluster.workers.machine: is missing"],
-    ),
-    "no chief": (
-        "name: digits\ncluster:\n  workers: {machine: n1-standard-4}\n",
-        ["2:1: cluster.chief: is missing"],
-    ),
-    "a cluster that is text": (
-        "name: digits\ncluster: big\n",
-        [
-            "2:10: cluster: expected a section with chief, workers, parameter_servers, "
-            "evaluators, got 'big'"
-        ],
     ),
     "a count of the chief": (
         "name: digits\ncluster: {chief: {machine: n1-standard-4, count: 1}}\n",
@@ -134,15 +92,15 @@ BROKEN = {
             image: {repository: digits:latest, base: ''}
             """),
         [
-            "1:7: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, such as digits, "
-            "got 'Digits 1'",
+            "1:7: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, such as "
+            "digits, got 'Digits 1'",
             "3:10: project: expected a project id such as my-project-1234, got 'My Project'",
             "4:9: region: expected a region such as us-central1, got 'us'",
             "5:9: bucket: expected a bucket such as gs://my-bucket, got 's3://my-bucket'",
             "6:9: module: expected a Python module such as trainer.task, got 'trainer/task.py'",
             "7:18: service_account: expected an account such as "
             "trainer@my-project.iam.gserviceaccount.com, got 'trainer'",
-            "8:21: image.repository: expected an image's name without a tag, as "
+            "8:21: image.repository: expected an image without a tag, such as "
             "us-central1-docker.pkg.dev/my-project/training/digits, got 'digits:latest'",
             "8:42: image.base: expected an image such as python:3.12-slim, got ''",
         ],
@@ -160,32 +118,19 @@ BROKEN = {
         [
             "4:9: image.base: expected an image such as python:3.12-slim, got "
             "'python:3.12\\nRUN curl evil | sh'",
-            "5:17: image.requirements: expected a path in the project's folder, as "
+            "5:17: image.requirements: expected a path below the project folder, such as "
             "data/labels.txt, got '/etc/passwd'",
             "6:19: image.include.1: expected a path below the project folder, such as "
-            "data/labels.txt, "
-            "got '../secrets'",
+            "data/labels.txt, got '../secrets'",
             "6:31: image.include.2: expected a path below the project folder, such as "
-            "data/labels.txt, "
-            "got 'a/../../b'",
+            "data/labels.txt, got 'a/../../b'",
             "6:42: image.include.3: expected a path below the project folder, such as "
-            "data/labels.txt, "
-            "got 'a\\nb'",
+            "data/labels.txt, got 'a\\nb'",
             "6:50: image.include.4: expected a path below the project folder, such as "
-            "data/labels.txt, "
-            "got nothing",
+            "data/labels.txt, got nothing",
             "7:15: image.dockerfile: expected a path below the project folder, such as "
-            "data/labels.txt, "
-            "got ''",
+            "data/labels.txt, got ''",
             "8:8: image.uri: expected an image such as python:3.12-slim, got 'digits:1 2'",
-        ],
-    ),
-    "line breaks and what is no character": (
-        SMALLEST + 'network: "a\\nb"\nbucket: "gs://abc/d\\ne"\nargs: ["\\ud83d"]\n',
-        [
-            "3:10: network: expected text in one line, got 'a\\nb'",
-            "4:9: bucket: expected a bucket such as gs://my-bucket, got 'gs://abc/d\\ne'",
-            "5:8: half of a character, as JSON escapes it; the other half is missing",
         ],
     ),
     "google's fields": (
@@ -207,50 +152,26 @@ BROKEN = {
             "8:21: vertex.encryption_spec.kms_key: unknown field; did you mean 'kms_key_name'?",
         ],
     ),
-    "google's fields beside other problems": (
-        "name: Digits\ncluster: {chief: {machine: n1-standard-4}}\nvertex: {jobSpce: {}}\n",
-        [
-            "1:7: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, such as digits, "
-            "got 'Digits'",
-            "3:10: vertex.jobSpce: unknown field; did you mean 'jobSpec'?",
-        ],
-    ),
-    "a tuned job's fields": (
-        SMALLEST
-        + "tuning: {metric: a, goal: maximize, trials: 1, parameters: {x: {values: [a]}}}\n"
-        + "vertex: {jobSpec: {}, maxTrialCount: 2}\n",
-        ["4:10: vertex.jobSpec: unknown field; did you mean 'trialJobSpec'?"],
-    ),
     "a tuned job's fields that say otherwise": (
         SMALLEST
         + "tuning: {metric: a, goal: maximize, trials: 1, parameters: {x: {values: [a]}}}\n"
         + "vertex: {maxTrialCount: 2, studySpec: {metrics: [{metricId: b}]}}\n",
         [
             "4:25: vertex.maxTrialCount: 2 conflicts with tuning; set it there",
-            "4:49: vertex.studySpec.metrics: a list here, but tuning says otherwise; "
-            "write it there",
+            "4:49: vertex.studySpec.metrics: a list conflicts with tuning; set it there",
         ],
     ),
     "args in one piece": (
         SMALLEST + "args: --epochs=5\n",
         ["3:7: args: expected a list, such as [first, second], got '--epochs=5'"],
     ),
-    "args that are no words": (
-        SMALLEST + 'args: [--a, [b], {c: d}, ~, "\\0"]\n',
-        [
-            "3:13: args.1: expected text, got a list",
-            "3:18: args.2: expected text, got a section",
-            "3:26: args.3: expected text, got nothing",
-            "3:29: args.4: expected text, got '\\x00'",
-        ],
-    ),
     "variables": (
         SMALLEST + "env: {9: a, TF_CONFIG: b, AIP_MODEL_DIR: c, GOOD: ~}\n",
         [
             "3:7: env.9: expected a variable's name, such as LOG_LEVEL, got '9'",
-            "3:13: env.TF_CONFIG: expected a name of your own, as this variable is set for each "
+            "3:13: env.TF_CONFIG: expected another name, as this variable is set for each "
             "task, got 'TF_CONFIG'",
-            "3:27: env.AIP_MODEL_DIR: expected a name of your own, as this variable is set for "
+            "3:27: env.AIP_MODEL_DIR: expected another name, as this variable is set for "
             "each task, got 'AIP_MODEL_DIR'",
             "3:51: env.GOOD: expected text, got nothing",
         ],
@@ -263,10 +184,6 @@ BROKEN = {
             "3:25: labels.team: expected at most 63 of a-z, 0-9, _ and -, got 'Vision'",
             "3:39: labels.long: expected at most 63 of a-z, 0-9, _ and -, got '" + "x" * 39 + "…'",
         ],
-    ),
-    "a list of labels": (
-        SMALLEST + "labels: [a]\n",
-        ["3:9: labels: expected names with values, one a line, got a list"],
     ),
     "scheduling": (
         SMALLEST + "scheduling: {strategy: spot, timeout: 12, max_wait: 1 h}\n",
@@ -307,17 +224,17 @@ BROKEN = {
             "9:9: tuning.parameters.b.mn: unknown key; did you mean 'min'?",
             "10:17: tuning.parameters.c.values: expected one or more, got an empty list",
             "11:8: tuning.parameters.d: expected a min that is not above max, got a section",
-            "12:8: tuning.parameters.e: expected either type, min and max or a list of values, "
-            "got a section",
+            "12:8: tuning.parameters.e: expected either type, min and max or a list of "
+            "values, got a section",
             "13:28: tuning.parameters.f.min: expected a number, got 'nan'",
             "13:38: tuning.parameters.f.max: expected a number, got 'inf'",
-            "14:8: tuning.parameters.g: expected numbers as values, such as [0.1, 0.01], for the "
-            "type double, got a section",
-            "15:8: tuning.parameters.h: expected either type, min and max or a list of values, "
-            "got a section",
+            "14:8: tuning.parameters.g: expected numbers as values, such as [0.1, 0.01], for "
+            "the type double, got a section",
+            "15:8: tuning.parameters.h: expected either type, min and max or a list of "
+            "values, got a section",
             "16:8: tuning.parameters.i: expected the type double with a scale, or no scale, "
             "got a section",
-            "17:8: tuning.parameters.j: expected a min and a max that are whole, for the type "
+            "17:8: tuning.parameters.j: expected integers as min and max of the type "
             "integer, got a section",
         ],
     ),

@@ -22,6 +22,7 @@ from distlaunch.job import vertex
 from distlaunch.job.ai_platform import AiPlatformFile, from_job, is_training_input, read
 from distlaunch.job.ai_platform.models import AiPlatformJob
 from distlaunch.job.ai_platform.to_job import to_job
+from distlaunch.job.model import Cluster, Job, Machine, Pool
 from distlaunch.job.vertex.proto import validate_request
 from distlaunch.job.yaml_document import Document
 
@@ -149,15 +150,6 @@ def test_an_enum_has_the_values_of_the_api_and_no_others(name, key):
     assert list(get_args(literal)) == properties(name)[key]["enum"]
 
 
-def test_training_input_has_26_fields():
-    assert len(SECTIONS["TrainingInput"].model_fields) == 26
-
-
-@given(document=documents(schemas()["Job"]))
-def test_what_is_read_is_written_again_from_json(document):
-    assert parsed(json.dumps(document, ensure_ascii=False)).dump() == document
-
-
 @given(document=documents(schemas()["Job"]))
 @example(document={"trainingInput": {}, "etag": "00e0"})  # a number to YAML 1.2
 def test_what_is_read_is_written_again_from_yaml(document):
@@ -190,17 +182,6 @@ BROKEN = {
             "training runs"
         ],
     ),
-    "nothing under trainingInput": (
-        "trainingInput:\n",
-        [
-            "1:15: trainingInput: expected a section with scaleTier, masterType, masterConfig, "
-            "workerType, workerConfig, workerCount, parameterServerType, parameterServerConfig, "
-            "parameterServerCount, evaluatorType, evaluatorConfig, evaluatorCount, packageUris, "
-            "pythonModule, args, hyperparameters, region, jobDir, runtimeVersion, pythonVersion, "
-            "encryptionConfig, scheduling, network, serviceAccount, useChiefInTfConfig, "
-            "enableWebAccess, got nothing"
-        ],
-    ),
     "unknown names": (
         "trainingInput:\n"
         "  scaleTeir: BASIC\n"
@@ -231,30 +212,30 @@ BROKEN = {
         "  scheduling: {maxRunningTime: 7200, maxWaitTime: 1h, priority: 0.5}\n"
         "  hyperparameters: {maxTrials: 1e3, params: [{minValue: nan, discreteValues: [a]}]}\n",
         [
-            "2:14: trainingInput.scaleTier: expected BASIC, STANDARD_1, PREMIUM_1, BASIC_GPU, "
-            "BASIC_TPU or CUSTOM, got 'CUSTOMS'; did you mean 'CUSTOM'?",
+            "2:14: trainingInput.scaleTier: expected BASIC, STANDARD_1, PREMIUM_1, "
+            "BASIC_GPU, BASIC_TPU or CUSTOM, got 'CUSTOMS'; did you mean 'CUSTOM'?",
             "3:16: trainingInput.workerCount: expected a whole number of 0 or more, got 'two'",
             "4:23: trainingInput.useChiefInTfConfig: expected true or false, got 'maybe'",
             "5:9: trainingInput.args: expected a list, such as [first, second], got '--epochs=5'",
             "6:44: trainingInput.masterConfig.acceleratorConfig.type: expected "
             "ACCELERATOR_TYPE_UNSPECIFIED, NVIDIA_TESLA_K80, NVIDIA_TESLA_P100, "
             "NVIDIA_TESLA_V100, NVIDIA_TESLA_P4, NVIDIA_TESLA_T4, NVIDIA_TESLA_A100, TPU_V2, "
-            "TPU_V3, TPU_V2_POD, TPU_V3_POD or TPU_V4_POD, got 'NVIDIA_L4'; did you "
-            "mean 'NVIDIA_TESLA_T4'?",
-            "6:62: trainingInput.masterConfig.acceleratorConfig.count: expected a whole number of "
-            "0 or more, got '-1'",
+            "TPU_V3, TPU_V2_POD, TPU_V3_POD or TPU_V4_POD, got 'NVIDIA_L4'; did you mean "
+            "'NVIDIA_TESLA_T4'?",
+            "6:62: trainingInput.masterConfig.acceleratorConfig.count: expected a whole "
+            "number of 0 or more, got '-1'",
             "6:83: trainingInput.masterConfig.containerArgs.0: expected text, got a list",
-            "7:32: trainingInput.scheduling.maxRunningTime: expected seconds with their unit, as "
-            "7200s, got '7200'",
-            "7:51: trainingInput.scheduling.maxWaitTime: expected seconds with their unit, as "
-            "7200s, got '1h'",
-            "7:65: trainingInput.scheduling.priority: expected a whole number of 0 or more, got "
-            "'0.5'",
-            "8:32: trainingInput.hyperparameters.maxTrials: expected a whole number of 0 or more, "
-            "got '1e3'",
+            "7:32: trainingInput.scheduling.maxRunningTime: expected seconds with their "
+            "unit, such as 7200s, got '7200'",
+            "7:51: trainingInput.scheduling.maxWaitTime: expected seconds with their unit, "
+            "such as 7200s, got '1h'",
+            "7:65: trainingInput.scheduling.priority: expected a whole number of 0 or more, "
+            "got '0.5'",
+            "8:32: trainingInput.hyperparameters.maxTrials: expected a whole number of 0 or "
+            "more, got '1e3'",
             "8:57: trainingInput.hyperparameters.params.0.minValue: expected a number, got 'nan'",
-            "8:79: trainingInput.hyperparameters.params.0.discreteValues.0: expected a number, got "
-            "'a'",
+            "8:79: trainingInput.hyperparameters.params.0.discreteValues.0: expected a "
+            "number, got 'a'",
         ],
     ),
 }
@@ -264,12 +245,6 @@ BROKEN = {
 def test_problems_are_told_all_at_once(name):
     text, lines = BROKEN[name]
     assert problems(text) == lines
-
-
-def test_a_number_too_large_for_a_float_is_refused():
-    text = f"trainingInput: {{hyperparameters: {{params: [{{minValue: {10**400}}}]}}}}"
-    [line] = problems(text)
-    assert "params.0.minValue: expected a number, got '1000" in line
 
 
 @pytest.mark.parametrize(
@@ -287,6 +262,7 @@ def test_the_format_is_known_by_its_names(text, is_ours):
     assert is_training_input(Document(text).data) is is_ours
 
 
+BASE = Job("job", Cluster(Pool(Machine(""))))
 SANE = {
     "count": st.integers(1, 8).map(str),
     "workerCount": st.integers(0, 3).map(str),
@@ -312,13 +288,12 @@ LIKELY = documents(schemas()["TrainingInput"], SANE)
 def test_every_job_is_translated_into_what_google_takes_or_refused_in_its_place(document):
     text = json.dumps({"trainingInput": document}, indent=1, ensure_ascii=False)
     try:
-        translation = to_job(parsed(text), folder=Path("/"), name="job")
+        job, notes = to_job(parsed(text), folder=Path("/"), base=BASE)
     except JobFileError as refusal:
         for line in refusal.lines:
             assert re.match(r"/config\.yaml:[0-9]+:[0-9]+: trainingInput\.[A-Za-z0-9.]+: ", line)
     else:
-        job = translation.job
         body = vertex.build_request(job, image="own", labels={}, job_dir=None)
         validate_request(vertex.collection(job), body)
-        assert all("\n" not in note for note in translation.notes)
+        assert all("\n" not in note for note in notes)
         from_job(job, "own")

@@ -86,8 +86,8 @@ def test_what_cannot_be_said_is_told():
     assert notes == (
         "scheduling.strategy: SPOT left out, as AI Platform had none",
         "scheduling.max_wait: 60s left out; AI Platform waited 1800s or more",
-        "masterConfig.acceleratorConfig: NVIDIA_L4 is left out, as AI Platform never had it",
-        "env: A, TOKEN: left out, as AI Platform sets none; set them in the image",
+        "masterConfig.acceleratorConfig: NVIDIA_L4 left out, as AI Platform never had it",
+        "env: A, TOKEN: left out, as AI Platform sets no variables; set them in the image",
         "tensorboard: left out, as AI Platform had no managed TensorBoard",
         "masterConfig.imageUri: left out, as the image is not known yet; build it first",
         "jobSpec.reservedIpRanges: left out, as AI Platform's jobs have no such field",
@@ -131,8 +131,8 @@ def test_packages_are_installed_into_a_runtime_that_is_named_by_hand():
     assert written.args == ("--a",)
     assert written.use_chief_in_tf_config is None
     assert notes == (
-        f"masterConfig.imageUri: {IMAGE} is left out, as AI Platform installs packages into a "
-        "runtime of its own; add runtimeVersion and pythonVersion",
+        f"masterConfig.imageUri: {IMAGE} left out, as AI Platform installs packages into its "
+        "own runtimes; add runtimeVersion and pythonVersion",
     )
 
 
@@ -210,7 +210,8 @@ def test_what_is_written_is_translated_back_into_the_same_job(job):
     written, notes = from_job(job, None)
     assert notes == ()
     text = json.dumps({"trainingInput": written.dump()})
-    back = to_job(read(Document(text), Path("/config.yaml")), folder=Path("/"), name="job").job
+    file = read(Document(text), Path("/config.yaml"))
+    back, _ = to_job(file, folder=Path("/"), base=Job("job", Cluster(Pool(T4))))
     assert replace(back, args=()) == with_job_dir(job)
 
 

@@ -49,16 +49,6 @@ SHAPES = {
         [pool("cloud-tpu", gpus=(8, "TPU_V2"))],
         ["scaleTier", "scaleTier", "runtimeVersion", "pythonVersion"],
     ),
-    "BASIC with a container": Shape(
-        f"""
-        trainingInput:
-          scaleTier: BASIC
-          masterConfig: {{imageUri: '{IMAGE}'}}
-          jobDir: gs://bucket/jobs/1
-        """,
-        [pool("n1-standard-4", image=IMAGE, args=["--job-dir", "gs://bucket/jobs/1"])],
-        ["jobDir", "scaleTier"],
-    ),
     "GPUs of today, and chief": Shape(
         f"""
         trainingInput:
@@ -131,26 +121,6 @@ SHAPES = {
         ],
         ["evaluatorConfig"],
     ),
-    "legacy machines": Shape(
-        """
-        trainingInput:
-          scaleTier: CUSTOM
-          masterType: complex_model_m
-          workerType: complex_model_s
-          parameterServerType: large_model
-          evaluatorType: complex_model_l
-          workerCount: 9
-          parameterServerCount: 3
-          evaluatorCount: 1
-        """,
-        [
-            pool("n1-highcpu-16"),
-            pool("n1-standard-8", 9),
-            pool("n1-highmem-8", 3),
-            pool("n1-highcpu-32"),
-        ],
-        ["masterType", "workerType", "parameterServerType", "evaluatorType", "useChiefInTfConfig"],
-    ),
     "legacy machines with V100s": Shape(
         """
         training_input:
@@ -171,11 +141,6 @@ SHAPES = {
             pool("n1-standard-8", 1, (1, "NVIDIA_TESLA_V100")),
         ],
         ["masterType", "workerType", "parameterServerType", "evaluatorType"],
-    ),
-    "a tier that was given on the command line": Shape(
-        "trainingInput: {masterType: standard, workerType: standard}",
-        [pool("n1-standard-4")],
-        ["scaleTier", "workerType", "masterType"],
     ),
     "a TPU behind a master": Shape(
         """
@@ -225,13 +190,6 @@ SHAPES = {
         ],
         ["useChiefInTfConfig"],
     ),
-    "JSON": Shape(
-        '{"trainingInput": {"scaleTier": "CUSTOM", "masterType": "a2-highgpu-1g",\n'
-        ' "masterConfig": {"acceleratorConfig": {"count": "1", "type": "NVIDIA_TESLA_A100"}},\n'
-        ' "args": ["--name", "\\u00e9t\\u00e9 \\"x\\""]}}',
-        [pool("a2-highgpu-1g", 1, (1, "NVIDIA_TESLA_A100"), args=["--name", 'été "x"'])],
-        [],
-    ),
     "no accelerator": Shape(
         """
         trainingInput:
@@ -258,10 +216,11 @@ REFUSED = {
     "BASIC_GPU": (
         "trainingInput:\n  scaleTier: BASIC_GPU\n",
         [
-            "2:14: trainingInput.scaleTier: BASIC_GPU was n1-standard-8 with 1 NVIDIA_TESLA_K80, "
-            "which Google withdrew on 2024-05-01; choose scaleTier: CUSTOM and masterType: "
-            "n1-standard-8 with masterConfig.acceleratorConfig: {type: NVIDIA_TESLA_T4, count: 1} "
-            "or NVIDIA_TESLA_V100, or an L4 in distlaunch.yaml"
+            "2:14: trainingInput.scaleTier: BASIC_GPU was n1-standard-8 with 1 "
+            "NVIDIA_TESLA_K80, which Google withdrew on 2024-05-01; choose scaleTier: CUSTOM "
+            "and masterType: n1-standard-8 with masterConfig.acceleratorConfig: {type: "
+            "NVIDIA_TESLA_T4, count: 1} or NVIDIA_TESLA_V100, an L4 in distlaunch.yaml, or "
+            "use --replace-retired",
         ],
     ),
     "machines with K80s and P100s": (
@@ -280,13 +239,15 @@ REFUSED = {
             "3:15: trainingInput.masterType: complex_model_l_gpu was n1-standard-32 with 8 "
             "NVIDIA_TESLA_K80, which Google withdrew on 2024-05-01; choose masterType: "
             "n1-standard-32 with masterConfig.acceleratorConfig: {type: NVIDIA_TESLA_V100, "
-            "count: 8}, or an L4 in distlaunch.yaml",
+            "count: 8}, an L4 in distlaunch.yaml, or use --replace-retired",
             "4:16: trainingInput.workerType: complex_model_m_p100 was n1-standard-16 with 4 "
             "NVIDIA_TESLA_P100, which Google withdrew on 2026-09-15; choose workerType: "
             "n1-standard-16 with workerConfig.acceleratorConfig: {type: NVIDIA_TESLA_T4, "
-            "count: 4} or NVIDIA_TESLA_V100, or an L4 in distlaunch.yaml",
-            "9:31: trainingInput.parameterServerConfig.acceleratorConfig.type: Google withdrew "
-            "NVIDIA_TESLA_K80 on 2024-05-01; choose NVIDIA_TESLA_V100, or an L4 in distlaunch.yaml",
+            "count: 4} or NVIDIA_TESLA_V100, an L4 in distlaunch.yaml, or use "
+            "--replace-retired",
+            "9:31: trainingInput.parameterServerConfig.acceleratorConfig.type: Google "
+            "withdrew NVIDIA_TESLA_K80 on 2024-05-01; choose NVIDIA_TESLA_V100, an L4 in "
+            "distlaunch.yaml, or use --replace-retired",
         ],
     ),
     "machines of a tier": (
@@ -299,10 +260,10 @@ REFUSED = {
     "machines that are not said": (
         "trainingInput:\n  scaleTier: CUSTOM\n  workerCount: 2\n",
         [
-            "1:1: trainingInput.masterType: is missing, and scaleTier: CUSTOM needs it; write one, "
-            "as n1-standard-8",
-            "1:1: trainingInput.workerType: is missing, and workerCount: 2 needs it; write one, "
-            "as n1-standard-8",
+            "1:1: trainingInput.masterType: is missing, and scaleTier: CUSTOM needs it; "
+            "write one such as n1-standard-8",
+            "1:1: trainingInput.workerType: is missing, and workerCount: 2 needs it; write "
+            "one such as n1-standard-8",
         ],
     ),
     "a machine that never was": (
@@ -321,20 +282,8 @@ REFUSED = {
             acceleratorConfig: {type: NVIDIA_TESLA_T4, count: 1}
         """,
         [
-            "5:24: trainingInput.masterConfig.acceleratorConfig: goes with a machine type of "
-            "Compute Engine; write masterType: n1-standard-4"
-        ],
-    ),
-    "an accelerator without its number": (
-        """\
-        trainingInput:
-          scaleTier: CUSTOM
-          masterType: n1-standard-4
-          masterConfig: {acceleratorConfig: {type: NVIDIA_TESLA_T4}}
-        """,
-        [
-            "4:18: trainingInput.masterConfig.acceleratorConfig.count: expected 1 or more of "
-            "NVIDIA_TESLA_T4"
+            "5:24: trainingInput.masterConfig.acceleratorConfig: requires a machine type of "
+            "Compute Engine; write masterType: n1-standard-4",
         ],
     ),
     "TPUs in the wrong place": (
@@ -345,32 +294,8 @@ REFUSED = {
           masterConfig: {acceleratorConfig: {type: TPU_V2, count: 8}}
         """,
         [
-            "4:44: trainingInput.masterConfig.acceleratorConfig.type: TPU_V2 goes with masterType: "
-            "cloud_tpu"
-        ],
-    ),
-    "a TPU that is gone": (
-        """\
-        trainingInput:
-          scaleTier: CUSTOM
-          masterType: cloud_tpu
-          masterConfig: {acceleratorConfig: {type: TPU_V4_POD, count: 32}}
-        """,
-        [
-            "4:44: trainingInput.masterConfig.acceleratorConfig.type: Vertex AI has no TPU_V4_POD "
-            "for training; choose TPU_V2 or TPU_V3, or a newer TPU in distlaunch.yaml"
-        ],
-    ),
-    "a TPU without its cores": (
-        """\
-        trainingInput:
-          scaleTier: CUSTOM
-          masterType: cloud_tpu
-          masterConfig: {acceleratorConfig: {type: TPU_V2}}
-        """,
-        [
-            "4:18: trainingInput.masterConfig.acceleratorConfig.count: expected the number of "
-            "TPU_V2 cores, such as 8"
+            "4:44: trainingInput.masterConfig.acceleratorConfig.type: TPU_V2 requires "
+            "masterType: cloud_tpu",
         ],
     ),
     "more than one TPU": (
@@ -382,21 +307,8 @@ REFUSED = {
           workerCount: 2
         """,
         [
-            "4:15: trainingInput.workerType: Vertex AI takes one TPU machine with nothing beside "
-            "it; leave a single cloud_tpu"
-        ],
-    ),
-    "a parameter server beside a TPU": (
-        """\
-        trainingInput:
-          scaleTier: CUSTOM
-          masterType: cloud_tpu
-          parameterServerType: standard
-          parameterServerCount: 1
-        """,
-        [
-            "3:15: trainingInput.masterType: Vertex AI takes one TPU machine with nothing beside "
-            "it; leave a single cloud_tpu"
+            "4:15: trainingInput.workerType: Vertex AI takes one TPU machine and no other "
+            "machines; leave a single cloud_tpu",
         ],
     ),
     "commands without an image, and with args": (
@@ -413,10 +325,9 @@ REFUSED = {
             containerArgs: []
         """,
         [
-            "5:36: trainingInput.masterConfig.containerCommand: goes with an imageUri, and there "
-            "is none",
-            "10:20: trainingInput.workerConfig.containerArgs: goes without args, and there are "
-            "both",
+            "5:36: trainingInput.masterConfig.containerCommand: requires an imageUri, which "
+            "is not set",
+            "10:20: trainingInput.workerConfig.containerArgs: conflicts with args; leave one out",
         ],
     ),
     "packages beside an image": (
@@ -427,10 +338,8 @@ REFUSED = {
           pythonModule: trainer.task
         """,
         [
-            "3:16: trainingInput.packageUris: goes without masterConfig.imageUri; leave one out, "
-            "as the image runs its own",
-            "4:17: trainingInput.pythonModule: goes without masterConfig.imageUri; leave one out, "
-            "as the image runs its own",
+            "3:16: trainingInput.packageUris: conflicts with masterConfig.imageUri; leave one out",
+            "4:17: trainingInput.pythonModule: conflicts with masterConfig.imageUri; leave one out",
         ],
     ),
     "packages without an image to go into": (
@@ -441,21 +350,17 @@ REFUSED = {
           runtimeVersion: '2.11'
         """,
         [
-            "2:16: trainingInput.packageUris: trainer.task is not in the project's folder, and the "
-            "images that Google installed packages into are gone; name one with --image, or "
-            "submit from the module's folder"
+            "2:16: trainingInput.packageUris: trainer.task is not in the project folder, and "
+            "the images that Google installed packages into no longer exist; pass one with "
+            "--image, or submit from the folder with the module",
         ],
     ),
     "packages without a module": (
         "trainingInput: {packageUris: ['gs://bucket/trainer.tar.gz']}",
         [
-            "1:1: trainingInput.pythonModule: is missing, and packageUris needs it; write one, as "
-            "trainer.task"
+            "1:1: trainingInput.pythonModule: is missing, and packageUris needs it; write a "
+            "module such as trainer.task",
         ],
-    ),
-    "a job folder that is none": (
-        "trainingInput: {jobDir: /tmp/job}",
-        ["1:25: trainingInput.jobDir: expected gs://BUCKET/FOLDER, got '/tmp/job'"],
     ),
     "hyperparameters": (
         """\

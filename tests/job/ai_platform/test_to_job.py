@@ -27,7 +27,7 @@ def test_a_module_outside_the_folder_is_refused_unless_an_image_runs_it(tmp_path
     [line] = refusals(tmp_path, text)
     assert line == (
         f"1:31: trainingInput.pythonModule: trainer.task is not in {tmp_path}; submit from the "
-        "folder it lies in, or name an image that runs it with --image"
+        "folder with it, or pass an image that runs it with --image"
     )
     assert translated(tmp_path, text, image=IMAGE).job.module == "trainer.task"
 
@@ -52,11 +52,11 @@ def test_a_package_job_whose_module_is_here_is_built_from_here(tmp_path, file):
     args = ["--epochs=5", "--job-dir", "gs://bucket/job"]
     assert request(result.job)["jobSpec"]["workerPoolSpecs"] == [pool("n1-standard-4", args=args)]
     assert result.notes[1] == (
-        "packageUris: dropped; trainer.task lies in the project's folder, and the image is built "
-        "from there"
+        "packageUris: ignored; trainer.task is in the project folder, and the image is built "
+        "from it"
     )
     assert (
-        "runtimeVersion: 2.11 is dropped, as Google's runtimes ended with AI Platform; Python and "
+        "runtimeVersion: 2.11 is ignored, as Google's runtimes ended with AI Platform; Python and "
         "TensorFlow are those of image.base and image.requirements in distlaunch.yaml"
     ) in result.notes
 
@@ -78,8 +78,8 @@ def test_an_image_that_holds_the_module_already_is_not_given_packages(tmp_path):
     (tmp_path / "trainer/task.py").touch()
     result = translated(tmp_path, PACKAGES, image=IMAGE)
     assert result.notes[1] == (
-        f"packageUris: dropped; trainer.task lies in the project's folder, and {IMAGE} is taken "
-        "to hold it"
+        f"packageUris: ignored; trainer.task is in the project folder, and {IMAGE} is assumed to "
+        "have it"
     )
     assert result.job.cluster.chief.program is None
 
@@ -93,14 +93,15 @@ def test_a_note_says_what_there_is_in_place_of_what_there_was(tmp_path):
           masterConfig: {imageUri: 'eu.gcr.io/p/trainer:1', containerArgs: [--chief]}
         """
     assert translated(tmp_path, text).notes == (
-        "scaleTier: is not set; taken for CUSTOM, as masterType is",
-        "imageUri: eu.gcr.io/p/trainer:1 is there only if it was copied to Artifact Registry, as "
-        "Container Registry ended",
-        "workerConfig: the image runs what it says itself, as only masterConfig has a "
-        "containerCommand or containerArgs",
-        "masterType: complex_model_s is n1-standard-8 today, as Vertex AI has no n1-highcpu-8",
-        "workerType: complex_model_m_v100 is n1-standard-16 with 4 NVIDIA_TESLA_V100 today",
-        "useChiefInTfConfig: TF_CONFIG says chief where it said master before",
+        "scaleTier: not set; using CUSTOM, as masterType is set",
+        "imageUri: eu.gcr.io/p/trainer:1 exists only if it was copied to Artifact Registry: "
+        "Container "
+        "Registry has ended",
+        "workerConfig: runs the image's entrypoint: only masterConfig has a containerCommand or "
+        "containerArgs",
+        "masterType: complex_model_s is now n1-standard-8, as Vertex AI has no n1-highcpu-8",
+        "workerType: complex_model_m_v100 is now n1-standard-16 with 4 NVIDIA_TESLA_V100",
+        "useChiefInTfConfig: TF_CONFIG now has chief in place of master",
     )
 
 
@@ -140,14 +141,15 @@ def test_everything_else_of_a_job_finds_its_place(tmp_path):
         },
     }
     assert result.notes == (
-        "jobId: Census_2020 is census_2020, as a job's name is a part of paths and labels",
-        "jobDir: gs://bucket/census is also handed over as --job-dir, as before",
-        "scaleTier: BASIC is 1 chief on n1-standard-4 today",
-        "scheduling.priority: dropped, as Vertex AI has no priorities",
-        "scheduling.maxRunningTime: 7200.5s is 7201s, rounded up to whole seconds",
-        "scheduling.maxWaitTime: dropped, as Vertex AI ends a wait only with scheduling.strategy "
+        "jobId: Census_2020 is now census_2020, as a job's name is part of paths and labels",
+        "jobDir: gs://bucket/census is also passed as --job-dir, as before",
+        "scaleTier: BASIC is now chief on n1-standard-4",
+        "scheduling.priority: ignored, as Vertex AI has no priorities",
+        "scheduling.maxRunningTime: 7200.5s is now 7201s (whole seconds only)",
+        "scheduling.maxWaitTime: ignored, as Vertex AI limits the wait only with "
+        "scheduling.strategy "
         "FLEX_START",
-        "createTime, state: dropped, as the service told it of a job that is over",
+        "createTime, state: ignored (output-only fields)",
     )
 
 
@@ -335,7 +337,6 @@ def test_what_the_file_says_wins_over_distlaunch_yaml(tmp_path):
         "encryptionSpec": {"kmsKeyName": "mine"},
         "trialJobSpec": {"enableWebAccess": True, "reservedIpRanges": ["a"]},
     }
-    assert translated(tmp_path, text, base=BASE, name="named").job.name == "named"
 
 
 def test_args_of_distlaunch_yaml_do_not_reach_a_foreign_image(tmp_path):
@@ -343,12 +344,3 @@ def test_args_of_distlaunch_yaml_do_not_reach_a_foreign_image(tmp_path):
     job = translated(tmp_path, text, base=BASE).job
     assert job.cluster.chief.program is not None
     assert job.cluster.chief.program.args == ()
-
-
-@pytest.mark.parametrize(
-    ("folder", "name"),
-    [("digits", "digits"), ("My Model (2)", "my_model_2"), ("2020", "job_2020")],
-)
-def test_a_job_without_a_name_is_called_after_its_folder(tmp_path, folder, name):
-    (tmp_path / folder).mkdir()
-    assert translated(tmp_path / folder, "trainingInput: {scaleTier: BASIC}").job.name == name

@@ -21,9 +21,11 @@ OWN = "us-docker.pkg.dev/p/r/own:1"
 IMAGE = "us-docker.pkg.dev/p/r/trainer:1"
 
 
-def translated(folder, text: str, base: Job | None = None, **options: Any) -> LoadedJob:
+def translated(
+    folder, text: str, base: Job | None = None, name: str | None = None, **options: Any
+) -> LoadedJob:
     file = read(Document(dedent(text)), folder / "config.yaml")
-    base = base or Job(job_name(folder.name), Cluster(Pool(Machine(""))))
+    base = base or Job(name or job_name(folder.name), Cluster(Pool(Machine(""))))
     return LoadedJob(*to_job(file, folder=folder, base=base, **options))
 
 

@@ -64,14 +64,6 @@ def is_taken(request: dict[str, Any]) -> bool:
     return True
 
 
-def test_a_job():
-    proto.validate_request("customJobs", SMALL)
-
-
-def test_a_tuned_job():
-    proto.validate_request("hyperparameterTuningJobs", {"trialJobSpec": SMALL["jobSpec"]})
-
-
 WRONG = {
     "an unknown field": (
         (*POOL, "machineSpec", "machinetype"),
@@ -152,20 +144,6 @@ WRONG = {
 def test_a_problem_has_its_path(name):
     path, value, line = WRONG[name]
     assert problems(changed(path, value)) == (f"jobSpec.workerPoolSpecs[0]{line}",)
-
-
-def test_durations_and_labels():
-    job = changed(("jobSpec", "scheduling"), {"timeout": 3600, "maxWaitDuration": "1h"})
-    job |= {"labels": {"a": 1, "b": None}, "lables": {}, "encryptionSpec": "key"}
-    assert problems(job) == (
-        "jobSpec.scheduling.timeout: expected a duration in seconds, such as 3600s, got 3600",
-        "jobSpec.scheduling.maxWaitDuration: expected a duration in seconds, such as 3600s, got "
-        "'1h'",
-        "labels.a: expected text, got 1",
-        "labels.b: expected text, got nothing",
-        "lables: unknown field; did you mean 'labels'?",
-        "encryptionSpec: expected a section, got 'key'",
-    )
 
 
 FIELDS = [

@@ -156,11 +156,6 @@ def test_pools_without_machines_are_skipped():
     assert len(pools(sent(replace(SMALL, cluster=cluster)))) == 1
 
 
-def test_a_time_of_zero_is_said():
-    job = replace(SMALL, scheduling=Scheduling("FLEX_START", max_wait=0))
-    assert sent(job)["jobSpec"]["scheduling"] == {"strategy": "FLEX_START", "maxWaitDuration": "0s"}
-
-
 def test_a_pool_with_a_program_of_its_own():
     program = Program("x/y:1", ("python", "-m"), ("other",), {"A": "2", "B": "3"})
     job = replace(
@@ -214,11 +209,6 @@ def test_whether_an_image_is_needed(programs, uri, needed):
     assert vertex.needs_image(replace(SMALL, cluster=cluster, image=Image(uri=uri))) is needed
 
 
-def test_no_image_is_needed_for_a_pool_without_machines():
-    cluster = Cluster(Pool(CPU, program=Program("x/y:1")), workers=Pool(CPU, 0))
-    assert not vertex.needs_image(replace(SMALL, cluster=cluster))
-
-
 def test_an_image_that_is_there_already():
     job = replace(SMALL, image=Image(uri="x/y:1"))
     assert pools(sent(job, image=None))[0]["containerSpec"] == {"imageUri": "x/y:1"}
@@ -258,17 +248,6 @@ def test_a_search():
     assert body["trialJobSpec"]["workerPoolSpecs"] == [
         {**spec, "containerSpec": {"imageUri": "a/b@sha256:1"}}
     ]
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "word"),
-    [("bayesian", None), ("grid", "GRID_SEARCH"), ("random", "RANDOM_SEARCH")],
-)
-def test_how_a_search_goes(algorithm, word):
-    job = replace(TUNED, tuning=replace(TUNED.tuning, algorithm=algorithm, goal="minimize"))
-    study = sent(job)["studySpec"]
-    assert study.get("algorithm") == word
-    assert study["metrics"][0]["goal"] == "MINIMIZE"
 
 
 def test_a_search_is_read_as_it_was_written():
@@ -321,14 +300,6 @@ def test_other_fields_of_a_search_stay():
     assert body["studySpec"]["observationNoise"] == "HIGH"
     assert body["studySpec"]["algorithm"] == "RANDOM_SEARCH"
     assert body["maxFailedTrialCount"] == 3
-
-
-def test_the_bag_is_left_as_it_was():
-    bag = {"jobSpec": {"workerPoolSpecs": [{"diskSpec": {"bootDiskSizeGb": 200}}]}}
-    job = replace(SMALL, vertex=bag)
-    (chief,) = pools(sent(job))
-    assert chief["diskSpec"] == {"bootDiskSizeGb": 200}
-    assert bag == {"jobSpec": {"workerPoolSpecs": [{"diskSpec": {"bootDiskSizeGb": 200}}]}}
 
 
 def test_google_s_fields_go_along_when_a_job_gets_tuned():
