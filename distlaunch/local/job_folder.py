@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError, UsageError
+from distlaunch.job.job_dir import check_scheme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,13 +106,16 @@ def choose(
     DistlaunchError
         If there is no such job, or its folder cannot be written.
     """
+    named = requested or by_file
+    if named:
+        check_scheme(named)
     if resume is None:
-        return new(project, requested or by_file)
+        return new(project, named)
     if resume and requested:
         raise UsageError(
             f"--resume {resume} and --job-dir {requested} are two folders; give one of them"
         )
-    return resumed(project, resume or requested or by_file or NEWEST)
+    return resumed(project, resume or named or NEWEST)
 
 
 def new(project: Path, job_dir: str | None) -> JobFolder:

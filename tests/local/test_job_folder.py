@@ -189,3 +189,10 @@ def test_summary_that_is_none(tmp_path, garbage):
     folder = new(tmp_path, "job")
     Path(folder.job_dir, "summary.json").write_text(garbage, errors="surrogateescape")
     assert folder.summary() is None
+
+
+@pytest.mark.parametrize("job_dir", ["s3://bucket/job", "hdfs://a/b"])
+def test_a_folder_with_an_unknown_uri_scheme_is_refused(tmp_path, job_dir):
+    with pytest.raises(UsageError, match=f"--job-dir {job_dir}: unsupported URI scheme"):
+        choose(tmp_path, None, job_dir, None)
+    assert list(tmp_path.iterdir()) == []
