@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.job import reduction_server, vertex
+from distlaunch.job.model import POOL_ROLES
 from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ WEEK = 7 * 24 * 3600
 
 _SEARCH = fields.TUNED - {"trialJobSpec"}
 
-ROLES = ("chief", "workers", "parameter_servers", "evaluators")
+ROLES = tuple(role.field for role in POOL_ROLES)
 
 
 @dataclass(frozen=True, slots=True)

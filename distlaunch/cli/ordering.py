@@ -34,6 +34,7 @@ OURS = (
     "--no-check",
     "--offline",
     "--prices",
+    "--replace-retired",
     "--project",
     "--region",
     "--set",
@@ -50,6 +51,11 @@ _OPTIONS = (
         metavar="FILE",
         type=_FILE,
         help="AI Platform's or Vertex AI's config.yaml, in place of the cluster section.",
+    ),
+    click.option(
+        "--replace-retired",
+        is_flag=True,
+        help="Replace retired accelerators of --config FILE by the first of their replacements.",
     ),
     click.option("--image", metavar="URI", help="An image that is there already."),
     click.option(
@@ -84,6 +90,7 @@ def order_of(
     job_dir: str | None,
     config: Path | None,
     image: str | None,
+    replace_retired: bool,
     words: tuple[str, ...],
     **_: Any,
 ) -> tuple[LaunchRequest, tuple[str, ...]]:
@@ -103,6 +110,7 @@ def order_of(
         image=image,
         overrides=assignments,
         args=words,
+        replace_retired=replace_retired,
     )
     job = _with_defaults(loaded.job, project)
     where = _in_a_bucket(job_dir_in(words) or job_dir or job_dir_in(job.args))

@@ -36,13 +36,20 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="AI Platform's or Vertex AI's file, in place of the cluster section.",
 )
+@click.option(
+    "--replace-retired",
+    is_flag=True,
+    help="Replace retired accelerators of --config FILE by the first of their replacements.",
+)
 @options.assignments
 @click.pass_obj
 def command(
     settings: Settings,
+    *,
     kind: Format,
     output: Path,
     config: Path | None,
+    replace_retired: bool,
     assignments: tuple[str, ...],
 ) -> None:
     """Write the files that an image and a job of distlaunch.yaml are made by.
@@ -59,7 +66,7 @@ def command(
     from distlaunch.render.files import render
 
     folder = Path.cwd()
-    loaded = load_job(folder, config=config, overrides=assignments)
+    loaded = load_job(folder, config=config, overrides=assignments, replace_retired=replace_retired)
     rendered = render(loaded.job, folder, output, kind)
     rendered.write(output)
     console = settings.console()

@@ -18,7 +18,7 @@ from distlaunch.google.jobs import parse_name
 from distlaunch.google.response_schema import LOG_PAGE, find_mismatch
 from distlaunch.google.tail import Tail
 from distlaunch.job import reduction_server
-from distlaunch.job.model import Task
+from distlaunch.job.model import TASK_TYPES, Task
 from distlaunch.job.vertex import fields
 from distlaunch.ui.events import TaskLines
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PLATFORM = "vertex"  # the task name of the platform's own lines
 PAGE = 1_000  # entries, the maximum of Cloud Logging
-POOLS = ("chief", "worker", "ps", "evaluator")
+POOLS: tuple[str, ...] = TASK_TYPES
 """The types of tasks by the number of their worker pool."""
 POOLS_WITH_REDUCTION_SERVER = ("chief", "worker", reduction_server.TASK, "evaluator")
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from distlaunch import timestamps
 from distlaunch.google import jobs as google_jobs
 from distlaunch.job import reduction_server
+from distlaunch.job.model import POOL_ROLES
 from distlaunch.job.vertex import fields
 from distlaunch.ui.console import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_POOLS = ("chief", "workers", "parameter servers", "evaluators")
+_POOLS = tuple(role.field.replace("_", " ") for role in POOL_ROLES)
 _SECOND = len("2026-11-21T17:00:00")
 
 

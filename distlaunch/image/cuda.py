@@ -50,9 +50,7 @@ def entrypoint(job: Job) -> tuple[str, ...]:
     https://docs.cloud.google.com/gemini-enterprise-agent-platform/machine-learning/training/configure-compute
     """
     program = ("python", "-m", job.module)
-    cluster = job.cluster
-    pools = (cluster.chief, cluster.workers, cluster.parameter_servers, cluster.evaluators)
-    if not any(has_rdma(pool.machine.type) for pool in pools if pool):
+    if not any(has_rdma(pool.machine.type) for pool in job.cluster.pools if pool):
         return program
     command = f'if [ -f {_NCCL_SETTINGS} ]; then source {_NCCL_SETTINGS}; fi; exec "$@"'
     return ("bash", "-c", command, "bash", *program)

@@ -161,8 +161,7 @@ def sed_script(*, gpu: bool) -> str:
 
 def has_gpus(cluster: Cluster) -> bool:
     """Return whether a machine of the cluster has an NVIDIA accelerator."""
-    pools = (cluster.chief, cluster.workers, cluster.parameter_servers, cluster.evaluators)
-    kinds = [pool.machine.accelerator for pool in pools if pool]
+    kinds = [pool.machine.accelerator for pool in cluster.pools if pool]
     return any(kind is not None and kind.startswith("NVIDIA") for kind in kinds)
 
 

@@ -127,8 +127,7 @@ def _docker(job: Job, image: str, folder: Path, output: Path) -> Iterator[str]:
 
 def _skips_a_pool(job: Job) -> bool:
     """Whether a pool without machines comes before one with; gcloud looks only at untuned jobs."""
-    cluster = job.cluster
-    pools = [cluster.workers, cluster.parameter_servers, cluster.evaluators]
+    pools = job.cluster.pools[1:]
     there = [pool is not None and pool.count > 0 for pool in pools]
     there[1] |= job.reduction_server is not None
     return not vertex.is_tuned(job) and there != sorted(there, reverse=True)

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.machines.alternatives import Market, continent, either, like, short
+from distlaunch.checks.machines.alternatives import Market, continent, either, short
 from distlaunch.checks.machines.flex_start import flex_start_problems
 from distlaunch.checks.machines.tpus import tpu_problems
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import did_you_mean
-from distlaunch.job.machine_catalogue import FILE_NAME, Catalogue, offered_as
+from distlaunch.job.machine_catalogue import (
+    FILE_NAME,
+    Catalogue,
+    offered_as,
+    suggest_accelerator,
+    suggest_machine,
+)
 from distlaunch.job.model import Machine
 
 if TYPE_CHECKING:
@@ -53,7 +59,7 @@ def _machine_problems(pool: PoolRequest, market: Market) -> Iterator[Problem]:
     elif not name:
         yield error("machine-unknown", where, "no machine is said", "write one, as n1-standard-8")
     elif name not in catalogue.machines and name not in catalogue.retired_machines:
-        hint = _hint(did_you_mean(name, catalogue.machines))
+        hint = _hint(suggest_machine(name, catalogue.machines))
         yield warning(
             "machine-unknown",
             where,
@@ -102,8 +108,7 @@ def _accelerator_problems(pool: PoolRequest, market: Market) -> Iterator[Problem
 
 def _unknown_accelerator(pool: PoolRequest, catalogue: Catalogue) -> Problem:
     name, known = pool.accelerator or "", catalogue.accelerators
-    near = next(like(name, known), None)
-    hint = _hint(f"; did you mean {near!r}?" if near else did_you_mean(name, known))
+    hint = _hint(suggest_accelerator(name, known))
     return warning(
         "accelerator-unknown",
         pool.key("accelerator.type"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from distlaunch.job.model import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from datetime import date
 
     from distlaunch.job.machine_catalogue import Catalogue
@@ -162,13 +162,6 @@ def short(names: Iterable[str]) -> str:
     """Return names as a person lists them: ``a, b or c``."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
-
-
-def like(accelerator: str, known: Iterable[str]) -> Iterator[str]:
-    """Yield the names that a short name may stand for, as ``T4``, the likest first."""
-    word = accelerator.removeprefix("NVIDIA_").removeprefix("TESLA_")
-    fitting = [name for name in known if f"_{word}_" in f"_{name}_"]
-    yield from sorted(fitting, key=lambda name: (not name.endswith(f"_{word}"), len(name), name))
 
 
 def continent(region: str) -> str:

@@ -135,7 +135,8 @@ def _custom_role(
     count = 1 if role == _MASTER else getattr(given, f"{name}_count") or 0
     if count and not machine:
         reason = "scaleTier: CUSTOM" if role == _MASTER else f"{count_field}: {count}"
-        report.error(type_field, f"is missing, and {reason} needs it; write one such as n1-standard-8")
+        what = f"is missing, and {reason} needs it; write one such as n1-standard-8"
+        report.error(type_field, what)
     if machine and not count:
         report.warn(type_field, f"ignored, as {count_field} is not set: no {role.noun}s")
     if not machine or not count:
