@@ -53,10 +53,11 @@ def problems(
     if files is not None:
         code = ProjectCode(order.folder, files, _starts(job.module, trainer), listed, runtime)
         yield from imports.syntax_problems(code)
-        if runtime.own is None:
-            yield from imports.module_problems(code, job.module)
-        if runtime.own is None or runtime.is_plain:
-            yield from imports.import_problems(code)
+        if "PYTHONPATH" not in job.env:
+            if runtime.own is None:
+                yield from imports.module_problems(code, job.module)
+            if runtime.own is None or runtime.is_plain:
+                yield from imports.import_problems(code)
     if runtime.own:
         yield from dockerfile.ignored_settings(runtime.own, job)
     if runtime.installs_requirements:

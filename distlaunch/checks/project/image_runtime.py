@@ -13,7 +13,6 @@ from distlaunch.render import templates
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from distlaunch.job.model import Job
     from distlaunch.submit.plan import LaunchRequest
 
 _PYTHON = re.compile(
@@ -24,26 +23,20 @@ _TENSORFLOW = re.compile(r"(?:docker\.io/)?tensorflow/tensorflow(?::(?P<tag>[^@]
 
 @dataclass(frozen=True, slots=True)
 class ImageRuntime:
-    """What is known of a job's image before it is built.
+    """What is known of a job's image before it is built; None is not known.
 
     Parameters
     ----------
-    base
-        The base image, None if it is not known.
-    python
-        Its version of Python, None if it is not known.
+    base, python
+        The base image, and its version of Python.
     is_plain
         Whether it has nothing but Python and what pip installs.
     own
         The user's own Dockerfile, None for the rendered one.
     requirements
-        The file that the user's own Dockerfile installs, None if it is not known.
+        The file that the user's own Dockerfile installs.
     own_ignore
         Whether the project has its own .dockerignore.
-    roots
-        The folders of the project in which Python searches modules.
-    looks_elsewhere
-        Whether Python also searches in other folders.
     """
 
     base: str | None
@@ -52,8 +45,6 @@ class ImageRuntime:
     own: OwnDockerfile | None = None
     requirements: str | None = None
     own_ignore: bool = False
-    roots: tuple[str, ...] = ("",)
-    looks_elsewhere: bool = False
 
     @property
     def own_dockerfile(self) -> str | None:
@@ -102,7 +93,6 @@ def describe_image(order: LaunchRequest) -> ImageRuntime:
     python = _PYTHON.fullmatch(base or "")
     requirements = own.installed_file(folder) if own and python else None
     has_template = (folder / templates.OWN_TEMPLATES / "Dockerfile.j2").exists()
-    roots, looks_elsewhere = _roots(job)
     return ImageRuntime(
         base,
         (3, int(python["minor"])) if python and python["minor"] else None,
@@ -110,8 +100,6 @@ def describe_image(order: LaunchRequest) -> ImageRuntime:
         own=own,
         requirements=requirements,
         own_ignore=own_file(folder, None, ".dockerignore") is not None,
-        roots=roots,
-        looks_elsewhere=looks_elsewhere,
     )
 
 
@@ -128,15 +116,3 @@ def _text(folder: Path, path: str) -> str:
         return (folder / path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-def _roots(job: Job) -> tuple[tuple[str, ...], bool]:
-    """Return the folders of the project on PYTHONPATH, and whether others are there."""
-    folders = [path for path in job.env.get("PYTHONPATH", "").split(":") if path]
-    inside = [posixpath.normpath(posixpath.join(templates.CODE, path)) for path in folders]
-    roots = [
-        path.removeprefix(templates.CODE).removeprefix("/")
-        for path in inside
-        if f"{path}/".startswith(f"{templates.CODE}/")
-    ]
-    return tuple(dict.fromkeys(["", *roots])), len(roots) < len(folders)

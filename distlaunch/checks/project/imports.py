@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project import installed
-from distlaunch.checks.project.modules import absolute_name
 from distlaunch.checks.project.source import may_be_newer
 from distlaunch.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.project.modules import Modules
     from distlaunch.checks.project.project_code import ProjectCode
     from distlaunch.checks.project.source import Import
 
@@ -36,16 +33,15 @@ class _Finding(NamedTuple):
 
 def module_problems(project: ProjectCode, module: str) -> Iterator[Problem]:
     """Yield why ``python -m MODULE`` would not find the program."""
-    modules = project.modules
-    found = modules.find(module)
-    if found is None:
-        if left_out := _left_out(project, module, f"{module}.__main__"):
+    if module not in project.modules:
+        if left_out := _left_out(project, module) or _left_out(project, f"{module}.__main__"):
             yield error("module-not-in-image", "module", left_out.what, left_out.remedy)
         else:
-            yield error("module-missing", "module", f"no module {module}", _rename(module, modules))
-    elif found.is_package and modules.find(f"{module}.__main__") is None:
-        names = modules.below(module)
-        name = "task" if "task" in names else next(iter(names), "task")
+            what, remedy = f"no module {module}", _similar_module(project, module)
+            yield error("module-missing", "module", what, remedy)
+    elif project.is_package(module) and f"{module}.__main__" not in project.modules:
+        names = _names_in(project, module)
+        name = "task" if "task" in names else min(names, default="task")
         yield error(
             "module-missing",
             "module",
@@ -82,8 +78,7 @@ def import_problems(project: ProjectCode) -> Iterator[Problem]:
     ]
     reported: set[str] = set()
     for file, each, is_required in sorted(imports, key=lambda each: not each[2]):
-        found = project.modules.find(project.modules.name_of(file))
-        name = absolute_name(found.package if found else "", each.module, each.level)
+        name = each.absolute_name(file)
         finding = _finding(project, file, name, each)
         if finding and finding.what not in reported:
             reported.add(finding.what)
@@ -95,8 +90,7 @@ def import_problems(project: ProjectCode) -> Iterator[Problem]:
 
 
 def _finding(project: ProjectCode, file: str, name: str | None, each: Import) -> _Finding | None:
-    is_own = each.level > 0 or (name and project.modules.find(name.partition(".")[0]))
-    if not is_own and name:
+    if name and not each.level and name.partition(".")[0] not in project.modules:
         return _third_party(project, file, name, each.name)
     if project.runtime.own:
         return None  # it is not known where its Dockerfile puts them
@@ -110,7 +104,7 @@ def _finding(project: ProjectCode, file: str, name: str | None, each: Import) ->
     if missing is None:
         return None
     package, _, last = missing.rpartition(".")
-    near = did_you_mean(last, project.modules.below(package)).removeprefix("; ")
+    near = did_you_mean(last, _names_in(project, package)).removeprefix("; ")
     return _left_out(project, missing) or _Finding(
         f"no module {missing}", near or "add the file, or fix the import"
     )
@@ -118,13 +112,11 @@ def _finding(project: ProjectCode, file: str, name: str | None, each: Import) ->
 
 def _missing_module(project: ProjectCode, name: str, taken: str | None) -> str | None:
     """Return the module of an import that the project does not have, None if it has all."""
-    found = project.modules.find(name)
-    if found is None:
+    if name not in project.modules:
         return name
-    if taken and found.is_package and project.defines_nothing(found.file):
-        is_there = taken.startswith("__") or project.modules.find(f"{name}.{taken}")
-        return None if is_there else f"{name}.{taken}"
-    return None
+    full = f"{name}.{taken}"
+    is_missing = taken and not taken.startswith("__") and full not in project.modules
+    return full if is_missing and project.is_namespace(name) else None
 
 
 def _third_party(project: ProjectCode, file: str, name: str, taken: str | None) -> _Finding | None:
@@ -139,12 +131,11 @@ def _third_party(project: ProjectCode, file: str, name: str, taken: str | None) 
         )
     distribution = installed.providers(module)[0]
     if project.runtime.own:
-        is_own = project.modules.has_any(name)
+        is_own = any(top in each.split(".") for each in project.modules)
         return None if is_own else _not_required(project, top, distribution)
-    neighbour = posixpath.join(posixpath.dirname(file), f"{top}.py")
-    if neighbour not in project.modules.python:
+    package = posixpath.dirname(file).replace("/", ".")
+    if f"{package}.{top}" not in project.modules:
         return _left_out(project, name) or _not_required(project, top, distribution)
-    package = project.modules.name_of(neighbour).rpartition(".")[0]
     return _Finding(
         f"no module {top} in the folder that the program is started in",
         f"write 'from {package} import {top}'",
@@ -181,33 +172,32 @@ def _is_installed(project: ProjectCode, module: str, name: str) -> bool:
     return bool(providers & project.distributions) or any(top in each for each in names)
 
 
-def _left_out(project: ProjectCode, *names: str) -> _Finding | None:
+def _left_out(project: ProjectCode, name: str) -> _Finding | None:
     """Return the finding for a module in the project's folder that is not in the image."""
-    for root in project.runtime.roots:
-        for name in names:
-            path = posixpath.join(root, name.replace(".", "/"))
-            for candidate in (f"{path}.py", f"{path}/__init__.py", path):
-                if _is_module(project.folder / candidate):
-                    top = candidate.partition("/")[0]
-                    remedy = f"add {top} to image.include in distlaunch.yaml"
-                    if project.runtime.own_ignore:
-                        remedy = f"allow {candidate} in .dockerignore"
-                    shown = candidate.removesuffix("/__init__.py")
-                    what = f"{shown} is in the project, but not in its image"
-                    return _Finding(what, remedy, is_left_out=True)
+    path = name.replace(".", "/")
+    for candidate in (f"{path}.py", f"{path}/__init__.py", path):
+        file = project.folder / candidate
+        if file.is_file() if file.suffix else any(file.glob("*.py")):
+            remedy = f"add {candidate.partition('/')[0]} to image.include in distlaunch.yaml"
+            if project.runtime.own_ignore:
+                remedy = f"allow {candidate} in .dockerignore"
+            shown = candidate.removesuffix("/__init__.py")
+            what = f"{shown} is in the project, but not in its image"
+            return _Finding(what, remedy, is_left_out=True)
     return None
 
 
-def _is_module(path: Path) -> bool:
-    return path.is_file() if path.suffix == ".py" else any(path.glob("*.py"))
+def _names_in(project: ProjectCode, package: str) -> list[str]:
+    """Return the names of the modules in a package."""
+    names = (each.rpartition(".") for each in project.modules)
+    return [name for parent, _, name in names if parent == package and name != "__main__"]
 
 
-def _rename(module: str, modules: Modules) -> str:
+def _similar_module(project: ProjectCode, module: str) -> str:
     """Return the remedy for a module that does not exist."""
-    files = sorted(path for path in modules.python if not path.endswith("__init__.py"))
-    names = [modules.name_of(path) for path in files]
     plain = module.removesuffix(".py").replace("/", ".")
-    if plain != module and plain in names:
+    if plain != module and plain in project.modules:
         return f"write it as Python does: {plain}"
-    near = did_you_mean(module, names).removeprefix("; ")
+    files = [name for name in project.modules if not project.is_package(name)]
+    near = did_you_mean(module, files).removeprefix("; ")
     return near or "name the module that 'python -m' is to run, e.g. trainer.task"

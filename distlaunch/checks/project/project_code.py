@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.project import installed
-from distlaunch.checks.project.modules import Modules, absolute_name
 from distlaunch.checks.project.source import read_source
 
 if TYPE_CHECKING:
@@ -25,20 +24,9 @@ _IN_TENSORFLOW_IMAGE = {"pip", "tensorflow", "tensorboard", "setuptools", "wheel
 
 @dataclass(frozen=True)
 class ProjectCode:
-    """The Python files of a project in its image.
+    """The Python files of a project in its image: `files` are paths relative to `folder`.
 
-    Parameters
-    ----------
-    folder
-        The project's folder, with files that are not in the image, too.
-    files
-        The paths of the files in the image.
-    starts
-        The modules that the program always imports, by name.
-    requirements
-        The requirements that pip installs.
-    runtime
-        The image.
+    `starts` are the modules that the program always imports.
     """
 
     folder: Path
@@ -48,15 +36,24 @@ class ProjectCode:
     runtime: ImageRuntime
 
     @cached_property
-    def modules(self) -> Modules:
-        return Modules(self.files, self.runtime.roots)
+    def modules(self) -> dict[str, str | None]:
+        """The files of all modules by name, None for a folder without ``__init__.py``."""
+        modules: dict[str, str | None] = {}
+        for path in sorted(self.files):
+            if path.endswith((".py", ".so")):
+                name = path.partition(".")[0].removesuffix("/__init__").replace("/", ".")
+                modules[name] = path
+                while name := name.rpartition(".")[0]:
+                    modules.setdefault(name, None)
+        return modules
 
     @cached_property
     def sources(self) -> dict[str, Source]:
         """All Python files, parsed as the image's Python does, but not as a newer one."""
         python = self.runtime.python
         older = python if python and python < sys.version_info[:2] else None
-        return {path: read_source(self.text(path), older) for path in sorted(self.modules.python)}
+        paths = sorted(path for path in self.files if path.endswith(".py"))
+        return {path: read_source(self.text(path), older) for path in paths}
 
     @cached_property
     def required(self) -> frozenset[str]:
@@ -72,7 +69,7 @@ class ProjectCode:
     def looks_elsewhere(self) -> bool:
         """Whether modules may be in folders that are not known here."""
         changes_path = any(self.sources[file].changes_path for file in self.reachable)
-        return changes_path or self.runtime.looks_elsewhere or self.runtime.own is not None
+        return changes_path or self.runtime.own is not None
 
     @cached_property
     def distributions(self) -> frozenset[str]:
@@ -106,23 +103,29 @@ class ProjectCode:
         except OSError:
             return b""
 
-    def defines_nothing(self, file: str | None) -> bool:
-        """Return whether a package has no module ``__init__``, or an empty one."""
-        return file is None or self.sources[file].is_empty
+    def is_package(self, name: str) -> bool:
+        """Return whether a module is a folder."""
+        path = self.modules[name]
+        return path is None or path.endswith("/__init__.py")
+
+    def is_namespace(self, name: str) -> bool:
+        """Return whether a module is a package that defines nothing itself."""
+        path = self.modules[name]
+        return path is None or (self.is_package(name) and self.sources[path].is_empty)
 
     def _reachable(self, *, only_required: bool) -> set[str]:
-        pending, done, files = list(self.starts), set[str](), set[str]()
+        pending, reached, files = list(self.starts), set[str](), set[str]()
         while pending:
             name = pending.pop()
-            if name in done:
+            path = self.modules.get(name)
+            if not name or name in reached:
                 continue
-            done.add(name)
-            module = self.modules.find(name)
-            pending += [name.rpartition(".")[0]] if "." in name else []
-            if module and module.file and module.file not in files:
-                files.add(module.file)
-                for each in self.sources[module.file].imports:
-                    target = absolute_name(module.package, each.module, each.level)
+            reached.add(name)
+            pending.append(name.rpartition(".")[0])
+            if path in self.sources:
+                files.add(path)
+                for each in self.sources[path].imports:
+                    target = each.absolute_name(path)
                     if target and (each.is_required or not only_required):
-                        pending += [target, f"{target}.{each.name}"] if each.name else [target]
+                        pending += [target, f"{target}.{each.name}"]
         return files

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.installed import pin
-from distlaunch.errors import ImageError, did_you_mean
+from distlaunch.errors import ImageError
 from distlaunch.image.requirements import has_gpus, read_requirements
 from distlaunch.render.templates import REQUIREMENTS
 
@@ -27,14 +27,6 @@ if TYPE_CHECKING:
 _LOGIN = re.compile(r"//[^/\s]*@")  # a token, most often
 _COMMIT = re.compile(r"\.git@[0-9a-f]{7,40}(?:#|$)|@[^/@]*v?\d[^/@]*(?:#|$)")
 _ONE_EQUALS = re.compile(r"[\w.-]+(\[[\w,.-]*\])?\s*=\s*[\w.*]+(=\w+)?")
-_OPTION = re.compile(r"--?[A-Za-z][a-z-]*")
-# https://pip.pypa.io/en/stable/reference/requirements-file-format/#global-options
-_OPTIONS = (
-    *("-i", "--index-url", "--extra-index-url", "--no-index", "-f", "--find-links"),
-    *("-c", "--constraint", "-r", "--requirement", "-e", "--editable", "--no-binary"),
-    *("--only-binary", "--prefer-binary", "--require-hashes", "--pre", "--trusted-host"),
-    *("--use-feature", "--all-releases", "--only-final"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +79,7 @@ def load_requirements(job: Job, folder: Path, runtime: ImageRuntime) -> ImageReq
             for each in lines
             if each.is_url or (each.requirement and _applies(each.requirement, runtime.markers))
         ),
-        tuple(each for each in lines if not each.is_readable or _unknown_option(each.text)),
+        tuple(each for each in lines if not each.is_readable),
     )
 
 
@@ -148,24 +140,12 @@ def _clashes(requirements: ImageRequirements) -> Iterator[Problem]:
 
 
 def _unreadable(line: RequirementLine) -> Problem:
-    if line.text.startswith("-"):
-        name = _unknown_option(line.text)
-        what = f"pip has no option {name} in requirements files{did_you_mean(name, _OPTIONS)}"
-        return error("requirement-unreadable", line.location, what.removesuffix("?"), "remove it")
     remedy = "expected a requirement, e.g. numpy==2.3.1"
     if _ONE_EQUALS.fullmatch(line.text):
         name, _, version = line.text.partition("=")
         remedy = f"write {name.strip()}=={version.strip().partition('=')[0]}"
     text = _LOGIN.sub("//…@", line.text)[:80]
     return error("requirement-unreadable", line.location, f"pip cannot read {text!r}", remedy)
-
-
-def _unknown_option(text: str) -> str:
-    """Return the name of an option that pip refuses in requirements files, empty if it does not."""
-    match = _OPTION.match(text)
-    name = match[0] if match else text.split(maxsplit=1)[0]
-    known = name if name.startswith("--") else name[:2]
-    return name if text.startswith("-") and known not in _OPTIONS else ""
 
 
 def _applies(requirement: Requirement, markers: dict[str, str]) -> bool:

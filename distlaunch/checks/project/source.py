@@ -33,6 +33,16 @@ class Import(NamedTuple):
     name: str | None = None
     is_required: bool = True
 
+    def absolute_name(self, file: str) -> str | None:
+        """Return the module's full name in a file, None if its dots lead out of the package."""
+        if not self.level:
+            return self.module
+        parts = file.split("/")[:-1]
+        if len(parts) < self.level:
+            return None
+        package = parts[: len(parts) - self.level + 1]
+        return ".".join([*package, self.module] if self.module else package)
+
 
 class SyntaxProblem(NamedTuple):
     """Why a file does not parse."""

@@ -55,7 +55,6 @@ def test_pinned_requirements_are_no_problem(text, bundled):
         ("numpy 2.3.1", "unreadable", "3", "expected a requirement"),
         ("numpy==2.3.1 \\\n  and more\n", "unreadable", "3", "expected a requirement"),
         ("\n\n# odd\nnumpy>>2", "unreadable", "6", "expected a requirement"),
-        ("--extra-index https://example.com", "unreadable", "3", "remove it"),
         ("numpy==2.3.1\nNumPy===2.3.2", "clash", "4", "one range only (the other is at req"),
         ("numpy==2.3.1\nnumpy>=2.4", "clash", "4", "write one range only"),
         ("numpy>2.4,<=2.4", "clash", "3", "write a range that has versions"),
