@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import itertools
 import os
 import secrets
 import shutil
@@ -21,7 +22,7 @@ from distlaunch.emulator.run.orphan_cleanup import LABEL, remove_labelled, remov
 from distlaunch.errors import DistlaunchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import docker
 
@@ -34,7 +35,7 @@ _PLATFORM = "linux/amd64"
 _BUCKETS = "/gcs"  # as Vertex AI mounts them
 _METRICS = "/var/hypertune"
 _ROOT = ("", "0", "root")
-_network_lock = threading.Lock()
+_NETWORK_ATTEMPTS = 5
 
 
 class DockerBackend:
@@ -253,25 +254,25 @@ def _create_network(client: docker.DockerClient, name: str, labels: dict[str, st
     import docker.errors
     from docker.types import IPAMConfig, IPAMPool
 
-    try:
-        with _network_lock:
+    reason: object = ""
+    for _ in range(_NETWORK_ATTEMPTS):
+        try:
             draft = client.networks.create(name, labels=labels)
             draft.reload()
             pool = IPAMPool(subnet=draft.attrs["IPAM"]["Config"][0]["Subnet"])
             draft.remove()
-            network = client.networks.create(
-                name, labels=labels, ipam=IPAMConfig(pool_configs=[pool])
-            )
-        network.reload()
-    except docker.errors.APIError as problem:
-        raise CannotRun(f"No network for the job: {problem.explanation or problem}") from None
-    return network
+            ipam = IPAMConfig(pool_configs=[pool])
+            return client.networks.create(name, labels=labels, ipam=ipam)
+        except docker.errors.APIError as problem:  # noqa: PERF203 - another job took the subnet
+            reason = problem.explanation or problem
+    raise CannotRun(f"No network for the job: {reason}")
 
 
-def _addresses(network: Any) -> list[str]:
+def _addresses(network: Any) -> Iterator[str]:
     """Return the addresses of a network except for the gateway's, the first one."""
+    network.reload()
     subnet = ipaddress.ip_network(network.attrs["IPAM"]["Config"][0]["Subnet"])
-    return list(map(str, subnet.hosts()))[1:]
+    return map(str, itertools.islice(subnet.hosts(), 1, None))
 
 
 def _pull(client: docker.DockerClient, image: str, token: CancellationToken) -> None:

@@ -8,8 +8,6 @@ import math
 import random
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.emulator.run.backend import CannotRun
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -22,13 +20,10 @@ def suggest_parameters(spec: Mapping[str, Any], seed: str) -> Iterator[Parameter
     """Give the parameters of each trial of a StudySpec.
 
     A grid goes through all combinations. All other algorithms draw at random, also Google's default
-    (Bayesian optimisation): the emulator learns nothing from earlier trials. Conditional parameters
-    raise `CannotRun`.
+    (Bayesian optimisation): the emulator learns nothing from earlier trials.
     """
     parameters: Sequence[Mapping[str, Any]] = spec.get("parameters", [])
     names = [parameter["parameterId"] for parameter in parameters]
-    if any(parameter.get("conditionalParameterSpecs") for parameter in parameters):
-        raise CannotRun("The emulator does not support conditionalParameterSpecs.")
     if spec.get("algorithm") == "GRID_SEARCH":
         for values in itertools.product(*map(_grid_values, parameters)):
             yield dict(zip(names, values, strict=True))

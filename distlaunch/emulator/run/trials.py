@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.emulator.run.backend import CannotRun
 from distlaunch.emulator.run.job_spec import Workload, trial_workload
 from distlaunch.emulator.run.replica_group import RunResult
 from distlaunch.emulator.run.study import read_measurements, suggest_parameters
@@ -63,29 +62,20 @@ class TrialRunner:
                 self._update(trial, state="ACTIVE", startTime=self._store.now())
                 on_start()
 
-            result = self._run_group(
-                trial_workload(self._workload, trial["id"], parameters), activate
-            )
-            self._finish(trial, result)
+            workload = trial_workload(self._workload, trial["id"], parameters)
+            self._finish(trial, self._run_group(workload, activate))
 
     def _request(self) -> tuple[dict[str, Any], Parameters] | None:
         """Return the next trial and its parameters, None where there is to be no other."""
         with self._lock:
             if self._token.is_cancelled or self._error or len(self._trials) == self._max_trials:
                 return None
-            try:
-                parameters = next(self._suggestions, None)
-            except CannotRun as problem:
-                self._error = str(problem)
-                return None
+            parameters = next(self._suggestions, None)
             if parameters is None:
                 return None
             values = [{"parameterId": name, "value": value} for name, value in parameters.items()]
-            trial = {
-                "id": str(len(self._trials) + 1),
-                "state": "REQUESTED",
-                "parameters": values,
-            }
+            trial_id = str(len(self._trials) + 1)
+            trial = {"id": trial_id, "state": "REQUESTED", "parameters": values}
             self._trials.append(trial)
             self._publish()
             return trial, parameters

@@ -191,26 +191,6 @@ def test_restarts_are_limited(codes, scheduling, starts):
     assert backend.started == ["workerpool0-0"] * starts
 
 
-def test_each_replica_has_its_own_restarts():
-    backend = FakeBackend(workerpool0_0=[137] * 5, workerpool1_0=[137] * 5)
-    with jobs_on(backend) as jobs:
-        name = jobs.start(custom_job(pool(), pool()))
-        jobs.wait_until(lambda: len(backend.started) == 12)
-        backend.end("workerpool0-0", 0)
-        assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
-        assert not any("Restarting the job" in text for text in jobs.texts(name))
-
-
-def test_a_job_that_cannot_be_prepared_fails_with_the_reason():
-    backend = FakeBackend()
-    backend.problem = CannotRun('Failed to pull image "image": not found')
-    with jobs_on(backend) as jobs:
-        _, job = jobs.run(ALONE)
-    assert job["state"] == "JOB_STATE_FAILED"
-    assert job["error"] == {"code": 3, "message": str(backend.problem)}
-    assert "startTime" not in job
-
-
 def test_a_job_that_runs_too_long_is_cancelled():
     with jobs_on(FakeBackend()) as jobs:
         _, job = jobs.run(custom_job(pool(), scheduling={"timeout": "0.2s"}))

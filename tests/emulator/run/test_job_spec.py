@@ -7,48 +7,6 @@ from distlaunch.emulator.run.job_spec import Limits, read_workload, trial_worklo
 NAME = "projects/123/locations/us-central1/customJobs/456"
 
 
-def container(**fields):
-    return {"containerSpec": {"imageUri": "image", **fields}}
-
-
-def test_replicas_are_in_the_order_of_the_pools():
-    workload = read_workload(
-        NAME,
-        {
-            "workerPoolSpecs": [
-                container(command=["run"], args=["a"], env=[{"name": "A", "value": "1"}]),
-                {"replicaCount": "2", **container()},
-                {},
-                {"replicaCount": 1, **container(args=["evaluate"])},
-            ],
-            "baseOutputDirectory": {"outputUriPrefix": "gs://bucket/job"},
-        },
-    )
-    assert (workload.job_id, workload.project_number) == ("456", "123")
-    assert workload.job_dir == "gs://bucket/job"
-    assert [replica.name for replica in workload.replicas] == [
-        "workerpool0-0",
-        "workerpool1-0",
-        "workerpool1-1",
-        "workerpool3-0",
-    ]
-    first, *_, last = workload.replicas
-    assert (first.command, first.args, first.env) == (("run",), ("a",), {"A": "1"})
-    assert last.args == ("evaluate",)
-
-
-def test_a_python_package_is_a_module_in_an_executor_image():
-    spec = {
-        "executorImageUri": "executor",
-        "pythonModule": "trainer.task",
-        "packageUris": ["gs://bucket/trainer.tar.gz"],
-        "args": ["--epochs=1"],
-    }
-    (replica,) = read_workload(NAME, {"workerPoolSpecs": [{"pythonPackageSpec": spec}]}).replicas
-    assert (replica.image, replica.module) == ("executor", "trainer.task")
-    assert (replica.packages, replica.args) == (("gs://bucket/trainer.tar.gz",), ("--epochs=1",))
-
-
 @pytest.mark.parametrize(
     ("scheduling", "limits"),
     [
@@ -63,14 +21,13 @@ def test_scheduling(scheduling, limits):
     assert read_workload(NAME, {"scheduling": scheduling}).limits == limits
 
 
-def test_a_trial_gets_its_parameters_as_arguments_and_a_job_folder():
-    workload = read_workload(
-        NAME,
-        {
-            "workerPoolSpecs": [container(args=["--epochs=5"]), container()],
-            "baseOutputDirectory": {"outputUriPrefix": "gs://bucket/job/"},
-        },
-    )
+def test_a_trial_gets_its_parameters_as_arguments_of_all_replicas():
+    pools = [
+        {"containerSpec": {"imageUri": "image", "args": ["--epochs=5"]}},
+        {"pythonPackageSpec": {"pythonModule": "trainer.task", "packageUris": ["gs://b/p.whl"]}},
+    ]
+    output = {"outputUriPrefix": "gs://bucket/job/"}
+    workload = read_workload(NAME, {"workerPoolSpecs": pools, "baseOutputDirectory": output})
     parameters = {"rate": 0.25, "layers": 2, "units": 64.0, "kind": "a b"}
     trial = trial_workload(workload, "3", parameters)
     options = ("--rate=0.25", "--layers=2", "--units=64", "--kind=a b")

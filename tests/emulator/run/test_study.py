@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from distlaunch.emulator.run.backend import CannotRun
 from distlaunch.emulator.run.study import read_measurements, suggest_parameters
 
 RATE = {"parameterId": "rate", "doubleValueSpec": {"minValue": 0.001, "maxValue": 1.0}}
@@ -47,12 +46,6 @@ def test_random_parameters_are_in_range_and_the_same_for_the_same_seed():
     assert suggestions("RANDOM_SEARCH", *parameters, seed="other") != drawn
 
 
-def test_conditional_parameters_are_refused():
-    parameter = KIND | {"conditionalParameterSpecs": [{"parameterSpec": RATE}]}
-    with pytest.raises(CannotRun, match="does not support conditionalParameterSpecs"):
-        suggestions("GRID_SEARCH", parameter)
-
-
 def lines(*records):
     return "".join(json.dumps(record) + "\n" for record in records)
 
@@ -83,17 +76,14 @@ def test_the_last_or_the_best_measurement_is_the_final_one(selection, goal, valu
     assert final == {"stepCount": step, "metrics": [{"metricId": "accuracy", "value": value}]}
 
 
-def test_other_lines_are_ignored():
-    spec = {"metrics": [{"metricId": "accuracy"}]}
-    assert read_measurements(spec, "") == ([], None)
-    assert read_measurements(spec, lines({"loss": 1.0}) + '["a"]\nno json\n{"accur') == ([], None)
-    _, final = read_measurements(spec, lines({"accuracy": 0.5}) + '{"accuracy": 0.')
-    assert final == {"stepCount": "0", "metrics": [{"metricId": "accuracy", "value": 0.5}]}
-
-
-def test_metrics_of_one_step_are_one_measurement():
+def test_metrics_of_one_step_are_one_measurement_and_other_lines_are_ignored():
     spec = {"metrics": [{"metricId": "accuracy"}, {"metricId": "loss"}]}
-    text = lines({"accuracy": 0.5, "global_step": 4}, {"loss": 2.0, "global_step": 4})
+    other = '["a"]\nno json\n{"accur'
+    assert read_measurements(spec, lines({"error": 1.0}) + other) == ([], None)
+    text = lines({"accuracy": 0.5, "global_step": 4}, {"loss": 2.0, "global_step": 4}) + other
     measurements, final = read_measurements(spec, text)
     assert measurements == [final]
-    assert [metric["metricId"] for metric in final["metrics"]] == ["accuracy", "loss"]
+    assert final == {
+        "stepCount": "4",
+        "metrics": [{"metricId": "accuracy", "value": 0.5}, {"metricId": "loss", "value": 2.0}],
+    }
