@@ -1,81 +1,98 @@
-"""What the tests of the corpus share: its project, a registry."""
+"""What the tests of the corpus share: its project, a registry, a machine without accounts."""
 
 from __future__ import annotations
 
-import functools
 import json
 import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from fake_registry import FakeRegistry
 
-from .corpus import cases, registry
+from distlaunch import scaffold
+
+from .corpus.cases import BROKEN, GOOD, Case, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
-DENIED = Path(__file__).with_name("denied.py")
+WITHOUT_NETWORK = Path(__file__).with_name("without_network.py")
+VARIABLES = (
+    "CLOUDSDK_ACTIVE_CONFIG_NAME",
+    "CLOUDSDK_AI_REGION",
+    "CLOUDSDK_COMPUTE_REGION",
+    "CLOUDSDK_CORE_PROJECT",
+    "DISTLAUNCH_ENDPOINT",
+    "GCLOUD_PROJECT",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_CLOUD_QUOTA_PROJECT",
+    "GOOGLE_CLOUD_REGION",
+)
 
 
-class Checked(NamedTuple):
-    """A project, and what was said of it where the network is denied."""
-
-    folder: Path
-    said: cases.Said
-
-
-def _on_this_machine(ask: Callable[..., Any]) -> Callable[..., Any]:
-    """Let no name be found but this machine's."""
-
+def _only_loopback(resolve: Callable[..., Any]) -> Callable[..., Any]:
     def getaddrinfo(host: str, *rest: Any, **more: Any) -> Any:
         if host not in ("127.0.0.1", "localhost"):
-            raise socket.gaierror(socket.EAI_NONAME, f"{host} is not asked for in tests")
-        return ask(host, *rest, **more)
+            raise socket.gaierror(socket.EAI_NONAME, f"{host} is not resolved in tests")
+        return resolve(host, *rest, **more)
 
     return getaddrinfo
 
 
 @pytest.fixture(scope="session")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return cases.pristine(tmp_path_factory.mktemp("pristine") / "digits")
+    """The project that `init` writes."""
+    folder = tmp_path_factory.mktemp("pristine") / "digits"
+    scaffold.plan(folder, "digits").write(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
-def base_registry() -> Iterator[registry.Registry]:
-    """A registry with a base image and nothing else, which takes down what it is asked."""
-    with registry.Registry() as running:
-        yield running
+def base_registry() -> Iterator[FakeRegistry]:
+    """A read-only registry with a base image, and one for arm64."""
+    with FakeRegistry(read_only=True) as registry:
+        for name, tag, architecture in (("python", "3.12", "amd64"), ("arm", "1", "arm64")):
+            environment = ["PATH=/usr/local/bin:/usr/bin:/bin", "PYTHON_VERSION=3.12.12"]
+            config = {
+                "os": "linux",
+                "architecture": architecture,
+                "config": {"Env": environment},
+                "rootfs": {"type": "layers", "diff_ids": [f"sha256:{'0' * 64}"]},
+            }
+            registry.put_image(name, tag, config, b"layer")
+        yield registry
 
 
 @pytest.fixture(scope="session")
-def nobodys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A machine without accounts, without a container engine and without a configuration."""
-    folder = tmp_path_factory.mktemp("nobody")
+def bare_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A machine without accounts, without Docker and without a configuration."""
+    folder = tmp_path_factory.mktemp("bare")
     with pytest.MonkeyPatch.context() as patch:
-        for name in cases.VARIABLES:
+        for name in VARIABLES:
             patch.delenv(name, raising=False)
         for name in ("CLOUDSDK_CONFIG", "DOCKER_CONFIG", "XDG_CACHE_HOME"):
             patch.setenv(name, str(folder))
-        patch.setenv("DOCKER_HOST", f"unix://{folder}/no-engine.sock")
+        patch.setenv("DOCKER_HOST", f"unix://{folder}/no-docker.sock")
         patch.setenv("NO_GCE_CHECK", "true")
-        patch.setattr(socket, "getaddrinfo", _on_this_machine(socket.getaddrinfo))
+        patch.setattr(socket, "getaddrinfo", _only_loopback(socket.getaddrinfo))
         yield folder
 
 
 @pytest.fixture
-def written(
-    tmp_path: Path, pristine: Path, base_registry: registry.Registry, nobodys: Path
-) -> Callable[[cases.Case], Path]:
+def write(
+    tmp_path: Path, pristine: Path, base_registry: FakeRegistry, bare_machine: Path
+) -> Callable[[Case], Path]:
     """Write the project of a case."""
     return lambda case: case.write(tmp_path / "digits", base_registry.host, pristine)
 
 
 @pytest.fixture(scope="session")
-def denied(nobodys: Path) -> Callable[..., tuple[list[cases.Said], set[str]]]:
-    """Check projects in a process without a network; return what was said, and its modules."""
+def run_without_network(bare_machine: Path) -> Callable[..., tuple[list[Result], set[str]]]:
+    """Check projects in one process without a network; return the results and its modules."""
 
     def run(words: Iterable[tuple[str, ...]], folders: Iterable[Path]):
         commands = [
@@ -83,42 +100,38 @@ def denied(nobodys: Path) -> Callable[..., tuple[list[cases.Said], set[str]]]:
             for each, folder in zip(words, folders, strict=True)
         ]
         done = subprocess.run(
-            [sys.executable, DENIED],
+            [sys.executable, WITHOUT_NETWORK],
             input=json.dumps(commands),
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
-        return [cases.Said(*each) for each in told["said"]], set(told["modules"])
+        output = json.loads(done.stdout)
+        return [Result(*each) for each in output["results"]], set(output["modules"])
 
     return run
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def offline(
     tmp_path_factory: pytest.TempPathFactory,
     pristine: Path,
-    base_registry: registry.Registry,
-    denied: Callable[..., tuple[list[cases.Said], set[str]]],
-) -> Callable[[Mapping[str, cases.Case]], dict[str, Checked]]:
-    """Write projects, and check them offline where the network is denied: all in one process."""
-
-    @functools.cache
-    def check(names: tuple[str, ...], jobs: tuple[cases.Case, ...]) -> dict[str, Checked]:
-        place = tmp_path_factory.mktemp("offline")
-        folders = [
-            job.write(place / str(number), base_registry.host, pristine)
-            for number, job in enumerate(jobs)
-        ]
-        said, _ = denied([("--offline", *job.words) for job in jobs], folders)
-        return dict(zip(names, map(Checked, folders, said), strict=True))
-
-    return lambda corpus: check(tuple(corpus), tuple(corpus.values()))
+    base_registry: FakeRegistry,
+    run_without_network: Callable[..., tuple[list[Result], set[str]]],
+) -> dict[Case, Result]:
+    """The results of `check --offline` for all jobs that need no Google."""
+    folder = tmp_path_factory.mktemp("offline")
+    jobs = [job for job in (*BROKEN.values(), *GOOD.values()) if job.google is None]
+    folders = [
+        job.write(folder / str(number), base_registry.host, pristine)
+        for number, job in enumerate(jobs)
+    ]
+    results, _ = run_without_network([("--offline", *job.words) for job in jobs], folders)
+    return dict(zip(jobs, results, strict=True))
 
 
 @pytest.fixture(scope="session")
-def with_base(base_registry: registry.Registry) -> tuple[str, ...]:
-    """Words that take the base image from where it can be asked for."""
+def with_base(base_registry: FakeRegistry) -> tuple[str, ...]:
+    """Options for a base image in the tests' registry."""
     return ("--set", f"image.base={base_registry.host}/python:3.12")

@@ -9,8 +9,7 @@ import pytest
 from distlaunch.checks.price.file import read as read_prices
 from distlaunch.job import machine_catalogue
 
-from .corpus.broken import BROKEN
-from .corpus.cases import Case, run
+from .corpus.cases import BROKEN, Case, run
 
 ROW = re.compile(r"\| `([a-z-]+)` \| (E|W|E, W) \|")
 REPORTED = re.compile(r'\b(?:error|warning|report)\(\s*"([a-z-]+)"')
@@ -60,11 +59,11 @@ def test_its_files_are_valid(document, tmp_path):
     assert known.offers("us-west4", "NVIDIA_TESLA_T4") is False
 
 
-def test_it_has_each_key_of_json(document, written):
+def test_it_has_each_key_of_json(document, write):
     _, _, table = document.partition("## `--json`")
     rows = re.findall(r"^\| (`.*?`) \| (.*) \|$", table.partition("## ")[0], re.MULTILINE)
     keys = {key for names, _ in rows for key in re.findall(r"`(\w+)`", names)}
-    report = run("check", "--offline", "--json", folder=written(Case())).report
+    report = run("check", "--offline", "--json", folder=write(Case())).report
     assert report.keys() == keys
     described = dict(rows)
     for name in ("data", "image"):

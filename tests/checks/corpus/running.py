@@ -1,4 +1,4 @@
-"""Runs a command of distlaunch's in this process, its streams taken down where they leave it."""
+"""Runs a distlaunch command in this process, with its output captured as file descriptors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def run(words: Sequence[str], folder: str) -> tuple[int, str, str]:
     """Return the exit code of a command, and what it wrote to stdout and to stderr."""
-    from distlaunch import cli  # whoever denies something does so before this
+    from distlaunch import cli  # after an audit hook of the caller
 
     with (
         _inside(folder),
@@ -23,8 +23,8 @@ def run(words: Sequence[str], folder: str) -> tuple[int, str, str]:
         with (
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
-            _led_to(out.fileno(), 1),
-            _led_to(err.fileno(), 2),
+            _redirected(out.fileno(), 1),
+            _redirected(err.fileno(), 2),
         ):
             code = cli.main(words)
             out.flush()
@@ -35,7 +35,7 @@ def run(words: Sequence[str], folder: str) -> tuple[int, str, str]:
 
 
 @contextlib.contextmanager
-def _led_to(target: int, stream: int) -> Iterator[None]:
+def _redirected(target: int, stream: int) -> Iterator[None]:
     before = os.dup(stream)
     os.dup2(target, stream)
     try:

@@ -1,0 +1,83 @@
+"""The jobs of the corpus: problems with code and remedy, and no false alarms."""
+
+from __future__ import annotations
+
+import pytest
+
+from .corpus.cases import BROKEN, GOOD, UNREADABLE, Case, run
+
+# One broken job for each kind of check: `submit` has to stop at all of them.
+SUBMITTED = (
+    "no project anywhere",
+    "an open bracket",
+    "three GPUs",
+    "a global encryption key",
+    "data outside the image",
+    "billing is off",
+)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_job_has_its_problem_with_a_remedy(name, offline, write, google, with_base):
+    case = BROKEN[name]
+    if case.google is None:
+        result = offline[case]
+    else:
+        google(**case.google)
+        result = run("check", "--json", *with_base, *case.words, folder=write(case))
+    assert result.codes == {case.code, *case.also}, result.problems
+    found = [problem for problem in result.problems if problem["code"] == case.code]
+    assert any(case.remedy in problem["remedy"] for problem in found), found
+    assert all(case.where in problem["where"] for problem in found), found
+    assert {problem["severity"] for problem in found} == {case.severity}
+    is_ready = all(problem["severity"] == "warning" for problem in result.problems)
+    assert (result.report["ready"], result.code) == (is_ready, 0 if is_ready else 1)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_job_is_ready(name, offline, write, google, with_base):
+    case = GOOD[name]
+    google()
+    online = run("check", "--json", *with_base, *case.words, folder=write(case))
+    for result in (offline[case], online):
+        assert result.codes == set(case.warned), result.problems
+        assert (result.report["ready"], result.code) == (True, 0)
+
+
+@pytest.mark.parametrize("name", SUBMITTED)
+def test_nothing_is_created_for_a_broken_job(name, write, google, base_registry):
+    case = BROKEN[name]
+    folder = write(case)
+    server = google(**(case.google or {}))
+    result = run("submit", "--detach", *case.words, folder=folder)
+    assert (result.code, result.stdout) == (1, "")
+    assert f"[{case.code}]" in result.stderr
+    assert (server.jobs["customJobs"], base_registry.changes) == ([], [])
+    assert not (folder / ".distlaunch/jobs").exists()
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_job_that_cannot_be_read_is_refused_with_its_location(name, write, google):
+    case = UNREADABLE[name]
+    server, folder = google(), write(case)
+    for command in ("check", "submit"):
+        result = run(command, *case.words, folder=folder)
+        assert (result.code, result.stdout) == (1, "")
+        assert case.message in result.stderr
+        assert "Traceback" not in result.stderr
+    assert server.jobs["customJobs"] == []
+
+
+def test_a_quota_in_use_is_reported_with_figures(write, google, base_registry):
+    server = google(limits={"nvidia_t4_gpus": 5})
+    gpu = {"machine": "n1-standard-8", "accelerator": {"type": "NVIDIA_TESLA_T4", "count": 1}}
+    folder = write(Case(job={"cluster": {"chief": gpu, "workers": gpu}}))
+    image = f"--image={base_registry.host}/python:3.12"
+    first = run("submit", "--detach", image, folder=folder)
+    assert first.code == 0, first.stderr
+    second = run("check", "--json", image, folder=folder)
+    [problem] = second.problems
+    assert (problem["code"], second.code) == ("quota-in-use", 1)
+    assert all(figure in problem["what"] for figure in "353"), problem
+    assert run("submit", "--detach", image, "--new", folder=folder).code == 1
+    assert len(server.jobs["customJobs"]) == 1
