@@ -39,7 +39,7 @@ COMMANDS = {
     "resubmit": ("distlaunch.cli.resubmit", "Submit a job again as it was."),
     "render": ("distlaunch.cli.render", "Write Dockerfile, .dockerignore and config.yaml."),
     "build": ("distlaunch.cli.build", "Build and push the job's image."),
-    "emulator": ("distlaunch.cli.emulator", "Answer in Vertex AI's place, on this machine."),
+    "emulator": ("distlaunch.cli.emulator", "Run a local Vertex AI job service."),
     "tf-config": ("distlaunch.cli.tf_config", "Print TF_CONFIG for machines of your own."),
 }
 

@@ -37,11 +37,6 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", re.ASCII)
 _RANGE = re.compile(r"bytes (?:(?P<first>\d{1,18})-\d{1,18}|\*)/(?P<total>\d{1,18}|\*)", re.ASCII)
 
 
-def is_bucket_name(name: str) -> bool:
-    """Return whether Cloud Storage accepts a name for a bucket."""
-    return _BUCKET.fullmatch(name) is not None
-
-
 def local_path(storage: Path, uri: str) -> Path:
     """Return the file or folder of a `gs://` URI below the folder of the buckets.
 
@@ -52,7 +47,7 @@ def local_path(storage: Path, uri: str) -> Path:
     """
     bucket, _, name = uri.removeprefix("gs://").partition("/")
     parts = name.removesuffix("/").split("/") if name else []
-    if not is_bucket_name(bucket):
+    if not _BUCKET.fullmatch(bucket):
         raise ValueError(f"invalid bucket name: {bucket!r}")
     if "\0" in name or any(part in ("", ".", "..") for part in parts):
         raise ValueError(f"not a path in a bucket: {name!r}")
@@ -100,9 +95,8 @@ class BucketService:
             ("GET", "/storage/v1/b", self._list_buckets),
             ("POST", "/storage/v1/b", self._create_bucket),
             ("GET", bucket, self._get_bucket),
-            ("DELETE", bucket, self._delete_bucket),
             ("GET", objects, self._list_objects),
-            ("GET", f"{objects}/<path:name>", self._get_object),
+            ("GET", f"{objects}/<path:name>", self._resource),
             ("DELETE", f"{objects}/<path:name>", self._delete_object),
             ("GET", f"/download{objects}/<path:name>", self._download),
         ):
@@ -112,7 +106,9 @@ class BucketService:
             yield Route("storage", "PUT", prefix + objects, self._resume_upload, is_upload=True)
 
     def _list_buckets(self, request: Request) -> dict[str, Any]:
-        names = sorted(path.name for path in self._storage.iterdir() if is_bucket_name(path.name))
+        names = sorted(
+            path.name for path in self._storage.iterdir() if _BUCKET.fullmatch(path.name)
+        )
         return {"items": [self._get_bucket(request, name) for name in names]}
 
     def _create_bucket(self, request: Request) -> dict[str, Any]:
@@ -123,24 +119,10 @@ class BucketService:
             raise ApiError(409, f"The bucket {name} exists already.") from None
         return self._get_bucket(request, name)
 
-    def _get_bucket(self, request: Request, bucket: str) -> dict[str, Any]:
+    def _get_bucket(self, _: Request, bucket: str) -> dict[str, Any]:
         self._path(bucket)
-        return {
-            "kind": "storage#bucket",
-            "id": bucket,
-            "name": bucket,
-            "selfLink": f"{request.host_url}storage/v1/b/{bucket}",
-            "location": self._region.upper(),
-            "locationType": "region",
-            "storageClass": "STANDARD",
-        }
-
-    def _delete_bucket(self, _: Request, bucket: str) -> Response:
-        path = self._path(bucket)
-        if any(files for _, _, files in os.walk(path)):
-            raise ApiError(409, "The bucket you tried to delete is not empty.")
-        shutil.rmtree(path, ignore_errors=True)
-        return Response(status=204)
+        location = {"location": self._region.upper(), "locationType": "region"}
+        return {"kind": "storage#bucket", "id": bucket, "name": bucket, **location}
 
     def _list_objects(self, request: Request, bucket: str) -> dict[str, Any]:
         prefix, delimiter = request.args.get("prefix", ""), request.args.get("delimiter", "")
@@ -163,11 +145,6 @@ class BucketService:
                 path = Path(folder, file)
                 if not path.is_symlink():
                     yield path.relative_to(root).as_posix()
-
-    def _get_object(self, request: Request, bucket: str, name: str) -> Response | dict[str, Any]:
-        if request.args.get("alt") == "media":
-            return self._download(request, bucket, name)
-        return self._resource(request, bucket, name)
 
     def _delete_object(self, _: Request, bucket: str, name: str) -> Response:
         self._file(bucket, name).unlink(missing_ok=True)
@@ -247,24 +224,19 @@ class BucketService:
     def _resource(self, request: Request, bucket: str, name: str) -> dict[str, Any]:
         path = self._file(bucket, name)
         crc32c, md5 = _hashes(path)
-        generation = _generation(path)
+        link = f"download/storage/v1/b/{bucket}/o/{quote(name)}"
         changed = format_time(datetime.fromtimestamp(path.stat().st_mtime, timezone.utc))
-        link = f"storage/v1/b/{bucket}/o/{quote(name, safe='')}"
         return {
             "kind": "storage#object",
-            "id": f"{bucket}/{name}/{generation}",
-            "selfLink": request.host_url + link,
-            "mediaLink": f"{request.host_url}download/{link}?alt=media",
             "name": name,
             "bucket": bucket,
-            "generation": generation,
+            "generation": _generation(path),
             "metageneration": "1",
+            "mediaLink": f"{request.host_url}{link}?alt=media",
             "contentType": mimetypes.guess_type(name)[0] or "application/octet-stream",
-            "storageClass": "STANDARD",
             "size": str(path.stat().st_size),
             "md5Hash": md5,
             "crc32c": crc32c,
-            "etag": generation,
             "timeCreated": changed,
             "updated": changed,
         }

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distlaunch.emulator.api_error import ApiError, field_error
 from distlaunch.job import machine_catalogue
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 _WEEK = 7 * 24 * 3600
 _LOG_SCALES = ("UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE")
 _RANGES = ("double_value_spec", "integer_value_spec")
-
-Problem = tuple[str, str]
-"""The path of a field, and what is wrong with it."""
 
 
 def check_location(location: str) -> None:
@@ -26,82 +20,77 @@ def check_location(location: str) -> None:
 
 
 def check_job(job: Any) -> None:
-    """Raise `ApiError` for the first thing that is wrong with a message of a new job."""
-    for path, message in _problems(job):
+    """Raise `ApiError` for the first thing that is wrong with the message of a new job."""
+    _require(job.display_name, "display_name", "Display name is required.")
+    if "job_spec" in job.DESCRIPTOR.fields_by_name:
+        _check_spec(job.job_spec, "job_spec")
+        return
+    counts = (job.max_trial_count, job.parallel_trial_count)
+    _require(min(counts) > 0, "max_trial_count", "Trial counts must be greater than 0.")
+    study, path = job.study_spec, "study_spec"
+    _require(study.metrics, f"{path}.metrics", "At least one metric is required.")
+    _require(study.parameters, f"{path}.parameters", "At least one parameter is required.")
+    for number, parameter in enumerate(study.parameters):
+        _check_parameter(parameter, f"{path}.parameters[{number}]")
+    _check_spec(job.trial_job_spec, "trial_job_spec")
+
+
+def _require(condition: object, path: str, message: str) -> None:
+    if not condition:
         raise field_error(path, message)
 
 
-def _problems(job: Any) -> Iterator[Problem]:
-    if not job.display_name:
-        yield "display_name", "Display name is required."
-    if "job_spec" in job.DESCRIPTOR.fields_by_name:
-        yield from _spec_problems(job.job_spec, "job_spec")
-        return
-    if job.max_trial_count < 1 or job.parallel_trial_count < 1:
-        yield "max_trial_count", "Trial counts must be greater than 0."
-    if not job.study_spec.metrics or not job.study_spec.parameters:
-        yield "study_spec", "At least one metric and one parameter are required."
-    for number, parameter in enumerate(job.study_spec.parameters):
-        yield from _parameter_problems(parameter, f"study_spec.parameters[{number}]")
-    yield from _spec_problems(job.trial_job_spec, "trial_job_spec")
-
-
-def _spec_problems(spec: Any, path: str) -> Iterator[Problem]:
+def _check_spec(spec: Any, path: str) -> None:
     pools = [(n, pool) for n, pool in enumerate(spec.worker_pool_specs) if pool.ListFields()]
-    if not pools or pools[0][0] != 0:
-        yield f"{path}.worker_pool_specs[0]", "The first worker pool is required."
+    has_first = bool(pools) and pools[0][0] == 0
+    _require(has_first, f"{path}.worker_pool_specs[0]", "The first worker pool is required.")
     for number, pool in pools:
-        yield from _pool_problems(pool, f"{path}.worker_pool_specs[{number}]", number)
+        _check_pool(pool, f"{path}.worker_pool_specs[{number}]", number)
     seconds = spec.scheduling.timeout.ToTimedelta().total_seconds()
-    is_flex_start = _enum_name(spec.scheduling, "strategy") == "FLEX_START"
-    if seconds < 0 or (is_flex_start and seconds > _WEEK):
-        yield f"{path}.scheduling.timeout", "The timeout must be 0s to 604800s (7 days)."
+    is_limited = _enum_name(spec.scheduling, "strategy") == "FLEX_START"
+    is_valid = 0 <= seconds <= (_WEEK if is_limited else seconds)
+    _require(is_valid, f"{path}.scheduling.timeout", "The timeout must be 0s to 604800s (7 days).")
 
 
-def _pool_problems(pool: Any, path: str, number: int) -> Iterator[Problem]:
-    if pool.replica_count < 1 or (number == 0 and pool.replica_count != 1):
-        expected = "1" if number == 0 else "greater than 0"
-        yield f"{path}.replica_count", f"The replica count must be {expected}."
-    package = pool.python_package_spec
-    if not (pool.container_spec.image_uri or package.executor_image_uri):
-        yield path, "An image URI is required."
-    if pool.WhichOneof("task") == "python_package_spec" and not package.python_module:
-        yield f"{path}.python_package_spec.python_module", "Python module is required."
-    yield from _machine_problems(pool.machine_spec, f"{path}.machine_spec")
+def _check_pool(pool: Any, path: str, number: int) -> None:
+    replicas = f"{path}.replica_count"
+    _require(pool.replica_count > 0, replicas, "The replica count must be greater than 0.")
+    _require(number or pool.replica_count == 1, replicas, "The replica count must be 1.")
+    has_image = pool.container_spec.image_uri or pool.python_package_spec.executor_image_uri
+    _require(has_image, path, "An image URI is required.")
+    _check_machine(pool.machine_spec, f"{path}.machine_spec")
 
 
-def _machine_problems(spec: Any, path: str) -> Iterator[Problem]:
+def _check_machine(spec: Any, path: str) -> None:
     name, count = spec.machine_type, spec.accelerator_count
     kind = machine_catalogue.bundled().machines.get(name)
     if kind is None:
         text = f'Machine type "{name}" is not supported for custom training.'
-        yield f"{path}.machine_type", text
-    elif spec.tpu_topology or kind.topologies:
-        if spec.tpu_topology not in kind.topologies:
-            yield f"{path}.tpu_topology", f"Supported on {name}: {', '.join(kind.topologies)}."
+        raise field_error(f"{path}.machine_type", text)
+    if spec.tpu_topology or kind.topologies:
+        is_known = spec.tpu_topology in kind.topologies
+        text = f"Topologies of {name}: {', '.join(kind.topologies) or 'none'}."
+        _require(is_known, f"{path}.tpu_topology", text)
     elif count or spec.accelerator_type or kind.needs_accelerator:
         accelerator = _enum_name(spec, "accelerator_type")
-        if not kind.takes(accelerator, count):
-            text = f"{count} {accelerator} are not supported on machine type {name}."
-            yield f"{path}.accelerator_type", text
+        text = f"{count} {accelerator} are not supported on machine type {name}."
+        _require(kind.takes(accelerator, count), f"{path}.accelerator_type", text)
 
 
-def _parameter_problems(parameter: Any, path: str) -> Iterator[Problem]:
-    if parameter.conditional_parameter_specs:
-        yield path, "The emulator does not support conditional_parameter_specs."
+def _check_parameter(parameter: Any, path: str) -> None:
+    text = "The emulator does not support conditional_parameter_specs."
+    _require(not parameter.conditional_parameter_specs, path, text)
     kind = parameter.WhichOneof("parameter_value_spec")
-    if kind is None:
-        yield path, "One of double_, integer_, categorical_ and discrete_value_spec is required."
-        return
+    _require(kind, path, "A value spec (double_, integer_, categorical_, discrete_) is required.")
     spec = getattr(parameter, kind)
     values = [spec.min_value, spec.max_value] if kind in _RANGES else list(spec.values)
-    if not values:
-        yield f"{path}.{kind}.values", "At least one value is required."
-    elif kind != "categorical_value_spec":
-        if not all(lower <= upper for lower, upper in pairwise(values)):
-            yield f"{path}.{kind}", "The values must be in increasing order."
-        if _enum_name(parameter, "scale_type") in _LOG_SCALES and not values[0] > 0:
-            yield f"{path}.scale_type", "On a log scale all values must be greater than 0."
+    _require(values, f"{path}.{kind}.values", "At least one value is required.")
+    if kind != "categorical_value_spec":
+        is_sorted = all(lower <= upper for lower, upper in pairwise(values))
+        _require(is_sorted, f"{path}.{kind}", "The values must be in increasing order.")
+        is_positive = values[0] > 0 or _enum_name(parameter, "scale_type") not in _LOG_SCALES
+        text = "On a log scale all values must be greater than 0."
+        _require(is_positive, f"{path}.scale_type", text)
 
 
 def _enum_name(message: Any, field: str) -> str:

@@ -67,19 +67,13 @@ def test_google_s_client_uploads_lists_downloads_and_deletes(client, service):
     assert not model.exists()
 
 
-def test_buckets_are_created_listed_and_deleted(client, service):
+def test_buckets_are_created_and_listed(client, service):
     bucket = client.create_bucket("fresh-bucket")
     assert bucket.location == "EUROPE-WEST4"
     assert (service.folder / "fresh-bucket").is_dir()
     with pytest.raises(Conflict):
         client.create_bucket("fresh-bucket")
     assert [each.name for each in client.list_buckets()] == ["fresh-bucket"]
-    bucket.blob("a").upload_from_string("a")
-    with pytest.raises(Conflict):
-        bucket.delete()
-    bucket.blob("a").delete()
-    bucket.delete()
-    assert list(client.list_buckets()) == []
 
 
 @pytest.mark.parametrize(

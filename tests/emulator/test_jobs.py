@@ -170,9 +170,9 @@ CONDITIONAL = {
     ("path", "value", "message"),
     [
         ("maxTrialCount", 0, "Trial counts must be greater than 0."),
-        ("studySpec", None, "At least one metric and one parameter are required."),
+        ("studySpec", None, "At least one metric is required."),
         ("trialJobSpec", None, "trial_job_spec.worker_pool_specs[0]"),
-        (f"{RATE}.doubleValueSpec", None, "categorical_ and discrete_value_spec is required."),
+        (f"{RATE}.doubleValueSpec", None, "study_spec.parameters[0]: A value spec"),
         (f"{RATE}.doubleValueSpec.minValue", 0, "On a log scale all values must be greater than 0"),
         (f"{RATE}.doubleValueSpec.minValue", "NaN", "increasing order"),
         (f"{RATE}.doubleValueSpec.maxValue", 0, "increasing order"),
