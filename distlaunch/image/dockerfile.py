@@ -37,18 +37,10 @@ _WITH_SOURCES = ("COPY", "ADD")
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction.
+    """An instruction: its name (`word`, e.g. ``RUN``) and the text after it (`rest`).
 
-    Parameters
-    ----------
-    word
-        Its name in capitals, e.g. ``RUN``; empty for comments and empty lines.
-    rest
-        The text after the name, continued lines joined.
-    text
-        The lines as written, with here-documents.
-    line
-        The number of its first line; 0 for an instruction that is in no file.
+    `text` has the lines as written, with here-documents, `line` the number of the first one. A
+    comment has no `word`; an instruction that is in no file has `line` 0.
     """
 
     word: str
@@ -90,19 +82,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of a build.
-
-    Parameters
-    ----------
-    base
-        The image or the name of the stage that it is built from.
-    name
-        Its name in lower case, None without one.
-    start
-        The FROM instruction.
-    instructions
-        The instructions after FROM.
-    """
+    """A stage: its base image or stage, its name in lower case, FROM and what follows."""
 
     base: str
     name: str | None
@@ -119,14 +99,8 @@ class Stage:
 class Dockerfile:
     """A Dockerfile.
 
-    Parameters
-    ----------
-    head
-        The parser directives and ARG instructions before the first stage.
-    stages
-        Its stages; the last one is the image.
-    needs_buildkit
-        Whether it uses syntax that the classic builder refuses.
+    `head` has the parser directives and ARG instructions before the first stage. The last stage is
+    the image. `needs_buildkit` is whether the classic builder refuses its syntax.
     """
 
     head: str
@@ -175,15 +149,7 @@ class Dockerfile:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A last stage that only adds the project's files to the stage before it.
-
-    Parameters
-    ----------
-    root
-        The folder of the files in the image.
-    settings
-        Its part of the image's config.
-    """
+    """A last stage that only adds the project's files, at `root`, to the stage before it."""
 
     root: str
     settings: ImageSettings
@@ -280,18 +246,18 @@ def _unquoted(word: str, variables: Mapping[str, str]) -> str:
 
 
 def _value(piece: re.Match[str], variables: Mapping[str, str]) -> str:
-    def replace_use(found: re.Match[str]) -> str:
-        if found["escaped"]:
-            is_escape = piece["bare"] is not None or found["escaped"] in '"\\$`'
-            return found["escaped"] if is_escape else found[0]
-        value = variables.get(found["plain"] or found["name"], "")
-        if found["sign"] and bool(value) == (found["sign"] == "+"):
-            return _USE.sub(replace_use, found["word"])
+    def expand(use: re.Match[str]) -> str:
+        if use["escaped"]:
+            is_escape = piece["bare"] is not None or use["escaped"] in '"\\$`'
+            return use["escaped"] if is_escape else use[0]
+        value = variables.get(use["plain"] or use["name"], "")
+        if use["sign"] and bool(value) == (use["sign"] == "+"):
+            return _USE.sub(expand, use["word"])
         return value
 
     if piece["single"] is not None:
         return piece["single"]
-    return _USE.sub(replace_use, piece["bare"] if piece["double"] is None else piece["double"])
+    return _USE.sub(expand, piece["bare"] if piece["double"] is None else piece["double"])
 
 
 def _instructions(text: str, escape: str) -> Iterator[Instruction]:

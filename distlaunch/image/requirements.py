@@ -36,17 +36,9 @@ _NAME_IN_URL = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)|/([A-Za-z0-9._]+)-[^/]+\.w
 class RequirementLine:
     """A line of a requirements file, with the lines that continue it.
 
-    Parameters
-    ----------
-    location
-        ``FILE:LINE``.
-    text
-        The line as written, without comments and hashes.
-    is_constraint
-        Whether its file is included with ``-c``.
-    requirement
-        The requirement, made for the cluster; None for an option, a URL, a line with a variable and
-        a line that pip cannot read.
+    `location` is ``FILE:LINE``, and `text` the line as written, without comments and hashes.
+    `requirement` is made for the cluster; it is None for an option, a URL, a line with a variable
+    and a line that pip cannot read.
     """
 
     location: str
@@ -77,18 +69,10 @@ class RequirementLine:
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """A requirements file and the files that it includes with ``-r`` and ``-c``.
+    """A requirements file (`name`) and the files that it includes with ``-r`` and ``-c``.
 
-    Parameters
-    ----------
-    name
-        The first file's path, posix and relative to the project's folder.
-    files
-        The text of each file by its path, made for the cluster.
-    originals
-        The text of each file as written.
-    constraints
-        The files that are included with ``-c``.
+    `files` has the text of each file made for the cluster, `originals` the text as written, by its
+    path in the project. `constraints` are the files that are included with ``-c``.
     """
 
     name: str

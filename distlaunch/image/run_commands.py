@@ -28,16 +28,8 @@ _WITH_VALUE = (
 class PipInstall:
     """The arguments of a ``pip install``.
 
-    Parameters
-    ----------
-    files
-        The requirements files (``-r``).
-    constraints
-        The constraints files (``-c``).
-    packages
-        The packages, URLs and paths, those of ``-e`` too.
-    options
-        All other options with their values.
+    `packages` are names, URLs and paths, those of ``-e`` too; `options` are all other options than
+    ``-r`` and ``-c``, with their values.
     """
 
     files: tuple[str, ...] = ()

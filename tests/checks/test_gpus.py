@@ -1,5 +1,3 @@
-"""What GPU clusters need of their images and machines."""
-
 from __future__ import annotations
 
 from datetime import date
@@ -29,7 +27,7 @@ AND_CUDA = "tensorflow[and-cuda]==2.21.0\n"
 
 @pytest.fixture
 def found(tmp_path):
-    """Return what is found of a job, with files of its folder."""
+    """Return the problems of a job, with files of its folder."""
 
     def run(*sets, config=None, today=TODAY, **files):
         (tmp_path / "distlaunch.yaml").write_text(JOB)
@@ -43,7 +41,7 @@ def found(tmp_path):
     return run
 
 
-def said(problems):
+def summarize(problems):
     return [(each.severity, each.code, each.where) for each in problems]
 
 
@@ -61,15 +59,15 @@ def said(problems):
 )
 def test_an_image_of_tensorflow_with_an_old_cudnn(image, is_broken, found):
     expected = [("warning", "image-cuda", "image.base")] if is_broken else []
-    assert said(found(f"image.base={image}")) == expected
-    assert said(found(f"image.base={image}", requirements_txt=AND_CUDA)) == []
+    assert summarize(found(f"image.base={image}")) == expected
+    assert summarize(found(f"image.base={image}", requirements_txt=AND_CUDA)) == []
     named = found("image.repository=", f"image.uri={image}", requirements_txt=AND_CUDA)
-    assert said(named) == [(*each[:2], "image.uri") for each in expected]
-    assert said(found(f"image.base={image}", "cluster.chief.accelerator=")) == []
-    own = said(found(Dockerfile=f"FROM {image}\n", requirements_txt=""))
+    assert summarize(named) == [(*each[:2], "image.uri") for each in expected]
+    assert summarize(found(f"image.base={image}", "cluster.chief.accelerator=")) == []
+    own = summarize(found(Dockerfile=f"FROM {image}\n", requirements_txt=""))
     assert own == [(*each[:2], "Dockerfile") for each in expected]
     text = f"FROM {image}\nRUN pip install 'tensorflow[and-cuda]==2.21.0'\n"
-    assert said(found(Dockerfile=text, requirements_txt="")) == []
+    assert summarize(found(Dockerfile=text, requirements_txt="")) == []
 
 
 @pytest.mark.parametrize(
@@ -84,8 +82,8 @@ def test_an_image_of_tensorflow_with_an_old_cudnn(image, is_broken, found):
 )
 def test_an_image_that_google_no_longer_offers(image, has_ended, found, tmp_path):
     expected = [("warning", "image-ended", "image.base")] if has_ended else []
-    assert said(found(f"image.base={image}")) == expected
-    assert said(found(f"image.base={image}", today=date(2026, 7, 10))) == []
+    assert summarize(found(f"image.base={image}")) == expected
+    assert summarize(found(f"image.base={image}", today=date(2026, 7, 10))) == []
     config = tmp_path / "config.yaml"
     spec = f"{{executorImageUri: {image}, pythonModule: a.b, packageUris: ['gs://a/b.tar.gz']}}"
     config.write_text(
@@ -93,27 +91,27 @@ def test_an_image_that_google_no_longer_offers(image, has_ended, found, tmp_path
         f"pythonPackageSpec: {spec}}}]"
     )
     named = found(config=config)
-    assert said(named) == [(*each[:2], "cluster.chief") for each in expected]
+    assert summarize(named) == [(*each[:2], "cluster.chief") for each in expected]
 
 
-def test_an_image_of_one_s_own_sets_up_nccl_on_machines_with_rdma(found):
-    assert said(found(RDMA)) == []
+def test_the_users_image_sets_up_nccl_on_machines_with_rdma(found):
+    assert summarize(found(RDMA)) == []
     expected = [("warning", "rdma-environment", "cluster.chief")]
-    assert said(found(RDMA, "image.uri=a/b:1")) == expected
-    assert said(found(RDMA, Dockerfile=OWN)) == expected
+    assert summarize(found(RDMA, "image.uri=a/b:1")) == expected
+    assert summarize(found(RDMA, Dockerfile=OWN)) == expected
     text = f"{OWN}ENTRYPOINT ['sh', '-c', '. /usr/local/gib/scripts/set_nccl_env.sh && …']\n"
-    assert said(found(RDMA, Dockerfile=text)) == []
-    assert said(found("image.uri=a/b:1")) == []
+    assert summarize(found(RDMA, Dockerfile=text)) == []
+    assert summarize(found("image.uri=a/b:1")) == []
 
 
 def test_the_container_needs_the_package_of_the_reduction_server(found):
     server = "reduction_server.replicas=2"
     expected = [("warning", "reduction-server-package", "reduction_server")]
-    assert said(found(server)) == expected
-    assert said(found(server, "image.uri=a/b:1")) == []
-    assert said(found(server, Dockerfile=OWN)) == expected
+    assert summarize(found(server)) == expected
+    assert summarize(found(server, "image.uri=a/b:1")) == []
+    assert summarize(found(server, Dockerfile=OWN)) == expected
     text = f"{OWN}RUN apt install -y google-reduction-server\n"
-    assert said(found(server, Dockerfile=text)) == []
+    assert summarize(found(server, Dockerfile=text)) == []
 
 
 WORKERS = (
@@ -125,7 +123,9 @@ def test_a_different_number_of_gpus_on_each_may_be_meant(tmp_path):
     def unequal(*sets):
         (tmp_path / "distlaunch.yaml").write_text(JOB)
         job = load_job(tmp_path, overrides=["image.uri=a/b:1", *sets]).job
-        found = said(run_checks(LaunchRequest(tmp_path, job), CheckOptions(offline=True)).problems)
+        found = summarize(
+            run_checks(LaunchRequest(tmp_path, job), CheckOptions(offline=True)).problems
+        )
         return [each for each in found if each[1] == "accelerators-unequal"]
 
     [(severity, _, where)] = unequal(WORKERS % 2)

@@ -19,99 +19,73 @@ from trainer.task import parser
 
 sys.path.pop(0)
 
-NUMBERS = ("--epochs", "--shards", "--steps-per-epoch", "--shuffle", "--checkpoint-every", "--seed")
-FLAGS = (
-    *("--resume", "--no-resume", "--sync-batch-norm"),
-    *("--allow-cpu", "--gpu-memory-growth", "--debug"),
-)
+NUMBERS = st.sampled_from(["--epochs", "--shards", "--steps-per-epoch", "--seed"])
+FLAGS = ("--resume", "--no-resume", "--sync-batch-norm", "--allow-cpu", "--debug")
 
 
 @pytest.fixture
-def order(pristine, tmp_path):
+def request_(pristine, tmp_path):
     folder = Path(shutil.copytree(pristine, tmp_path / "digits"))
     return LaunchRequest(folder, load_job_file(folder / "distlaunch.yaml"))
 
 
-def told(order, **changes):
-    return find_trainer(replace(order, job=replace(order.job, **changes)))
+def find(request_, module="trainer.task", program=None):
+    cluster = request_.job.cluster
+    cluster = replace(cluster, chief=replace(cluster.chief, program=program))
+    return find_trainer(
+        replace(request_, job=replace(request_.job, module=module, cluster=cluster))
+    )
 
 
-def with_chief(order, program):
-    cluster = order.job.cluster
-    return told(order, cluster=replace(cluster, chief=replace(cluster.chief, program=program)))
-
-
-def test_the_trainer_is_known_by_its_engine_room(order):
-    trainer = find_trainer(order)
-    assert trainer.folder == order.folder / "trainer"
-    assert trainer.package == "trainer"
-    assert trainer.version == "0.1.0"
+def test_the_trainer_has_a_library_beside_its_module(request_):
+    trainer = find(request_)
+    assert trainer.folder == request_.folder / "trainer"
+    assert (trainer.package, trainer.version) == ("trainer", "0.1.0")
     assert trainer.options == {"--epochs": "8"}
     assert trainer.data.is_file()
     assert trainer.model.is_file()
-
-
-def test_it_may_lie_deeper(order):
-    (order.folder / "src").mkdir()
-    (order.folder / "trainer").rename(order.folder / "src" / "mine")
-    trainer = told(order, module="src.mine.task")
-    assert trainer.package == "src.mine"
-    assert trainer.folder == order.folder / "src" / "mine"
+    (request_.folder / "src").mkdir()
+    trainer.folder.rename(request_.folder / "src" / "mine")
+    assert find(request_, "src.mine.task").package == "src.mine"
 
 
 @pytest.mark.parametrize("module", ["trainer", "task", "other.task", "trainer.distributed.run"])
-def test_another_module_is_another_program(order, module):
-    assert told(order, module=module) is None
+def test_another_module_is_another_program(request_, module):
+    assert find(request_, module) is None
 
 
-@pytest.mark.parametrize(
-    "text", ["", "__version__ = version()\n", "__version__ = 1\n", "def (\n", "\0", None]
-)
-def test_a_folder_without_a_version_is_another_s(order, text):
-    file = order.folder / "trainer" / "distributed" / "__init__.py"
+@pytest.mark.parametrize("text", ["", "__version__ = version()\n", "def (\n", "\0", None])
+def test_a_folder_without_a_version_is_no_trainer_library(request_, text):
+    file = request_.folder / "trainer" / "distributed" / "__init__.py"
     file.unlink() if text is None else file.write_text(text)
-    assert find_trainer(order) is None
+    assert find(request_) is None
 
 
-def test_a_program_of_the_chief_s_own_counts(order):
-    trainer = with_chief(order, Program(args=("--epochs=3", "--batch-size", "9")))
+def test_the_chief_may_have_its_own_program(request_):
+    trainer = find(request_, program=Program(args=("--epochs=3", "--batch-size", "9")))
     assert trainer.options == {"--epochs": "3", "--batch-size": "9"}
-
-
-@pytest.mark.parametrize(
-    "program",
-    [Program(image="gcr.io/x/y"), Program(command=("bash",)), Program(module="trainer.task")],
-)
-def test_what_the_chief_runs_may_be_another_program(order, program):
-    assert with_chief(order, program) is None
+    for program in (Program(image="a/b"), Program(command=("sh",)), Program(module="trainer.task")):
+        assert find(request_, program=program) is None
 
 
 @given(
     st.lists(
-        st.one_of(
-            st.tuples(st.sampled_from(NUMBERS), st.integers(1, 99)).map("{0[0]}={0[1]}".format),
-            st.tuples(st.sampled_from(NUMBERS), st.integers(1, 99)).map("{0[0]} {0[1]}".format),
-            st.sampled_from(FLAGS),
-        )
+        st.builds("{}={}".format, NUMBERS, st.integers(1, 99))
+        | st.builds("{} {}".format, NUMBERS, st.integers(1, 99))
+        | st.sampled_from(FLAGS)
     )
 )
-def test_options_are_what_the_trainer_takes_them_for(words):
-    split = [part for word in words for part in word.split()]
-    taken = vars(parser().parse_args(split))
-    for name, value in parse_options(split).items():
-        said = taken[name[2:].replace("-", "_")]
-        assert value is said or value == str(said)
-    assert {word.split("=")[0].split()[0].replace("--no-", "--") for word in words} == set(
-        parse_options(split)
-    )
+def test_options_are_parsed_as_the_trainer_does(arguments):
+    words = [part for argument in arguments for part in argument.split()]
+    parsed = vars(parser().parse_args(words))
+    for name, value in parse_options(words).items():
+        expected = parsed[name[2:].replace("-", "_")]
+        assert value is expected or value == str(expected)
+    names = {argument.split("=")[0].split()[0].replace("--no-", "--") for argument in arguments}
+    assert names == set(parse_options(words))
 
 
-def test_options_that_the_trainer_does_not_have_are_there_too():
+def test_unknown_options_are_parsed_too():
     words = ["--batchsize", "64", "--fast", "--no-fast", "--at", "-1", "left", "--last"]
-    assert parse_options(words) == {
-        "--batchsize": "64",
-        "--fast": True,
-        "--no-fast": True,
-        "--at": "-1",
-        "--last": True,
-    }
+    expected = {"--batchsize": "64", "--fast": True, "--no-fast": True, "--at": "-1"}
+    assert parse_options(words) == {**expected, "--last": True}

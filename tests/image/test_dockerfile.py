@@ -25,56 +25,42 @@ ENTRYPOINT ["python", "-m", "trainer.task"]
 
 
 def test_a_dockerfile_is_its_stages():
-    found = read_dockerfile(OURS)
-    assert [(stage.base, stage.name) for stage in found.stages] == [
-        ("python:3.12", "environment"),
-        ("environment", None),
+    dockerfile = read_dockerfile(OURS)
+    names = [(stage.base, stage.name) for stage in dockerfile.stages]
+    assert names == [("python:3.12", "environment"), ("environment", None)]
+    words = [(each.word, each.line) for each in dockerfile.instructions]
+    assert words == [
+        *(("ENV", 3), ("COPY", 4), ("RUN", 5), ("WORKDIR", 6)),
+        *(("COPY", 10), ("ENTRYPOINT", 11)),
     ]
-    words = [[each.word for each in stage.instructions if each.word] for stage in found.stages]
-    assert words == [["ENV", "COPY", "RUN", "WORKDIR"], ["COPY", "ENTRYPOINT"]]
-    assert found.bases == ("python:3.12",)
-
-
-def test_all_of_it_but_comments_is_kept():
-    wanted = [line for line in OURS.splitlines() if line and not line.startswith("#")]
-    assert read_dockerfile(OURS).text.splitlines() == wanted
-
-
-@pytest.mark.parametrize(
-    ("text", "bases"),
-    [
-        ("FROM a\nFROM b AS c\nFROM c\n", ("a", "b")),
-        ("FROM scratch\n", ()),
-        ("from a as B\nfrom --platform=linux/amd64 c\n", ("a", "c")),
-        ("ARG V=3.12\nFROM python:${V}-slim\nFROM x:$V\n", ("python:3.12-slim", "x:3.12")),
-        ("ARG V\nFROM python:$V\n", ()),
-        ("FROM a AS Build\nFROM BUILD\n", ("a",)),
-        ("# no stage\n", ()),
-    ],
-)
-def test_bases_are_images_that_are_no_stages(text, bases):
-    assert read_dockerfile(text).bases == bases
+    lines = [line for line in OURS.splitlines() if line and not line.startswith("#")]
+    assert dockerfile.text.splitlines() == lines
+    assert dockerfile.last_on("x@sha256:1").splitlines() == [
+        "FROM x@sha256:1",
+        "COPY . .",
+        'ENTRYPOINT ["python", "-m", "trainer.task"]',
+    ]
 
 
 @pytest.mark.parametrize(
-    ("text", "base"),
+    ("text", "bases", "base"),
     [
+        ("FROM a\nFROM b AS c\nFROM c\n", ("a", "b"), "b"),
+        ("FROM a AS Build\nFROM BUILD AS c\nFROM C\n", ("a",), "a"),
+        ("from a as B\nfrom --platform=linux/amd64 c\n", ("a", "c"), "c"),
         (
-            "from --platform=linux/amd64 python:3.11 as One\nFROM one AS two\nFROM Two\n",
-            "python:3.11",
+            "ARG V=3.12\nFROM python:${V}-slim\nFROM x:$V\n",
+            ("python:3.12-slim", "x:3.12"),
+            "x:3.12",
         ),
-        ("ARG V=3.12\nFROM x AS unused\nFROM python:$V\n", "python:3.12"),
-        ("ARG A\nFROM $A\n", None),
-        ("", None),
+        ("FROM scratch\n", (), "scratch"),
+        ("ARG V\nFROM python:$V\n", (), None),
+        ("# no stage\n", (), None),
     ],
 )
-def test_the_base_is_the_image_below_the_last_stage(text, base):
-    assert read_dockerfile(text).base == base
-
-
-def test_instructions_have_line_numbers():
-    numbers = [each.line for each in read_dockerfile(OURS).instructions]
-    assert numbers == [3, 4, 5, 6, 10, 11]
+def test_base_images(text, bases, base):
+    dockerfile = read_dockerfile(text)
+    assert (dockerfile.bases, dockerfile.base) == (bases, base)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +79,7 @@ def test_instructions_have_line_numbers():
         ("FROM a\nRUN echo 'a <<B c'\nENV A=1\n", ["echo 'a <<B c'", "A=1"]),
     ],
 )
-def test_an_instruction_may_go_over_several_lines(text, rests):
+def test_continued_lines_and_here_documents(text, rests):
     (stage,) = read_dockerfile(text).stages
     assert [each.rest for each in stage.instructions if each.word] == rests
 
@@ -112,35 +98,27 @@ def test_an_instruction_may_go_over_several_lines(text, rests):
         ("FROM a\nCOPY --chown=1:1 x /\n", False),
     ],
 )
-def test_what_only_buildkit_understands_is_seen(text, needs):
+def test_syntax_that_needs_buildkit(text, needs):
     assert read_dockerfile(text).needs_buildkit is needs
 
 
-def test_the_parts_of_our_dockerfile_are_environment_and_code():
-    settings = ImageSettings(("python", "-m", "trainer.task"), {}, "/app", {})
-    assert code_of(read_dockerfile(OURS)) == Code("/app", settings)
-
-
 @pytest.mark.parametrize(
-    ("before", "after", "settings"),
+    ("after", "settings"),
     [
-        ("COPY . .", "COPY . /app", {}),
-        ("COPY . .", 'COPY ["./", "/app/"]', {}),
+        ("COPY . .", {}),
+        ("COPY . /app", {}),
+        ('COPY ["./", "/app/"]', {}),
         (
-            "COPY . .",
             "ENV B=2 C='3 4'\nCOPY . .\nLABEL d=\"e f\"",
-            {
-                "env": {"B": "2", "C": "3 4"},
-                "labels": {"d": "e f"},
-            },
+            {"env": {"B": "2", "C": "3 4"}, "labels": {"d": "e f"}},
         ),
-        ("COPY . .", "WORKDIR /code\nCOPY . .", {"workdir": "/code"}),
+        ("WORKDIR /code\nCOPY . .", {"workdir": "/code"}),
     ],
 )
-def test_code_is_copied_whole_and_set_up(before, after, settings):
-    found = code_of(read_dockerfile(OURS.replace(before, after)))
-    given_settings = {"entrypoint": ("python", "-m", "trainer.task"), "workdir": "/app", **settings}
-    assert found == Code(given_settings["workdir"], ImageSettings(**given_settings))
+def test_the_last_stage_adds_code_and_settings(after, settings):
+    settings = {"entrypoint": ("python", "-m", "trainer.task"), "workdir": "/app", **settings}
+    code = code_of(read_dockerfile(OURS.replace("COPY . .", after)))
+    assert code == Code(settings["workdir"], ImageSettings(**settings))
 
 
 @pytest.mark.parametrize(
@@ -163,20 +141,12 @@ def test_code_is_copied_whole_and_set_up(before, after, settings):
         ("AS environment", "AS environment\nFROM x AS y"),
     ],
 )
-def test_a_last_stage_that_does_more_is_no_code_alone(before, after):
+def test_a_last_stage_that_does_more_than_add_code(before, after):
     assert before in OURS
     assert code_of(read_dockerfile(OURS.replace(before, after))) is None
 
 
-def test_the_last_stage_stands_on_another_image():
-    assert read_dockerfile(OURS).last_on("x@sha256:1").splitlines() == [
-        "FROM x@sha256:1",
-        "COPY . .",
-        'ENTRYPOINT ["python", "-m", "trainer.task"]',
-    ]
-
-
-# Values of ENV, and what Docker makes of them where A is "a", E is empty and N is not set.
+# Values of ENV, and what Docker sets if A is "a", E is empty and N is not set.
 EXPANDED = {
     "$A": "a",
     "x${A}y": "xay",
@@ -202,7 +172,7 @@ def test_variables_are_expanded_as_docker_does():
 
 
 @pytest.mark.parametrize("value", ["$5", "$", "${A", "${A:?b}", "${A#b}", "${A:-${E}}"])
-def test_other_uses_of_variables_are_not_read(value):
+def test_other_forms_of_variables_are_not_expanded(value):
     assert parse_pairs(f"X={value}", {"A": "a"}) is None
 
 
@@ -224,7 +194,7 @@ WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_character
 
 
 @given(st.dictionaries(st.from_regex(r"[A-Z_]+", fullmatch=True), WORDS))
-def test_quoted_values_are_read_as_they_were_meant(values):
+def test_quoted_values(values):
     quoted = {name: re.sub(r'(["\\])', r"\\\1", value) for name, value in values.items()}
     text = " ".join(f'{name}="{value}"' for name, value in quoted.items())
     assert parse_pairs(text) == values
