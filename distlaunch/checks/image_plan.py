@@ -45,7 +45,7 @@ def check_image(order: LaunchRequest, *, offline: bool = False) -> ImageCheck:
     """Return how a job's image would be made; nothing is built."""
     job = order.job
     if not vertex.needs_image(job):
-        return ImageCheck(plan_image(job, order.folder) if job.image.uri else None)
+        return ImageCheck(plan_image(job, order.folder, recipe) if job.image.uri else None)
     if offline or job.image.repository is None:
         return _planned(order, push=False)
     try:
@@ -64,7 +64,7 @@ def check_image(order: LaunchRequest, *, offline: bool = False) -> ImageCheck:
 
 def _planned(order: LaunchRequest, *, push: bool) -> ImageCheck:
     try:
-        planned = plan_image(order.job, order.folder, push=push)
+        planned = plan_image(order.job, order.folder, recipe, push=push)
     except RegistryUnreachable:
         raise
     except (ContextError, ImageError) as problem:

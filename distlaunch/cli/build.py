@@ -36,12 +36,13 @@ def command(settings: Settings, /, *, no_push: bool, assignments: tuple[str, ...
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.image import BuildStrategy, execute_plan, plan_image
     from distlaunch.job.load import load_job
+    from distlaunch.render.templates import recipe
 
     console = settings.console()
     loaded = load_job(Path.cwd(), overrides=assignments)
     for note in loaded.notes:
         console.log(note, "warning")
-    plan = plan_image(loaded.job, Path.cwd())
+    plan = plan_image(loaded.job, Path.cwd(), recipe)
     console.log(f"{plan.reference}{' would be pushed' if no_push else ''}: {plan.reason}")
     report = plan.context.report() if plan.context else None
     if report:

@@ -180,11 +180,12 @@ def _contained(job: Job | None, program: Module | Command, console: Console) -> 
     from distlaunch import image
     from distlaunch.errors import UsageError
     from distlaunch.local.run_spec import Container, Module
+    from distlaunch.render.templates import recipe
     from distlaunch.ui.progress_view import Watch
 
     if job is None or not isinstance(program, Module):
         raise UsageError("--docker runs the job's image: leave out the program after '--'")
-    plan = image.plan_image(job, Path.cwd(), push=False)
+    plan = image.plan_image(job, Path.cwd(), recipe, push=False)
     see = Watch(console, ["image"]).see
     built = image.execute_plan(plan, see, push=False, progress=console.progress)
     return Container(built.uri, program.args)

@@ -11,14 +11,16 @@ from distlaunch.errors import ImageError
 from distlaunch.image.dockerfile import Code, Dockerfile, code_of, read_dockerfile
 from distlaunch.image.environment import Environment, environment_of, hashed, pin_bases
 from distlaunch.image.reference import Reference
-from distlaunch.render.templates import Recipe, recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from distlaunch.image.context import Context
     from distlaunch.job.model import Job
+    from distlaunch.render.templates import Recipe
+
+    Render = Callable[[Job, Path], Recipe]
 
 
 class BuildStrategy(str, Enum):
@@ -131,11 +133,13 @@ class BuiltImage:
     sent: int
 
 
-def plan_image(job: Job, folder: Path, *, push: bool = True) -> ImagePlan:
+def plan_image(job: Job, folder: Path, render: Render, *, push: bool = True) -> ImagePlan:
     """Compare a job's image with what the registry has.
 
     Parameters
     ----------
+    render
+        Returns the Dockerfile and the ignore file: `distlaunch.render.templates.recipe`.
     push
         If false, no registry is contacted, and `image.repository` is not required.
 
@@ -149,7 +153,7 @@ def plan_image(job: Job, folder: Path, *, push: bool = True) -> ImagePlan:
         reference = Reference.parse(image.uri)
         return ImagePlan(BuildStrategy.EXISTING, "the job names it", reference, reference.digest)
     if not push:
-        inputs = _read_inputs(job, folder, pin=False)
+        inputs = _read_inputs(job, folder, render, pin=False)
         repository = Reference.parse(image.repository or f"distlaunch/{job.name.lower()}")
         reference = repository.with_tag(inputs.tag)
         return ImagePlan(BuildStrategy.DOCKER, "nothing is pushed", reference, inputs=inputs)
@@ -159,15 +163,15 @@ def plan_image(job: Job, folder: Path, *, push: bool = True) -> ImagePlan:
             "us-central1-docker.pkg.dev/PROJECT/training/NAME"
         )
     return _compare_with_registry(
-        Reference.parse(image.repository), _read_inputs(job, folder, pin=True)
+        Reference.parse(image.repository), _read_inputs(job, folder, render, pin=True)
     )
 
 
-def _read_inputs(job: Job, folder: Path, *, pin: bool) -> BuildInputs:
+def _read_inputs(job: Job, folder: Path, render: Render, *, pin: bool) -> BuildInputs:
     """Read what an image is built from; base images are looked up while files are hashed."""
     from distlaunch.image.context import read_context
 
-    texts = recipe(job, folder)
+    texts = render(job, folder)
     dockerfile = read_dockerfile(texts.dockerfile)
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read_context, folder, texts.ignore)

@@ -143,8 +143,9 @@ def plan_submit(order: LaunchRequest, image: ImagePlan | None = None) -> SubmitP
     raise_if_incomplete(order)
     if image is None and vertex.needs_image(order.job):
         from distlaunch.image import plan_image
+        from distlaunch.render.templates import recipe
 
-        image = plan_image(order.job, order.folder)
+        image = plan_image(order.job, order.folder, recipe)
     return SubmitPlan(order, new_launch_id(order.job.name), image)
 
 

@@ -29,6 +29,7 @@ from fake_registry import Fault
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
 from distlaunch.image.reference import Reference
+from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +70,7 @@ def folder(tmp_path) -> Path:
 
 
 def build(job: Job, folder: Path, seen: Seen | None = None, **kwargs) -> BuiltImage:
-    return execute_plan(plan_image(job, folder), seen or Seen(), **kwargs)
+    return execute_plan(plan_image(job, folder, recipe), seen or Seen(), **kwargs)
 
 
 def refused(job: Job, folder: Path, seen: Seen | None = None) -> str:
@@ -100,7 +101,7 @@ def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatc
             engine.base.replace(engine.registry, counter.address),
         )
         # Under another name the registry is another one, so what it is to have is told by digest.
-        made = plan_image(projects.job(repository, engine.base), folder)
+        made = plan_image(projects.job(repository, engine.base), folder, recipe)
         assert made.strategy == "append"
         made = replace(made, reference=Reference.parse(through.image.repository).with_tag("x"))
         second = execute_plan(made, Seen())
@@ -123,11 +124,11 @@ def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatc
 def test_what_is_not_pushed_is_in_the_engine(engine, folder, repository):
     build(projects.job(repository, engine.base), folder)
     (folder / "trainer/task.py").write_text(projects.PROGRAM + "print('here')\n")
-    made = plan_image(projects.job(repository, engine.base), folder)
+    made = plan_image(projects.job(repository, engine.base), folder, recipe)
     built = execute_plan(made, Seen(), push=False)
     assert (built.uri, built.digest, built.sent) == (str(made.reference), None, 0)
     assert run(engine, built.uri, "a") == "six 1.16.0 a\nhere\n"
-    assert plan_image(projects.job(repository, engine.base), folder).strategy == "append"
+    assert plan_image(projects.job(repository, engine.base), folder, recipe).strategy == "append"
 
 
 def test_the_image_is_the_same_whoever_made_it(engine, folder, repository, tmp_path):

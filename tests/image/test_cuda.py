@@ -19,7 +19,7 @@ import pytest
 
 from distlaunch.image import execute_plan, plan_image
 from distlaunch.job.model import Cluster, Machine, Pool
-from distlaunch.render.templates import dockerfile, dockerignore
+from distlaunch.render.templates import dockerfile, dockerignore, recipe
 
 if TYPE_CHECKING:
     import subprocess
@@ -98,7 +98,7 @@ def built(engine, job: Job, folder: Path, way: str) -> str:
         (folder / ".dockerignore").write_text(dockerignore(job, folder))
         environment = os.environ | {"DOCKER_BUILDKIT": "1"}
         return succeeded(engine.docker("build", "--quiet", str(folder), env=environment))
-    image = execute_plan(plan_image(job, folder), lambda _: None)
+    image = execute_plan(plan_image(job, folder, recipe), lambda _: None)
     assert image.strategy == way
     succeeded(engine.docker("pull", image.uri))
     return image.uri

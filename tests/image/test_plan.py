@@ -13,6 +13,7 @@ import registries
 
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
+from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
     from distlaunch.image.reference import Reference
@@ -44,33 +45,33 @@ def job(registry, base):
 
 def push_environment(job, folder) -> None:
     """Put an image where the environment is looked for."""
-    made = plan_image(job, folder)
+    made = plan_image(job, folder, recipe)
     registries.Recipe().push(made.reference.with_tag(made.inputs.environment.tag))
 
 
 def test_an_image_that_the_job_names_is_used_as_it_is(folder):
     uri = "us-docker.pkg.dev/p/r/i:1"
-    made = plan_image(projects.job(None, uri=uri), folder)
+    made = plan_image(projects.job(None, uri=uri), folder, recipe)
     assert (made.strategy, made.uri, made.context) == ("use", uri, None)
     built = execute_plan(made, print)
     assert (built.uri, built.digest, built.strategy, built.sent) == (uri, None, "use", 0)
 
 
 def test_without_an_environment_it_is_to_be_built(job, folder):
-    made = plan_image(job, folder)
+    made = plan_image(job, folder, recipe)
     assert (made.strategy, made.uri, made.repository) == ("engine", None, job.image.repository)
     assert "no environment of this base image and these requirements" in made.reason
 
 
 def test_code_is_appended_and_then_there_is_nothing_to_do(job, folder):
     push_environment(job, folder)
-    made = plan_image(job, folder)
+    made = plan_image(job, folder, recipe)
     assert (made.strategy, made.uri) == ("append", None)
     built = execute_plan(made, lambda _: None)
     assert built.uri == f"{job.image.repository}@{built.digest}"
     assert built.strategy == "append"
     assert built.sent > 0
-    again = plan_image(job, folder)
+    again = plan_image(job, folder, recipe)
     assert (again.strategy, again.uri) == ("nothing", built.uri)
     done = execute_plan(again, lambda _: None)
     assert (done.uri, done.strategy, done.sent) == (built.uri, "nothing", 0)
@@ -78,7 +79,7 @@ def test_code_is_appended_and_then_there_is_nothing_to_do(job, folder):
 
 def test_the_image_is_what_the_dockerfile_says(job, folder):
     push_environment(job, folder)
-    uri = execute_plan(plan_image(job, folder), lambda _: None).uri
+    uri = execute_plan(plan_image(job, folder, recipe), lambda _: None).uri
     said = projects.config(uri)["config"]
     assert said["Entrypoint"] == ["python", "-m", "trainer.task"]
     assert said["WorkingDir"] == "/app"
@@ -88,48 +89,49 @@ def test_the_image_is_what_the_dockerfile_says(job, folder):
 
 
 def test_a_line_of_code_is_another_image_on_the_same_environment(job, folder):
-    before = plan_image(job, folder)
+    before = plan_image(job, folder, recipe)
     (folder / "trainer/task.py").write_text("print(1)")
-    after = plan_image(job, folder)
+    after = plan_image(job, folder, recipe)
     assert before.reference != after.reference
     assert before.inputs.environment.tag == after.inputs.environment.tag
 
 
 def test_another_base_under_the_same_name_is_another_environment(job, folder, base):
-    before = plan_image(job, folder)
+    before = plan_image(job, folder, recipe)
     registries.Recipe(layers=[registries.tar_of({"etc/other": b"x"})]).push(base)
-    assert plan_image(job, folder).inputs.environment.tag != before.inputs.environment.tag
+    assert plan_image(job, folder, recipe).inputs.environment.tag != before.inputs.environment.tag
 
 
 def test_an_environment_that_is_gone_is_built_again(job, folder, registry):
-    made = plan_image(job, folder)
+    made = plan_image(job, folder, recipe)
     registries.Recipe().push(made.reference)
-    assert plan_image(job, folder).strategy == "engine"
+    assert plan_image(job, folder, recipe).strategy == "engine"
 
 
 def test_a_dockerfile_of_the_users_own_is_for_the_engine(job, folder, base):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
-    made = plan_image(job, folder)
+    made = plan_image(job, folder, recipe)
     assert (made.strategy, made.inputs.environment) == ("engine", None)
     registries.Recipe().push(made.reference)
-    assert plan_image(job, folder).strategy == "nothing"
+    assert plan_image(job, folder, recipe).strategy == "nothing"
 
 
 def test_without_a_repository_there_is_nowhere_to_push_to(folder):
     with pytest.raises(ImageError, match=r"no image repository set: add image\.repository"):
-        plan_image(projects.job(None), folder)
+        plan_image(projects.job(None), folder, recipe)
 
 
 def test_a_base_that_is_not_there_is_named(registry, folder):
     base = registries.fresh(registry, "base", "1")
     with pytest.raises(ImageError, match=f"base image {base} does not exist; check image.ba"):
-        plan_image(projects.job(registries.fresh(registry).name, str(base)), folder)
+        plan_image(projects.job(registries.fresh(registry).name, str(base)), folder, recipe)
 
 
 def test_a_base_by_digest_is_not_asked_for(registry, folder):
     base = f"127.0.0.1:1/gone@sha256:{'0' * 64}"
     assert (
-        plan_image(projects.job(registries.fresh(registry).name, base), folder).strategy == "engine"
+        plan_image(projects.job(registries.fresh(registry).name, base), folder, recipe).strategy
+        == "engine"
     )
 
 
@@ -138,14 +140,16 @@ def test_a_base_for_other_machines_is_refused(registry, folder):
     digest = registries.Recipe(architecture="arm64").push(base)
     registries.push_index(base, {"linux/arm64": digest}, oci=True)
     with pytest.raises(ImageError, match="linux/amd64"):
-        plan_image(projects.job(registries.fresh(registry).name, str(base)), folder)
+        plan_image(projects.job(registries.fresh(registry).name, str(base)), folder, recipe)
 
 
 def test_what_is_not_pushed_needs_no_registry(folder):
-    made = plan_image(projects.job(None, "127.0.0.1:1/gone:1"), folder, push=False)
+    made = plan_image(projects.job(None, "127.0.0.1:1/gone:1"), folder, recipe, push=False)
     assert (made.strategy, made.repository) == ("engine", "distlaunch/digits")
     assert (
-        plan_image(projects.job("127.0.0.1:1/x", "127.0.0.1:1/gone:1"), folder, push=False).uri
+        plan_image(
+            projects.job("127.0.0.1:1/x", "127.0.0.1:1/gone:1"), folder, recipe, push=False
+        ).uri
         is None
     )
 
@@ -153,7 +157,7 @@ def test_what_is_not_pushed_needs_no_registry(folder):
 def test_without_an_engine_that_is_said_with_what_else_could_be_done(job, folder, base):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
     with pytest.raises(ImageError, match=f"Docker is not running at {NOBODY}; start Docker"):
-        execute_plan(plan_image(job, folder), print)
+        execute_plan(plan_image(job, folder, recipe), print)
 
 
 def test_without_an_engine_nothing_but_pip_can_run(job, folder):
@@ -166,7 +170,7 @@ def test_without_an_engine_nothing_but_pip_can_run(job, folder):
     with pytest.raises(
         ImageError, match="Docker is needed for the Dockerfile's step 'RUN apt-get install x'"
     ):
-        execute_plan(plan_image(job, folder), print)
+        execute_plan(plan_image(job, folder, recipe), print)
 
 
 APPEND = """
@@ -175,7 +179,9 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import projects
 from distlaunch.image import execute_plan, plan_image
-built = execute_plan(plan_image(projects.job(*sys.argv[2:4]), Path(sys.argv[4])), lambda _: None)
+from distlaunch.render.templates import recipe
+plan = plan_image(projects.job(*sys.argv[2:4]), Path(sys.argv[4]), recipe)
+built = execute_plan(plan, lambda _: None)
 print(json.dumps([built.strategy, sorted(sys.modules)]))
 """
 

@@ -21,6 +21,7 @@ from distlaunch.image import execute_plan, plan_image
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry.client import Registry
 from distlaunch.job.model import Cluster, Machine, Pool
+from distlaunch.render.templates import recipe
 
 TEMPLATE = """\
 FROM {{ base }} AS environment
@@ -73,7 +74,7 @@ def build(registry, push_base, tmp_path):
             (folder / "templates/Dockerfile.j2").write_text(head + TEMPLATE % steps)
         repository = registries.fresh(registry).name
         job = projects.job(repository, str(base or push_base()))
-        return execute_plan(plan_image(job, folder), lambda _: None, progress=progress).uri
+        return execute_plan(plan_image(job, folder, recipe), lambda _: None, progress=progress).uri
 
     return build_image
 
@@ -273,7 +274,7 @@ def test_cuda_libraries_have_symlinks_in_one_folder(registry, push_base, index, 
     base = push_base({**BASE_FILES, **of_base}, {"Env": ["PYTHON_VERSION=3.11.7"]})
     folder = projects.project(tmp_path / "digits", "cublas\n")
     job = projects.job(registries.fresh(registry).name, str(base))
-    plan = plan_image(replace(job, cluster=T4), folder)
+    plan = plan_image(replace(job, cluster=T4), folder, recipe)
     uri = execute_plan(plan, lambda _: None).uri
     files = environment_files(uri)
     links = "usr/local/lib/nvidia-wheels"
