@@ -1,4 +1,4 @@
-"""What a job asks of Google, from the request itself, so that every format is checked alike."""
+"""A view of the request to Google, so that jobs of every format are checked alike."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.job import reduction_server, vertex
-from distlaunch.job.model import POOL_ROLES
 from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:
@@ -16,11 +15,11 @@ if TYPE_CHECKING:
     from distlaunch.submit.plan import LaunchRequest
 
 WEEK = 7 * 24 * 3600
-"""Seconds after which Vertex AI ends a job that says no timeout (CustomJobSpec.scheduling)."""
+"""Seconds of Google's default timeout (CustomJobSpec.scheduling)."""
+
+ROLES = ("chief", "workers", "parameter_servers", "evaluators")
 
 _SEARCH = fields.TUNED - {"trialJobSpec"}
-
-ROLES = tuple(role.field for role in POOL_ROLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +29,17 @@ class PoolRequest:
     Parameters
     ----------
     role
-        ``chief``, ``workers``, ``parameter_servers`` (or ``reduction_server``) or ``evaluators``;
-        ``pool 4`` for one behind.
-    replicas
-        How many machines.
-    machine
-        Their type.
+        One of `ROLES`, ``reduction_server``, or ``pool 4`` for a pool after these.
     accelerator, accelerator_count
         On each machine; None and 0 without.
     topology
-        Of its TPU, as ``2x4``, None without one.
-    disk_type, disk_gb
-        Of each boot disk, None for Google's default.
+        Of its TPU, such as ``2x4``.
     image
-        The image that it names itself, None for the job's own.
+        None for the image that is built.
     module
-        The module of Google's pythonPackageSpec, None for a container.
+        The module of Google's pythonPackageSpec; None for a container.
     variables
-        How many variables of the environment it sets.
+        Number of environment variables.
     """
 
     role: str
@@ -70,7 +62,7 @@ class PoolRequest:
         return f"cluster.{self.role}" if self.role in ROLES else "vertex"
 
     def key(self, field: str) -> str:
-        """Return the key in the job file of one of its fields, as ``accelerator.count``."""
+        """Return the key of a field in the job file, such as ``accelerator.count``."""
         return f"{self.section}.{field}" if self.role in ROLES else self.section
 
     @property
@@ -79,7 +71,7 @@ class PoolRequest:
         return self.role in ("chief", "workers")
 
     def describe(self) -> str:
-        """Say what it is, as ``3 x n1-standard-8 with 1 NVIDIA_TESLA_T4``."""
+        """Return it in words, such as ``3 x n1-standard-8 with 1 NVIDIA_TESLA_T4``."""
         kind = f" with {self.accelerator_count} {self.accelerator}" if self.accelerator else ""
         shape = f" {self.topology}" if self.topology else ""
         return f"{self.replicas} x {self.machine}{kind}{shape}"
@@ -87,26 +79,20 @@ class PoolRequest:
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What a job asks for.
+    """A job.
 
     Parameters
     ----------
     pools
-        Those with machines, in Google's order; the chief's is the first, if there is one.
-    timeout
-        Seconds; Google's default where the job does not say.
-    max_wait
-        Seconds to wait for machines, None for Google's default.
-    labels
-        The job's own and ours.
-    service_account, network, tensorboard
-        None without.
+        Those with machines, in Google's order.
+    timeout, max_wait
+        Seconds; None for Google's default.
     trials, trials_at_once
-        Of a tuned job; 1 of any other.
+        1 for a job without tuning.
     search
-        What a tuned job says of its search, in Google's JSON names; None of any other.
+        The fields of a tuned job's search in Google's JSON names; None for other jobs.
     encryption_key
-        What its data are encrypted with, None for a key of Google's own.
+        None for Google's default key.
     """
 
     name: str
@@ -127,18 +113,18 @@ class JobRequest:
 
     @property
     def spec(self) -> str:
-        """Where its request says what runs."""
+        """The field of the request with the worker pools."""
         return vertex.SPECS["customJobs" if self.search is None else "hyperparameterTuningJobs"]
 
 
 def job_request(order: LaunchRequest) -> JobRequest:
-    """Return what an order's request asks for."""
+    """Return a view of the request that launches a job."""
     job = order.job
     body = order.request("check", image=None)
-    where = vertex.collection(job)
-    spec = body.get(vertex.SPECS[where], {})
+    collection = vertex.collection(job)
+    spec = body.get(vertex.SPECS[collection], {})
     scheduling = spec.get("scheduling", {})
-    is_tuned = where == "hyperparameterTuningJobs"
+    is_tuned = collection == "hyperparameterTuningJobs"
     return JobRequest(
         name=body.get("displayName", job.name),
         project=job.project or "",
@@ -159,7 +145,7 @@ def job_request(order: LaunchRequest) -> JobRequest:
 
 
 def pools_of(specs: list[dict[str, Any]]) -> list[PoolRequest]:
-    """Return the worker pools of a job's body, whether it is ours or as Google gives it."""
+    """Return the worker pools of a request, or of a job as Google returns it."""
     roles = [*ROLES, *(f"pool {index}" for index in range(len(ROLES), len(specs)))]
     if fields.reduction_server(specs):
         roles[reduction_server.POOL] = reduction_server.KEY
@@ -175,7 +161,7 @@ def _pool(role: str, spec: Mapping[str, Any]) -> PoolRequest:
     program = fields.program(spec)
     return PoolRequest(
         role,
-        int(spec.get("replicaCount", 1)),  # Google writes it as text
+        int(spec.get("replicaCount", 1)),  # text in Google's responses
         machine.type,
         machine.accelerator,
         machine.accelerator_count,

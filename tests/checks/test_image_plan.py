@@ -10,7 +10,7 @@ from distlaunch.submit.plan import LaunchRequest
 
 FILE = """\
 name: digits
-image: {{repository: "localhost:{port}/nobody/digits", requirements: requirements.txt}}
+image: {{repository: "localhost:{port}/unused/digits", requirements: requirements.txt}}
 cluster: {{chief: {{machine: n1-standard-4}}}}
 """
 
@@ -18,7 +18,7 @@ cluster: {{chief: {{machine: n1-standard-4}}}}
 @pytest.fixture
 def project(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]  # on which nobody listens any more
+        port = server.getsockname()[1]  # closed again
     (tmp_path / "distlaunch.yaml").write_text(FILE.format(port=port))
     (tmp_path / "requirements.txt").write_text("six==1.16.0\n")
     package = tmp_path / "trainer"

@@ -15,14 +15,14 @@ from distlaunch.checks.data import cluster_fit, record, sharding
 from distlaunch.checks.data.facts import DataFacts
 from distlaunch.checks.data.location import DataLocation
 from distlaunch.checks.data.sharding import ShardPlan
-from distlaunch.checks.problem import Problem, warning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from distlaunch.checks.data.cluster_fit import TrainingMachines
-    from distlaunch.checks.data.record import DataFile, DataRecord, DatasetRecord
+    from distlaunch.checks.data.record import DataRecord, DatasetRecord
     from distlaunch.checks.data.sharding import BatchOptions
+    from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.request_view import JobRequest
     from distlaunch.checks.trainer import Trainer
@@ -71,7 +71,8 @@ def check_data(
         data = record.load(order.folder, trainer.data)
     except record.DataUnknown as reason:
         unknown = str(reason)
-    problems = list(_location_problems(data, location)) if data else []
+    datasets = [data.training, data.validation] if data else []
+    problems = [*filter(None, (location.problem(each) for each in datasets if each))]
     machines = cluster_fit.training_machines(request)
     options = None if _is_tuned(order.job) else sharding.batch_options(trainer.options)
     if machines is None or options is None:
@@ -79,17 +80,8 @@ def check_data(
     plan = _shard_plan(data, machines, options, location)
     if cluster_fit.takes_accelerators(request, catalogue):
         problems += _cluster_problems(data, plan, machines, options, location)
-    facts = DataFacts(
-        files=len(location.files(data.training)) or None if data else None,
-        examples=plan.examples,
-        replicas=plan.replicas,
-        global_batch=plan.global_batch,
-        steps_per_epoch=options.steps or plan.steps,
-        rows=plan.rows,
-        last_rows=None if options.steps else plan.last_rows,
-        shards=plan.shards,
-        unknown=unknown,
-    )
+    files = len(location.files(data.training)) or None if data else None
+    facts = DataFacts(plan, files, options.steps, unknown)
     return facts, _with_severity(problems, location)
 
 
@@ -106,27 +98,6 @@ def _with_severity(problems: list[Problem], location: DataLocation) -> list[Prob
         replace(each, severity="warning") if each.where == location.source else each
         for each in problems
     ]
-
-
-def _location_problems(data: DataRecord, location: DataLocation) -> Iterator[Problem]:
-    for dataset in filter(None, (data.training, data.validation)):
-        problem = location.problem(dataset)
-        if problem:
-            yield problem
-        files = location.files(dataset)
-        empty = [file for file in files if not file.examples]
-        if empty and len(empty) < len(files):
-            yield _empty_files(empty, len(files))
-
-
-def _empty_files(empty: list[DataFile], total: int) -> Problem:
-    more = f", and so are {len(empty) - 1:,} more of the {total:,} files of the pattern"
-    return warning(
-        "data-empty",
-        empty[0].path,
-        f"the file is empty{more if len(empty) > 1 else ''}",
-        "write it again if it should contain examples",
-    )
 
 
 def _shard_plan(

@@ -3,74 +3,68 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distlaunch.checks.data.sharding import ShardPlan
 
 
 @dataclass(frozen=True, slots=True)
 class DataFacts:
-    """Files, examples, and the rows of a step.
+    """The data and their plan.
 
     Parameters
     ----------
     files
         How many files the container has; None where there are none or they are unknown.
-    examples
-        Examples in an epoch; None where unknown.
-    replicas
-        What trains in step: GPUs, or machines without one.
-    global_batch
-        Rows of a step over all replicas; None where unknown.
-    steps_per_epoch
-        The job's own value, else as many as see each example once.
-    rows
-        The fewest and the most rows of a replica in a step, except in a smaller last one.
-    last_rows
-        Rows of the last step over all replicas.
-    shards
-        Logical shards; None for a ``tf.data.Dataset``.
+    requested_steps
+        Steps per epoch that the job sets.
     unknown
         Why files and examples are unknown, empty where they are known.
     """
 
-    files: int | None
-    examples: int | None
-    replicas: int
-    global_batch: int | None
-    steps_per_epoch: int | None
-    rows: tuple[int, int] | None
-    last_rows: int | None
-    shards: int | None
+    plan: ShardPlan
+    files: int | None = None
+    requested_steps: int | None = None
     unknown: str = ""
-
-    def lines(self) -> tuple[str, ...]:
-        """Return the lines of the plan."""
-        return tuple(filter(None, (self._examples_line(), self._steps_line())))
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain data; ``is_all`` is kept for scripts that read it."""
-        return asdict(self) | {"is_all": True}
+        plan = self.plan
+        return asdict(plan) | {
+            "files": self.files,
+            "is_all": True,
+            "steps_per_epoch": self.requested_steps or plan.steps,
+            "rows": plan.rows,
+            "last_rows": None if self.requested_steps else plan.last_rows,
+            "unknown": self.unknown,
+        }
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the lines of the plan that `check` prints."""
+        return tuple(filter(None, (self._examples_line(), self._steps_line())))
 
     def _examples_line(self) -> str:
-        if self.examples is None:
+        if self.plan.examples is None:
             return f"unknown (run 'distlaunch check --run' or 'distlaunch local'): {self.unknown}"
         files = f" in {_counted(self.files, 'file')}" if self.files else ""
-        return f"{_counted(self.examples, 'example')}{files}"
+        return f"{_counted(self.plan.examples, 'example')}{files}"
 
     def _steps_line(self) -> str:
-        if not self.global_batch or not self.rows:
+        plan = self.plan
+        if not plan.global_batch or not plan.rows:
             return ""
-        least, most = self.rows
-        share = f"{most:,}" if least == most else f"{least:,} or {most:,}"
-        split = "" if self.replicas == 1 else f", {share} on each of {self.replicas:,} replicas"
-        return f"{_counted(self.global_batch, 'row')} a step{split}{self._epoch()}"
-
-    def _epoch(self) -> str:
-        if self.steps_per_epoch is None:
-            return ""
-        last = ""
-        if self.last_rows and self.last_rows != self.global_batch and self.steps_per_epoch > 1:
-            last = f", the last of {self.last_rows:,}"
-        return f"; {_counted(self.steps_per_epoch, 'step')} an epoch{last}"
+        text = f"{_counted(plan.global_batch, 'row')} a step"
+        if plan.replicas > 1:
+            share = " or ".join(f"{rows:,}" for rows in sorted(set(plan.rows)))
+            text += f", {share} on each of {plan.replicas:,} replicas"
+        steps = self.requested_steps or plan.steps
+        if steps:
+            text += f"; {_counted(steps, 'step')} an epoch"
+        is_smaller = plan.last_rows and plan.last_rows != plan.global_batch
+        if is_smaller and not self.requested_steps and steps and steps > 1:
+            text += f", the last of {plan.last_rows:,}"
+        return text
 
 
 def _counted(count: int, noun: str) -> str:

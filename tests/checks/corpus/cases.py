@@ -55,7 +55,7 @@ class Case:
     words
         Arguments of the command.
     google
-        What the fake Google lacks (arguments of `FakeGoogle`); None for an offline check.
+        What is missing in the fake Google (arguments of `FakeGoogle`); None for an offline check.
     data
         The record of the training data; by default that of the starter's files.
     code, severity, where, remedy
@@ -154,7 +154,7 @@ def _recorded(folder: Path, pattern: str, examples: int) -> dict[str, Any]:
             "path": str(path.relative_to(folder)),
             "bytes": stat.st_size,
             "modified_ns": stat.st_mtime_ns,
-            "examples": min(1, stat.st_size) if index else examples - len(stats) + 1,
+            "examples": 1 if index else examples - len(stats) + 1,
         }
         for index, (path, stat) in enumerate(stats.items())
     ]

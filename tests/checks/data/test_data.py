@@ -6,7 +6,7 @@ import pytest
 
 from distlaunch.job.model import Program, RangeParameter, Tuning
 
-from .conftest import READ, records
+from .conftest import READ
 
 ON_LAPTOP = "data-on-this-machine"
 
@@ -64,7 +64,7 @@ def test_data_in_a_bucket_are_in_the_container_too(project, bucket):
     training = {"kind": "records", "pattern": f"{bucket}/train-*", "examples": 70}
     project.ran({**training, "files": [remote]})
     facts, problems = project.check()
-    assert (facts.examples, facts.files, problems) == (70, 1, [])
+    assert (facts.plan.examples, facts.files, problems) == (70, 1, [])
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_hard_coded_path_of_this_machine_is_an_error(project, laptop):
         "trainer/data.py",
     )
     assert f"gcloud storage cp {laptop}/*.tfrecord gs://my-bucket/digits/data/" in problem.remedy
-    assert facts.examples == 70
+    assert facts.plan.examples == 70
     project.ran_on(f"{project.folder}/data/train-*.tfrecord", 400, 100, 500, 200, 237)
     assert project.codes == [("error", ON_LAPTOP)]
 
@@ -113,7 +113,7 @@ def test_data_outside_the_image(project):
     assert "5 files in data that" in training.what
     assert "2 files in data that" in validation.what
     assert "image.include: [README.md, data]" in training.remedy
-    assert project.facts.examples == 1437
+    assert project.facts.plan.examples == 1437
     project.write(".dockerignore", "data\n")
     assert all("!data at the end of .dockerignore" in each.remedy for each in project.problems)
     project.write("Dockerfile", "FROM python:3.12\nRUN make data\nCOPY . /app\n")
@@ -123,7 +123,7 @@ def test_data_outside_the_image(project):
 def test_only_the_files_in_the_image_count(project):
     project.include("data/train-00000-of-00005.tfrecord", "data/validation-00000-of-00002.tfrecord")
     facts, problems = project.check()
-    assert (facts.files, facts.examples, problems) == (1, 401, [])
+    assert (facts.files, facts.plan.examples, problems) == (1, 401, [])
 
 
 def test_a_linked_folder_is_in_the_image_with_its_target(project):
@@ -142,16 +142,6 @@ def test_too_few_examples(project):
     assert training.code == validation.code == "data-too-few"
     assert "cluster.workers.count: 2" in training.remedy
     assert "validation data contain no record" in validation.what
-
-
-def test_empty_files_among_others_are_warned_of(project):
-    for number in (5, 6, 7):
-        project.write(f"data/train-0000{number}-of-00005.tfrecord", "")
-    project.ran(records(project.folder, "data/train-*.tfrecord", 400, 100, 500, 200, 237, 0, 0, 0))
-    [problem] = project.problems
-    assert (problem.code, problem.severity) == ("data-empty", "warning")
-    assert problem.where == "data/train-00005-of-00005.tfrecord"
-    assert problem.what == "the file is empty, and so are 2 more of the 8 files of the pattern"
 
 
 @pytest.mark.parametrize("option", ["batch-size", "shards"])
@@ -184,7 +174,7 @@ def test_clusters_that_the_trainer_does_not_train_on_are_left_to_other_checks(pr
 def test_gpus_that_the_machine_does_not_take_are_not_compared_with_the_data(project):
     project.use_cluster(1, gpus=5, kind="n1-standard-8")
     facts, problems = project.check()
-    assert (facts.replicas, problems) == (5, [])
+    assert (facts.plan.replicas, problems) == (5, [])
     project.use_cluster(5, gpus=1, kind="n1-standard-8")
     assert project.codes == [("error", "shards-not-divided")]
 
@@ -204,7 +194,7 @@ def test_the_batch_of_a_dataset_is_the_global_batch(project, tasks, args, remedy
     project.use_cluster(tasks)
     project.change(args=args)
     facts, problems = project.check()
-    assert (facts.global_batch, facts.shards) == (60, None)
+    assert (facts.plan.global_batch, facts.plan.shards) == (60, None)
     assert [each.code for each in problems] == (["batch-clash"] if remedy else [])
     assert all(remedy in each.remedy and each.where == "trainer/data.py" for each in problems)
 
