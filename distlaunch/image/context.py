@@ -10,14 +10,14 @@ import stat
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from distlaunch.errors import ContextError, DistlaunchError
 from distlaunch.image import secrets
 from distlaunch.image.ignore import IgnoreRules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 LARGE = 50_000_000  # bytes from which the size of a context is reported
 _LARGEST = 5  # files that are then named
@@ -121,15 +121,11 @@ def paths(folder: Path, ignore: str) -> list[str]:
     ImageError
         If the ignore file has a malformed pattern.
     """
-    return [path for path, _ in _walk(folder, IgnoreRules(ignore), lambda _path, _why: None)]
-
-
-class _Refuse(Protocol):
-    def __call__(self, path: str, why: str, /) -> None: ...
+    return [path for path, _ in _walk(folder, IgnoreRules(ignore), lambda _path, _reason: None)]
 
 
 def _walk(
-    folder: Path, rules: IgnoreRules, refuse: _Refuse
+    folder: Path, rules: IgnoreRules, refuse: Callable[[str, str], None]
 ) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Yield the included files; an ignored folder is entered only if a pattern requires it."""
     folders = [("", rules.root)]
@@ -161,11 +157,11 @@ class _Reader:
         self._allowed_secrets = allowed_secrets
         self._root = os.path.realpath(folder)
 
-    def refuse(self, path: str, why: str, /) -> None:
-        """Record why a file cannot go into the image."""
+    def refuse(self, path: str, reason: str) -> None:
+        """Record the reason why a file cannot go into the image."""
         shown = path.encode("utf-8", "backslashreplace").decode()
         shown = shown if shown.isprintable() else repr(shown)
-        self.problems.append((path, f"{shown}: {why}"))
+        self.problems.append((path, f"{shown}: {reason}"))
 
     def add(self, path: str, entry: os.DirEntry[str]) -> None:
         """Read a file, or record why it cannot go into the image."""

@@ -1,4 +1,4 @@
-"""What an image is called: ``HOST/PATH[:TAG][@sha256:…]``."""
+"""Image references: ``HOST/PATH[:TAG][@sha256:…]``."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from distlaunch.errors import ImageError
 
 DOCKER_HUB = "docker.io"
 
-_LONGEST_NAME = 255
+_MAX_NAME = 255
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::[0-9]{{1,5}})?", re.ASCII)
 _WORD = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*", re.ASCII)
 _LOOPBACK = ("localhost", "[::1]")
-_OF_GOOGLE = (".pkg.dev", ".gcr.io")
+_GOOGLE_DOMAINS = (".pkg.dev", ".gcr.io")
 
 
 class GoogleRepository(NamedTuple):
-    """A repository of Google's Artifact Registry, as its API and gcloud name it."""
+    """A repository of Google's Artifact Registry, by the names of its API and gcloud."""
 
     project: str
     location: str
@@ -38,9 +38,9 @@ class Reference:
     Parameters
     ----------
     name
-        The repository as it was written, so ``python`` stays ``python``.
+        The repository as written, e.g. ``python``, without default host and path.
     tag, digest
-        Which of its images, None for none said.
+        The image in it; both are optional.
     """
 
     name: str
@@ -49,67 +49,67 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Read an image's name; ``str`` of what is returned is what was read.
+        """Parse an image reference; ``str`` of the result is the same text.
 
         Raises
         ------
         ImageError
-            If this is no image's name.
+            If it is malformed.
         """
         rest, at, digest = text.partition("@")
         if at and _DIGEST.fullmatch(digest) is None:
-            raise _bad(text, "what stands behind '@' is 'sha256:' and 64 digits of 0-9a-f")
+            raise _malformed(text, "a digest is 'sha256:' and 64 digits of 0-9a-f")
         name, tag = _split_tag(rest)
         if tag is not None and _TAG.fullmatch(tag) is None:
-            raise _bad(text, "a tag is up to 128 letters, digits and '_', '.', '-'")
+            raise _malformed(text, "a tag is up to 128 letters, digits and '_', '.', '-'")
         problem = _problem(name)
         if problem:
-            raise _bad(text, problem)
+            raise _malformed(text, problem)
         return cls(name, tag, digest if at else None)
 
     @property
     def host(self) -> str:
-        """The registry, with its port if one was said: ``docker.io`` where none is named."""
+        """The registry, with its port if given; ``docker.io`` by default."""
         return _split_host(self.name)[0]
 
     @property
     def path(self) -> str:
-        """The repository within its registry, as ``library/python``."""
+        """The repository in its registry, e.g. ``library/python``."""
         host, path = _split_host(self.name)
         return f"library/{path}" if host == DOCKER_HUB and "/" not in path else path
 
     @property
     def identifier(self) -> str:
-        """What the registry is asked for: the digest, or else the tag, ``latest`` by default."""
+        """The digest, or else the tag, by default ``latest``."""
         return self.digest or self.tag or "latest"
 
     @property
     def is_google(self) -> bool:
-        """Whether it lies in Google's Artifact Registry."""
+        """Whether it is in Google's Artifact Registry."""
         return is_google(self.host)
 
     @property
     def google_repository(self) -> GoogleRepository | None:
-        """The repository of Artifact Registry that it lies in, None if it lies elsewhere."""
+        """Its repository of Artifact Registry, None if it is in another registry."""
         location, suffix, _ = self.host.partition("-docker.pkg.dev")
         parts = self.path.split("/")
         if not suffix or len(parts) < 2:
             return None
-        if "." in parts[0] and len(parts) > 2:  # of an organisation: example.com/PROJECT
+        if "." in parts[0] and len(parts) > 2:  # an organisation's project: example.com/PROJECT
             parts = [f"{parts[0]}:{parts[1]}", *parts[2:]]
         return GoogleRepository(parts[0], location, parts[1])
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it lies on this machine, where a registry may be spoken to without TLS."""
+        """Whether it is on this machine, where TLS is not required."""
         return is_loopback(self.host)
 
     def with_tag(self, tag: str) -> Reference:
-        """Return another image of the same repository, by its tag."""
+        """Return the image of the same repository with a tag."""
         return self.parse(f"{self.name}:{tag}")
 
     def with_digest(self, digest: str) -> Reference:
-        """Return another image of the same repository, by its digest alone."""
+        """Return the image of the same repository with a digest, without tag."""
         return replace(self, tag=None, digest=digest)
 
     def __str__(self) -> str:
@@ -119,53 +119,54 @@ class Reference:
 
 
 def is_google(host: str) -> bool:
-    """Whether a registry is Google's."""
-    return host == "gcr.io" or host.endswith(_OF_GOOGLE)
+    """Return whether a registry is Google's."""
+    return host == "gcr.io" or host.endswith(_GOOGLE_DOMAINS)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, with its port or without, is this machine."""
+    """Return whether a host, with or without port, is this machine."""
     name = re.sub(r":[0-9]+$", "", host)
     return name in _LOOPBACK or re.fullmatch(r"127(\.[0-9]{1,3}){3}", name) is not None
 
 
 def _split_tag(text: str) -> tuple[str, str | None]:
-    """Part a tag from a name: what stands behind a colon that has no slash after it."""
+    """Split off a tag, which follows a colon and has no slash."""
     head, colon, last = text.rpartition(":")
     return (head, last) if colon and "/" not in last else (text, None)
 
 
 def _split_host(name: str) -> tuple[str, str]:
     first, slash, rest = name.partition("/")
-    if not slash or not _looks_like_a_host(first):
+    if not slash or not _is_host(first):
         return DOCKER_HUB, name
     return (DOCKER_HUB if first == "index.docker.io" else first), rest
 
 
-def _looks_like_a_host(word: str) -> bool:
+def _is_host(word: str) -> bool:
     return "." in word or ":" in word or word == "localhost" or word != word.lower()
 
 
 def _problem(name: str) -> str | None:
-    """Say what is wrong with a name, if anything."""
+    """Return what is wrong with a name, None if nothing is."""
     host, path = _split_host(name)
-    for is_wrong, why in (
-        (not name, "there is nothing before the tag"),
-        ("://" in name, "leave out the part up to '://'"),
-        (len(name) > _LONGEST_NAME, f"a name has {_LONGEST_NAME} characters at most"),
+    for is_wrong, problem in (
+        (not name, "the repository is missing"),
+        ("://" in name, "remove the part up to '://'"),
+        (len(name) > _MAX_NAME, f"a name has at most {_MAX_NAME} characters"),
         (_HOST.fullmatch(host) is None, f"{host!r} is not a host"),
     ):
         if is_wrong:
-            return why
+            return problem
     if all(map(_WORD.fullmatch, path.split("/"))):
         return None
     lower = path.lower()
     if lower != path and all(map(_WORD.fullmatch, lower.split("/"))):
         return f"a repository is lower-case; did you mean {name.replace(path, lower)!r}?"
-    return "a repository is words of a-z, 0-9 and single '.', '_', '-' between, parted by '/'"
+    return "a repository is words of a-z, 0-9 and single '.', '_', '-', separated by '/'"
 
 
-def _bad(text: str, why: str) -> ImageError:
+def _malformed(text: str, problem: str) -> ImageError:
     return ImageError(
-        f"{text!r} is not an image: {why}; expected HOST/PATH, HOST/PATH:TAG or HOST/PATH@sha256:…"
+        f"{text!r} is not an image reference: {problem}; "
+        "expected HOST/PATH, HOST/PATH:TAG or HOST/PATH@sha256:…"
     )

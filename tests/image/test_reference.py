@@ -1,4 +1,4 @@
-"""What an image is called, read and written again."""
+"""Image references."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ digests = st.from_regex(r"sha256:[0-9a-f]{64}", fullmatch=True)
 def names(draw):
     host = draw(st.none() | hosts)
     tag, digest = draw(st.none() | tags), draw(st.none() | digests)
-    # Without a host, a first word with a dot would be taken for one.
+    # Without a host, a first word with a dot would be parsed as one.
     path = draw(paths) if host else draw(paths).replace(".", "-")
     text = (f"{host}/" if host else "") + path
     return (
@@ -40,7 +40,7 @@ def names(draw):
 
 
 @given(names())
-def test_what_is_read_is_written_again(name):
+def test_a_reference_is_printed_as_it_was_parsed(name):
     host, path, tag, digest, text = name
     read = Reference.parse(text)
     assert str(read) == text
@@ -51,7 +51,7 @@ def test_what_is_read_is_written_again(name):
 
 
 @given(st.text(max_size=40))
-def test_anything_is_read_as_it_is_or_refused(text):
+def test_any_text_is_parsed_unchanged_or_refused(text):
     with contextlib.suppress(ImageError):
         read = Reference.parse(text)
         assert str(read) == text
@@ -73,17 +73,17 @@ def test_anything_is_read_as_it_is_or_refused(text):
         (f"gcr.io/a/b@{DIGEST}", "gcr.io", "a/b"),
     ],
 )
-def test_where_an_image_is(text, host, path):
+def test_host_and_path(text, host, path):
     read = Reference.parse(text)
     assert (read.host, read.path) == (host, path)
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "problem"),
     [
-        ("", "there is nothing before the tag"),
-        (":1", "there is nothing before the tag"),
-        ("https://a.b/c", "leave out the part up to '://'"),
+        ("", "the repository is missing"),
+        (":1", "the repository is missing"),
+        ("https://a.b/c", "remove the part up to '://'"),
         ("a.b/C/d", "a repository is lower-case; did you mean 'a.b/c/d'?"),
         ("Digits", "a repository is lower-case; did you mean 'digits'?"),
         ("a//b", "a repository is words of"),
@@ -92,24 +92,24 @@ def test_where_an_image_is(text, host, path):
         ("a.b/c:", "a tag is up to 128"),
         ("a.b/c:-x", "a tag is up to 128"),
         ("a:" + "x" * 129, "a tag is up to 128"),
-        ("a@sha256:12", "what stands behind '@' is 'sha256:' and 64 digits"),
-        ("a@" + DIGEST.upper(), "what stands behind '@'"),
-        ("a@sha512:" + "0" * 128, "what stands behind '@'"),
+        ("a@sha256:12", "a digest is 'sha256:' and 64 digits"),
+        ("a@" + DIGEST.upper(), "a digest is"),
+        ("a@sha512:" + "0" * 128, "a digest is"),
         ("-a.b/c", "'-a.b' is not a host"),
         ("a_b.c/d", "'a_b.c' is not a host"),
         ("a.b:port/c", "'a.b:port' is not a host"),
-        ("a.b/" + "c" * 260, "a name has 255 characters at most"),
+        ("a.b/" + "c" * 260, "a name has at most 255 characters"),
         ("a\n", "a repository is words of"),
         ("${IMAGE}", "a repository is words of"),
     ],
 )
-def test_what_is_no_image_is_refused_with_the_reason(text, why):
+def test_a_malformed_reference(text, problem):
     with pytest.raises(ImageError) as caught:
         Reference.parse(text)
-    assert caught.value.args[0].startswith(f"{text!r} is not an image: {why}")
+    assert caught.value.args[0].startswith(f"{text!r} is not an image reference: {problem}")
 
 
-def test_other_images_of_a_repository():
+def test_with_tag_and_with_digest():
     read = Reference.parse(f"a.b/c:1@{DIGEST}")
     assert str(read.with_tag("2")) == "a.b/c:2"
     assert str(read.with_digest(DIGEST)) == f"a.b/c@{DIGEST}"
@@ -135,6 +135,6 @@ def test_other_images_of_a_repository():
         ("10.0.0.1:5000/i", False, False),
     ],
 )
-def test_whose_a_registry_is(text, is_google, is_loopback):
+def test_google_and_loopback_registries(text, is_google, is_loopback):
     read = Reference.parse(text)
     assert (read.is_google, read.is_loopback) == (is_google, is_loopback)

@@ -63,10 +63,6 @@ def append_layers(
         A repository with a tag.
     progress
         Called with a line of progress.
-    policy
-        Timeouts and retries.
-    credentials
-        Returns the credentials for a host.
 
     Raises
     ------

@@ -26,23 +26,8 @@ _PARAMETER = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s,"]+))')
 class Authenticator:
     """Answers the challenges of one registry; shared by threads.
 
-    Nothing is sent and no credentials are looked up before the registry responds with 401.
-
-    Parameters
-    ----------
-    reference
-        The repository, or an image in it.
-    request
-        Sends a request to the token server.
-    find_credentials
-        Returns the credentials for a host.
-
-    Attributes
-    ----------
-    header
-        The ``Authorization`` header, None until it is required.
-    credentials
-        The credentials in use.
+    Credentials are looked up, and `header` is set, after the registry has responded with 401.
+    `request` sends a request to the token server.
     """
 
     def __init__(
@@ -60,13 +45,7 @@ class Authenticator:
         self._lock = threading.Lock()
 
     def answer(self, response: requests.Response, sent_header: str | None) -> bool:
-        """Set `header` by a 401 response; return whether to repeat the request with it.
-
-        Raises
-        ------
-        ImageError
-            If the credentials cannot be read or are not accepted.
-        """
+        """Set `header` by a 401 response; return whether to repeat the request with it."""
         with self._lock:
             if self.header != sent_header:
                 return True  # another thread has answered the challenge
@@ -117,14 +96,14 @@ class Authenticator:
 
     def _read_token(self, response: requests.Response) -> str:
         if response.status_code in (400, 401, 403):
-            source = (
-                f"the credentials from {self.credentials.source}"
-                if self.credentials
-                else ("requests without credentials")
-            )
+            used = self.credentials
+            source = f"the credentials from {used.source}" if used else "anonymous requests"
+            is_google = self._reference.is_google
+            login = "gcloud auth application-default" if is_google else "docker"
+            host = "" if is_google else f" {self._reference.host}"
             raise ImageError(
                 f"{self._reference.host} rejects {source} ({response.status_code}); "
-                f"run '{self._login_command()}'"
+                f"run '{login} login{host}'"
             )
         try:
             document = response.json()
@@ -137,8 +116,3 @@ class Authenticator:
                 f"({response.status_code}); try again later"
             )
         return str(token)
-
-    def _login_command(self) -> str:
-        if self._reference.is_google:
-            return "gcloud auth application-default login"
-        return f"docker login {self._reference.host}"

@@ -64,17 +64,7 @@ def status_error(
     *,
     pushing: bool,
 ) -> RegistryError:
-    """Return the error for an unsuccessful response.
-
-    Parameters
-    ----------
-    reference
-        The image that the request was about.
-    credentials
-        What the request was authenticated with.
-    pushing
-        Whether it was to write.
-    """
+    """Return the error for an unsuccessful response to a request about an image."""
     code, message = _message(response)
     message = f" ({message})" if message else ""
     status, host = response.status_code, reference.host

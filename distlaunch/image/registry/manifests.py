@@ -65,14 +65,12 @@ def choose(index: Mapping[str, Any], reference: Reference) -> str:
 
 def check_manifest(manifest: Mapping[str, Any], reference: Reference) -> None:
     """Raise an error unless a layer can be appended to this manifest."""
-    if manifest.get("schemaVersion") != 2:
-        raise _unsupported(reference, "its manifest has Docker's old schema 1")
-    config, layers = manifest.get("config"), manifest.get("layers")
-    if not isinstance(config, dict) or not isinstance(layers, list):
-        raise _unsupported(reference, "its manifest has no config and layers")
-    for blob in (config, *layers):
-        if not {"digest", "size"} <= blob.keys() or not blob["digest"].startswith("sha256:"):
-            raise _unsupported(reference, "its manifest has a blob without sha256 digest and size")
+    blobs = [manifest.get("config") or {}, *(manifest.get("layers") or ())]
+    is_usable = manifest.get("schemaVersion") == 2 and "layers" in manifest
+    for blob in blobs:
+        is_usable &= str(blob.get("digest")).startswith("sha256:") and "size" in blob
+    if not is_usable:
+        raise _unsupported(reference, "its manifest has no config and layers by sha256 digest")
 
 
 def check_config(

@@ -56,18 +56,7 @@ DEFAULT_POLICY = RetryPolicy()
 
 
 class Transport:
-    """Requests about one repository over kept connections; shared by threads.
-
-    Parameters
-    ----------
-    reference
-        The repository, or an image in it.
-
-    Attributes
-    ----------
-    bytes_sent
-        Bytes of all request bodies so far.
-    """
+    """Requests about one repository over kept connections; shared by threads."""
 
     def __init__(
         self,
@@ -89,44 +78,16 @@ class Transport:
         self._lock = threading.Lock()
 
     def request(self, method: str, path: str, **kwargs: Any) -> requests.Response:
-        """Send a request about the repository.
-
-        Parameters
-        ----------
-        path
-            Below the repository, e.g. ``blobs/sha256:…``, or a URL that the registry returned.
-
-        Raises
-        ------
-        RegistryError
-            If the registry responds with an error.
-        RegistryUnreachable
-            If it does not respond.
-        """
+        """Send a request for a path below the repository, e.g. ``blobs/sha256:…``."""
         response = self._retry(lambda: self._send_authenticated(method, path, **kwargs))
-        if not response.ok:
-            raise status_error(
-                response, self._reference, self._auth.credentials, pushing=method in _WRITING
-            )
+        self._raise_for_status(response, pushing=method in _WRITING)
         self._count(len(kwargs.get("data", b"")))
         return response
 
-    def upload(self, blob: Blob, on_progress: Callable[[int], None] = lambda _: None) -> None:
-        """Send a blob unless the repository has it; start over if the connection breaks.
-
-        Parameters
-        ----------
-        on_progress
-            Called with the number of bytes of this blob that have been sent.
-
-        Raises
-        ------
-        ImageError
-            If the registry responds with an error or cannot be reached.
-        """
+    def upload(self, blob: Blob, on_progress: Callable[[int], None]) -> None:
+        """Send a blob unless the repository has it; start over if the connection breaks."""
         response = self._retry(lambda: self._try_upload(blob, on_progress))
-        if not response.ok:
-            raise status_error(response, self._reference, self._auth.credentials, pushing=True)
+        self._raise_for_status(response, pushing=True)
 
     def cancel(self) -> None:
         """Make requests of other threads fail at their next chunk or retry."""
@@ -134,6 +95,10 @@ class Transport:
 
     def close(self) -> None:
         self._session.close()
+
+    def _raise_for_status(self, response: requests.Response, *, pushing: bool) -> None:
+        if not response.ok:
+            raise status_error(response, self._reference, self._auth.credentials, pushing=pushing)
 
     def _try_upload(self, blob: Blob, on_progress: Callable[[int], None]) -> requests.Response:
         response = self._send_authenticated("head", f"blobs/{blob.digest}")
@@ -147,16 +112,19 @@ class Transport:
         return self._send_authenticated(
             "put",
             location._replace(query=query).geturl(),
-            data=_Body(blob, self._sent_chunks, on_progress) if blob.size else b"",
+            data=_Body(blob.size, lambda: self._sent_chunks(blob, on_progress)) or b"",
             headers={"Content-Type": "application/octet-stream"},
             timeout=(self._policy.connect, max(self._policy.read, _MIN_COMMIT_SECONDS)),
         )
 
-    def _sent_chunks(self, blob: Blob) -> Iterator[bytes]:
+    def _sent_chunks(self, blob: Blob, on_progress: Callable[[int], None]) -> Iterator[bytes]:
+        sent = 0
         for chunk in blob.chunks():
             self._wait(0)
             yield chunk
             self._count(len(chunk))
+            sent += len(chunk)
+            on_progress(sent)
 
     def _retry(
         self, send: Callable[[], requests.Response], host: Reference | None = None
@@ -230,28 +198,18 @@ class Transport:
             self.bytes_sent += size
 
 
+@dataclass(frozen=True, slots=True)
 class _Body:
     """A request body of known length that is read again when the request is repeated."""
 
-    def __init__(
-        self,
-        blob: Blob,
-        read: Callable[[Blob], Iterator[bytes]],
-        on_progress: Callable[[int], None],
-    ) -> None:
-        self._blob = blob
-        self._read = read
-        self._on_progress = on_progress
+    size: int
+    chunks: Callable[[], Iterator[bytes]]
 
     def __len__(self) -> int:
-        return self._blob.size
+        return self.size
 
     def __iter__(self) -> Iterator[bytes]:
-        sent = 0
-        for chunk in self._read(self._blob):
-            yield chunk
-            sent += len(chunk)
-            self._on_progress(sent)
+        return self.chunks()
 
 
 def _retry_after(response: requests.Response) -> float:

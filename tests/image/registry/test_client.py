@@ -151,11 +151,10 @@ def test_no_proxy_is_used_for_loopback(registry, monkeypatch):
     [
         (b"<html>", "its manifest is not JSON"),
         (b"[]", "its manifest is not a JSON object"),
-        (b'{"schemaVersion": 1}', "its manifest has Docker's old schema 1"),
-        (b'{"schemaVersion": 2}', "its manifest has no config and layers"),
+        (b'{"schemaVersion": 1}', "its manifest has no config and layers by sha256 digest"),
         (
             b'{"schemaVersion": 2, "config": {"digest": "md5:1", "size": 1}, "layers": []}',
-            "its manifest has a blob without sha256 digest and size",
+            "its manifest has no config and layers by sha256 digest",
         ),
     ],
 )
