@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from distlaunch.google.jobs import Jobs
     from distlaunch.submit.launcher import Launched, Launcher
     from distlaunch.ui.console import Console
-    from distlaunch.ui.progress_view import Watch
+    from distlaunch.ui.progress_view import ProgressView
 
 
 def see_through(
@@ -61,7 +61,7 @@ def see_through(
         launcher.close(record)
 
 
-def show_final_state(job: Mapping[str, Any], name: str, watch: Watch) -> bool:
+def show_final_state(job: Mapping[str, Any], name: str, watch: ProgressView) -> bool:
     """Show the final state of a job whose following was interrupted; False if it still runs.
 
     Parameters
@@ -78,7 +78,7 @@ def show_final_state(job: Mapping[str, Any], name: str, watch: Watch) -> bool:
     if not has_ended(job):
         return False
     text = f"interrupted: the job has ended: {state(job)}; 'distlaunch logs {name}' shows all lines"
-    watch.see(Notice(text))
+    watch.handle(Notice(text))
     return True
 
 
@@ -103,12 +103,12 @@ class _Followed:
     ) -> None:
         from distlaunch.google.follow import JobFollower
         from distlaunch.google.logs import Logs, task_names
-        from distlaunch.ui.progress_view import JsonWatch, Watch
+        from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
         self._record, job = launched
         self._name = self._record.launch_id
         self._jobs = jobs
-        self._watch = (JsonWatch if as_json else Watch)(console, task_names(job))
+        self._watch = (JsonProgressView if as_json else ProgressView)(console, task_names(job))
         self._follow = JobFollower(
             jobs,
             Logs(jobs.session, self._record.project),
@@ -140,7 +140,7 @@ class _Followed:
         from distlaunch.submit.launcher import follow_to_completion
 
         try:
-            self._watch.see(Notice("interrupted: cancelling the job (Ctrl-C again leaves)"))
+            self._watch.handle(Notice("interrupted: cancelling the job (Ctrl-C again leaves)"))
             self._jobs.cancel(str(self._record.resource))
         except KeyboardInterrupt:
             self._warn(
@@ -158,7 +158,7 @@ class _Followed:
         return show_final_state(self._follow.job, self._name, self._watch)
 
     def _warn(self, text: str) -> None:
-        self._watch.see(Notice(f"interrupted: {text}", "warning"))
+        self._watch.handle(Notice(f"interrupted: {text}", "warning"))
 
     def __enter__(self) -> Self:
         self._watch.__enter__()

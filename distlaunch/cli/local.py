@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from distlaunch.local.run_spec import Command, Container, LocalOrder, Module
     from distlaunch.local.runner import Outcome
     from distlaunch.ui.console import Console
-    from distlaunch.ui.progress_view import Watch
+    from distlaunch.ui.progress_view import ProgressView
 
 MOST_TASKS = 1_000
 _TOO_MANY = f"expected no more than {MOST_TASKS:,} tasks on one machine"
@@ -90,34 +90,34 @@ def _run(console: Console, order: LocalOrder, folder: JobFolder) -> int:
     from distlaunch.local.host_resources import this_machine
     from distlaunch.local.run_spec import Module
     from distlaunch.ui.events import Notice
-    from distlaunch.ui.progress_view import Watch
+    from distlaunch.ui.progress_view import ProgressView
 
     before = folder.summary_version()
-    with Watch(console, [str(task) for task in order.cluster.tasks()]) as watch:
+    with ProgressView(console, [str(task) for task in order.cluster.tasks()]) as watch:
         machine = this_machine(order.env).describe()
         where = f"{order.cluster.describe()} on this machine ({machine})"
-        watch.see(Notice(f"{where} · job folder {folder.job_dir}"))
+        watch.handle(Notice(f"{where} · job folder {folder.job_dir}"))
         outcome = run(order, watch)
         if outcome.code == 0:
             summary = folder.summary() if folder.summary_version() != before else None
             if summary and isinstance(order.program, Module):
                 record.save(order.work_dir, order.program.name, summary)
             with suppress(BrokenPipeError):  # a job that is done is done, whoever reads of it
-                watch.finish(summary, logs=str(folder.logs_dir))
+                watch.summarise(summary, logs=str(folder.logs_dir))
         return _audited(outcome, watch) if order.audit else outcome.code
 
 
-def _audited(outcome: Outcome, watch: Watch) -> int:
+def _audited(outcome: Outcome, watch: ProgressView) -> int:
     """Show what was proved of the examples and return the exit code."""
     from distlaunch.local.audit import audit
     from distlaunch.ui.events import Notice
 
     if outcome.code:
-        watch.see(Notice("audit: nothing was proved, as the job did not end well", "warning"))
+        watch.handle(Notice("audit: nothing was proved, as the job did not end well", "warning"))
         return outcome.code
     finding = audit(outcome.event_files)
     for problem in finding.problems:
-        watch.see(Notice(problem, "error"))
+        watch.handle(Notice(problem, "error"))
     if finding.text:
         with suppress(BrokenPipeError):  # what was found is found, whoever reads of it
             watch.result(finding.text)
@@ -181,12 +181,12 @@ def _contained(job: Job | None, program: Module | Command, console: Console) -> 
     from distlaunch.errors import UsageError
     from distlaunch.local.run_spec import Container, Module
     from distlaunch.render.templates import recipe
-    from distlaunch.ui.progress_view import Watch
+    from distlaunch.ui.progress_view import ProgressView
 
     if job is None or not isinstance(program, Module):
         raise UsageError("--docker runs the job's image: leave out the program after '--'")
     plan = image.plan_image(job, Path.cwd(), recipe, push=False)
-    see = Watch(console, ["image"]).see
+    see = ProgressView(console, ["image"]).handle
     built = image.execute_plan(plan, see, push=False, progress=console.progress)
     return Container(built.uri, program.args)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from distlaunch.cli import Settings
     from distlaunch.submit.lookup import LocatedJob
-    from distlaunch.ui.progress_view import Watch
+    from distlaunch.ui.progress_view import ProgressView
 
 
 @click.command("logs", short_help="Show what a job's tasks wrote.")
@@ -56,18 +56,18 @@ def command(
     """
     from distlaunch.cli.place import place
     from distlaunch.google.logs import check_tasks, task_names
-    from distlaunch.ui.progress_view import JsonWatch, Watch
+    from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
     found = place(settings, endpoint, project, region).find(job)
     check_tasks(tasks, found.job)
-    kind = JsonWatch if as_json else Watch
+    kind = JsonProgressView if as_json else ProgressView
     with kind(settings.console(), tasks or task_names(found.job)) as watch:
         if follows:
             return _follow(found, tasks, watch, per_entry=as_json)
         return _show(found, tasks, watch, per_entry=as_json)
 
 
-def _show(found: LocatedJob, tasks: Sequence[str], watch: Watch, *, per_entry: bool) -> int:
+def _show(found: LocatedJob, tasks: Sequence[str], watch: ProgressView, *, per_entry: bool) -> int:
     """Show all lines that there are."""
     from distlaunch.google.jobs import has_ended, state
     from distlaunch.google.logs import LogReader, Logs
@@ -75,13 +75,15 @@ def _show(found: LocatedJob, tasks: Sequence[str], watch: Watch, *, per_entry: b
 
     logs = Logs(found.jobs.session, found.jobs.project)
     lines = LogReader(logs, found.job, tasks=tasks, per_entry=per_entry)
-    watch.show(lines.read_all(found.job))
+    watch.stream(lines.read_all(found.job))
     if not has_ended(found.job):
-        watch.see(Notice(f"the job is {state(found.job)}; --follow goes on with it"))
+        watch.handle(Notice(f"the job is {state(found.job)}; --follow goes on with it"))
     return 0
 
 
-def _follow(found: LocatedJob, tasks: Sequence[str], watch: Watch, *, per_entry: bool) -> int:
+def _follow(
+    found: LocatedJob, tasks: Sequence[str], watch: ProgressView, *, per_entry: bool
+) -> int:
     """Show lines and states until the job has ended."""
     from distlaunch.cli.launching import exit_code, show_final_state
     from distlaunch.google.follow import JobFollower
@@ -94,10 +96,10 @@ def _follow(found: LocatedJob, tasks: Sequence[str], watch: Watch, *, per_entry:
         found.jobs, logs, found.job, tasks=tasks, per_entry=per_entry, sleep=watch.wait
     )
     try:
-        watch.show(follow)
+        watch.stream(follow)
     except KeyboardInterrupt:
         name = job_id(found.job)
         if not show_final_state(follow.job, name, watch):
-            watch.see(Notice(f"the job goes on; 'distlaunch cancel {name}' ends it"))
+            watch.handle(Notice(f"the job goes on; 'distlaunch cancel {name}' ends it"))
             raise
     return exit_code(follow.job)

@@ -47,11 +47,11 @@ def command(
     from distlaunch.cli.launching import see_through
     from distlaunch.cli.place import place
     from distlaunch.submit.launcher import Launcher
-    from distlaunch.ui.progress_view import Watch
+    from distlaunch.ui.progress_view import ProgressView
 
     shown = settings.console()
     found = place(settings, endpoint, project, region).find(job)
-    launcher = Launcher(Path.cwd(), found.jobs, Watch(shown, ["image"]).see)
+    launcher = Launcher(Path.cwd(), found.jobs, ProgressView(shown, ["image"]).handle)
     launched = launcher.resubmit(found.job, is_new=is_new)
     return see_through(
         shown,

@@ -83,7 +83,7 @@ def _submit(
     from distlaunch.google.jobs import Jobs
     from distlaunch.submit.launcher import Launcher
     from distlaunch.submit.plan import plan_submit
-    from distlaunch.ui.progress_view import Watch
+    from distlaunch.ui.progress_view import ProgressView
 
     if verbose and not dry_run:
         raise UsageError("--verbose lists the image's files with --dry-run; add that")
@@ -109,8 +109,8 @@ def _submit(
         _show(console, plan, verbose=verbose)
         return 0
     jobs = Jobs(session, str(job.project), str(job.region))
-    watch = Watch(console, ["image"])
-    launcher = Launcher(order.folder, jobs, watch.see, show_message=console.log)
+    watch = ProgressView(console, ["image"])
+    launcher = Launcher(order.folder, jobs, watch.handle, show_message=console.log)
     launched = launcher.launch(plan, console.progress, is_new=is_new)
     return see_through(
         console,

@@ -58,7 +58,7 @@ class JobFollower:
     per_entry
         Whether each log entry is an event of its own with its time and severity, for JSON.
     clock, sleep
-        Seconds; `sleep` may be `Watch.wait`, which serves a slow reader in the meantime.
+        Seconds; `sleep` may be `ProgressView.wait`, which serves a slow reader in the meantime.
     now
         Seconds since 1970.
     """

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from distlaunch.local.run_spec import LocalOrder
     from distlaunch.local.runner import Outcome
-    from distlaunch.ui.progress_view import Watch
+    from distlaunch.ui.progress_view import ProgressView
 
 
-def run(order: LocalOrder, watch: Watch) -> Outcome:
+def run(order: LocalOrder, watch: ProgressView) -> Outcome:
     """Run a job on this machine and return how it ended.
 
     Parameters

@@ -13,7 +13,7 @@ from distlaunch.local.event_file import EventFile
 from distlaunch.local.host_process import Group
 from distlaunch.local.output import TaskOutput
 from distlaunch.local.policy import Ended, Policy, Stopped
-from distlaunch.ui.events import Notice, TaskChanged, TaskLines, Trained
+from distlaunch.ui.events import Notice, TaskChanged, TaskLines, Trained, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from distlaunch.local.stop_signals import StopSignals
     from distlaunch.local.task_process import TaskPlan
     from distlaunch.ui.events import Event
-    from distlaunch.ui.progress_view import Watch
+    from distlaunch.ui.progress_view import ProgressView
 
 _TICK = 0.1  # seconds between two looks at the clock and at the event files
 
@@ -65,10 +65,11 @@ class Attempt:
         folder: Path,
         ports: HeldPorts,
         faults: list[Fault],
-        watch: Watch,
+        watch: ProgressView,
         signals: StopSignals,
     ) -> None:
         self._tasks = {str(task): task for task in plans}
+        self._has_modules = any(plan.is_module for plan in plans.values())
         self._ports = ports
         self._faults = faults
         self._watch = watch
@@ -105,6 +106,8 @@ class Attempt:
             If the host fails, or leaves a process that cannot be killed.
         """
         self._signals.at_second = self._group.request_kill
+        if self._has_modules:
+            self._see(Waiting("starting TensorFlow"))
         with selectors.DefaultSelector() as everything, selectors.DefaultSelector() as urgent:
             for selector in (everything, urgent):
                 selector.register(self._signals, selectors.EVENT_READ)
@@ -157,6 +160,7 @@ class Attempt:
     def _handle(self, message: Message) -> None:
         saw, now = message["saw"], time.monotonic()
         if saw == "prepared":
+            self._see(Waiting(""))
             self._ports.release()
             self._group.start()
             self._started_at = now
@@ -212,7 +216,7 @@ class Attempt:
     def _see(self, event: Event) -> None:
         """Show something; of what tasks write nothing more once it could not be shown."""
         if self.output_is_read or not isinstance(event, TaskLines):
-            self._show(lambda: self._watch.see(event))
+            self._show(lambda: self._watch.handle(event))
 
     def _show(self, show: Callable[[], None]) -> None:
         """Show something; a job whose output cannot be shown is stopped."""

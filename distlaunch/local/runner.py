@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from distlaunch.local.policy import Ended, Verdict
     from distlaunch.local.run_spec import LocalOrder
     from distlaunch.local.task_process import TaskPlan
-    from distlaunch.ui.progress_view import Watch
+    from distlaunch.ui.progress_view import ProgressView
 
 _NEW_PORTS = 3  # times that a group gets new ports, because a stranger took one
 _PORT_TROUBLE = 2.0 * PEER_TIMEOUT  # seconds; what fails later does not fail for want of a port
@@ -68,7 +68,7 @@ class Runner:
         Who shows what can be seen of it.
     """
 
-    def __init__(self, order: LocalOrder, watch: Watch) -> None:
+    def __init__(self, order: LocalOrder, watch: ProgressView) -> None:
         self._order = order
         self._watch = watch
         self._tasks = order.cluster.tasks()
@@ -98,7 +98,7 @@ class Runner:
                 self._restarts += 1
         if self._faults:
             never = ", ".join(map(str, self._faults))
-            self._watch.see(Notice(f"fault not triggered: {never}", "warning"))
+            self._watch.handle(Notice(f"fault not triggered: {never}", "warning"))
         return Outcome(code, tuple(self._event_files))
 
     def _share_out(self) -> None:
@@ -109,7 +109,7 @@ class Runner:
                 f"{machine.describe()}: GPUs are not used, as tensorflow-cpu is installed; install "
                 "distlaunch[local-gpu] in place of distlaunch[local]"
             )
-            self._watch.see(Notice(text, "warning"))
+            self._watch.handle(Notice(text, "warning"))
             machine = replace(machine, gpus=())
         self._shares = share_out(machine, self._tasks)
         shares = [share for task, share in self._shares.items() if task.is_training]
@@ -119,7 +119,7 @@ class Runner:
                 f"{machine.describe()} for {len(shares)} training tasks: GPUs per task: {each}, "
                 f"unused: {total - each * len(shares)}"
             )
-            self._watch.see(Notice(text, "warning"))
+            self._watch.handle(Notice(text, "warning"))
 
     def _runs_without_cuda(self) -> bool:
         """Whether tasks get no GPUs, because none were chosen and TensorFlow here has no CUDA."""
@@ -154,7 +154,7 @@ class Runner:
                 return self._conclude(verdict, attempt)
             where = f"another program has taken port {taken} on {HOST}"
             if tries_left:
-                self._watch.see(Notice(f"{where}; starting again on new ports", "warning"))
+                self._watch.handle(Notice(f"{where}; starting again on new ports", "warning"))
         raise DistlaunchError(f"{where}, and ports before it; end what takes them and try again")
 
     def _plans(self, folder: Path, ports: tuple[int, ...]) -> dict[Task, TaskPlan]:
@@ -184,10 +184,10 @@ class Runner:
             return verdict.ended.exit_code
         reason = _reason_against_restart(verdict.ended, attempt)
         if reason:
-            self._watch.see(Notice(f"not restarted: {reason}"))
+            self._watch.handle(Notice(f"not restarted: {reason}"))
             return verdict.ended.exit_code
         count = f"{self._restarts + 1} of {self._order.restarts}"
-        self._watch.see(Notice(f"restarting all tasks ({count})"))
+        self._watch.handle(Notice(f"restarting all tasks ({count})"))
         return None
 
     def _raise_if_output_lost(self, verdict: Verdict, attempt: Attempt) -> None:
@@ -198,20 +198,20 @@ class Runner:
         if isinstance(problem, OutputError):
             if verdict == Done():
                 raise problem
-            self._watch.see(Notice(str(problem), "error"))
+            self._watch.handle(Notice(str(problem), "error"))
 
     def _show_failure(self, failure: Failure, attempt: Attempt) -> None:
         after = "" if failure.seconds is None else f" after {failure.seconds:.1f} s"
-        self._watch.see(Notice(f"{failure.task} {failure.ended}{after}", "error"))
+        self._watch.handle(Notice(f"{failure.task} {failure.ended}{after}", "error"))
         for sentence in failure.likely:
-            self._watch.see(Notice(f"likely cause: {sentence}", "warning"))
+            self._watch.handle(Notice(f"likely cause: {sentence}", "warning"))
         output = attempt.outputs[failure.task]
         last = output.last_lines().rstrip("\n")
         others = (attempt.outputs[task] for task in self._tasks if task != failure.task)
         # If no other task wrote, they are what was printed just before this.
         if last and (not self._watch.is_one_stream or any(each.last_lines() for each in others)):
-            self._watch.see(Notice(f"the last lines of {failure.task}:\n{last}", "error"))
-        self._watch.see(Notice(f"full log: {output.log}", "error"))
+            self._watch.handle(Notice(f"the last lines of {failure.task}:\n{last}", "error"))
+        self._watch.handle(Notice(f"full log: {output.log}", "error"))
 
     def _taken(self, verdict: Verdict, attempt: Attempt, ports: tuple[int, ...]) -> int | None:
         """Return the port that a stranger took while the group started, if that made it fail."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from distlaunch.google.jobs import Jobs
     from distlaunch.submit.plan import SubmitPlan
     from distlaunch.ui.events import Event, Level, ShowMessage
-    from distlaunch.ui.progress_view import Watch
+    from distlaunch.ui.progress_view import ProgressView
 
 _INPUT_FIELDS = (
     "displayName",
@@ -253,21 +253,21 @@ class Launcher:
 
 
 def follow_to_completion(
-    record: Record, session: Session, follower: JobFollower, watch: Watch
+    record: Record, session: Session, follower: JobFollower, watch: ProgressView
 ) -> int:
     """Show a job's events until it has ended, and return the exit code."""
-    watch.show(follower)
+    watch.stream(follower)
     if state(follower.job) is not JobState.SUCCEEDED:
         return EXIT_JOB_FAILED
     summary = _read_summary(session, record, watch)
     if summary:
-        watch.finish(summary)
+        watch.summarise(summary)
     elif record.job_dir:
-        watch.see(Notice(f"done; the job's folder is {record.job_dir}"))
+        watch.handle(Notice(f"done; the job's folder is {record.job_dir}"))
     return 0
 
 
-def _read_summary(session: Session, record: Record, watch: Watch) -> dict[str, Any] | None:
+def _read_summary(session: Session, record: Record, watch: ProgressView) -> dict[str, Any] | None:
     """Return the job's ``summary.json``, None if there is none that can be read."""
     from distlaunch.google import storage
 
@@ -278,7 +278,7 @@ def _read_summary(session: Session, record: Record, watch: Watch) -> dict[str, A
     except (RecursionError, ValueError):
         return None
     except GoogleError as error:  # the job has succeeded all the same
-        watch.see(Notice(f"its summary cannot be read: {error}", "warning"))
+        watch.handle(Notice(f"its summary cannot be read: {error}", "warning"))
         return None
     return summary if isinstance(summary, dict) else None
 

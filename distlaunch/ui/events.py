@@ -1,4 +1,4 @@
-"""What can be seen of a running job, wherever it runs; `watch` shows it."""
+"""What can be seen of a running job, wherever it runs; `progress_view` shows it."""
 
 from __future__ import annotations
 
@@ -83,4 +83,11 @@ class Notice:
     level: Level = "info"
 
 
-Event = TaskLines | TaskChanged | Trained | JobChanged | Notice
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing is shown until something has come; an empty text: it has."""
+
+    text: str
+
+
+Event = TaskLines | TaskChanged | Trained | JobChanged | Notice | Waiting

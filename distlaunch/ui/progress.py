@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeGuard
 
+from distlaunch.ui.console import duration
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -21,7 +23,7 @@ class Progress:
         self._rate: float | None = None  # examples a second
         self._text = ""
 
-    def see(self, event: Mapping[str, object]) -> str:
+    def update(self, event: Mapping[str, object]) -> str:
         """Return the line after an event; an event that cannot be understood changes nothing."""
         kind = event["event"]
         if kind == "ready":
@@ -49,9 +51,12 @@ class Progress:
         parts.append(f"step {step:.0f}{_of(total)}")
         if loss is not None:
             parts.append(f"loss {loss:.4g}")
-        rate = self._rate or self._rate_so_far(step, as_number(event.get("time")))
+        speed = self._steps_per_second(step, as_number(event.get("time")))
+        rate = self._rate or self._plan.get("global_batch", 0) * speed
         if rate:
             parts.append(f"{rate:,.0f} examples/s")
+        if speed and 0 <= step < total:
+            parts.append(f"{duration((total - step) / speed)} left")
         bar = f"{_bar(step / total)} " if total else ""
         return bar + " · ".join(parts)
 
@@ -59,14 +64,14 @@ class Progress:
         """Return a product of the plan's numbers, 0 where one of them is not known."""
         return math.prod(self._plan.get(name, 0) for name in factors)
 
-    def _rate_so_far(self, step: float, time: float | None) -> float | None:
-        """Return examples a second since the first step, which itself takes long."""
+    def _steps_per_second(self, step: float, time: float | None) -> float:
+        """Return the speed since the first step, which itself takes long; 0 if unknown."""
         if time is None:
-            return None
+            return 0.0
         if self._first is None:
             self._first = (step, time)
         steps, seconds = step - self._first[0], time - self._first[1]
-        return self._plan.get("global_batch", 0) * steps / seconds if seconds > 0 else None
+        return max(steps / seconds, 0.0) if seconds > 0 and math.isfinite(steps / seconds) else 0.0
 
 
 def _bar(part: float) -> str:

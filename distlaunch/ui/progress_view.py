@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from distlaunch.ui.console import CYAN, GREEN, RED, YELLOW, duration
-from distlaunch.ui.events import JobChanged, Notice, TaskChanged, TaskLines, Trained
+from distlaunch.ui.events import JobChanged, Notice, TaskChanged, TaskLines, Trained, Waiting
 from distlaunch.ui.interrupts import Interrupts
 from distlaunch.ui.progress import Progress
 from distlaunch.ui.summary import describe
@@ -24,12 +24,21 @@ if TYPE_CHECKING:
     from distlaunch.ui.events import Event, Level
 
 _LOOK = 0.2  # seconds between two looks at what else has happened
+_FRAMES = "|/-\\"  # of the spinner
 _COLOURS = {
     "SUCCEEDED": GREEN,
     "FAILED": RED,
     "EXPIRED": RED,
     "PARTIALLY_SUCCEEDED": YELLOW,
     "CANCELLED": YELLOW,
+}
+_WAITING = {  # what is shown in a state in which a job writes no lines
+    "QUEUED": "queued",
+    "PENDING": "waiting for machines",
+    "CANCELLING": "cancelling",
+    "SUCCEEDED": "waiting for the last lines of the log",
+    "FAILED": "waiting for the last lines of the log and the error",
+    "CANCELLED": "waiting for the last lines of the log",
 }
 _LEVELS: dict[str, Level] = {
     "FAILED": "error",
@@ -39,7 +48,7 @@ _LEVELS: dict[str, Level] = {
 }
 
 
-class Watch:
+class ProgressView:
     """Shows what happens to a job; its end waits for the readers, unless it is an interruption.
 
     Whoever runs it looks at `is_full` before it brings more lines, and calls `pump` when a slow
@@ -60,6 +69,9 @@ class Watch:
         self._progress = Progress()
         self._summary: Mapping[str, object] | None = None
         self._state = ""
+        self._waiting = ""
+        self._waiting_since = 0.0
+        self._has_shown_lines = False
         self._width = max(map(len, tasks))
         self._prefixes: dict[str, str] = {}
         for task in tasks:
@@ -79,7 +91,7 @@ class Watch:
         """Return the descriptor that is writable when a slow reader has room again."""
         return self._console.fileno()
 
-    def see(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         """Show an event.
 
         Raises
@@ -91,21 +103,21 @@ class Watch:
         """
         if isinstance(event, TaskLines):
             if event.text:
+                self._has_shown_lines = True
                 self._console.lines(self._prefix(event.task), event.text)
+        elif isinstance(event, Waiting):
+            self._wait_for(event.text)
         elif isinstance(event, Notice):
             self._console.log(event.text, event.level)
         elif isinstance(event, TaskChanged):
             detail = f" ({event.detail})" if event.detail else ""
             self._console.log(f"{event.task} {event.state}{detail}", "debug")
         elif isinstance(event, JobChanged):
-            self._tell_state(event)
+            self._log_state(event)
         elif event.task == self._primary:
-            self._console.progress(self._progress.see(event.event))
-            summary = event.event.get("summary")
-            if isinstance(summary, dict):
-                self._summary = summary
+            self._show_training(event.event)
 
-    def show(self, events: Iterable[Event]) -> None:
+    def stream(self, events: Iterable[Event]) -> None:
         """Show events as they come, none before a slow reader has room for it.
 
         Raises
@@ -118,7 +130,7 @@ class Watch:
         interrupts = Interrupts()
         for event in events:
             with interrupts:
-                self.see(event)
+                self.handle(event)
             while self.is_full:
                 self._wait_for_reader(_LOOK)
 
@@ -137,7 +149,8 @@ class Watch:
             if self._console.is_behind:
                 self._wait_for_reader(min(left, _LOOK))
             else:
-                time.sleep(left)
+                time.sleep(min(left, _LOOK) if self._waiting else left)
+                self._spin()
         self._console.pump()
 
     def result(self, text: str) -> None:
@@ -162,9 +175,10 @@ class Watch:
         OutputError
             If they cannot be written.
         """
+        self._spin()
         self._console.pump()
 
-    def finish(self, summary: Mapping[str, object] | None = None, *, logs: str = "") -> None:
+    def summarise(self, summary: Mapping[str, object] | None = None, *, logs: str = "") -> None:
         """Show how a job ended well.
 
         Parameters
@@ -182,10 +196,10 @@ class Watch:
         OutputError
             If it cannot be written.
         """
-        self._console.progress("")
+        self._wait_for("")
         summary = summary or self._summary
-        if summary:
-            self._console.result(describe(summary))
+        if summary:  # the task's own lines, once shown, have had its epochs
+            self._console.result(describe(summary, with_epochs=not self._has_shown_lines))
         else:
             self._console.log(f"done; the tasks' output is in {logs}")
 
@@ -208,7 +222,7 @@ class Watch:
         if isinstance(problem, KeyboardInterrupt):
             return
         with suppress(BrokenPipeError):
-            self._console.progress("")
+            self._wait_for("")
             self._console.drain()
 
     def _prefix(self, task: str) -> str:
@@ -218,8 +232,8 @@ class Watch:
             self._prefixes[task] = self._console.prefix(name, len(self._prefixes))
         return self._prefixes[task]
 
-    def _tell_state(self, event: JobChanged) -> None:
-        """Tell a state once, with how long the one before it took, and an error when it comes."""
+    def _log_state(self, event: JobChanged) -> None:
+        """Log a state once, with how long the one before it took, and an error when it comes."""
         before, self._state = self._state, event.state
         level = _LEVELS.get(event.state, "info")
         state = self._console.coloured(event.state, _COLOURS.get(event.state, CYAN))
@@ -228,13 +242,42 @@ class Watch:
             self._console.log(f"state {state}{took}", level)
         if event.error:
             self._console.log(f"{event.state}: {event.error}", level)
+        self._wait_for(_WAITING.get(event.state, ""))
+
+    def _show_training(self, event: Mapping[str, object]) -> None:
+        if event["event"] == "ready":
+            self._wait_for("building the first step")
+        elif event["event"] == "step":
+            self._waiting = ""
+        progress = self._progress.update(event)
+        if not self._waiting:
+            self._console.progress(progress)
+        summary = event.get("summary")
+        if isinstance(summary, dict):
+            self._summary = summary
+
+    def _wait_for(self, text: str) -> None:
+        """Show a spinner with this text, or none."""
+        if text != self._waiting:
+            self._waiting_since = time.monotonic()
+        self._waiting = text
+        if text:
+            self._spin()
+        else:
+            self._console.progress("")
+
+    def _spin(self) -> None:
+        if self._waiting:
+            seconds = time.monotonic() - self._waiting_since
+            frame = _FRAMES[int(seconds / _LOOK) % len(_FRAMES)]
+            self._console.progress(f"{frame} {self._waiting} · {seconds:.0f} s")
 
     def _wait_for_reader(self, seconds: float) -> None:
         select.select([], [self.fileno()], [], seconds)
         self._console.pump()
 
 
-class JsonWatch(Watch):
+class JsonProgressView(ProgressView):
     """Shows what happens as JSON on stdout, an object a line; notices stay on stderr.
 
     Objects have an ``event``: ``line`` (task, text, and time and severity where they are known),
@@ -242,7 +285,7 @@ class JsonWatch(Watch):
     (task, told), and at the end ``summary`` (summary).
     """
 
-    def see(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         if isinstance(event, TaskLines):
             for text in event.text.removesuffix("\n").split("\n") if event.text else ():
                 self._emit("line", task=event.task, text=text, **_stamp(event))
@@ -253,9 +296,9 @@ class JsonWatch(Watch):
         elif isinstance(event, Trained):
             self._emit("trained", task=event.task, told=dict(event.event))
         else:
-            super().see(event)
+            super().handle(event)
 
-    def finish(self, summary: Mapping[str, object] | None = None, *, logs: str = "") -> None:  # noqa: ARG002
+    def summarise(self, summary: Mapping[str, object] | None = None, *, logs: str = "") -> None:  # noqa: ARG002
         if summary:
             self._emit("summary", summary=dict(summary))
 

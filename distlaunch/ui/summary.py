@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _VALIDATION = "val_"
 
 
-def describe(summary: Mapping[str, object]) -> str:
-    """Return a few lines of facts and a table of the epochs.
+def describe(summary: Mapping[str, object], *, with_epochs: bool = True) -> str:
+    """Return a few lines of facts and, unless they were shown before, a table of the epochs.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def describe(summary: Mapping[str, object]) -> str:
     width = max((len(name) for name, _ in facts), default=0)
     lines = [f"{name.ljust(width)}  {text}" for name, text in facts]
     epochs = _epochs(summary.get("epochs"))
-    if epochs:
+    if epochs and with_epochs:
         lines.append(table(_rows(epochs)))
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""What a terminal gets, seen through a real one; what a pipe gets is in test_watch.py."""
+"""What a terminal gets, on a real one; what a pipe gets is in test_progress_view.py."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from distlaunch.ui.console import duration, table, visible
 SHOW = """
 from distlaunch.ui.console import Console
 from distlaunch.ui.events import Notice, TaskLines, Trained
-from distlaunch.ui.progress_view import Watch
+from distlaunch.ui.progress_view import ProgressView
 
-watch = Watch(Console(), ["chief", "worker:0"])
-watch.see(TaskLines("chief", "one\\ntwo\\n"))
-watch.see(Notice("slow", "warning"))
-watch.see(Trained("worker:0", {"event": "step", "step": 2}))
-watch.see(Trained("chief", {"event": "step", "step": 1}))
-watch.see(TaskLines("worker:0", "three\\n"))
-watch.see(Notice("told"))
-watch.finish(None, logs="logs")
+watch = ProgressView(Console(), ["chief", "worker:0"])
+watch.handle(TaskLines("chief", "one\\ntwo\\n"))
+watch.handle(Notice("slow", "warning"))
+watch.handle(Trained("worker:0", {"event": "step", "step": 2}))
+watch.handle(Trained("chief", {"event": "step", "step": 1}))
+watch.handle(TaskLines("worker:0", "three\\n"))
+watch.handle(Notice("told"))
+watch.summarise(None, logs="logs")
 """
 PROGRESS = "\r\x1b[2Kstep 1"
 
@@ -68,6 +68,34 @@ def test_terminal_gets_colour_and_a_progress_line():
         f"\r\x1b[2K{said} told\nstep 1"
         f"\r\x1b[2K{said} done; the tasks' output is in logs\n"
     )
+
+
+WAIT = """
+from distlaunch.ui.console import Console
+from distlaunch.ui.events import TaskLines, Trained, Waiting
+from distlaunch.ui.progress_view import ProgressView
+
+view = ProgressView(Console(), ["chief"])
+view.handle(Waiting("starting TensorFlow"))
+view.wait(0.3)
+view.handle(Waiting(""))
+view.handle(Trained("chief", {"event": "ready", "epochs": 1, "steps_per_epoch": 2}))
+view.handle(Trained("chief", {"event": "step", "step": 1}))
+view.handle(TaskLines("chief", "epoch 1/1: loss 0.5\\n"))
+view.summarise({"restarts": 0, "epochs": [{"epoch": 1, "step": 2, "logs": {"loss": 0.5}}]})
+"""
+
+
+def test_terminal_gets_a_spinner_until_the_first_step_and_each_epoch_once():
+    shown = on_a_terminal(WAIT, TERM="xterm").split("\r\x1b[2K")
+    assert shown[:2] == ["", "| starting TensorFlow · 0 s"]
+    assert any(piece.startswith("/ starting TensorFlow") for piece in shown)
+    assert "| building the first step · 0 s" in shown
+    assert shown.index("[##########----------] step 1/2") > shown.index(
+        "| building the first step · 0 s"
+    )
+    assert shown[-1] == "restarts  0\n"
+    assert sum("0.5" in piece for piece in shown) == 1
 
 
 def test_no_color_keeps_the_progress_line():
@@ -198,18 +226,20 @@ def test_times_are_told_in_their_two_largest_units(seconds, text):
 STATES = """
 from distlaunch.ui.console import Console
 from distlaunch.ui.events import JobChanged
-from distlaunch.ui.progress_view import Watch
+from distlaunch.ui.progress_view import ProgressView
 
-watch = Watch(Console(), ["chief"])
-watch.see(JobChanged("RUNNING"))
-watch.see(JobChanged("SUCCEEDED", 60.0))
+watch = ProgressView(Console(), ["chief"])
+watch.handle(JobChanged("RUNNING"))
+watch.handle(JobChanged("SUCCEEDED", 60.0))
 """
 
 
 def test_states_have_a_colour_on_a_terminal():
     said = "\x1b[2mdistlaunch:\x1b[0m state"
-    shown = on_a_terminal(STATES, TERM="xterm")
-    assert shown == (
+    waiting = "| waiting for the last lines of the log · 0 s"
+    assert on_a_terminal(STATES, TERM="xterm") == (
         f"{said} \x1b[36mRUNNING\x1b[0m\n{said} \x1b[32mSUCCEEDED\x1b[0m (RUNNING took 1 min)\n"
+        f"\r\x1b[2K{waiting}"
     )
-    assert "\x1b" not in on_a_terminal(STATES, TERM="xterm", NO_COLOR="1")
+    plain = on_a_terminal(STATES, TERM="xterm", NO_COLOR="1")
+    assert "\x1b" not in plain.replace("\x1b[2K", "")

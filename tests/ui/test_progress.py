@@ -14,37 +14,38 @@ def step(number: float, time: float, **more: object) -> dict[str, object]:
 
 def test_line_grows_with_what_is_known():
     progress = Progress()
-    assert progress.see({"event": "checkpoint", "step": 0}) == ""
-    assert progress.see(step(1, 9.0)) == "epoch 1 · step 1"
-    assert progress.see(READY) == "epoch 1 · step 1"
-    assert progress.see(step(2, 10.0)) == "[--------------------] epoch 1/5 · step 2/115"
-    assert progress.see(step(12, 10.5, loss=0.31234)) == (
-        "[##------------------] epoch 1/5 · step 12/115 · loss 0.3123 · 1,280 examples/s"
+    assert progress.update({"event": "checkpoint", "step": 0}) == ""
+    assert progress.update(step(1, 9.0)) == "epoch 1 · step 1"
+    assert progress.update(READY) == "epoch 1 · step 1"
+    assert progress.update(step(2, 10.0)) == "[--------------------] epoch 1/5 · step 2/115"
+    assert progress.update(step(12, 10.5, loss=0.31234)) == (
+        "[##------------------] epoch 1/5 · step 12/115 · loss 0.3123 · 1,280 examples/s · "
+        "5.2 s left"
     )
-    progress.see({"event": "epoch", "epoch": 1, "examples_per_second": 9000.4})
-    assert progress.see(step(24, 12.0, epoch=2, loss=0.3)) == (
-        "[####----------------] epoch 2/5 · step 24/115 · loss 0.3 · 9,000 examples/s"
+    progress.update({"event": "epoch", "epoch": 1, "examples_per_second": 9000.4})
+    assert progress.update(step(24, 12.0, epoch=2, loss=0.3)) == (
+        "[####----------------] epoch 2/5 · step 24/115 · loss 0.3 · 9,000 examples/s · 8.3 s left"
     )
 
 
 def test_bar_is_never_longer_than_full():
     progress = Progress()
-    progress.see(READY)
-    assert progress.see(step(115, 1.0)).startswith("[####################] ")
-    assert progress.see(step(999, 1.0)).startswith("[####################] ")
-    assert progress.see(step(-1, 1.0)).startswith("[--------------------] ")
+    progress.update(READY)
+    assert progress.update(step(115, 1.0)).startswith("[####################] ")
+    assert progress.update(step(999, 1.0)).startswith("[####################] ")
+    assert progress.update(step(-1, 1.0)).startswith("[--------------------] ")
 
 
 def test_garbage_changes_nothing():
     progress = Progress()
-    progress.see({"event": "ready", "epochs": "many", "steps_per_epoch": None})
-    progress.see({"event": "epoch", "examples_per_second": "fast"})
-    line = progress.see(step(7, 1.0) | {"loss": "low", "time": "now", "epoch": True})
+    progress.update({"event": "ready", "epochs": "many", "steps_per_epoch": None})
+    progress.update({"event": "epoch", "examples_per_second": "fast"})
+    line = progress.update(step(7, 1.0) | {"loss": "low", "time": "now", "epoch": True})
     assert line == "step 7"
-    assert progress.see({"event": "step", "step": "eight"}) == line
-    assert progress.see({"event": "no such"}) == line
-    progress.see(READY | {"epochs": float("inf")})
-    assert progress.see(step(float("nan"), 1.0)) == line
+    assert progress.update({"event": "step", "step": "eight"}) == line
+    assert progress.update({"event": "no such"}) == line
+    progress.update(READY | {"epochs": float("inf")})
+    assert progress.update(step(float("nan"), 1.0)) == line
 
 
 NUMBERS = ("time", "step", "epoch", "loss", "epochs", "steps_per_epoch", "global_batch")
@@ -60,11 +61,11 @@ EVENTS = st.builds(
 def test_any_events_make_a_line(events):
     progress = Progress()
     for event in events:
-        before, line = progress.see({"event": "no such"}), progress.see(event)
+        before, line = progress.update({"event": "no such"}), progress.update(event)
         assert "\n" not in line
         if event["event"] != "step" or event.get("step") in (None, "x", 10**400, -(10**400)):
             assert line == before
 
 
 def test_loss_that_is_no_number_is_shown():
-    assert Progress().see(step(1, 1.0, loss=float("nan"))) == "epoch 1 · step 1 · loss nan"
+    assert Progress().update(step(1, 1.0, loss=float("nan"))) == "epoch 1 · step 1 · loss nan"

@@ -13,7 +13,7 @@ import pytest
 
 from distlaunch.ui.console import Console
 from distlaunch.ui.events import JobChanged, Notice, TaskChanged, TaskLines, Trained
-from distlaunch.ui.progress_view import JsonWatch, Watch
+from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ TASKS = ["chief", "worker:0", "worker:10"]
 class Shown:
     """A watch, and what it has written so far."""
 
-    def __init__(self, folder: Path, kind: type[Watch] = Watch) -> None:
+    def __init__(self, folder: Path, kind: type[ProgressView] = ProgressView) -> None:
         self.files = [folder / "out", folder / "err"]
         self.descriptors = [os.open(file, os.O_CREAT | os.O_WRONLY) for file in self.files]
         out, err = self.descriptors
@@ -49,17 +49,17 @@ def shown(tmp_path):
 
 @pytest.fixture
 def as_json(tmp_path):
-    made = Shown(tmp_path, JsonWatch)
+    made = Shown(tmp_path, JsonProgressView)
     yield made
     for descriptor in made.descriptors:
         os.close(descriptor)
 
 
 def test_lines_stand_behind_the_name_of_their_task(shown):
-    shown.watch.see(TaskLines("chief", "one\n\ntwo\n"))
-    shown.watch.see(TaskLines("worker:10", "three\n"))
-    shown.watch.see(TaskLines("worker:0", ""))
-    shown.watch.see(TaskLines("worker:0", "é \x0b\u2028 four\n"))
+    shown.watch.handle(TaskLines("chief", "one\n\ntwo\n"))
+    shown.watch.handle(TaskLines("worker:10", "three\n"))
+    shown.watch.handle(TaskLines("worker:0", ""))
+    shown.watch.handle(TaskLines("worker:0", "é \x0b\u2028 four\n"))
     assert shown.out == (
         "chief     | one\nchief     | \nchief     | two\nworker:10 | three\n"
         "worker:0  | é \\x0b\u2028 four\n"
@@ -68,9 +68,9 @@ def test_lines_stand_behind_the_name_of_their_task(shown):
 
 
 def test_notices_go_to_stderr_with_what_they_quote_set_in(shown):
-    shown.watch.see(Notice("waiting for worker:0"))
-    shown.watch.see(Notice("worker:0 is slow", "warning"))
-    shown.watch.see(Notice("worker:0 failed; its last lines:\none\n  two\n", "error"))
+    shown.watch.handle(Notice("waiting for worker:0"))
+    shown.watch.handle(Notice("worker:0 is slow", "warning"))
+    shown.watch.handle(Notice("worker:0 failed; its last lines:\none\n  two\n", "error"))
     assert shown.out == ""
     assert shown.err == (
         "distlaunch: waiting for worker:0\n"
@@ -90,44 +90,44 @@ def test_notices_go_to_stderr_with_what_they_quote_set_in(shown):
 )
 def test_level_says_what_is_left_out(shown, level, told):
     shown.watch._console.level = level
-    shown.watch.see(TaskChanged("chief", "started", "pid 7"))
-    shown.watch.see(Notice("a notice"))
-    shown.watch.see(Notice("a warning", "warning"))
-    shown.watch.see(Notice("an error", "error"))
-    shown.watch.see(TaskLines("chief", "always\n"))
+    shown.watch.handle(TaskChanged("chief", "started", "pid 7"))
+    shown.watch.handle(Notice("a notice"))
+    shown.watch.handle(Notice("a warning", "warning"))
+    shown.watch.handle(Notice("an error", "error"))
+    shown.watch.handle(TaskLines("chief", "always\n"))
     assert shown.err == "".join(f"distlaunch: {line}\n" for line in told.split(", "))
     assert shown.out == "chief     | always\n"
 
 
 def test_training_events_show_nothing_in_a_pipe(shown):
-    shown.watch.see(Trained("chief", {"event": "step", "step": 3, "epoch": 1, "loss": 0.5}))
-    shown.watch.see(TaskChanged("chief", "started"))
+    shown.watch.handle(Trained("chief", {"event": "step", "step": 3, "epoch": 1, "loss": 0.5}))
+    shown.watch.handle(TaskChanged("chief", "started"))
     assert (shown.out, shown.err) == ("", "")
 
 
 def test_end_with_a_summary(shown):
-    shown.watch.finish({"steps_per_epoch": 23}, logs="logs")
+    shown.watch.summarise({"steps_per_epoch": 23}, logs="logs")
     assert (shown.out, shown.err) == ("steps per epoch  23\n", "")
 
 
 def test_summary_that_the_primary_tells_is_shown_where_no_file_can_be_read(shown):
-    shown.watch.see(Trained("chief", {"event": "end", "summary": {"steps_per_epoch": 23}}))
-    shown.watch.see(Trained("worker:0", {"event": "end", "summary": {"steps_per_epoch": 7}}))
-    shown.watch.see(Trained("chief", {"event": "end", "summary": "garbage"}))
-    shown.watch.finish(None, logs="logs")
+    shown.watch.handle(Trained("chief", {"event": "end", "summary": {"steps_per_epoch": 23}}))
+    shown.watch.handle(Trained("worker:0", {"event": "end", "summary": {"steps_per_epoch": 7}}))
+    shown.watch.handle(Trained("chief", {"event": "end", "summary": "garbage"}))
+    shown.watch.summarise(None, logs="logs")
     assert (shown.out, shown.err) == ("steps per epoch  23\n", "")
 
 
 @pytest.mark.parametrize("summary", [None, {}])
 def test_end_without_a_summary(shown, summary):
-    shown.watch.finish(summary, logs="JOB/task-logs")
+    shown.watch.summarise(summary, logs="JOB/task-logs")
     assert shown.out == ""
     assert shown.err == "distlaunch: done; the tasks' output is in JOB/task-logs\n"
 
 
 def test_a_task_of_which_nobody_knew_is_shown_too(shown):
-    shown.watch.see(TaskLines("ps:0", "one\n"))
-    shown.watch.see(TaskLines("trial:12/chief", "two\n"))
+    shown.watch.handle(TaskLines("ps:0", "one\n"))
+    shown.watch.handle(TaskLines("trial:12/chief", "two\n"))
     assert shown.out == "ps:0      | one\ntrial:12/chief | two\n"
 
 
@@ -138,7 +138,7 @@ def test_states_are_told_once_with_how_long_the_one_before_took(shown):
         JobChanged("FAILED", 90_000.0),
         JobChanged("FAILED", None, "The replica exited."),
     ):
-        shown.watch.see(event)
+        shown.watch.handle(event)
     assert shown.out == ""
     assert shown.err == (
         "distlaunch: state PENDING\n"
@@ -150,8 +150,8 @@ def test_states_are_told_once_with_how_long_the_one_before_took(shown):
 
 def test_a_bad_end_is_told_to_those_too_who_want_errors_only(shown):
     shown.watch._console.level = "error"
-    shown.watch.see(JobChanged("RUNNING", 3.0))
-    shown.watch.see(JobChanged("EXPIRED", 3.0, "Too long."))
+    shown.watch.handle(JobChanged("RUNNING", 3.0))
+    shown.watch.handle(JobChanged("EXPIRED", 3.0, "Too long."))
     assert shown.err == (
         "distlaunch: error: state EXPIRED (RUNNING took 3.0 s)\n"
         "distlaunch: error: EXPIRED: Too long.\n"
@@ -169,9 +169,9 @@ def test_json_is_an_object_a_line_and_alone_on_stdout(as_json):
         Trained("chief", {"event": "step", "step": 3}),
         Notice("a notice", "warning"),
     ):
-        as_json.watch.see(event)
-    as_json.watch.finish({"steps_per_epoch": 23})
-    as_json.watch.finish(None, logs="logs")
+        as_json.watch.handle(event)
+    as_json.watch.summarise({"steps_per_epoch": 23})
+    as_json.watch.summarise(None, logs="logs")
     assert [json.loads(line) for line in as_json.out.split("\n")[:-1]] == [
         {"event": "line", "task": "chief", "text": "one"},
         {"event": "line", "task": "chief", "text": ""},
@@ -200,9 +200,9 @@ def end(watch):
 def test_end_by_ctrl_c_waits_for_no_reader():
     """It may come before the waiting has begun."""
     reader, writer = os.pipe()
-    watch = Watch(Console(out=writer), TASKS)
+    watch = ProgressView(Console(out=writer), TASKS)
     while not watch.is_full:
-        watch.see(TaskLines("chief", "x" * 99 + "\n"))
+        watch.handle(TaskLines("chief", "x" * 99 + "\n"))
     with pytest.raises(KeyboardInterrupt), watch:
         raise KeyboardInterrupt
     assert watch.is_full
@@ -214,10 +214,10 @@ def test_end_by_ctrl_c_waits_for_no_reader():
 def test_end_waits_for_a_reader_as_long_as_it_is_there(stream, tmp_path):
     reader, writer = os.pipe()
     other = os.open(tmp_path / "other", os.O_CREAT | os.O_WRONLY)
-    watch = Watch(Console(**{"out": other, "err": other, stream: writer}), TASKS)
+    watch = ProgressView(Console(**{"out": other, "err": other, stream: writer}), TASKS)
     for _ in range(1000):
-        watch.see(TaskLines("chief", "x" * 99 + "\n"))
-        watch.see(Notice("x" * 99))
+        watch.handle(TaskLines("chief", "x" * 99 + "\n"))
+        watch.handle(Notice("x" * 99))
     closing = Thread(target=end, args=[watch])
     closing.start()
     got = 0
@@ -230,10 +230,10 @@ def test_end_waits_for_a_reader_as_long_as_it_is_there(stream, tmp_path):
 
 def test_slow_reader_gets_everything_in_the_end():
     reader, writer = os.pipe()
-    watch = Watch(Console(out=writer), TASKS)
+    watch = ProgressView(Console(out=writer), TASKS)
     rounds, got = 0, b""
     while not watch.is_full:  # this never waits, though nobody reads
-        watch.see(TaskLines("chief", "".join(f"line {number}\n" for number in range(1000))))
+        watch.handle(TaskLines("chief", "".join(f"line {number}\n" for number in range(1000))))
         rounds += 1
     while got.count(b"\n") < 1000 * rounds:
         got += os.read(reader, 1 << 16)
@@ -242,14 +242,14 @@ def test_slow_reader_gets_everything_in_the_end():
     assert got.decode() == "".join(f"chief     | line {n}\n" for n in range(1000)) * rounds
     os.close(reader)
     with pytest.raises(BrokenPipeError):
-        watch.see(TaskLines("chief", "one\n"))
+        watch.handle(TaskLines("chief", "one\n"))
     end(watch)  # nothing waits any more
     os.close(writer)
 
 
 def test_nothing_more_is_brought_before_a_slow_reader_has_room():
     reader, writer = os.pipe()
-    watch = Watch(Console(out=writer), TASKS)
+    watch = ProgressView(Console(out=writer), TASKS)
     brought = 0
 
     def events():
@@ -258,7 +258,7 @@ def test_nothing_more_is_brought_before_a_slow_reader_has_room():
             brought += 1
             yield TaskLines("chief", ("x" * 99 + "\n") * 200)
 
-    showing = Thread(target=watch.show, args=[events()])
+    showing = Thread(target=watch.stream, args=[events()])
     showing.start()
     while brought < 12:  # some 20 kB each, where the backlog takes 256 and the pipe 64
         time.sleep(0.01)
@@ -278,9 +278,9 @@ def test_nothing_more_is_brought_before_a_slow_reader_has_room():
 
 def test_waiting_hands_on_what_a_slow_reader_has_room_for():
     reader, writer = os.pipe()
-    watch = Watch(Console(out=writer), TASKS)
+    watch = ProgressView(Console(out=writer), TASKS)
     while not watch.is_full:
-        watch.see(TaskLines("chief", "x" * 99 + "\n"))
+        watch.handle(TaskLines("chief", "x" * 99 + "\n"))
     waiting = Thread(target=watch.wait, args=[0.5])
     waiting.start()
     while waiting.is_alive():
@@ -289,5 +289,5 @@ def test_waiting_hands_on_what_a_slow_reader_has_room_for():
     assert not watch.is_full
     os.close(reader)
     with pytest.raises(BrokenPipeError):
-        watch.see(TaskLines("chief", "one\n"))
+        watch.handle(TaskLines("chief", "one\n"))
     os.close(writer)
