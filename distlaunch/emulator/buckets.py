@@ -131,9 +131,9 @@ class BucketService:
         for name in sorted(self._names(bucket)):
             if not name.startswith(prefix):
                 continue
-            folder, found, _ = name.removeprefix(prefix).partition(delimiter or "\0")
-            if found:
-                prefixes.add(prefix + folder + found)
+            folder, separator, _ = name.removeprefix(prefix).partition(delimiter or "\0")
+            if separator:
+                prefixes.add(prefix + folder + separator)
             else:
                 items.append(self._resource(request, bucket, name))
         return {"kind": "storage#objects", "items": items, "prefixes": sorted(prefixes)}

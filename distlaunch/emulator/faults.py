@@ -36,7 +36,7 @@ _ENDLESS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class CallFault:
     """A fault of API calls.
 
     Parameters
@@ -74,7 +74,7 @@ class Faults:
         Whether jobs end EXPIRED in the queue.
     """
 
-    calls: tuple[Fault, ...] = ()
+    calls: tuple[CallFault, ...] = ()
     slow_states: float | None = None
     seed: int = 0
     expires: bool = False
@@ -88,7 +88,7 @@ class Faults:
         UsageError
             If a part of it is not a fault.
         """
-        calls: list[Fault] = []
+        calls: list[CallFault] = []
         settings: dict[str, float] = {}
         for part in filter(None, (part.strip() for part in text.split(","))):
             match = _PART.fullmatch(_ALIASES.get(part, part))
@@ -122,7 +122,7 @@ class FaultCounter:
     def __init__(self, faults: Faults) -> None:
         self._faults = faults.calls
         self._lock = threading.Lock()
-        self._counts: Counter[Fault] = Counter()
+        self._counts: Counter[CallFault] = Counter()
         self._random = {
             fault: random.Random(f"{faults.seed} {number}")  # noqa: S311 - not a secret
             for number, fault in enumerate(faults.calls)
@@ -138,7 +138,7 @@ class FaultCounter:
             ]
         return names[0] if names else None
 
-    def _affects(self, fault: Fault) -> bool:
+    def _affects(self, fault: CallFault) -> bool:
         self._counts[fault] += 1
         if fault.share is not None:
             return self._random[fault].random() < fault.share
@@ -178,7 +178,7 @@ def _setting(part: str, match: re.Match[str]) -> float:
     return _SETTINGS[name] if amount is None else _amount(part, amount, 1e9)
 
 
-def _call_fault(part: str, match: re.Match[str]) -> Fault:
+def _call_fault(part: str, match: re.Match[str]) -> CallFault:
     name, numbers, call = match["name"], match["numbers"], match["call"]
     if call is not None and numbers is None and _NUMBERS.fullmatch(call):
         numbers, call = call, None  # 503@3 is short for 503#3
@@ -192,16 +192,16 @@ def _call_fault(part: str, match: re.Match[str]) -> Fault:
     if match["amount"] is not None:
         if numbers is not None:
             raise _problem(part, "give a share or the number of a call, not both")
-        return Fault(name, kind, _amount(part, match["amount"], 1.0))
+        return CallFault(name, kind, _amount(part, match["amount"], 1.0))
     if numbers is None:
-        return Fault(name, kind, last=_ENDLESS if name in _ALWAYS else 1)
+        return CallFault(name, kind, last=_ENDLESS if name in _ALWAYS else 1)
     counted = _NUMBERS.fullmatch(numbers)
     if counted is None:
         raise _problem(part, "expected #N, #N-M or #* behind the call")
     if counted["all"]:
-        return Fault(name, kind, last=_ENDLESS)
+        return CallFault(name, kind, last=_ENDLESS)
     first = int(counted["first"])
-    return Fault(name, kind, first=first, last=int(counted["last"] or first))
+    return CallFault(name, kind, first=first, last=int(counted["last"] or first))
 
 
 def _amount(part: str, text: str, highest: float) -> float:
@@ -215,5 +215,5 @@ def _amount(part: str, text: str, highest: float) -> float:
     return amount
 
 
-def _problem(part: str, what: str) -> UsageError:
-    return UsageError(f"--faults: {part!r}: {what} (see 'distlaunch emulator --help')")
+def _problem(part: str, reason: str) -> UsageError:
+    return UsageError(f"--faults: {part!r}: {reason} (see 'distlaunch emulator --help')")

@@ -6,7 +6,7 @@ https://cloud.google.com/vertex-ai/docs/reference/rest/v1/projects.locations.cus
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from distlaunch.emulator.api_error import ApiError
 from distlaunch.emulator.filters import matches, parse_filter
@@ -23,20 +23,13 @@ if TYPE_CHECKING:
 
     from distlaunch.emulator.filters import Value
     from distlaunch.emulator.logs import LogStore
+    from distlaunch.emulator.run.job_runner import JobRunner
     from distlaunch.emulator.store import Collection, Store
 
 MAX_PAGE_SIZE = 100
 
 _DELETED = "type.googleapis.com/google.cloud.aiplatform.v1.DeleteOperationMetadata"
 _EMPTY = "type.googleapis.com/google.protobuf.Empty"
-
-
-class Runner(Protocol):
-    """What runs the jobs."""
-
-    def start(self, name: str) -> None: ...
-
-    def cancel(self, name: str) -> None: ...
 
 
 class JobService:
@@ -52,7 +45,7 @@ class JobService:
         Starts and cancels them.
     """
 
-    def __init__(self, store: Store, logs: LogStore, runner: Runner) -> None:
+    def __init__(self, store: Store, logs: LogStore, runner: JobRunner) -> None:
         self._store = store
         self._logs = logs
         self._runner = runner

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.emulator.faults import CALLS, Fault, FaultCounter, Faults
+from distlaunch.emulator.faults import CALLS, CallFault, FaultCounter, Faults
 from distlaunch.errors import UsageError
 
 
@@ -57,7 +57,7 @@ def test_settings():
     read = Faults.parse("slow-states:2.5,seed:7,expire-jobs")
     assert read == Faults((), 2.5, 7, True)
     assert Faults.parse("slow-states") == Faults((), 5.0)
-    assert Faults.parse("504") == Faults((Fault("504"),))
+    assert Faults.parse("504") == Faults((CallFault("504"),))
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def endpoint(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sdk(endpoint):
-    """The SDK, led to the emulator as its documentation says."""
+    """The SDK, with the options of its documentation."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the SDK's own, of what it imports
         from google.cloud import aiplatform
@@ -120,7 +120,7 @@ def ended(sdk):
 
 
 def entries(endpoint, job, *more):
-    """Return what Cloud Logging's entries:list gives of a job."""
+    """Return what Cloud Logging's entries:list returns for a job."""
     number = job.resource_name.rpartition("/")[2]
     words = ['resource.type="ml_job"', f'resource.labels.job_id="{number}"', *more]
     body = {"resourceNames": [f"projects/{PROJECT}"], "filter": " AND ".join(words)}
@@ -135,11 +135,11 @@ def test_a_job_is_run_to_its_end_and_its_output_found_in_the_logs(endpoint, ende
     assert job.state.name == "JOB_STATE_SUCCEEDED"
     assert job.end_time >= job.start_time >= job.create_time
     assert job.labels == {"team": "blue"}
-    said = [
+    messages = [
         entry["jsonPayload"]["message"]
         for entry in entries(endpoint, job, 'resource.labels.task_name="workerpool0-0"')
     ]
-    (line,) = said
+    (line,) = messages
     assert line.startswith("in green /")
     assert line.endswith("/staging/good/model/")
     tasks = {entry["resource"]["labels"]["task_name"] for entry in entries(endpoint, job)}

@@ -131,19 +131,19 @@ class FakeGoogle:
         self, method: str, path: str, params: Mapping[str, list[str]], body: bytes
     ) -> dict[str, Any]:
         for kind, verb, pattern in ROUTES:
-            found = re.fullmatch(pattern, path)
-            if found is None or verb != method:
+            match = re.fullmatch(pattern, path)
+            if match is None or verb != method:
                 continue
             service = path.partition("/")[0]
             self._fail(kind, service)
             if kind == "permissions":
                 wanted = params.get("permissions") or json.loads(body).get("permissions", [])
-                return {"permissions": [each for each in wanted if each not in self.without]}
+                return {"permissions": [name for name in wanted if name not in self.without]}
             if kind == "services":
                 return {"services": [self._service(name) for name in params["names"]]}
             if kind == "create":
-                return self._create(json.loads(body), **found.groupdict())
-            return getattr(self, f"_{kind}")(**found.groupdict())
+                return self._create(json.loads(body), **match.groupdict())
+            return getattr(self, f"_{kind}")(**match.groupdict())
         raise Refused(404, f"Method not found: {method} {path}")
 
     def _fail(self, kind: str, service: str) -> None:
