@@ -1,7 +1,7 @@
 """The command line: a group whose commands are imported when they are used.
 
-Each command is a module of this package with a click command named ``command``; it gets the global
-options as `Settings` in ``ctx.obj`` and returns its exit code (None for 0).
+A command gets the global options as `Settings` in ``ctx.obj`` and returns its exit code (None
+for 0).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from click.exceptions import Exit, NoArgsIsHelpError, NoSuchCommand
 
 from distlaunch import __version__
 from distlaunch.errors import DistlaunchError, OutputError, output_error
-from distlaunch.exit_codes import EXIT_INTERRUPTED
+from distlaunch.exit_codes import EXIT_ERROR, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from distlaunch.ui.console import Console
     from distlaunch.ui.events import Level
 
-# The module of each command and its line in `distlaunch --help`, known without importing it.
+# The module and the name of each click command, and its line in `distlaunch --help`.
 COMMANDS = {
-    "init": ("distlaunch.cli.init", "Start a project: a trainer, a job file and data."),
-    "local": ("distlaunch.cli.local", "Run the job's cluster on this machine."),
-    "check": ("distlaunch.cli.check", "Tell every problem of the job, and its price."),
-    "submit": ("distlaunch.cli.submit", "Build, push, submit to Vertex AI and follow the job."),
-    "status": ("distlaunch.cli.status", "Say how a job stands."),
-    "logs": ("distlaunch.cli.logs", "Show what a job's tasks wrote."),
-    "list": ("distlaunch.cli.list", "List the jobs of a project and region."),
-    "cancel": ("distlaunch.cli.cancel", "Cancel a job."),
-    "resubmit": ("distlaunch.cli.resubmit", "Submit a job again as it was."),
-    "render": ("distlaunch.cli.render", "Write Dockerfile, .dockerignore and config.yaml."),
-    "build": ("distlaunch.cli.build", "Build and push the job's image."),
-    "emulator": ("distlaunch.cli.emulator", "Run a local Vertex AI job service."),
-    "tf-config": ("distlaunch.cli.tf_config", "Print TF_CONFIG for machines of your own."),
+    "init": ("init:command", "Create a project: a trainer, a job file and data."),
+    "local": ("local:command", "Run the job's cluster on this machine."),
+    "check": ("check:command", "Check the job and estimate its cost."),
+    "submit": ("submit:command", "Build, push, submit to Vertex AI and follow the job."),
+    "status": ("jobs:status", "Show a job's status."),
+    "logs": ("jobs:logs", "Show the log of a job's tasks."),
+    "list": ("jobs:list_jobs", "List the jobs of a project and region."),
+    "cancel": ("jobs:cancel", "Cancel a job."),
+    "resubmit": ("jobs:resubmit", "Submit a job again."),
+    "render": ("render:command", "Write Dockerfile, .dockerignore and config.yaml."),
+    "build": ("build:command", "Build and push the job's image."),
+    "emulator": ("emulator:command", "Run a local Vertex AI job service."),
+    "tf-config": ("tf_config:command", "Print TF_CONFIG for your own machines."),
 }
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -48,14 +48,14 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True)
 class Settings:
-    """The options that stand before the command."""
+    """The global options."""
 
     debug: bool = False
     quiet: bool = False
     log_level: str = "info"
 
     def console(self) -> Console:
-        """Return the console that shows as much as they ask for."""
+        """Return a console that prints messages of the requested level."""
         from distlaunch.ui.console import Console
 
         return Console(cast("Level", "error" if self.quiet else self.log_level))
@@ -65,13 +65,13 @@ class LazyGroup(click.Group):
     """A group that imports a command's module only to run the command or to show its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return [*COMMANDS]  # here `list` is the command of that name, once it is imported
+        return [*COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module, _ = COMMANDS[cmd_name]
-        return cast("click.Command", import_module(module).command)
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        return cast("click.Command", getattr(import_module(f"distlaunch.cli.{module}"), name))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -86,31 +86,31 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what goes wrong becomes a line on stderr and an exit code."""
+        """Run the command; an error becomes a line on stderr and an exit code."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.Abort, Exit, BrokenPipeError, OutputError):
             raise
-        except Exception as problem:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001
             if ctx.params["debug"]:
-                _show_traceback(problem)
-            return _tell(problem)
+                _show_traceback(error)
+            return _report_error(error)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
-@click.option("--quiet", "-q", is_flag=True, help="No messages but errors.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
 @click.option(
     "--log-level",
     type=click.Choice(LOG_LEVELS),
     default="info",
     show_default=True,
-    help="The least important message to show.",
+    help="The lowest level of messages to print.",
 )
 @click.version_option(__version__, prog_name="distlaunch", message="%(prog)s %(version)s")
 @click.pass_context
 def distlaunch(ctx: click.Context, debug: bool, quiet: bool, log_level: str) -> None:
-    """Multi-worker TensorFlow training, proved on this machine first."""
+    """Multi-worker TensorFlow training, tried on this machine first."""
     ctx.obj = Settings(debug=debug, quiet=quiet, log_level=log_level)
 
 
@@ -122,47 +122,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments
         The words after ``distlaunch``; by default those of this process.
     """
-    lost: BrokenPipeError | OutputError | None = None
+    failure: BrokenPipeError | OutputError | None = None
     # Google's clients warn on each Python that is near its end of life, amid a command's output.
     warnings.filterwarnings(
         "ignore", category=FutureWarning, module=r"google\.api_core\._python_version_support"
     )
     try:
         code = _run(arguments)
-    except OutputError as problem:
-        lost = problem
-    except OSError as problem:  # of printing the help, say: the group tells those of a command
-        lost = output_error(problem)
-    lost = _unwritten(sys.stdout) or lost
-    if lost:
-        code = _tell(lost) if isinstance(lost, OutputError) else 1
-    _unwritten(sys.stderr)
+    except OutputError as error:
+        failure = error
+    except OSError as error:  # such as of printing the help
+        failure = output_error(error)
+    failure = _flush(sys.stdout) or failure
+    if failure:
+        code = _report_error(failure) if isinstance(failure, OutputError) else EXIT_ERROR
+    _flush(sys.stderr)
     return code
 
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = distlaunch.main(arguments, prog_name="distlaunch", standalone_mode=False)
-    except NoArgsIsHelpError as problem:
-        with suppress(OSError):  # nobody is there to be told
-            problem.show()
-        return problem.exit_code
-    except click.UsageError as problem:
-        where = problem.ctx.command_path if problem.ctx else "distlaunch"
-        _say(f"{_as_ours(problem.format_message())} (see '{where} --help')")
-        return problem.exit_code
-    except click.ClickException as problem:
-        _say(_as_ours(problem.format_message()))
-        return problem.exit_code
+    except NoArgsIsHelpError as error:
+        with suppress(OSError):  # stderr is closed
+            error.show()
+        return error.exit_code
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "distlaunch"
+        _print_error(f"{_normalise(error.format_message())} (see '{command} --help')")
+        return error.exit_code
+    except click.ClickException as error:
+        _print_error(_normalise(error.format_message()))
+        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        _print_error("distlaunch: interrupted")
+        _print("distlaunch: interrupted")
         return EXIT_INTERRUPTED
     return code if isinstance(code, int) else 0
 
 
 @contextmanager
-def without_gc() -> Iterator[None]:
-    """Have Python look for no rubbish: a quick command leaves little, and looking takes a tenth."""
+def gc_disabled() -> Iterator[None]:
+    """Disable Python's garbage collection, which takes a tenth of a short command's time."""
     import gc
 
     gc.disable()
@@ -173,12 +173,12 @@ def without_gc() -> Iterator[None]:
 
 
 def show(line: str) -> None:
-    """Print a line of what was asked for.
+    """Print a result on stdout.
 
     Raises
     ------
     BrokenPipeError
-        If nobody reads it any more.
+        If stdout is closed.
     OutputError
         If it cannot be written.
     """
@@ -186,26 +186,25 @@ def show(line: str) -> None:
 
     try:
         click.echo(visible(line))
-    except OSError as problem:
-        raise output_error(problem) from None
+    except OSError as error:
+        raise output_error(error) from None
 
 
-def _tell(problem: Exception) -> int:
-    """Print what went wrong and return the exit code for it."""
-    if isinstance(problem, DistlaunchError):
-        for line in problem.lines:
-            _say(line)
-        return problem.exit_code
-    if isinstance(problem, FileNotFoundError) and not _is_here():
-        _say("the folder you are in was deleted; change into one that is there")
-        return 1
-    kind, text = type(problem).__name__, " ".join(str(problem).split())
-    _say(f"unexpected error ({kind}: {text}); run again with --debug to see where it comes from")
-    return 1
+def _report_error(error: Exception) -> int:
+    """Print an error and return its exit code."""
+    if isinstance(error, DistlaunchError):
+        for line in error.lines:
+            _print_error(line)
+        return error.exit_code
+    if isinstance(error, FileNotFoundError) and not _has_working_directory():
+        _print_error("the current directory was deleted; change to another one")
+        return EXIT_ERROR
+    kind, text = type(error).__name__, " ".join(str(error).split())
+    _print_error(f"unexpected error ({kind}: {text}); run again with --debug for its traceback")
+    return EXIT_ERROR
 
 
-def _is_here() -> bool:
-    """Whether the folder that this process is in is still there."""
+def _has_working_directory() -> bool:
     import os
 
     try:
@@ -215,39 +214,39 @@ def _is_here() -> bool:
     return True
 
 
-def _say(line: str) -> None:
-    _print_error(f"distlaunch: error: {line}")
-
-
 def _print_error(line: str) -> None:
+    _print(f"distlaunch: error: {line}")
+
+
+def _print(line: str) -> None:
     from distlaunch.ui.console import visible
 
-    with suppress(OSError):  # nobody is there to be told
+    with suppress(OSError):  # stderr is closed
         click.echo(visible(line), err=True)
 
 
-def _show_traceback(problem: Exception) -> None:
+def _show_traceback(error: Exception) -> None:
     import traceback
 
-    _print_error("".join(traceback.format_exception(problem)).rstrip("\n"))
+    _print("".join(traceback.format_exception(error)).rstrip("\n"))
 
 
-def _as_ours(message: str) -> str:
-    """Write a message of click's as ours are written: one line, no capital at the start."""
+def _normalise(message: str) -> str:
+    """Return a message of click's as one line that starts in lower case."""
     line = " ".join(message.split())
     return line[:1].lower() + line[1:].removesuffix(".")
 
 
-def _unwritten(stream: TextIO) -> BrokenPipeError | OutputError | None:
-    """Return why a stream cannot take what was printed; it leads nowhere from then on.
+def _flush(stream: TextIO) -> BrokenPipeError | OutputError | None:
+    """Flush a stream; if that fails, redirect it to nowhere and return the error.
 
-    Otherwise Python would try once more when it ends, and complain.
+    Otherwise Python would try again when it exits, and complain.
     """
     try:
         stream.flush()
-    except OSError as problem:
+    except OSError as error:
         import os
 
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return output_error(problem)
+        return output_error(error)
     return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from distlaunch.cli import options, without_gc
+from distlaunch.cli import gc_disabled, options
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from distlaunch.ui.events import Event
 
 
-@click.command("build", short_help="Build and push the job's image.")
+@click.command("build")
 @click.option(
     "--no-push",
     is_flag=True,
     help="Print what would be pushed, and leave the image in Docker.",
 )
-@options.assignments
+@options.overrides
 @click.pass_obj
-@without_gc()
-def command(settings: Settings, /, *, no_push: bool, assignments: tuple[str, ...]) -> int:
+@gc_disabled()
+def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...]) -> int:
     """Build and push the image of distlaunch.yaml, and print it by its digest.
 
     Nothing is sent that the registry has. Docker is needed only for an environment that is not
@@ -39,7 +39,7 @@ def command(settings: Settings, /, *, no_push: bool, assignments: tuple[str, ...
     from distlaunch.render.templates import recipe
 
     console = settings.console()
-    loaded = load_job(Path.cwd(), overrides=assignments)
+    loaded = load_job(Path.cwd(), overrides=overrides)
     for note in loaded.notes:
         console.log(note, "warning")
     plan = plan_image(loaded.job, Path.cwd(), recipe)

@@ -39,7 +39,7 @@ several, #* all; denied, disabled and quota affect all.
 """
 
 
-@click.command("emulator", short_help="Run a local Vertex AI job service.", epilog=_FAULTS)
+@click.command("emulator", epilog=_FAULTS)
 @click.option(
     "--port",
     metavar="P",

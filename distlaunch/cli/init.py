@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from distlaunch import resources, scaffold
-from distlaunch.cli import show
+from distlaunch.cli import completion, show
 from distlaunch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,33 +18,32 @@ if TYPE_CHECKING:
 DEFAULT_STARTER = "digits"
 
 
-@click.command("init", short_help="Start a project: a trainer, a job file and data.")
+@click.command("init")
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path())
 @click.option(
     "--starter",
     metavar="NAME",
     default=DEFAULT_STARTER,
     show_default=True,
-    help="What to start from.",
+    shell_complete=completion.starter_names,
+    help="Starter to copy.",
 )
-@click.option("--list", "list_starters", is_flag=True, help="List the starters and end.")
-@click.option(
-    "--force", is_flag=True, help="Overwrite files; each that changes is kept as FILE.bak."
-)
+@click.option("--list", "list_starters", is_flag=True, help="List the starters and exit.")
+@click.option("--force", is_flag=True, help="Overwrite files; changed ones are kept as FILE.bak.")
 @click.pass_obj
 def command(
     settings: Settings, folder: str, starter: str, list_starters: bool, force: bool
 ) -> None:
-    """Start a project in DIR (the folder you are in, unless said otherwise).
+    """Create a project in DIR (default: the current directory).
 
-    It gets a trainer whose model and data are yours to change, a job file and data that trains
-    offline. Nothing is asked, and no file is overwritten without --force.
+    The project has a trainer with a model and data for you to change, a job file, and data for
+    training offline. There are no prompts, and no file is overwritten without --force.
     """
     if list_starters:
         _show_starters()
         return
     if not folder:
-        raise UsageError("the folder's name is empty; leave it out for the folder you are in")
+        raise UsageError("DIR is empty; leave it out for the current directory")
     path = Path(folder)
     project = scaffold.plan(path, starter)
 
@@ -63,10 +62,10 @@ def _show_starters() -> None:
 
 
 def _show_next(project: scaffold.Scaffold, folder: Path) -> None:
-    show(f"made the project {project.name} in {folder} ({len(project.files)} files)")
+    show(f"created project {project.name} in {folder} ({len(project.files)} files)")
     show("next:")
     if folder != Path():
-        # What begins with a dash would be an option of cd's.
+        # A name that begins with a dash would be an option of cd.
         words = f"./{folder}" if str(folder).startswith("-") else str(folder)
         show(f"  cd {shlex.quote(words)}")
     show("  distlaunch local")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import sys
+import json
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from distlaunch.cli import options
-from distlaunch.cli.dashes import WithWordsAfterDashes
+from distlaunch.cli import completion, options
+from distlaunch.errors import DistlaunchError, UsageError
+from distlaunch.exit_codes import EXIT_ERROR
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
@@ -21,32 +23,49 @@ if TYPE_CHECKING:
     from distlaunch.ui.console import Console
     from distlaunch.ui.progress_view import ProgressView
 
-MOST_TASKS = 1_000
-_TOO_MANY = f"expected no more than {MOST_TASKS:,} tasks on one machine"
-NEWEST = ""  # what --resume means without a value
+MAX_TASKS = 1_000
+_TOO_MANY = f"expected no more than {MAX_TASKS:,} tasks on one machine"
+NEWEST = ""  # the value of --resume without a job
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalOptions:
+    """The options of `distlaunch local`."""
+
+    workers: int | None
+    job_dir: str | None
+    resume: str | None
+    restarts: int
+    kill: tuple[str, ...]
+    freeze: tuple[str, ...]
+    audit: bool
+    overrides: tuple[str, ...]
+    docker: bool
+    as_json: bool
+    program_args: tuple[str, ...]
 
 
 @click.command(
     "local",
-    cls=WithWordsAfterDashes,
-    short_help="Run the job's cluster on this machine.",
+    cls=options.PassthroughCommand,
     options_metavar="[OPTIONS] [-- ARGS | PROGRAM...]",
 )
 @click.option(
     "--workers",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Training tasks in all, the chief among them, whatever distlaunch.yaml says.",
+    help="Total number of training tasks, including the chief (default: distlaunch.yaml's).",
 )
 @click.option(
-    "--job-dir", metavar="D", help="The job's folder (a new one in .distlaunch/local, if not said)."
+    "--job-dir", metavar="D", help="Job folder (default: a new one in .distlaunch/local)."
 )
 @click.option(
     "--resume",
     metavar="[JOB]",
     is_flag=False,
     flag_value=NEWEST,
-    help="Go on with a job, by its id or path; if not said, with the newest that has checkpoints.",
+    shell_complete=completion.run_ids,
+    help="Resume a run, by its id or path (default: the newest that has checkpoints).",
 )
 @click.option(
     "--restarts",
@@ -54,91 +73,92 @@ NEWEST = ""  # what --resume means without a value
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="How many times to start the whole group again after a failure.",
+    help="How many times to restart all tasks after a failure.",
 )
-@click.option("--kill", metavar="TASK@WHEN", multiple=True, help="Kill a task at step=N or at 5s.")
-@click.option("--freeze", metavar="TASK@WHEN", multiple=True, help="Freeze a task likewise.")
 @click.option(
-    "--audit", is_flag=True, help="Prove that each example is seen exactly once in each epoch."
+    "--kill",
+    metavar="TASK@WHEN",
+    multiple=True,
+    shell_complete=completion.local_tasks,
+    help="Kill a task, e.g. worker:0@step=40 or worker:0@5s.",
 )
-@options.assignments
-@click.option("--docker", is_flag=True, help="Run the job's image, a container a task.")
+@click.option(
+    "--freeze",
+    metavar="TASK@WHEN",
+    multiple=True,
+    shell_complete=completion.local_tasks,
+    help="Freeze a task, likewise.",
+)
+@click.option("--audit", is_flag=True, help="Verify that each epoch has each example exactly once.")
+@options.overrides
+@click.option("--docker", is_flag=True, help="Run the job's image, a container per task.")
+@options.as_json
 @click.pass_obj
-def command(settings: Settings, /, **given: Any) -> int:
-    """Run the cluster of distlaunch.yaml on this machine, one process a task.
+def command(settings: Settings, /, **values: Any) -> int:
+    """Run the cluster of distlaunch.yaml on this machine, a process per task.
 
-    What stands after -- is given to the job's module behind its args; if it begins with a word
-    without a dash it is a program of its own, and each task runs that.
+    The arguments after -- are appended to the args of the job's module. If the first one has no
+    leading dash, it is a program that each task runs instead.
 
     \b
       distlaunch local --workers 3 -- --epochs 3
       distlaunch local --workers 2 -- python anything.py
       distlaunch local --kill worker:0@step=40 --restarts 1
     """  # noqa: D301 - click wants the character that this is an escape for
-    _need_processes()
-
+    local_options = LocalOptions(**values)
     console = settings.console()
-    order, folder = _order(console, debug=settings.debug, **given)
-    with folder.held():
-        return _run(console, order, folder)
+    order, folder = _plan(console, local_options, debug=settings.debug)
+    with folder.lock():
+        return _run(console, order, folder, as_json=local_options.as_json)
 
 
-def _run(console: Console, order: LocalOrder, folder: JobFolder) -> int:
-    """Run the job, show it and return the exit code."""
+def _run(console: Console, order: LocalOrder, folder: JobFolder, *, as_json: bool) -> int:
+    """Run the job, show its events and return the exit code."""
     from distlaunch.checks.data import record
     from distlaunch.local import run
     from distlaunch.local.host_resources import this_machine
     from distlaunch.local.run_spec import Module
     from distlaunch.ui.events import Notice
-    from distlaunch.ui.progress_view import ProgressView
+    from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
     before = folder.summary_version()
-    with ProgressView(console, [str(task) for task in order.cluster.tasks()]) as watch:
+    tasks = [str(task) for task in order.cluster.tasks()]
+    with (JsonProgressView if as_json else ProgressView)(console, tasks) as view:
         machine = this_machine(order.env).describe()
-        where = f"{order.cluster.describe()} on this machine ({machine})"
-        watch.handle(Notice(f"{where} · job folder {folder.job_dir}"))
-        outcome = run(order, watch)
+        cluster = f"{order.cluster.describe()} on this machine ({machine})"
+        view.handle(Notice(f"{cluster} · job folder {folder.job_dir}"))
+        outcome = run(order, view)
         if outcome.code == 0:
             summary = folder.summary() if folder.summary_version() != before else None
             if summary and isinstance(order.program, Module):
                 record.save(order.work_dir, order.program.name, summary)
-            with suppress(BrokenPipeError):  # a job that is done is done, whoever reads of it
-                watch.summarise(summary, logs=str(folder.logs_dir))
-        return _audited(outcome, watch) if order.audit else outcome.code
+            with suppress(BrokenPipeError):  # the job has succeeded, even if stdout is closed
+                view.summarise(summary, logs=str(folder.logs_dir))
+        return _audit(outcome, view, as_json=as_json) if order.audit else outcome.code
 
 
-def _audited(outcome: Outcome, watch: ProgressView) -> int:
-    """Show what was proved of the examples and return the exit code."""
+def _audit(outcome: Outcome, view: ProgressView, *, as_json: bool) -> int:
+    """Show the result of the audit and return the exit code."""
     from distlaunch.local.audit import audit
     from distlaunch.ui.events import Notice
 
     if outcome.code:
-        watch.handle(Notice("audit: nothing was proved, as the job did not end well", "warning"))
+        view.handle(Notice("audit: not verified, because the job failed", "warning"))
         return outcome.code
     finding = audit(outcome.event_files)
     for problem in finding.problems:
-        watch.handle(Notice(problem, "error"))
-    if finding.text:
-        with suppress(BrokenPipeError):  # what was found is found, whoever reads of it
-            watch.result(finding.text)
-    return 1 if finding.problems else 0
+        view.handle(Notice(problem, "error"))
+    text = finding.text
+    if as_json:
+        text = json.dumps({"event": "audit", "text": text, "problems": list(finding.problems)})
+    if text:
+        with suppress(BrokenPipeError):
+            view.result(text)
+    return EXIT_ERROR if finding.problems else 0
 
 
-def _order(
-    console: Console,
-    *,
-    debug: bool,
-    workers: int | None,
-    job_dir: str | None,
-    resume: str | None,
-    restarts: int,
-    kill: tuple[str, ...],
-    freeze: tuple[str, ...],
-    audit: bool,
-    docker: bool,
-    assignments: tuple[str, ...],
-    words: tuple[str, ...],
-) -> tuple[LocalOrder, JobFolder]:
+def _plan(console: Console, values: LocalOptions, *, debug: bool) -> tuple[LocalOrder, JobFolder]:
+    """Return what to run, and its job folder."""
     from distlaunch.job.job_dir import job_dir_in
     from distlaunch.local import arguments
     from distlaunch.local.faults import Fault, check_faults
@@ -146,39 +166,42 @@ def _order(
     from distlaunch.local.run_spec import LocalOrder, Module
 
     project = Path.cwd()
+    words = values.program_args
     faults = tuple(
-        [Fault.parse("kill", text) for text in kill]
-        + [Fault.parse("freeze", text) for text in freeze]
+        [Fault.parse("kill", text) for text in values.kill]
+        + [Fault.parse("freeze", text) for text in values.freeze]
     )
-    job = _job(project, assignments)
-    said_after = job_dir_in(words)
-    program = arguments.program(job, words, None if said_after else job_dir or resume or None)
-    cluster = _cluster(job, workers)
+    if not arguments.is_program(words):
+        options.reject_launcher_options(words)
+    job = _load_job(project, values.overrides)
+    in_words = job_dir_in(words)
+    before_dashes = None if in_words else values.job_dir or values.resume or None
+    program = arguments.program(job, words, before_dashes)
+    cluster = _cluster(job, values.workers)
     check_faults(faults, cluster.tasks())
-    if isinstance(program, Module) and not docker:
-        _need_tensorflow()
-    said_in_file = job_dir_in(job.args) if job and isinstance(program, Module) else None
-    folder = choose(project, resume, said_after or job_dir, said_in_file)
+    if isinstance(program, Module) and not values.docker:
+        _require_tensorflow()
+    in_file = job_dir_in(job.args) if job and isinstance(program, Module) else None
+    folder = choose(project, values.resume, in_words or values.job_dir, in_file)
     order = LocalOrder(
         name=job.name if job else project.name,
         job_id=folder.job_id,
         cluster=cluster,
-        program=_contained(job, program, console) if docker else program,
+        program=_container(job, program, console) if values.docker else program,
         work_dir=project,
         job_dir=folder.job_dir,
         logs_dir=folder.logs_dir,
         env={**(job.env if job else {}), **({"DISTLAUNCH_DEBUG": "1"} if debug else {})},
-        restarts=restarts,
+        restarts=values.restarts,
         faults=faults,
-        audit=audit,
+        audit=values.audit,
     )
     return order, folder
 
 
-def _contained(job: Job | None, program: Module | Command, console: Console) -> Container:
-    """Return the job's image as a program; it is built where the engine does not have it."""
+def _container(job: Job | None, program: Module | Command, console: Console) -> Container:
+    """Return the job's image as a program; it is built if Docker does not have it."""
     from distlaunch import image
-    from distlaunch.errors import UsageError
     from distlaunch.local.run_spec import Container, Module
     from distlaunch.render.templates import recipe
     from distlaunch.ui.progress_view import ProgressView
@@ -191,47 +214,37 @@ def _contained(job: Job | None, program: Module | Command, console: Console) -> 
     return Container(built.uri, program.args)
 
 
-def _job(project: Path, assignments: tuple[str, ...]) -> Job | None:
+def _load_job(project: Path, overrides: tuple[str, ...]) -> Job | None:
     """Return the project's job, or None where there is no job file."""
     from distlaunch.job.load import FILE_NAME, load_job_file
     from distlaunch.job.overrides import Override
 
     path = project / FILE_NAME
-    if not (path.exists() or path.is_symlink() or assignments):
+    if not (path.exists() or path.is_symlink() or overrides):
         return None
-    return load_job_file(path, [Override.parse(text) for text in assignments])
+    return load_job_file(path, [Override.parse(text) for text in overrides])
 
 
 def _cluster(job: Job | None, workers: int | None) -> Cluster:
-    from distlaunch.errors import DistlaunchError, UsageError
     from distlaunch.job.model import Cluster, Machine, Pool
 
     if job is None and workers is None:
-        raise UsageError("no distlaunch.yaml here: say with --workers N how many tasks there are")
-    if workers and workers > MOST_TASKS:
+        raise UsageError("no distlaunch.yaml here: pass the number of tasks with --workers N")
+    if workers and workers > MAX_TASKS:
         raise UsageError(f"--workers {workers}: {_TOO_MANY}")
     cluster = job.cluster if job else Cluster(Pool(Machine("local")))
     cluster = cluster.with_training_tasks(workers) if workers else cluster
-    if cluster.task_count > MOST_TASKS:
+    if cluster.task_count > MAX_TASKS:
         raise DistlaunchError(
             f"distlaunch.yaml: cluster: {cluster.task_count:,} tasks in all; {_TOO_MANY}"
         )
     return cluster
 
 
-def _need_processes() -> None:
-    from distlaunch.errors import DistlaunchError
-
-    if sys.platform == "win32":
-        raise DistlaunchError("'distlaunch local' needs Linux or macOS; on Windows use WSL")
-
-
-def _need_tensorflow() -> None:
+def _require_tensorflow() -> None:
     from importlib.util import find_spec
-
-    from distlaunch.errors import DistlaunchError
 
     if find_spec("tensorflow") is None:
         raise DistlaunchError(
-            "TensorFlow is not installed here; pip install 'distlaunch[local]' brings it"
+            "TensorFlow is not installed here; run pip install 'distlaunch[local]'"
         )

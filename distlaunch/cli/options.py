@@ -1,42 +1,261 @@
-"""Options that several commands have, typed once."""
+"""Options and arguments that several commands have, declared once."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+import inspect
+from dataclasses import dataclass, replace
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from distlaunch.cli import completion
+from distlaunch.errors import UsageError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Collection
+
+    from click.shell_completion import CompletionItem
+
+    from distlaunch.cli import Settings
+    from distlaunch.job.model import Job
+    from distlaunch.submit.lookup import JobLocator
+    from distlaunch.submit.plan import LaunchRequest
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
 ENDPOINT_VARIABLE = "DISTLAUNCH_ENDPOINT"
 
+_FILE = click.Path(path_type=Path)
+_HAS_DASHES = "distlaunch.has_dashes"
+_JOB_HELP = (
+    "JOB is a launch id or a name, or Google's number or resource name (default: the newest job "
+    "submitted from this directory)."
+)
+# Options of commands that a trainer may have, too; these may be passed after '--'.
+_PROGRAM_MAY_HAVE = frozenset(
+    {"--job-dir", "--resume", "--json", "--docker", "--run", "--help", "--verbose", "--yes"}
+)
+
 endpoint = click.option(
     "--endpoint",
     metavar="URL",
     envvar=ENDPOINT_VARIABLE,
-    help=f"Where 'distlaunch emulator' answers in Google's place (or {ENDPOINT_VARIABLE}).",
+    help=f"Send the calls to 'distlaunch emulator' at URL (default: {ENDPOINT_VARIABLE}).",
 )
 project = click.option(
-    "--project", metavar="ID", help="Google's project, whatever distlaunch.yaml says."
+    "--project", metavar="ID", help="Google Cloud project (default: distlaunch.yaml's or gcloud's)."
 )
-region = click.option("--region", metavar="R", help="The region, whatever distlaunch.yaml says.")
-as_json = click.option("--json", "as_json", is_flag=True, help="JSON alone on stdout.")
-assignments = click.option(
+region = click.option(
+    "--region", metavar="R", help="Region (default: distlaunch.yaml's or gcloud's)."
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print only JSON on stdout.")
+overrides = click.option(
     "--set",
-    "assignments",
+    "overrides",
     metavar="FIELD=VALUE",
     multiple=True,
-    help="Another value for a field of distlaunch.yaml, as cluster.workers.count=7.",
+    shell_complete=completion.override_fields,
+    help="Override a field of distlaunch.yaml, e.g. cluster.workers.count=7.",
 )
-job = click.argument("job", metavar="[JOB]", required=False)
+replace_retired = click.option(
+    "--replace-retired",
+    is_flag=True,
+    help="Replace retired accelerators of --config FILE by the first of their replacements.",
+)
+_LAUNCH_OPTIONS = (
+    click.option(
+        "--job-dir", metavar="GS", help="Job folder, gs://… (default: a new one in the bucket)."
+    ),
+    click.option(
+        "--config",
+        metavar="FILE",
+        type=_FILE,
+        help="config.yaml of AI Platform or Vertex AI, in place of the cluster section.",
+    ),
+    replace_retired,
+    click.option("--image", metavar="URI", help="Use an existing image; nothing is built."),
+    click.option(
+        "--catalogue",
+        metavar="FILE",
+        type=_FILE,
+        help="Your additions to machines and regions (default: distlaunch.catalogue.yaml).",
+    ),
+    click.option(
+        "--prices",
+        metavar="FILE",
+        type=_FILE,
+        help="Your prices (default: distlaunch.prices.yaml).",
+    ),
+)
 
 
-def of_google(command: _Command) -> _Command:
-    """Give a command the options that say where Google, or who answers in its place, is."""
+class PassthroughCommand(click.Command):
+    """A command that gets the words after ``--``, untouched, as the parameter `program_args`."""
+
+    allow_extra_args = True
+    # A program's own options are not parsed as the command's if the dashes are forgotten.
+    allow_interspersed_args = False
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        dashes = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:dashes])
+        if rest and not ctx.resilient_parsing:
+            raise click.UsageError(f"{rest[0]!r}: put programs and their arguments after '--'", ctx)
+        ctx.params["program_args"] = tuple(args[dashes + 1 :])
+        ctx.meta[_HAS_DASHES] = "--" in args
+        return rest
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the command's options, but not those of the program after the dashes."""
+        return [] if ctx.meta[_HAS_DASHES] else super().shell_complete(ctx, incomplete)
+
+
+class NamedPassthroughCommand(PassthroughCommand):
+    """The same for a command with an argument, which may be anywhere before the dashes."""
+
+    allow_interspersed_args = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions:
+    """The options that define what to launch."""
+
+    name: str | None
+    endpoint: str | None
+    project: str | None
+    region: str | None
+    overrides: tuple[str, ...]
+    job_dir: str | None
+    config: Path | None
+    replace_retired: bool
+    image: str | None
+    catalogue: Path | None
+    prices: Path | None
+    program_args: tuple[str, ...]
+    as_json: bool
+
+    def load(self) -> tuple[LaunchRequest, tuple[str, ...]]:
+        """Read the job; return what to launch, and notes to print as warnings."""
+        from distlaunch.job.job_dir import job_dir_in, replace_job_dir
+        from distlaunch.job.load import load_job
+        from distlaunch.submit.plan import LaunchRequest
+
+        reject_launcher_options(self.program_args)
+        loaded = load_job(
+            Path.cwd(),
+            config=self.config,
+            name=self.name,
+            region=self.region,
+            image=self.image,
+            overrides=self.overrides,
+            args=self.program_args,
+            replace_retired=self.replace_retired,
+        )
+        job = _with_defaults(loaded.job, self.project)
+        job_dir = job_dir_in(self.program_args) or self.job_dir or job_dir_in(job.args)
+        job_dir = _check_bucket_folder(job_dir) if job_dir else None
+        if job_dir and self.job_dir:
+            job = replace_job_dir(job, job_dir)
+        options = {
+            "name": ("NAME", self.name),
+            "region": ("--region", self.region),
+            "project": ("--project", self.project),
+            "image": ("--image", self.image),
+        }
+        order = LaunchRequest(
+            folder=Path.cwd(),
+            job=job,
+            job_dir=job_dir,
+            endpoint=self.endpoint,
+            config=self.config,
+            overrides=self.overrides,
+            cli_overrides={key: option for key, (option, value) in options.items() if value},
+            program_args=self.program_args,
+        )
+        notes = list(loaded.notes)
+        if self.program_args and not self.program_args[0].startswith("-"):
+            word = self.program_args[0]
+            notes.append(f"{word!r} after '--' is passed to the job's program as an argument")
+        return order, tuple(notes)
+
+
+def google_options(command: _Command) -> _Command:
+    """Give a command the options for endpoint, project and region."""
     for option in (endpoint, region, project):
         command = option(command)
     return command
+
+
+def launch_options(command: _Command) -> _Command:
+    """Give a command the options of `LaunchOptions`."""
+    for option in reversed(_LAUNCH_OPTIONS):
+        command = option(command)
+    command = google_options(overrides(as_json(command)))
+    return click.argument("name", metavar="[NAME] [-- ARGS...]", required=False)(command)
+
+
+def with_job(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the argument JOB; it is called with settings and the `LocatedJob`."""
+
+    @click.pass_obj
+    @wraps(command)
+    def with_located_job(
+        settings: Settings,
+        /,
+        *,
+        job: str | None,
+        endpoint: str | None,
+        project: str | None,
+        region: str | None,
+        **options: Any,
+    ) -> Any:
+        located = job_locator(settings, endpoint, project, region).find(job)
+        return command(settings, located, **options)
+
+    with_located_job.__doc__ = f"{inspect.cleandoc(command.__doc__ or '')}\n\n{_JOB_HELP}"
+    argument = click.argument(
+        "job", metavar="[JOB]", required=False, shell_complete=completion.job_names
+    )
+    return argument(google_options(with_located_job))
+
+
+def job_locator(
+    settings: Settings, endpoint: str | None, project: str | None, region: str | None
+) -> JobLocator:
+    """Return what finds jobs by the options of the command line."""
+    from distlaunch.submit.lookup import JobLocator
+
+    return JobLocator(Path.cwd(), endpoint, project, region, settings.console().log)
+
+
+def reject_launcher_options(program_args: Collection[str]) -> None:
+    """Raise UsageError for an option of the running command that was passed to the program."""
+    context = click.get_current_context()
+    names = {option for parameter in context.command.params for option in parameter.opts}
+    for word in program_args:
+        name = word.partition("=")[0]
+        if name in names - _PROGRAM_MAY_HAVE and name.startswith("--"):
+            raise UsageError(
+                f"{name} after '--' is passed to the program; put it before '--' "
+                "(to pass it to the program, add it to args: in distlaunch.yaml)"
+            )
+
+
+def _with_defaults(job: Job, project: str | None) -> Job:
+    """Return the job with the project and the region of gcloud or the credentials."""
+    from distlaunch.google import auth
+
+    return replace(
+        job,
+        project=project or job.project or auth.default_project(),
+        region=job.region or auth.default_region(),
+    )
+
+
+def _check_bucket_folder(job_dir: str) -> str:
+    bucket = job_dir.removeprefix("gs://").strip("/")
+    if not job_dir.startswith("gs://") or not bucket:
+        raise UsageError(f"--job-dir {job_dir}: expected gs://BUCKET/FOLDER")
+    return job_dir.rstrip("/")

@@ -14,48 +14,44 @@ if TYPE_CHECKING:
     from distlaunch.render.templates import Format
 
 
-@click.command("render", short_help="Write Dockerfile, .dockerignore and config.yaml.")
+@click.command("render")
 @click.option(
     "--format",
     "kind",
     type=click.Choice(["vertex", "ai-platform"]),
     default="vertex",
     show_default=True,
-    help="What config.yaml is written for: Vertex AI, or AI Platform (masterType …).",
+    help="Format of config.yaml: Vertex AI, or AI Platform (masterType …).",
 )
 @click.option(
     "--output",
     metavar="DIR",
     default=".",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where to write to (the folder you are in, unless said otherwise).",
+    help="Output directory (default: the current one).",
 )
 @click.option(
     "--config",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="AI Platform's or Vertex AI's file, in place of the cluster section.",
+    help="config.yaml of AI Platform or Vertex AI, in place of the cluster section.",
 )
-@click.option(
-    "--replace-retired",
-    is_flag=True,
-    help="Replace retired accelerators of --config FILE by the first of their replacements.",
-)
-@options.assignments
+@options.replace_retired
+@options.overrides
 @click.pass_obj
 def command(
     settings: Settings,
-    *,
     kind: Format,
     output: Path,
     config: Path | None,
+    *,
     replace_retired: bool,
-    assignments: tuple[str, ...],
+    overrides: tuple[str, ...],
 ) -> None:
-    """Write the files that an image and a job of distlaunch.yaml are made by.
+    """Write Dockerfile, .dockerignore and config.yaml of the job of distlaunch.yaml.
 
-    They are what 'distlaunch submit' works with, to read or to use by hand: the commands for that
-    are shown. No file is overwritten but one that render wrote and nobody has changed.
+    These are the files that 'distlaunch submit' uses, for reading or for building and submitting
+    without it; the commands are printed. Only unchanged files of an earlier render are overwritten.
 
     \b
       distlaunch render
@@ -66,7 +62,7 @@ def command(
     from distlaunch.render.files import render
 
     folder = Path.cwd()
-    loaded = load_job(folder, config=config, overrides=assignments, replace_retired=replace_retired)
+    loaded = load_job(folder, config=config, overrides=overrides, replace_retired=replace_retired)
     rendered = render(loaded.job, folder, output, kind)
     rendered.write(output)
     console = settings.console()

@@ -1,4 +1,4 @@
-"""`distlaunch tf-config`: TF_CONFIG for machines of your own."""
+"""`distlaunch tf-config`: TF_CONFIG for your own machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ else echo 'TF_CONFIG is not set: choose the machine with --task, e.g. --task chi
 fi"""
 
 
-@click.command("tf-config", short_help="Print TF_CONFIG for machines of your own.")
+@click.command("tf-config")
 @click.option(
     "--hosts",
     metavar="A:2222,B,C",

@@ -14,14 +14,14 @@ from distlaunch import timestamps
 from distlaunch.errors import GoogleError, RetryableError
 from distlaunch.google import jobs as google_jobs
 from distlaunch.google.jobs import JobState
-from distlaunch.google.logs import LogReader
+from distlaunch.google.tail import LogReader, LogSelection
 from distlaunch.retry import Backoff
 from distlaunch.ui.console import duration
 from distlaunch.ui.events import JobChanged, Notice
 from distlaunch.ui.interrupts import Interrupts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from distlaunch.google.jobs import Jobs
     from distlaunch.google.logs import Logs
@@ -50,11 +50,8 @@ class JobFollower:
     ----------
     job
         The job's resource; the attribute `job` is the latest one.
-    tasks
-        The tasks whose lines to yield (``chief``, ``worker:3``, ``vertex`` for the platform's own);
-        all if empty.
-    since
-        Seconds since 1970 from which on to yield lines; None for the job's creation.
+    selection
+        Which part of the log to show.
     per_entry
         Whether each log entry is an event of its own with its time and severity, for JSON.
     clock, sleep
@@ -69,8 +66,7 @@ class JobFollower:
         logs: Logs,
         job: Mapping[str, Any],
         *,
-        tasks: Sequence[str] = (),
-        since: float | None = None,
+        selection: LogSelection | None = None,
         per_entry: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -84,8 +80,7 @@ class JobFollower:
         self._reader = LogReader(
             logs,
             job,
-            tasks=tasks,
-            since=since,
+            selection or LogSelection(),
             per_entry=per_entry,
             clock=clock,
             retry_deadline=0,
@@ -164,7 +159,7 @@ class JobFollower:
             if lines:
                 self._newest_line = self._clock()
             self._adapt_log_interval(has_lines=bool(lines))
-            more = self._reader.tail.in_progress
+            more = self._reader.in_progress
             self._pending.extend(self._log_polls.succeeded(poll_immediately=more))
 
     def _failed(self, polls: PollSchedule, error: RetryableError) -> None:
@@ -198,17 +193,17 @@ class JobFollower:
             return False
         if self._is_emulator_gone:
             return True
-        tail = self._reader.tail
+        reader = self._reader
         if self._is_old:
-            return not self._has_logs or tail.last_full_scan >= self._ended
+            return not self._has_logs or reader.last_full_scan >= self._ended
         since_end = self._clock() - self._ended
-        if since_end >= _END_TIMEOUT and (self._log_polls.is_failing or not tail.in_progress):
+        if since_end >= _END_TIMEOUT and (self._log_polls.is_failing or not reader.in_progress):
             return True
-        is_quiet = not self._has_logs or tail.last_empty_scan >= self._newest_line + SETTLED
+        is_quiet = not self._has_logs or reader.last_empty_scan >= self._newest_line + SETTLED
         return is_quiet and (_is_explained(self.job) or since_end >= _ERROR_TIMEOUT)
 
     def _missing_parts(self) -> Iterator[Event]:
-        if self._has_logs and self._reader.tail.last_full_scan < (self._ended or 0.0):
+        if self._has_logs and self._reader.last_full_scan < (self._ended or 0.0):
             yield Notice(
                 "the last lines may be missing, as the logs could not be read; "
                 "'distlaunch logs' shows them later",

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch import timestamps
@@ -16,15 +12,12 @@ from distlaunch.errors import UsageError
 from distlaunch.google.client import RETRY_DEADLINE
 from distlaunch.google.jobs import parse_name
 from distlaunch.google.response_schema import LOG_PAGE, find_mismatch
-from distlaunch.google.tail import Tail
 from distlaunch.job import reduction_server
 from distlaunch.job.model import TASK_TYPES, Task
 from distlaunch.job.vertex import fields
-from distlaunch.ui.events import TaskLines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Mapping, Sequence
 
     from distlaunch.google.client import Session
 
@@ -39,7 +32,7 @@ _PLATFORM_TASK = "service"  # Google's task name of the platform's own lines
 _TASK = re.compile(r"workerpool([0-3])-([0-9]{1,9})", re.ASCII)
 _REDUCTION_SERVER = re.compile(rf"{reduction_server.TASK}:(0|[1-9][0-9]*)", re.ASCII)
 _TRIAL = re.compile(r"^trial:[0-9]+/", re.ASCII)
-_CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
+_JOBS_PER_QUERY = 300  # as Cloud Logging accepts filters of 20,000 characters at most
 _MAX_LISTED = 12  # tasks in a message
 
 
@@ -113,6 +106,29 @@ class LogQuery:
         return not self.tasks or task in self.tasks or without_trial(task) in self.tasks
 
 
+def job_queries(job: Mapping[str, Any], tasks: Sequence[str]) -> list[LogQuery]:
+    """Return the queries for a job's log: one, or several for a job with many trials.
+
+    Parameters
+    ----------
+    job
+        The job's resource, with its trials as of now.
+    tasks
+        The tasks to include; all if empty.
+    """
+    trials = {
+        str(trial["customJob"]).rpartition("/")[2]: str(trial.get("id", ""))
+        for trial in job.get("trials") or []
+        if trial.get("customJob")
+    }
+    job_ids = (parse_name(job["name"]).id, *trials)
+    pools = _pool_types(_worker_pools(job))
+    return [
+        LogQuery(job_ids[start : start + _JOBS_PER_QUERY], tuple(tasks), trials, pools)
+        for start in range(0, len(job_ids), _JOBS_PER_QUERY)
+    ]
+
+
 class Logs:
     """The logs of one project."""
 
@@ -161,102 +177,6 @@ class Logs:
         entries = [_parse_entry(item, query) for item in response.get("entries") or []]
         included = [entry for entry in entries if query.includes(entry.task)]
         return included, response.get("nextPageToken")
-
-
-class LogReader:
-    """Reads the log of a job, in one go or while it grows.
-
-    Parameters
-    ----------
-    job
-        The job's resource.
-    tasks
-        The tasks to include; all if empty.
-    since
-        Seconds since 1970 from which on to read; None for the job's creation.
-    per_entry
-        Whether each entry is an event of its own, with its time and severity.
-    retry_deadline
-        Seconds for which a transient failure is retried.
-    around_call
-        Entered around each call.
-    """
-
-    def __init__(
-        self,
-        logs: Logs,
-        job: Mapping[str, Any],
-        *,
-        tasks: Sequence[str] = (),
-        since: float | None = None,
-        per_entry: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-        retry_deadline: float = RETRY_DEADLINE,
-        around_call: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> None:
-        self._logs = logs
-        self._around_call = around_call
-        self._tasks = tuple(tasks)
-        self._per_entry = per_entry
-        self._retry_deadline = retry_deadline
-        self._query = self._build_query(job)
-        start = _creation_time(job) - _CLOCK_SKEW if since is None else since
-        self.tail = Tail(self._read_page, start, clock=clock)
-
-    def step(self, job: Mapping[str, Any], *, full: bool = False) -> list[TaskLines]:
-        """Read one page and return its new lines.
-
-        Parameters
-        ----------
-        job
-            The job's resource, with its trials as of now.
-        full
-            Whether to look for late entries.
-
-        Raises
-        ------
-        GoogleError
-            If the page cannot be read; the next step resumes there.
-        """
-        if not self.tail.in_progress:
-            self._query = self._build_query(job)
-        return self._to_lines(self.tail.step(full=full))
-
-    def read_all(self, job: Mapping[str, Any]) -> Iterator[TaskLines]:
-        """Yield all lines that exist now.
-
-        Raises
-        ------
-        GoogleError
-            If Google refuses, or cannot be reached.
-        """
-        yield from self.step(job, full=True)
-        while self.tail.in_progress:
-            yield from self.step(job, full=True)
-
-    def _to_lines(self, entries: Sequence[LogEntry]) -> list[TaskLines]:
-        if self._per_entry:
-            return [
-                TaskLines(entry.task, f"{entry.text}\n", entry.timestamp, entry.severity)
-                for entry in entries
-            ]
-        return [
-            TaskLines(task, "".join(f"{entry.text}\n" for entry in group))
-            for task, group in groupby(entries, attrgetter("task"))
-        ]
-
-    def _read_page(self, since: float, token: str | None) -> tuple[list[LogEntry], str | None]:
-        with self._around_call():
-            return self._logs.page(self._query, since, token, retry_deadline=self._retry_deadline)
-
-    def _build_query(self, job: Mapping[str, Any]) -> LogQuery:
-        trials = {
-            str(trial["customJob"]).rpartition("/")[2]: str(trial.get("id", ""))
-            for trial in job.get("trials") or []
-            if trial.get("customJob")
-        }
-        pools = _pool_types(_worker_pools(job))
-        return LogQuery((parse_name(job["name"]).id, *trials), self._tasks, trials, pools)
 
 
 def task_names(job: Mapping[str, Any]) -> tuple[str, ...]:
@@ -361,10 +281,6 @@ def _worker_pools(job: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _pool_types(pools: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the types of a job's tasks by the number of their worker pool."""
     return POOLS_WITH_REDUCTION_SERVER if fields.reduction_server(pools) else POOLS
-
-
-def _creation_time(job: Mapping[str, Any]) -> float:
-    return _seconds(str(job.get("createTime")), 0.0)
 
 
 def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ _POOLS = tuple(role.field.replace("_", " ") for role in POOL_ROLES)
 _SECOND = len("2026-11-21T17:00:00")
 
 
-def as_json(job: dict[str, Any], project: str) -> dict[str, Any]:
+def as_json(job: dict[str, Any], project: str, endpoint: str | None = None) -> dict[str, Any]:
     """Return a job's status as plain data.
 
     Parameters
@@ -29,6 +29,8 @@ def as_json(job: dict[str, Any], project: str) -> dict[str, Any]:
         The job's resource.
     project
         The project's id, for the console's URL.
+    endpoint
+        The URL that replaces Google's, if any.
     """
     return {
         "id": google_jobs.job_id(job),
@@ -43,6 +45,7 @@ def as_json(job: dict[str, Any], project: str) -> dict[str, Any]:
         "trials": _trials(job),
         "job_dir": _job_dir(job),
         "console": google_jobs.console_url(job, project),
+        "endpoint": endpoint,
         "error": google_jobs.error_message(job) or None,
     }
 

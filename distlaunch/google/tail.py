@@ -1,4 +1,4 @@
-"""Read a growing log repeatedly: each entry once, including late ones.
+"""Read the log of a job, in one go or while it grows: each entry once, including late ones.
 
 Entries can arrive late and twice, so recent entries are read again and known by their insertId.
 A full scan reads the last minutes again; where it takes many pages, short scans run in between.
@@ -6,17 +6,29 @@ A full scan reads the last minutes again; where it takes many pages, short scans
 
 from __future__ import annotations
 
+import time
 from array import array
 from bisect import bisect_left
+from collections import deque
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
+from distlaunch import timestamps
 from distlaunch.errors import GoogleError, RetryableError
+from distlaunch.google.client import RETRY_DEADLINE
+from distlaunch.google.logs import job_queries
+from distlaunch.ui.events import TaskLines
+from distlaunch.ui.tensorflow_noise import without_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import re
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
-    from distlaunch.google.logs import LogEntry
+    from distlaunch.google.logs import LogEntry, LogQuery, Logs
 
 WINDOW = 300.0  # seconds of the log that a full scan reads again for late entries
 
@@ -25,6 +37,173 @@ _PAUSE_PER_PAGE = 4.0  # seconds between full scans, for each page that one take
 _MAX_PAUSE = 120.0  # seconds between full scans
 _BLOCK = 1 << 16  # ids
 _MAX_BLOCKS = 64
+_CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
+
+
+@dataclass(frozen=True, slots=True)
+class LogSelection:
+    """Which part of a job's log to show.
+
+    Parameters
+    ----------
+    tasks
+        The tasks to include (``chief``, ``worker:3``, ``vertex`` for the platform's own lines); all
+        if empty.
+    since
+        Seconds since 1970 of the first entry; None for the job's creation.
+    last
+        How many of the entries that exist at the start; None for all.
+    pattern
+        What a line has to contain, if anything.
+    hide_noise
+        Whether the lines are left out that TensorFlow writes in every job.
+    """
+
+    tasks: tuple[str, ...] = ()
+    since: float | None = None
+    last: int | None = None
+    pattern: re.Pattern[str] | None = None
+    hide_noise: bool = False
+
+    def apply(self, entries: Sequence[LogEntry]) -> list[LogEntry]:
+        """Return entries with the selected lines, without entries that have none."""
+        if self.pattern is None and not self.hide_noise:
+            return list(entries)
+        selected = [(entry, self._select(entry.text)) for entry in entries]
+        return [entry._replace(text="\n".join(lines)) for entry, lines in selected if lines]
+
+    def _select(self, text: str) -> list[str]:
+        if self.hide_noise:
+            block = f"{text}\n".encode("utf-8", "surrogatepass")
+            text = without_noise(block).decode("utf-8", "surrogatepass")
+        lines = text.removesuffix("\n").split("\n") if text or not self.hide_noise else []
+        return [line for line in lines if self.pattern is None or self.pattern.search(line)]
+
+
+class LogReader:
+    """Reads the log of a job, in one go or while it grows.
+
+    Parameters
+    ----------
+    job
+        The job's resource.
+    selection
+        Which part of the log to read.
+    per_entry
+        Whether each entry is an event of its own, with its time and severity.
+    retry_deadline
+        Seconds for which a transient failure is retried.
+    around_call
+        Entered around each call.
+    """
+
+    def __init__(
+        self,
+        logs: Logs,
+        job: Mapping[str, Any],
+        selection: LogSelection,
+        *,
+        per_entry: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        retry_deadline: float = RETRY_DEADLINE,
+        around_call: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._logs = logs
+        self._selection = selection
+        self._per_entry = per_entry
+        self._clock = clock
+        self._retry_deadline = retry_deadline
+        self._around_call = around_call
+        start = _creation_time(job) - _CLOCK_SKEW
+        self._since = start if selection.since is None else selection.since
+        self._queries: list[LogQuery] = []
+        self._tails: list[Tail] = []
+        self._unread: deque[Tail] = deque()
+        self._backlog: deque[LogEntry] | None = None
+        if selection.last is not None:
+            self._backlog = deque(maxlen=selection.last)
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether there is more to read at once."""
+        return bool(self._unread)
+
+    @property
+    def last_full_scan(self) -> float:
+        """When the last scan began that read all late entries; see `clock`."""
+        return min((tail.last_full_scan for tail in self._tails), default=float("-inf"))
+
+    @property
+    def last_empty_scan(self) -> float:
+        """When the last such scan began that found no new entry; see `clock`."""
+        return min((tail.last_empty_scan for tail in self._tails), default=float("-inf"))
+
+    def step(self, job: Mapping[str, Any], *, full: bool = False) -> list[TaskLines]:
+        """Read one page and return its new lines.
+
+        Parameters
+        ----------
+        job
+            The job's resource, with its trials as of now.
+        full
+            Whether to look for late entries.
+
+        Raises
+        ------
+        GoogleError
+            If the page cannot be read; the next step resumes there.
+        """
+        if not self._unread:
+            self._start_scans(job)
+        tail = self._unread[0]
+        entries = self._selection.apply(tail.step(full=full))
+        if not tail.in_progress:
+            self._unread.popleft()
+        if self._backlog is not None:
+            self._backlog.extend(entries)
+            if self._unread:
+                return []
+            entries, self._backlog = list(self._backlog), None
+        return self._to_lines(entries)
+
+    def read_all(self, job: Mapping[str, Any]) -> Iterator[TaskLines]:
+        """Yield all lines that exist now.
+
+        Raises
+        ------
+        GoogleError
+            If Google refuses, or cannot be reached.
+        """
+        yield from self.step(job, full=True)
+        while self.in_progress:
+            yield from self.step(job, full=True)
+
+    def _start_scans(self, job: Mapping[str, Any]) -> None:
+        self._queries = job_queries(job, self._selection.tasks)
+        for number in range(len(self._tails), len(self._queries)):
+            self._tails.append(Tail(self._page_reader(number), self._since, clock=self._clock))
+        self._unread.extend(self._tails)
+
+    def _page_reader(
+        self, number: int
+    ) -> Callable[[float, str | None], tuple[list[LogEntry], str | None]]:
+        def read_page(since: float, token: str | None) -> tuple[list[LogEntry], str | None]:
+            query, deadline = self._queries[number], self._retry_deadline
+            with self._around_call():
+                return self._logs.page(query, since, token, retry_deadline=deadline)
+
+        return read_page
+
+    def _to_lines(self, entries: Sequence[LogEntry]) -> list[TaskLines]:
+        if self._per_entry:
+            return [
+                TaskLines(entry.task, f"{entry.text}\n", entry.timestamp, entry.severity)
+                for entry in entries
+            ]
+        return [
+            TaskLines(task, "".join(f"{entry.text}\n" for entry in group))
+            for task, group in groupby(entries, attrgetter("task"))
+        ]
 
 
 class RecentIds:
@@ -186,3 +365,10 @@ class Tail:
 def _is_in(block: array[int], key: int) -> bool:
     index = bisect_left(block, key)
     return index < len(block) and block[index] == key
+
+
+def _creation_time(job: Mapping[str, Any]) -> float:
+    try:
+        return timestamps.parse(str(job.get("createTime")))
+    except ValueError:
+        return 0.0

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distlaunch.errors import DistlaunchError, UsageError
+from distlaunch.errors import DistlaunchError
 from distlaunch.job.job_dir import without_job_dir
 from distlaunch.local.run_spec import Command, Module
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from distlaunch.job.model import Job
-
-# Options of `distlaunch local` that no trainer of ours has.
-OURS = ("--workers", "--restarts", "--kill", "--freeze", "--audit")
 
 
 def is_program(words: Sequence[str]) -> bool:
@@ -36,14 +33,11 @@ def program(job: Job | None, words: tuple[str, ...], job_dir: str | None) -> Mod
 
     Raises
     ------
-    UsageError
-        If an option of ours is among the module's arguments.
     DistlaunchError
         If there is nothing to run, or the job file sets another backend of Keras for a module.
     """
     if is_program(words):
         return Command(words)
-    refuse_ours(words, OURS)
     if job is None:
         raise DistlaunchError(
             "no distlaunch.yaml here: 'distlaunch init' makes a project, "
@@ -57,27 +51,3 @@ def program(job: Job | None, words: tuple[str, ...], job_dir: str | None) -> Mod
         )
     args = job.args if job_dir is None else tuple(without_job_dir(job.args))
     return Module(job.module, args + words)
-
-
-def refuse_ours(words: Iterable[str], ours: Sequence[str]) -> None:
-    """Refuse options of our own where they would go to the job's program.
-
-    Parameters
-    ----------
-    words
-        The words after ``--``.
-    ours
-        The options that no trainer of ours has.
-
-    Raises
-    ------
-    UsageError
-        If one of them is among the words.
-    """
-    for word in words:
-        name = word.partition("=")[0]
-        if name in ours:
-            raise UsageError(
-                f"{name} after '--' goes to the program; put it before '--' "
-                "(if the program is to have it, put it into args: in distlaunch.yaml)"
-            )

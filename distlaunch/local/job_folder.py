@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distlaunch import files
 from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.job.job_dir import check_scheme
+from distlaunch.paths import LOCAL_JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-JOBS = Path(".distlaunch", "local")  # in the project's folder
 TASK_LOGS = "task-logs"
 NEWEST = ""  # what --resume is given for the newest job
 CLOUD_POINTER_FILE = "job-dir"  # holds the URI of a job that has only its output here
@@ -63,19 +63,24 @@ class JobFolder:
         return summary if isinstance(summary, dict) else None
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other runs out of this job while this is entered, where the file system can.
+    def lock(self) -> Iterator[None]:
+        """Keep other runs out of this job folder, if the file system has locks.
 
         Raises
         ------
         DistlaunchError
             If another run is in it.
         """
-        with ExitStack() as until_the_end:
-            with suppress(OSError):
-                lock = os.open(self.logs_dir / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-                until_the_end.callback(os.close, lock)
-                _lock(lock, self.logs_dir.parent)
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(files.lock(self.logs_dir / _LOCK, wait=False))
+            except BlockingIOError:
+                raise DistlaunchError(
+                    f"{_shown(self.logs_dir.parent)}: another 'distlaunch local' runs in this job "
+                    "folder; wait for it or choose another --job-dir"
+                ) from None
+            except OSError:
+                pass
             yield
 
     @property
@@ -134,11 +139,11 @@ def new(project: Path, job_dir: str | None) -> JobFolder:
         If it cannot be made or written.
     """
     if job_dir is None:
-        own = _made_anew(project / JOBS)
+        own = _made_anew(project / LOCAL_JOBS)
         return JobFolder(str(own), own / TASK_LOGS, own.name)
     if _is_in_the_cloud(job_dir):
         _need_bucket(job_dir)
-        own = _made_anew(project / JOBS)
+        own = _made_anew(project / LOCAL_JOBS)
         where = job_dir.rstrip("/")
         _tell_where(own, where)
         return JobFolder(where, own / TASK_LOGS, own.name)
@@ -179,16 +184,16 @@ def resumed(project: Path, which: str) -> JobFolder:
 
 def _newest(project: Path) -> Path:
     try:
-        jobs = sorted((project / JOBS).iterdir(), key=_age)
+        jobs = sorted((project / LOCAL_JOBS).iterdir(), key=_age)
     except OSError:
         jobs = []
     if not jobs:
-        raise DistlaunchError(f"--resume: no job in {JOBS} yet; start one without --resume")
+        raise DistlaunchError(f"--resume: no job in {LOCAL_JOBS} yet; start one without --resume")
     for job in reversed(jobs):
         if _elsewhere(job) or _has_checkpoints(job):
             return job
     raise DistlaunchError(
-        f"--resume: no job in {JOBS} has checkpoints to resume from; "
+        f"--resume: no job in {LOCAL_JOBS} has checkpoints to resume from; "
         "start a new run without --resume"
     )
 
@@ -223,11 +228,11 @@ def _age(folder: Path) -> tuple[str, int]:
 
 
 def _named(project: Path, which: str) -> Path:
-    by_id = project / JOBS / which
+    by_id = project / LOCAL_JOBS / which
     folder = by_id if _is_bare_name(which) and by_id.is_dir() else project / which
     if not folder.is_dir():
         raise DistlaunchError(
-            f"--resume: {which!r} is neither a job in {JOBS} nor a folder; "
+            f"--resume: {which!r} is neither a job in {LOCAL_JOBS} nor a folder; "
             "give a job's id or path, or nothing for the newest"
         )
     return folder
@@ -296,16 +301,6 @@ def _cannot_be_written(folder: Path, problem: OSError) -> DistlaunchError:
     return DistlaunchError(
         f"{_shown(folder)}: the job folder cannot be written ({why}); choose another --job-dir"
     )
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise DistlaunchError(
-            f"{_shown(folder)}: another 'distlaunch local' runs in this job folder; "
-            "wait for it or choose another --job-dir"
-        ) from None
 
 
 def _need_bucket(path: str) -> None:

@@ -6,8 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from distlaunch.local.host_process import PIPE_SIZE
-from distlaunch.local.lines import Lines, without_noise
+from distlaunch.local.lines import Lines
 from distlaunch.ui.events import Notice, TaskLines
+from distlaunch.ui.tensorflow_noise import without_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable

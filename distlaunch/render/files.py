@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from distlaunch.errors import DistlaunchError, ImageError
+from distlaunch.errors import DistlaunchError, ImageError, os_reason
+from distlaunch.files import atomic_write
 from distlaunch.job import vertex
 from distlaunch.render import templates
 
@@ -165,13 +165,8 @@ def _is_taken(path: Path) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as problem:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        reason = (problem.strerror or str(problem)).lower()
-        raise DistlaunchError(f"{path}: cannot be written ({reason})") from None
+        atomic_write(path, text)
+    except OSError as error:
+        raise DistlaunchError(f"{path}: cannot be written ({os_reason(error)})") from None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import platform
-from copy import deepcopy
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,11 +15,16 @@ from distlaunch import __version__
 from distlaunch.errors import CreateRefused, GoogleError
 from distlaunch.exit_codes import EXIT_JOB_FAILED
 from distlaunch.google.jobs import LAUNCH_LABEL, JobState, has_ended, parse_name, state
-from distlaunch.job.job_dir import change_job_dir
 from distlaunch.redaction import redact
 from distlaunch.submit.git import commit_of
 from distlaunch.submit.plan import fingerprint
 from distlaunch.submit.records import Record, Records, new_launch_id, now
+from distlaunch.submit.resubmission import (
+    input_fields,
+    output_directory,
+    override_inputs,
+    with_new_folder,
+)
 from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
@@ -33,18 +37,6 @@ if TYPE_CHECKING:
     from distlaunch.submit.plan import SubmitPlan
     from distlaunch.ui.events import Event, Level, ShowMessage
     from distlaunch.ui.progress_view import ProgressView
-
-_INPUT_FIELDS = (
-    "displayName",
-    "jobSpec",
-    "labels",
-    "encryptionSpec",
-    "studySpec",
-    "maxTrialCount",
-    "parallelTrialCount",
-    "maxFailedTrialCount",
-    "trialJobSpec",
-)
 
 
 class Launched(NamedTuple):
@@ -121,33 +113,45 @@ class Launcher:
 
         return self._launch(content, request, record, is_new=is_new)
 
-    def resubmit(self, job: Mapping[str, Any], *, is_new: bool = False) -> Launched:
+    def resubmit(
+        self,
+        job: Mapping[str, Any],
+        *,
+        overrides: tuple[str, ...] = (),
+        program_args: tuple[str, ...] = (),
+        is_new: bool = False,
+    ) -> Launched:
         """Submit a job again, with a new job folder.
 
         Parameters
         ----------
         job
             The job's resource.
+        overrides, program_args
+            See `override_inputs`.
         is_new
             Whether to start a new job even if an identical resubmission was interrupted.
         """
-        inputs = {name: job[name] for name in _INPUT_FIELDS if name in job}
-        if _with_new_folder(inputs, "ID") == inputs:
+        inputs = input_fields(job)
+        content = fingerprint(["again", job["name"]])
+        if overrides or program_args:
+            inputs = override_inputs(inputs, overrides, program_args)
+            content = fingerprint(["again", job["name"], overrides, program_args])
+        if with_new_folder(inputs, "ID") == inputs:
             self._show(
                 "this job names no output directory; if its program writes to a fixed path, the "
                 "new job writes there too",
                 "warning",
             )
-        content = fingerprint(["again", job["name"]])
 
         def request(launch_id: str) -> dict[str, Any]:
             labels = inputs.get("labels", {}) | {LAUNCH_LABEL: launch_id}
-            return _with_new_folder(inputs, launch_id) | {"labels": labels}
+            return with_new_folder(inputs, launch_id) | {"labels": labels}
 
         def record() -> Record:
             from distlaunch.job.names import job_name
 
-            name = job_name(job.get("displayName") or parse_name(job["name"]).id)
+            name = job_name(inputs.get("displayName") or parse_name(job["name"]).id)
             launch_id = new_launch_id(name)
             body = request(launch_id)
             return self._new_record(
@@ -158,7 +162,7 @@ class Launcher:
                 collection=parse_name(job["name"]).collection,
                 content=content,
                 request=redact(body),
-                job_dir=_output_directory(body),
+                job_dir=output_directory(body),
                 endpoint=self._jobs.session.endpoint,
             )
 
@@ -253,21 +257,21 @@ class Launcher:
 
 
 def follow_to_completion(
-    record: Record, session: Session, follower: JobFollower, watch: ProgressView
+    record: Record, session: Session, follower: JobFollower, view: ProgressView
 ) -> int:
     """Show a job's events until it has ended, and return the exit code."""
-    watch.stream(follower)
+    view.stream(follower)
     if state(follower.job) is not JobState.SUCCEEDED:
         return EXIT_JOB_FAILED
-    summary = _read_summary(session, record, watch)
+    summary = _read_summary(session, record, view)
     if summary:
-        watch.summarise(summary)
+        view.summarise(summary)
     elif record.job_dir:
-        watch.handle(Notice(f"done; the job's folder is {record.job_dir}"))
+        view.handle(Notice(f"done; the job's folder is {record.job_dir}"))
     return 0
 
 
-def _read_summary(session: Session, record: Record, watch: ProgressView) -> dict[str, Any] | None:
+def _read_summary(session: Session, record: Record, view: ProgressView) -> dict[str, Any] | None:
     """Return the job's ``summary.json``, None if there is none that can be read."""
     from distlaunch.google import storage
 
@@ -278,46 +282,6 @@ def _read_summary(session: Session, record: Record, watch: ProgressView) -> dict
     except (RecursionError, ValueError):
         return None
     except GoogleError as error:  # the job has succeeded all the same
-        watch.handle(Notice(f"its summary cannot be read: {error}", "warning"))
+        view.handle(Notice(f"its summary cannot be read: {error}", "warning"))
         return None
     return summary if isinstance(summary, dict) else None
-
-
-def _job_spec(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a job that has the pools and the output directory."""
-    spec: dict[str, Any] = body.get("jobSpec") or body.get("trialJobSpec") or {}
-    return spec
-
-
-def _output_directory(body: Mapping[str, Any]) -> str | None:
-    uri = _job_spec(body).get("baseOutputDirectory", {}).get("outputUriPrefix")
-    return uri.rstrip("/") if uri else None
-
-
-def _with_new_folder(inputs: Mapping[str, Any], launch_id: str) -> dict[str, Any]:
-    """Return a copy of a job's inputs with a new job folder wherever they name the old one."""
-    body = deepcopy(dict(inputs))
-    old_id = (inputs.get("labels") or {}).get(LAUNCH_LABEL)
-
-    def rename(folder: str) -> str:
-        return _new_folder(folder, old_id, launch_id) if folder.startswith("gs://") else folder
-
-    spec = _job_spec(body)
-    directory = _output_directory(body)
-    if directory:
-        spec["baseOutputDirectory"]["outputUriPrefix"] = rename(directory)
-    for pool in spec.get("workerPoolSpecs", []):
-        for program in filter(None, (pool.get("containerSpec"), pool.get("pythonPackageSpec"))):
-            for field in program.keys() & {"command", "args"}:
-                program[field] = list(change_job_dir(program[field], rename))
-    return body
-
-
-def _new_folder(folder: str, old_id: str | None, launch_id: str) -> str:
-    """Return the folder with the launch id replaced, or a folder of the launch below it."""
-    bucket, *path = folder.removeprefix("gs://").rstrip("/").split("/")
-    if old_id in path:
-        path = [launch_id if part == old_id else part for part in path]
-    else:
-        path.append(launch_id)
-    return "gs://" + "/".join([bucket, *path])

@@ -21,12 +21,10 @@ def test_a_job_is_cancelled_once(cli, cloud, flags):
         told = {"id": "digits-1", "name": job["name"], "cancelled": True}
         assert json.loads(done.stdout) == told
     else:
-        said = "cancelling digits-1; 'distlaunch status digits-1' says when it has ended\n"
+        said = "cancelling digits-1; 'distlaunch status digits-1' shows when it has ended\n"
         assert done.stdout == said
     assert state(cloud.wait(job)) == "CANCELLED"
 
     done = cli("cancel", "digits-1", *cloud.options)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "distlaunch: error: digits-1: cannot be cancelled, as it has ended (CANCELLED)\n"
-    )
+    assert done.stderr == ("distlaunch: error: digits-1: already finished (CANCELLED)\n")

@@ -146,7 +146,7 @@ def test_submit_refuses_what_check_refuses_and_makes_nothing(check, emulator):
     assert done.returncode == 1
     assert "distlaunch: error: --set cluster.workers.accelerator.count: " in done.stderr
     assert "[accelerator-count]" in done.stderr
-    assert "nothing was built, pushed or submitted; --no-check insists" in done.stderr
+    assert "nothing was built or submitted; use --no-check to submit anyway" in done.stderr
     assert done.stdout == ""
     told = check("--json", "--set", TOO_MANY, emulator=here, command="submit").stdout
     assert json.loads(told)["event"] == "refused"

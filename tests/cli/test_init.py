@@ -16,7 +16,7 @@ def test_a_project_in_a_new_folder_and_what_comes_next(cli, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     first, *others = done.stdout.splitlines()
     count = sum(path.is_file() for path in (tmp_path / "digits").rglob("*"))
-    assert first == f"made the project digits in digits ({count} files)"
+    assert first == f"created project digits in digits ({count} files)"
     assert others == ["next:", "  cd digits", "  distlaunch local"]
 
 
@@ -24,7 +24,7 @@ def test_a_project_right_here(cli, tmp_path):
     here = tmp_path / "My Project"
     here.mkdir()
     done = cli("init", cwd=here)
-    assert done.stdout.startswith("made the project my_project in . (")
+    assert done.stdout.startswith("created project my_project in . (")
     assert done.stdout.endswith("next:\n  distlaunch local\n")
 
 
@@ -44,7 +44,7 @@ def test_an_empty_name_is_refused(cli, tmp_path):
     done = cli("init", "")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "distlaunch: error: the folder's name is empty; leave it out for the folder you are in\n"
+        "distlaunch: error: DIR is empty; leave it out for the current directory\n"
     )
     assert list(tmp_path.iterdir()) == []
 

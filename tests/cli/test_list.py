@@ -57,6 +57,6 @@ def test_nothing_to_list(cli, cloud):
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == (
         "distlaunch: no jobs in project p, region us-central1 "
-        "that distlaunch submitted (--all lists others)\n"
+        "submitted by distlaunch (--all lists others)\n"
     )
     assert cli("list", "--json", *cloud.options).stdout == "[]\n"

@@ -65,8 +65,8 @@ def told_by(done: subprocess.CompletedProcess[str], task: str) -> dict:
 
 
 OURS_AFTER = (
-    "after '--' goes to the program; put it before '--' "
-    "(if the program is to have it, put it into args: in distlaunch.yaml)"
+    "after '--' is passed to the program; put it before '--' "
+    "(to pass it to the program, add it to args: in distlaunch.yaml)"
 )
 
 
@@ -108,8 +108,7 @@ OURS_AFTER = (
         ),
         (
             "--workers 2 python any.py --epochs 3",
-            "'python': a program, or what the job's program is to get, stands after '--' "
-            "(see 'distlaunch local --help')",
+            "'python': put programs and their arguments after '--' (see 'distlaunch local --help')",
         ),
         ("--workers 1001", "--workers 1001: expected no more than 1,000 tasks on one machine"),
         (
@@ -151,7 +150,7 @@ def test_wrong_usage_is_one_line_and_2(local, project, line, said):
         (
             "-- true",
             2,
-            "no distlaunch.yaml here: say with --workers N how many tasks there are",
+            "no distlaunch.yaml here: pass the number of tasks with --workers N",
         ),
         (
             "--workers 1 --resume -- true",
@@ -251,8 +250,7 @@ def test_module_without_tensorflow(local, project):
     done = local("", env=os.environ | {"PYTHONPATH": str(project)})
     assert done.returncode == 1
     assert done.stderr == (
-        "distlaunch: error: TensorFlow is not installed here; "
-        "pip install 'distlaunch[local]' brings it\n"
+        "distlaunch: error: TensorFlow is not installed here; run pip install 'distlaunch[local]'\n"
     )
 
 

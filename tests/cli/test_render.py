@@ -144,7 +144,7 @@ def test_conditional_parameters_are_written_for_vertex_ai_only(cli, project):
             "",
             (1, "module: trainer.task: neither the folder"),
         ),
-        (lambda p: None, "--set image.repository=", (1, "image.repository: is missing; say ")),
+        (lambda p: None, "--set image.repository=", (1, "image.repository: is missing; set ")),
         (
             lambda p: None,
             "--format helm",

@@ -164,7 +164,7 @@ def test_a_job_is_followed_to_its_end(project, submit, emulator):
 @pytest.mark.parametrize(
     ("words", "state", "told"),
     [
-        ([], "RUNNING", "comes back to it"),
+        ([], "RUNNING", "reattach with"),
         (["--cancel-on-interrupt"], "CANCELLED", "cancelling the job"),
     ],
 )
@@ -233,7 +233,7 @@ def test_a_name_may_stand_before_options(submit, emulator):
     request = json.loads(done.stdout)
     assert request["displayName"] == "other"
     assert request["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]["args"][-1] == "word"
-    assert "'word' after '--' goes to the job's program" in done.stderr
+    assert "'word' after '--' is passed to the job's program" in done.stderr
 
 
 def test_a_job_that_was_refused_is_told_as_such(submit, emulator):
@@ -242,7 +242,7 @@ def test_a_job_that_was_refused_is_told_as_such(submit, emulator):
     nothing = submit(emulator=here, command="status")
     assert "no jobs submitted from this directory" in nothing.stderr
     refused = submit("digits", emulator=here, command="status")
-    assert "Google refused to make this job" in refused.stderr
+    assert "Google refused to create this job" in refused.stderr
 
 
 def test_all_that_is_missing_is_told_at_once(project, submit, tmp_path):
@@ -259,7 +259,7 @@ def test_all_that_is_missing_is_told_at_once(project, submit, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--", "--detach"], "--detach after '--' goes to the program"),
+        (["--", "--detach"], "--detach after '--' is passed to the program"),
         (["--job-dir", "here"], "--job-dir here: expected gs://BUCKET/FOLDER"),
         (["--job-dir", "gs://"], "--job-dir gs://: expected gs://BUCKET/FOLDER"),
         (["--endpoint", "http://example.com"], "http://example.com"),

@@ -16,6 +16,7 @@ from distlaunch.google.client import connect
 from distlaunch.google.follow import JobFollower
 from distlaunch.google.jobs import Jobs
 from distlaunch.google.logs import Logs
+from distlaunch.google.tail import LogSelection
 from distlaunch.ui.events import JobChanged, TaskLines
 
 from .clouds import (
@@ -100,7 +101,7 @@ def test_lines_of_some_tasks(follow, clock):
             ("service", "three", 72, (72,)),
         ],
     )
-    assert texts(follow(cloud, tasks=("chief", "vertex"))) == ["one", "three"]
+    assert texts(follow(cloud, selection=LogSelection(("chief", "vertex")))) == ["one", "three"]
 
 
 def test_lines_from_a_time_on_one_by_one(follow, clock):
@@ -109,7 +110,7 @@ def test_lines_from_a_time_on_one_by_one(follow, clock):
         RUN | ended("SUCCEEDED", 100),
         [("workerpool0-0", text, at, (at,)) for text, at in [("old", 70), ("new", 80), ("er", 81)]],
     )
-    events = list(follow(cloud, since=BEGAN + 75, per_entry=True))
+    events = list(follow(cloud, selection=LogSelection(since=BEGAN + 75), per_entry=True))
     shown = [e for e in events if isinstance(e, TaskLines)]
     assert [(e.text, e.time, e.severity) for e in shown] == [
         ("new\n", stamp(80), "INFO"),

@@ -7,7 +7,8 @@ import pytest
 from distlaunch import timestamps
 from distlaunch.errors import GoogleError, UsageError
 from distlaunch.google.client import connect
-from distlaunch.google.logs import LogQuery, LogReader, Logs, check_tasks, task_names
+from distlaunch.google.logs import LogQuery, Logs, check_tasks, task_names
+from distlaunch.google.tail import LogReader, LogSelection
 
 from .servers import Reply, in_turn
 
@@ -219,7 +220,7 @@ def test_the_third_pool_may_be_google_s_reduction_server(serve):
         check_tasks(("ps:0",), job)
     server = serve(in_turn(Reply(body={"entries": entries(("workerpool2-1", "ready"))})))
     logs = Logs(connect(server.url), "p")
-    [line] = LogReader(logs, job, tasks=["reduction-server:1"]).read_all(job)
+    [line] = LogReader(logs, job, LogSelection(("reduction-server:1",))).read_all(job)
     assert (line.task, line.text) == ("reduction-server:1", "ready\n")
     assert 'task_name="workerpool2-1"' in server.asked[0].body["filter"]
 
@@ -252,11 +253,11 @@ def test_neighbouring_lines_of_a_task_come_together(serve):
     there = entries(("workerpool0-0", "a"), ("workerpool0-0", "b\nc"), ("service", "d"))
     server = serve(in_turn(Reply(body={"entries": there})))
     logs = Logs(connect(server.url), "p")
-    (first, second) = LogReader(logs, JOB).read_all(JOB)
+    (first, second) = LogReader(logs, JOB, LogSelection()).read_all(JOB)
     assert (first.task, first.text, first.time) == ("chief", "a\nb\nc\n", "")
     assert (second.task, second.text) == ("vertex", "d\n")
     assert 'timestamp>="2026-11-21T16:59:00.000000Z"' in server.asked[0].body["filter"]
-    told = list(LogReader(logs, JOB, per_entry=True).read_all(JOB))
+    told = list(LogReader(logs, JOB, LogSelection(), per_entry=True).read_all(JOB))
     assert [each.text for each in told] == ["a\n", "b\nc\n", "d\n"]
     assert {(each.time, each.severity) for each in told} == {(STAMP, "INFO")}
 
@@ -268,7 +269,7 @@ def test_all_pages_are_gone_through_once(serve):
         Reply(body={"entries": [entry(insertId="z")]}),
     ]
     server = serve(in_turn(*pages))
-    found = list(LogReader(Logs(connect(server.url), "p"), JOB).read_all(JOB))
+    found = list(LogReader(Logs(connect(server.url), "p"), JOB, LogSelection()).read_all(JOB))
     assert [each.text for each in found] == ["a\n", "hello\n"]
     assert [asked.body.get("pageToken") for asked in server.asked] == [None, "1", "2"]
 

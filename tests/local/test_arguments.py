@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from distlaunch.errors import DistlaunchError, UsageError
+from distlaunch.errors import DistlaunchError
 from distlaunch.job.model import Cluster, Job, Machine, Pool
 from distlaunch.local.arguments import program
 from distlaunch.local.run_spec import Command, Module
@@ -26,16 +26,6 @@ def test_arguments_stand_behind_those_of_the_file():
 def test_first_word_without_a_dash_is_a_program(of):
     words = ("python", "any.py", "--workers", "3")
     assert program(of, words, None) == Command(words)
-
-
-@pytest.mark.parametrize(
-    "word", ["--workers", "--restarts=3", "--kill", "--freeze=chief@5s", "--audit"]
-)
-@pytest.mark.parametrize("of", [JOB, None])
-def test_option_of_ours_is_refused(of, word):
-    name = word.partition("=")[0]
-    with pytest.raises(UsageError, match=rf"^{name} after '--' goes to the program; put it"):
-        program(of, ("--epochs", "3", word), None)
 
 
 def test_a_module_runs_keras_on_tensorflow_alone():

@@ -452,7 +452,7 @@ def test_job_that_fails_keeps_its_code_and_proves_nothing(run):
     code, out, err = run(WHOLE + "sys.exit(7)\n", "--audit", workers=1)
     assert (code, out) == (7, "")
     assert err.splitlines()[-1] == (
-        "distlaunch: warning: audit: nothing was proved, as the job did not end well"
+        "distlaunch: warning: audit: not verified, because the job failed"
     )
 
 

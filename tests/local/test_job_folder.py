@@ -9,11 +9,12 @@ import pytest
 
 from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.local import job_folder
-from distlaunch.local.job_folder import JOBS, choose, new, resumed
+from distlaunch.local.job_folder import choose, new, resumed
+from distlaunch.paths import LOCAL_JOBS
 
 
 def make_job(project: Path, name: str, *, checkpoints: bool = True) -> Path:
-    folder = project / JOBS / name
+    folder = project / LOCAL_JOBS / name
     (folder / "checkpoints").mkdir(parents=True)
     if checkpoints:
         (folder / "checkpoints" / "1").touch()
@@ -45,7 +46,7 @@ def test_a_folder_asked_for_is_made_in_the_project(tmp_path, asked):
 def test_a_folder_in_the_cloud_keeps_the_output_here(tmp_path):
     folder = new(tmp_path, "gs://bucket/job/")
     assert folder.job_dir == "gs://bucket/job"
-    assert folder.logs_dir == tmp_path / JOBS / folder.job_id / "task-logs"
+    assert folder.logs_dir == tmp_path / LOCAL_JOBS / folder.job_id / "task-logs"
     assert folder.logs_dir.is_dir()
     assert folder.summary_version() is None
 
@@ -79,15 +80,15 @@ def test_resume_takes_the_newest(tmp_path):
 def test_resume_takes_the_newest_that_has_checkpoints(tmp_path):
     make_job(tmp_path, "20261120-101112")
     make_job(tmp_path, "20261121-101112", checkpoints=False)
-    (tmp_path / JOBS / "29990101-000000").touch()
+    (tmp_path / LOCAL_JOBS / "29990101-000000").touch()
     assert resumed(tmp_path, "").job_id == "20261120-101112"
 
 
 @pytest.mark.parametrize("which", ["..", ".", "../..", "./20261121-101112"])
 def test_only_a_bare_name_is_an_id(tmp_path, which):
     make_job(tmp_path, "20261121-101112")
-    (tmp_path / JOBS.parent / "checkpoints" / "1").mkdir(parents=True)  # where '..' led
-    (tmp_path / JOBS / "checkpoints" / "1").mkdir(parents=True)  # and '.'
+    (tmp_path / LOCAL_JOBS.parent / "checkpoints" / "1").mkdir(parents=True)  # where '..' led
+    (tmp_path / LOCAL_JOBS / "checkpoints" / "1").mkdir(parents=True)  # and '.'
     project = tmp_path / "a" / "project"
     project.mkdir(parents=True)
     with pytest.raises(DistlaunchError, match=r"has no checkpoints|neither a job"):
@@ -97,7 +98,7 @@ def test_only_a_bare_name_is_an_id(tmp_path, which):
 def test_resume_finds_a_job_in_the_cloud(tmp_path):
     make_job(tmp_path, "20200101-000000")
     started = new(tmp_path, "gs://bucket/job/")
-    for which in ("", started.job_id, str(JOBS / started.job_id)):
+    for which in ("", started.job_id, str(LOCAL_JOBS / started.job_id)):
         assert resumed(tmp_path, which) == started
 
 
@@ -106,7 +107,7 @@ def test_a_bucket_has_a_name(tmp_path, path):
     for choice in [(None, path, None), (None, None, path), (path, None, None)]:
         with pytest.raises(UsageError, match=rf"^{path}: no bucket is named; expected gs://"):
             choose(tmp_path, *choice)
-    assert not (tmp_path / JOBS).exists()
+    assert not (tmp_path / LOCAL_JOBS).exists()
 
 
 @pytest.mark.parametrize("link", [".distlaunch", ".distlaunch/local"])

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.local.lines import Lines, without_noise
+from distlaunch.local.lines import Lines
+from distlaunch.ui.tensorflow_noise import without_noise
 
 SEVERAL = st.lists(
     st.sampled_from([b"a", b"bc", "é€𝄞".encode(), b"\xff", b"\n", b"\r", b"\r\n", b"\r\r\n"])

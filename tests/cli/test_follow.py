@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from distlaunch.cli.launching import see_through
+from distlaunch.cli.follow import FollowOptions, follow_or_detach
 from distlaunch.submit import launcher
 from distlaunch.submit.records import Record
 from distlaunch.ui.console import Console
@@ -36,14 +36,12 @@ def interrupted(monkeypatch, capfd):
             raise KeyboardInterrupt
 
         monkeypatch.setattr(launcher, "follow_to_completion", attend)
-        code = see_through(
+        code = follow_or_detach(
             Console(),
             launcher.Launched(RECORD, JOB),
             SimpleNamespace(close=lambda _: None),
             SimpleNamespace(session=None, cancel=cancel),
-            detach=False,
-            cancel_on_interrupt=cancels,
-            as_json=False,
+            FollowOptions(detach=False, cancel_on_interrupt=cancels, as_json=False),
         )
         assert left == []
         return code, capfd.readouterr().err
@@ -57,14 +55,14 @@ def test_a_job_that_has_ended_is_shown_as_ended(interrupted, state, code, cancel
     exit_code, err = interrupted(state, cancels=cancels)
     assert exit_code == code
     assert f"interrupted: the job has ended: {state}; 'distlaunch logs digits-1' shows all" in err
-    assert "goes on" not in err
+    assert "still running" not in err
     assert "cancel" not in err
 
 
 def test_a_job_that_runs_goes_on(interrupted):
     exit_code, err = interrupted("RUNNING")
     assert exit_code == 130
-    assert "interrupted: the job goes on; 'distlaunch logs --follow digits-1' comes back" in err
+    assert "interrupted: the job is still running; reattach with 'distlaunch logs --follow" in err
 
 
 @pytest.mark.parametrize(
@@ -72,7 +70,7 @@ def test_a_job_that_runs_goes_on(interrupted):
     [
         (
             ("RUNNING", "CANCELLING"),
-            "cancellation requested; 'distlaunch status digits-1' shows it",
+            "cancellation requested; check it with 'distlaunch status digits-1'",
         ),
         (("RUNNING", "CANCELLED"), "the job has ended: CANCELLED; 'distlaunch logs digits-1'"),
     ],
@@ -81,7 +79,7 @@ def test_a_second_ctrl_c_does_not_deny_the_cancellation(interrupted, states, las
     exit_code, err = interrupted(*states, cancels=True)
     assert exit_code == 130
     assert f"interrupted: {last}" in err
-    assert "goes on" not in err
+    assert "still running" not in err
 
 
 def test_a_cancellation_that_is_interrupted_may_be_repeated(interrupted):
@@ -90,4 +88,4 @@ def test_a_cancellation_that_is_interrupted_may_be_repeated(interrupted):
 
     exit_code, err = interrupted("RUNNING", cancels=True, cancel=cancel)
     assert exit_code == 130
-    assert "the cancellation is not confirmed; 'distlaunch cancel digits-1' repeats it" in err
+    assert "the cancellation is not confirmed; run 'distlaunch cancel digits-1'" in err

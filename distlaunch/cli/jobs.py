@@ -1,0 +1,270 @@
+"""`distlaunch status`, `logs`, `list`, `cancel` and `resubmit`: jobs that exist."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from distlaunch.cli import completion, options, show
+from distlaunch.cli.follow import (
+    FollowOptions,
+    exit_code,
+    follow_options,
+    follow_or_detach,
+    show_final_state,
+)
+
+if TYPE_CHECKING:
+    import re
+
+    from distlaunch.cli import Settings
+    from distlaunch.google.tail import LogSelection
+    from distlaunch.submit.lookup import LocatedJob
+    from distlaunch.ui.progress_view import ProgressView
+
+
+@click.command("status")
+@options.with_job
+@options.as_json
+def status(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
+    """Show a job's status: state, durations, machines, error, job folder and link."""
+    from distlaunch.google import report
+
+    job, jobs = located.job, located.jobs
+    if as_json:
+        show(_json(report.as_json(job, jobs.project, jobs.session.endpoint)))
+    else:
+        show(report.describe(job, jobs.project, jobs.session.endpoint))
+
+
+class _Time(click.ParamType[float]):
+    """A duration before now, or a time; becomes seconds since 1970."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        from distlaunch.timestamps import parse_since
+
+        try:
+            return parse_since(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Regex(click.ParamType["re.Pattern[str]"]):
+    name = "regex"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> re.Pattern[str]:
+        import re
+
+        try:
+            return re.compile(value)
+        except re.error as error:
+            self.fail(f"{value!r} is not a regular expression: {error}", param, ctx)
+
+
+@click.command("logs")
+@options.with_job
+@click.option(
+    "--task",
+    "tasks",
+    metavar="TASK",
+    multiple=True,
+    shell_complete=completion.job_tasks,
+    help="Only chief, worker:N, ps:N, evaluator:N, or vertex for the platform's own lines.",
+)
+@click.option(
+    "--tail", "last", metavar="N", type=click.IntRange(min=0), help="Only the last N log entries."
+)
+@click.option(
+    "--since",
+    metavar="TIME",
+    type=_Time(),
+    help="Only entries since a time (2026-11-21T17:00, UTC) or for a duration (90s, 10m, 2h, 1d).",
+)
+@click.option(
+    "--grep", "pattern", metavar="REGEX", type=_Regex(), help="Only lines that match REGEX."
+)
+@click.option(
+    "--follow/--no-follow",
+    "-f",
+    "is_following",
+    help="Continue until the job has ended (default: no).",
+)
+@options.as_json
+def logs(
+    settings: Settings,
+    located: LocatedJob,
+    *,
+    tasks: tuple[str, ...],
+    last: int | None,
+    since: float | None,
+    pattern: re.Pattern[str] | None,
+    is_following: bool,
+    as_json: bool,
+) -> int:
+    """Show the log of a job's tasks and of the platform.
+
+    With --follow, new lines and states are shown until the job has ended; the exit code is 3 if it
+    ended without success. Ctrl-C does not affect the job.
+    """
+    from distlaunch.google.logs import check_tasks, task_names
+    from distlaunch.google.tail import LogSelection
+    from distlaunch.ui.progress_view import JsonProgressView, ProgressView
+
+    check_tasks(tasks, located.job)
+    selection = LogSelection(tasks, since, last, pattern)
+    names = tasks or task_names(located.job)
+    with (JsonProgressView if as_json else ProgressView)(settings.console(), names) as view:
+        show_log = _follow_log if is_following else _show_log
+        return show_log(located, selection, view, per_entry=as_json)
+
+
+def _show_log(
+    located: LocatedJob, selection: LogSelection, view: ProgressView, *, per_entry: bool
+) -> int:
+    """Show all lines that exist now."""
+    from distlaunch.google.jobs import has_ended, state
+    from distlaunch.google.logs import Logs
+    from distlaunch.google.tail import LogReader
+    from distlaunch.ui.events import Notice
+
+    job, jobs = located.job, located.jobs
+    reader = LogReader(Logs(jobs.session, jobs.project), job, selection, per_entry=per_entry)
+    view.stream(reader.read_all(job))
+    if not has_ended(job):
+        view.handle(Notice(f"the job is {state(job)}; use --follow to continue"))
+    return 0
+
+
+def _follow_log(
+    located: LocatedJob, selection: LogSelection, view: ProgressView, *, per_entry: bool
+) -> int:
+    """Show lines and states until the job has ended."""
+    from distlaunch.google.follow import JobFollower
+    from distlaunch.google.jobs import job_id
+    from distlaunch.google.logs import Logs
+    from distlaunch.ui.events import Notice
+
+    follower = JobFollower(
+        located.jobs,
+        Logs(located.jobs.session, located.jobs.project),
+        located.job,
+        selection=selection,
+        per_entry=per_entry,
+        sleep=view.wait,
+    )
+    try:
+        view.stream(follower)
+    except KeyboardInterrupt:
+        name = job_id(located.job)
+        if not show_final_state(follower.job, name, view):
+            view.handle(
+                Notice(f"the job is still running; cancel it with 'distlaunch cancel {name}'")
+            )
+            raise
+    return exit_code(follower.job)
+
+
+@click.command("list")
+@options.google_options
+@click.option("--all", "all_jobs", is_flag=True, help="Include jobs not submitted by distlaunch.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many jobs, the newest first.",
+)
+@options.as_json
+@click.pass_obj
+def list_jobs(
+    settings: Settings,
+    /,
+    *,
+    endpoint: str | None,
+    project: str | None,
+    region: str | None,
+    all_jobs: bool,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List the jobs of a project and region, the newest first.
+
+    Only jobs that distlaunch submitted, from any directory and by anyone, unless --all is given.
+    """
+    from distlaunch.google import report
+
+    jobs = options.job_locator(settings, endpoint, project, region).jobs()
+    newest = jobs.newest(limit, all_jobs=all_jobs)
+    if as_json:
+        show(_json([report.as_json(job, jobs.project, jobs.session.endpoint) for job in newest]))
+    elif newest:
+        show(report.listing(newest))
+    else:
+        hint = "" if all_jobs else " submitted by distlaunch (--all lists others)"
+        settings.console().log(f"no jobs in project {jobs.project}, region {jobs.region}{hint}")
+
+
+@click.command("cancel")
+@options.with_job
+@options.as_json
+def cancel(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
+    """Cancel a job; Vertex AI ends it within a minute or two."""
+    from distlaunch.errors import DistlaunchError
+    from distlaunch.google.jobs import has_ended, job_id, state
+
+    job, name = located.job, job_id(located.job)
+    if has_ended(job):
+        raise DistlaunchError(f"{name}: already finished ({state(job)})")
+    located.jobs.cancel(job["name"])
+    if as_json:
+        show(json.dumps({"id": name, "name": job["name"], "cancelled": True}))
+    else:
+        show(f"cancelling {name}; 'distlaunch status {name}' shows when it has ended")
+
+
+@click.command("resubmit", cls=options.NamedPassthroughCommand)
+@options.with_job
+@options.overrides
+@follow_options
+@options.as_json
+def resubmit(
+    settings: Settings,
+    located: LocatedJob,
+    *,
+    overrides: tuple[str, ...],
+    program_args: tuple[str, ...],
+    is_new: bool,
+    detach: bool,
+    cancel_on_interrupt: bool,
+    as_json: bool,
+) -> int:
+    """Submit a job again: the same image by digest, machines, arguments and variables.
+
+    The new job gets a new job folder. --set overrides a field as in distlaunch.yaml; the arguments
+    after -- are appended to the program's.
+    """
+    from distlaunch.submit.launcher import Launcher
+    from distlaunch.ui.progress_view import ProgressView
+
+    options.reject_launcher_options(program_args)
+    console = settings.console()
+    launcher = Launcher(Path.cwd(), located.jobs, ProgressView(console, ["image"]).handle)
+    launched = launcher.resubmit(
+        located.job, overrides=overrides, program_args=program_args, is_new=is_new
+    )
+    follow = FollowOptions(detach=detach, cancel_on_interrupt=cancel_on_interrupt, as_json=as_json)
+    return follow_or_detach(console, launched, launcher, located.jobs, follow)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)

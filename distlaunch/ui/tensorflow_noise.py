@@ -1,0 +1,45 @@
+"""The lines that TensorFlow writes in every job and that report nothing."""
+
+from __future__ import annotations
+
+import re
+
+# Each line of noise contains one of these, which are quick to search.
+_MARKS = (
+    *(b".cc:", b".h:", b"rebuild TensorFlow", b"absl::InitializeLog"),
+    *(b"/job:", b"[[{{", b":UNKNOWN:", b"from a previous operation"),
+    b"tasks have crashed",
+)
+_NOISE = re.compile(
+    rb"""(?mx)
+    ^(?:
+        WARNING:\ All\ log\ messages\ before\ absl::InitializeLog
+      | To\ enable\ the\ following\ instructions:.*rebuild\ TensorFlow
+      | I\d{4}\ [^\]\n]*\.(?:cc|h):\d+\]                              # absl's information
+      | \d{4}-\d\d-\d\d\ [\d:.]+:\ I\ [^\]\n]*\.(?:cc|h):\d+\]        # TensorFlow's
+      | (?:[WE]\d{4}\ |\d{4}-\d\d-\d\d\ [\d:.]+:\ [WE]\ )[^\]\n]*\.(?:cc|h):\d+\]\ .*(?:
+            already\ (?:been\ )?registered                      # CUDA's plugins, twice
+          | Could\ not\ find\ (?:cuda\ drivers|TensorRT)        # no GPU here
+          | failed\ call\ to\ cuInit:.*(?:CUDA_ERROR_NO_DEVICE|UNKNOWN\ ERROR\ \(303\))
+          | Skipping\ registering\ GPU\ devices
+          | End\ of\ sequence                                   # a data set's own end
+        )
+        # An error on its way up through TensorFlow: Python reports it when it arrives.
+      | [WE]\d{4}\ [^\]\n]*(?:local_rendezvous|ring_alg|base_collective_executor
+                              |generator_dataset_op|op_kernel)\.cc:\d+\]
+      | \t?\ \[\[\{\{
+      | Additional\ GRPC\ error\ information\ from\ remote\ target
+      | :UNKNOWN:Error\ received\ from\ peer
+      | The\ error\ could\ be\ from\ a\ previous\ operation
+      | The\ tasks\ have\ crashed\.\ Check\ the\ task\ logs
+      | /job:\w+/replica:\d+/task:\d+$                       # a straggler, under its heading
+    ).*\n
+    """
+)
+
+
+def without_noise(block: bytes) -> bytes:
+    """Return whole lines without those that TensorFlow writes in every job."""
+    if not any(mark in block for mark in _MARKS):
+        return block
+    return _NOISE.sub(b"", block)
