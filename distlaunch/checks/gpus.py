@@ -7,7 +7,7 @@ from datetime import date
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.problem import warning
+from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.requirements import load_requirements
 from distlaunch.checks.project.tensorflow import FIRST_WITH_OLD_CUDNN, has_cuda
 from distlaunch.job import machine_catalogue, reduction_server
@@ -64,18 +64,24 @@ def problems(
         )
 
 
-def unequal(request: JobRequest) -> Iterator[Problem]:
-    """Yield a warning where the chief and the workers have different numbers of GPUs."""
-    if any(pool.role == "parameter_servers" for pool in request.pools):
+def unequal(request: JobRequest, *, is_bundled: bool) -> Iterator[Problem]:
+    """Yield a problem if the chief and the workers have different numbers of GPUs.
+
+    It is an error for the bundled trainer, and a warning for another program.
+    """
+    has_servers = any(pool.role == "parameter_servers" for pool in request.pools)
+    if has_servers and not is_bundled:
         return
+    make = error if is_bundled else warning
+    remedy = "write the same number for both"
     for chief, pool in pairwise(pool for pool in request.pools if pool.is_training):
         if chief.accelerator_count != pool.accelerator_count and not _has_tpu(chief, pool):
-            yield warning(
+            yield make(
                 "accelerators-unequal",
                 f"{pool.section}.accelerator.count",
                 f"{pool.accelerator_count} on each of the workers and {chief.accelerator_count} on "
                 "the chief: MultiWorkerMirroredStrategy needs the same number on each",
-                "write the same number for both, unless the program uses another strategy",
+                remedy if is_bundled else f"{remedy}, unless the program uses another strategy",
             )
 
 

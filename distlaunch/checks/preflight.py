@@ -103,7 +103,7 @@ def run_checks(
         *machines.problems(request, catalogue, today),
         *limits.problems(request),
         *gpus.problems(order, request, runtime, today),
-        *(() if bundled else gpus.unequal(request)),
+        *gpus.unequal(request, is_bundled=bundled is not None),
         *image.problems,
         *project_problems,
         *run_problems,

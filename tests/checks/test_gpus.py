@@ -5,7 +5,6 @@ from datetime import date
 import pytest
 
 from distlaunch.checks import gpus
-from distlaunch.checks.preflight import CheckOptions, run_checks
 from distlaunch.checks.project.image_runtime import describe_image
 from distlaunch.checks.request_view import job_request
 from distlaunch.job import vertex
@@ -119,17 +118,15 @@ WORKERS = (
 )
 
 
-def test_a_different_number_of_gpus_on_each_may_be_meant(tmp_path):
-    def unequal(*sets):
+def test_the_chief_and_the_workers_need_the_same_number_of_gpus(tmp_path):
+    def unequal(*overrides, is_bundled=False):
         (tmp_path / "distlaunch.yaml").write_text(JOB)
-        job = load_job(tmp_path, overrides=["image.uri=a/b:1", *sets]).job
-        found = summarize(
-            run_checks(LaunchRequest(tmp_path, job), CheckOptions(offline=True)).problems
-        )
-        return [each for each in found if each[1] == "accelerators-unequal"]
+        job = load_job(tmp_path, overrides=overrides).job
+        request = job_request(LaunchRequest(tmp_path, job))
+        return summarize(gpus.unequal(request, is_bundled=is_bundled))
 
-    [(severity, _, where)] = unequal(WORKERS % 2)
-    assert severity == "warning"
-    assert where.endswith(": cluster.workers.accelerator.count")
-    assert unequal(WORKERS % 1) == []
-    assert unequal(WORKERS % 2, "cluster.parameter_servers={machine: n1-highmem-8}") == []
+    problem = ("accelerators-unequal", "cluster.workers.accelerator.count")
+    servers = "cluster.parameter_servers={machine: n1-highmem-8}"
+    assert unequal(WORKERS % 2) == [("warning", *problem)]
+    assert unequal(WORKERS % 2, servers) == unequal(WORKERS % 1) == []
+    assert unequal(WORKERS % 2, is_bundled=True) == [("error", *problem)]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from distlaunch import __version__
@@ -98,18 +96,6 @@ def _pool_problems(request: JobRequest) -> Iterator[Problem]:
                 "use NVIDIA accelerators, e.g. {type: NVIDIA_TESLA_T4, count: 1}, or your own "
                 "program",
             )
-    training = [pool for pool in request.pools if pool.is_training]
-    if any((pool.accelerator or "").startswith("TPU") for pool in training):
-        return
-    for chief, pool in pairwise(training):
-        if pool.accelerator_count != chief.accelerator_count:
-            yield error(
-                "accelerators-unequal",
-                f"{pool.section}.accelerator.count",
-                f"{pool.accelerator_count} on each of the workers and {chief.accelerator_count} on "
-                "the chief: MultiWorkerMirroredStrategy needs the same number on each",
-                "write the same number for both",
-            )
 
 
 def _spot_problems(trainer: Trainer) -> Iterator[Problem]:
@@ -138,14 +124,15 @@ def _replicas(request: JobRequest) -> int:
 
 def _unsynchronized(tree: ast.Module | None, file: str) -> Iterator[Problem]:
     """Yield a warning for the first layer that normalizes the rows of each replica alone."""
-    calls = [node for node in ast.walk(tree or ast.Module([], [])) if isinstance(node, ast.Call)]
-    sets_trainable = any(
-        getattr(node, "attr", None) == "trainable" for node in ast.walk(tree or ast.Module([], []))
-    )
-    for call in calls:
-        name = re.sub(r".*\.", "", ast.unparse(call.func))
-        is_application = name.startswith(_APPLICATIONS) and not sets_trainable
-        if is_application or (name == _LAYER and not _may_be_synchronized(call)):
+    nodes = list(ast.walk(tree)) if tree else []
+    sets_trainable = any(getattr(node, "attr", None) == "trainable" for node in nodes)
+    for call in nodes:
+        if not isinstance(call, ast.Call):
+            continue
+        name = ast.unparse(call.func).rpartition(".")[2]
+        arguments = {each.arg for each in call.keywords}
+        is_layer = name == _LAYER and arguments.isdisjoint({"synchronized", "trainable", None})
+        if is_layer or (name.startswith(_APPLICATIONS) and not sets_trainable):
             yield warning(
                 "batch-norm-unsynchronised",
                 f"{file}:{call.lineno}",
@@ -154,15 +141,6 @@ def _unsynchronized(tree: ast.Module | None, file: str) -> Iterator[Problem]:
                 "add --sync-batch-norm to args, or write synchronized=True",
             )
             return
-
-
-def _may_be_synchronized(call: ast.Call) -> bool:
-    """Return whether a layer is synchronized or not trained, as far as its arguments show."""
-    defaults = {"synchronized": "False", "trainable": "True"}
-    arguments = {each.arg: ast.unparse(each.value) for each in call.keywords}
-    return None in arguments or any(
-        arguments.get(name, value) != value for name, value in defaults.items()
-    )
 
 
 def _keras_problems(job: Job, requirements: ImageRequirements) -> Iterator[Problem]:

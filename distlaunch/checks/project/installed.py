@@ -133,7 +133,7 @@ def _top_levels() -> Mapping[str, list[str]]:
 def _has_module(name: str, module: str) -> bool:
     path = module.replace(".", "/")
     files = importlib.metadata.files(name) or ()
-    return any(str(file).startswith((f"{path}/", f"{path}.")) for file in files)
+    return any(str(file).startswith((f"{path}/__init__.", f"{path}.")) for file in files)
 
 
 def _canonical(name: str) -> str:

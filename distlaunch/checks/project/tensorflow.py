@@ -106,18 +106,12 @@ def _gpu_problems(
 
 def _build_problems(line: RequirementLine, gpu: str, runtime: ImageRuntime) -> Iterator[Problem]:
     specifier = line.requirement.specifier if line.requirement else None
-    if line.name == "tensorflow-cpu" and runtime.own:
-        what = f"tensorflow-cpu does not compute on {gpu}, and {runtime.own.path} installs it"
-        yield _problem(line.location, what, _AND_CUDA)
-    elif line.name == "tensorflow-cpu":
-        yield _problem(
-            line.location,
-            f"tensorflow-cpu does not compute on {gpu}; it is hash-pinned, so it is not replaced",
-            "write tensorflow[and-cuda] with its hashes, or remove the hashes",
-        )
-    elif not _has_cuda(line):
-        what = f"tensorflow has no CUDA, so it does not compute on {gpu}"
-        yield _problem(line.location, what, _AND_CUDA)
+    if not _has_cuda(line):
+        hashes = "" if runtime.own else " with its hashes, or remove the hashes"
+        what = f"{line.name} has no CUDA, so it does not compute on {gpu}"
+        if hashes:
+            what += "; it is hash-pinned, so it is not replaced"
+        yield _problem(line.location, what, f"{_AND_CUDA}{hashes}")
     elif specifier and _is_below(str(specifier), _FIRST_WITH_CUDA):
         yield _problem(
             line.location,

@@ -145,10 +145,16 @@ def test_a_missing_import(line, what, remedy, bundled):
     assert remedy in problem.remedy
 
 
-def test_the_installed_version_is_proposed(bundled):
-    bundled.prepend(MODEL, "import yaml\n")
+def test_a_namespace_package_is_looked_into(bundled):
+    text = (bundled.folder / "requirements.txt").read_text()
+    bundled.write("requirements.txt", f"{text}\ngoogle-cloud-storage<99\n")
+    bundled.prepend(MODEL, "from google.cloud import storage, vision\nimport yaml\n")
     version = importlib.metadata.version("pyyaml")
-    assert only(bundled).remedy == f"add pyyaml=={version} to requirements.txt"
+    assert [each.remedy for each in bundled.problems()] == [
+        "add google-cloud-vision==VERSION to requirements.txt "
+        "('pip index versions google-cloud-vision' lists the versions)",
+        f"add pyyaml=={version} to requirements.txt",
+    ]
 
 
 @pytest.mark.parametrize(
