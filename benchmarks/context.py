@@ -25,7 +25,7 @@ from distlaunch.render.templates import dockerignore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HASH = Limit("hash", "sha256sum", most=4)
+HASH = Limit("hash", "sha256sum", most=2)
 IN_A_FOLDER = 200
 TEXT = b'{"image": "photos/0123.png", "label": 7, "scores": [0.125, 0.25, -4.5e-06]}\n'
 

@@ -206,8 +206,8 @@ def by_name(path: str) -> str | None:
     if name.startswith(".env."):
         return NAMES[".env.*"]
     in_folder = f"{folder.rpartition('/')[2]}/{name}"
-    found = _PATHS.get(in_folder) or _PATHS.get(name) or NAMES.get(name)
-    return found or _ENDINGS.get(name[name.rfind(".") :])
+    kind = _PATHS.get(in_folder) or _PATHS.get(name) or NAMES.get(name)
+    return kind or _ENDINGS.get(name[name.rfind(".") :])
 
 
 def by_content(path: str, content: bytes) -> str | None:
@@ -247,9 +247,9 @@ def _token(content: bytes) -> str | None:
     words = content.translate(_IN_TOKENS)
     at = words.find(_LONG)
     while at >= 0:
-        found = _TOKEN.match(content, at)
-        if found and found.lastindex and not _is_placeholder(found[0]):
-            return _KINDS[found.lastindex - 1]
+        match = _TOKEN.match(content, at)
+        if match and match.lastindex and not _is_placeholder(match[0]):
+            return _KINDS[match.lastindex - 1]
         end = words.find(b"\0", at)
         at = words.find(_LONG, end) if end >= 0 else -1
     return None
@@ -259,8 +259,8 @@ def _named_value(content: bytes) -> str | None:
     lowered = content.lower()
     for words, pattern, kind in _NAMED_VALUES:
         if any(word in lowered for word in words):
-            found = re.finditer(pattern, content, re.IGNORECASE)
-            if not all(_is_placeholder(each[0]) for each in found):
+            matches = re.finditer(pattern, content, re.IGNORECASE)
+            if not all(_is_placeholder(match[0]) for match in matches):
                 return kind
     return None
 
@@ -273,8 +273,8 @@ def _is_placeholder(token: bytes) -> bool:
 def _in_a_url(content: bytes) -> str | None:
     if b"://" not in content:
         return None
-    for found in _URL.finditer(content):
-        password = found["password"]
+    for match in _URL.finditer(content):
+        password = match["password"]
         if password is None:
             return "a webhook of Slack"
         if not _VARIABLE.fullmatch(password):

@@ -8,7 +8,7 @@ import sys
 from .corpus.cases import Case, run
 
 HEAVY = {"tensorflow", "keras", "numpy", "google.auth", "google.cloud.storage", "grpc"}
-HEAVY |= {"google.cloud.aiplatform", "requests", "urllib3", "docker", "dxf"}
+HEAVY |= {"google.cloud.aiplatform", "requests", "urllib3", "docker"}
 
 # Prints for each thread whether the package that most of them import was imported before it.
 WATCHED = """

@@ -39,7 +39,7 @@ def program() -> str | None:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *, auth: str = "", tls: str = "") -> Iterator[str]:
+def serving(folder: Path, *, auth: str = "") -> Iterator[str]:
     """Start docker-registry on a free port and return HOST:PORT."""
     port = _free_port()
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def serving(folder: Path, *, auth: str = "", tls: str = "") -> Iterator[str]:
     config.write_text(
         "version: 0.1\n"
         f"storage: {{filesystem: {{rootdirectory: {folder}/data}}, delete: {{enabled: true}}}}\n"
-        f"http: {{addr: '127.0.0.1:{port}'{tls}}}\n"
+        f"http: {{addr: '127.0.0.1:{port}'}}\n"
         "log: {level: error, accesslog: {disabled: true}}\n" + auth
     )
     with (folder / "log").open("wb") as log:
@@ -85,10 +85,10 @@ def fresh(host: str, name: str = "test", tag: str = "latest") -> Reference:
     return Reference.parse(f"{host}/{name}-{uuid.uuid4().hex[:12]}:{tag}")
 
 
-def tar_of(files: Mapping[str, bytes | None], *, packed: bool = True) -> bytes:
+def tar_of(files: Mapping[str, bytes | None]) -> bytes:
     """Return a layer; None is a folder."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as tar:
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
         for path, content in files.items():
             entry = tarfile.TarInfo(path)
             if content is None:
@@ -97,7 +97,7 @@ def tar_of(files: Mapping[str, bytes | None], *, packed: bool = True) -> bytes:
             else:
                 entry.size = len(content)
                 tar.addfile(entry, io.BytesIO(content))
-    return gzip.compress(made.getvalue(), mtime=0) if packed else made.getvalue()
+    return gzip.compress(layer.getvalue(), mtime=0)
 
 
 @dataclass

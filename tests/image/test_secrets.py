@@ -172,8 +172,8 @@ SECRETS = {
 
 @pytest.mark.parametrize("path", SECRETS)
 def test_a_secret_is_found_by_its_content(path):
-    content, what = SECRETS[path]
-    assert by_content(f"trainer/{path}", content) == what
+    content, kind = SECRETS[path]
+    assert by_content(f"trainer/{path}", content) == kind
 
 
 HARMLESS = {
@@ -226,7 +226,7 @@ def test_noise_is_no_secret(content):
 
 
 @pytest.mark.parametrize(
-    ("path", "what"),
+    ("path", "kind"),
     [
         (".env", "variables, often with secrets"),
         ("trainer/.env.local", "variables, often with secrets"),
@@ -245,8 +245,8 @@ def test_noise_is_no_secret(content):
         ("home/.kube/config", "credentials of Kubernetes"),
     ],
 )
-def test_a_secret_is_found_by_its_name(path, what):
-    assert by_name(path) == what
+def test_a_secret_is_found_by_its_name(path, kind):
+    assert by_name(path) == kind
 
 
 @pytest.mark.parametrize(
