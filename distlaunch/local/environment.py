@@ -47,7 +47,7 @@ def common_environment(order: LocalOrder) -> dict[str, str]:
     """
     if isinstance(order.program, Container):
         inside = _DEFAULTS | {"HOME": "/tmp"} | dict(order.env)  # noqa: S108
-        return inside | _without_proxy(inside)
+        return inside | without_proxy(inside)
     inherited = {
         name: value for name, value in os.environ.items() if name not in _REPLICA_VARIABLES
     }
@@ -56,10 +56,10 @@ def common_environment(order: LocalOrder) -> dict[str, str]:
     # So that `python` is this Python, with the packages that stand beside us.
     folders = [str(Path(sys.executable).parent), common.get("PATH", os.defpath)]
     own = {"PATH": os.pathsep.join(folders), "PYTHONUNBUFFERED": "1"}
-    return common | own | _without_proxy(common)
+    return common | own | without_proxy(common)
 
 
-def _without_proxy(env: Mapping[str, str]) -> dict[str, str]:
+def without_proxy(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables by which tasks on this machine reach each other without a proxy.
 
     gRPC reads no_grpc_proxy, or no_proxy if that is not set; other clients read no_proxy, or

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from distlaunch.emulator.run.backend import CannotRun, ExitStatus, LineWriter
 from distlaunch.emulator.run.environment import package_command, storage_path, variables
 from distlaunch.emulator.run.supervisor import BOOT
 from distlaunch.errors import DistlaunchError
+from distlaunch.local.environment import without_proxy
 from distlaunch.local.ports import HOST, HeldPorts
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ _CHUNK = 1 << 16
 _NOT_INHERITED = ("TF_CONFIG", "CLUSTER_SPEC", "AIP_", "CLOUD_ML_", "DISTLAUNCH_")
 
 
+@dataclass(frozen=True, slots=True)
 class ProcessBackend:
     """Runs replicas as processes in the project's folder, with ports of 127.0.0.1.
 
@@ -39,19 +42,18 @@ class ProcessBackend:
     ``http://127.0.0.1:PORT``.
     """
 
-    def __init__(self, project_dir: Path, storage: Path, endpoint: str) -> None:
-        self._project_dir = project_dir
-        self._storage = storage
-        self._endpoint = endpoint
+    project_dir: Path
+    storage: Path
+    endpoint: str
 
     def prepare(
         self,
         workload: Workload,
         token: CancellationToken,  # noqa: ARG002 - nothing here takes long
     ) -> ProcessEnvironment:
-        if not self._project_dir.is_dir():
-            raise CannotRun(f"{self._project_dir}: no such folder; give the emulator --project-dir")
-        return ProcessEnvironment(workload, self._project_dir, self._storage, self._endpoint)
+        if not self.project_dir.is_dir():
+            raise CannotRun(f"{self.project_dir}: no such folder; give the emulator --project-dir")
+        return ProcessEnvironment(workload, self)
 
     def close(self) -> None:
         """Do nothing: supervisors leave no process behind."""
@@ -60,12 +62,10 @@ class ProcessBackend:
 class ProcessEnvironment:
     """The ports and folders of one job."""
 
-    def __init__(self, workload: Workload, project_dir: Path, storage: Path, endpoint: str) -> None:
+    def __init__(self, workload: Workload, backend: ProcessBackend) -> None:
         self._workload = workload
-        self._project_dir = project_dir
-        self._storage = storage
-        self._endpoint = endpoint
-        self._job_dir = workload.job_dir and str(storage_path(storage, workload.job_dir))
+        self._backend = backend
+        self._job_dir = workload.job_dir and str(storage_path(backend.storage, workload.job_dir))
         try:
             with HeldPorts(len(workload.replicas)) as ports:
                 self._addresses = {
@@ -80,7 +80,7 @@ class ProcessEnvironment:
     def start(self, replica: Replica, write: WriteLine, on_exit: OnExit) -> ReplicaProcess:
         argv = [*self._command(replica), *replica.args]
         env = self._environment(replica)
-        process = ReplicaProcess(argv, self._project_dir, env, write, on_exit)
+        process = ReplicaProcess(argv, self._backend.project_dir, env, write, on_exit)
         self._processes.append(process)
         return process
 
@@ -99,8 +99,8 @@ class ProcessEnvironment:
         if replica.command:
             return replica.command
         if replica.module is None:
-            return ("python", "-m", _project_module(self._project_dir))
-        files = [str(storage_path(self._storage, package)) for package in replica.packages]
+            return ("python", "-m", _project_module(self._backend.project_dir))
+        files = [str(storage_path(self._backend.storage, package)) for package in replica.packages]
         return package_command(replica.module, files, f"{self._scratch}/{replica.name}-packages")
 
     def _environment(self, replica: Replica) -> dict[str, str]:
@@ -114,8 +114,9 @@ class ProcessEnvironment:
             job_dir=self._job_dir,
             metric_file=str(self._metric_file(replica)),
         )
-        common = {"PYTHONUNBUFFERED": "1", "STORAGE_EMULATOR_HOST": self._endpoint}
-        env = {**common, **inherited, **job_variables}
+        common = {"PYTHONUNBUFFERED": "1", **inherited}
+        common["STORAGE_EMULATOR_HOST"] = self._backend.endpoint
+        env = {**common, **without_proxy(common), **job_variables}
         folders = [str(Path(sys.executable).parent), env.get("PATH", os.defpath)]
         return env | {"PATH": os.pathsep.join(folders)}
 
