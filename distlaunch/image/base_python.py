@@ -32,30 +32,14 @@ _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 
 @dataclass(frozen=True, slots=True)
 class BasePython:
-    """A Python in an image.
+    """A Python in an image."""
 
-    Parameters
-    ----------
-    version
-        E.g. ``3.12.4``; the last number is 0 if the image does not name it.
-    prefix
-        The folder of ``bin``, e.g. ``usr/local``.
-    library
-        The folder of packages, e.g. ``usr/local/lib/python3.12/site-packages``.
-    glibc
-        The minor version of the C library 2.x.
-    installed
-        The versions of the installed packages by their normalised names.
-    cuda_libraries
-        The paths of NVIDIA's libraries in `library`.
-    """
-
-    version: str
-    prefix: str
-    library: str
-    glibc: int
-    installed: Mapping[str, str] = field(default_factory=dict)
-    cuda_libraries: frozenset[str] = frozenset()
+    version: str  # the last number is 0 if the image does not name it
+    prefix: str  # the folder of `bin`, e.g. usr/local
+    library: str  # the folder of packages, e.g. usr/local/lib/python3.12/site-packages
+    glibc: int  # the minor version of the C library 2.x
+    installed: Mapping[str, str] = field(default_factory=dict)  # versions by normalised names
+    cuda_libraries: frozenset[str] = frozenset()  # their paths in `library`
 
     @property
     def short(self) -> str:
@@ -86,13 +70,7 @@ class BasePython:
 def find_python(
     registry: Registry, image: RemoteImage, progress: Callable[[str], None] = lambda _: None
 ) -> BasePython:
-    """Read an image's layers and return the first Python on its PATH.
-
-    Raises
-    ------
-    ImageError
-        If there is none, a layer cannot be read, or the image has another C library than glibc.
-    """
+    """Read an image's layers and return the first Python on its PATH; refuse it without glibc."""
     name, files = str(registry.repository), _Files()
     layers = image.manifest["layers"]
     for index, each in enumerate(layers, 1):

@@ -159,7 +159,7 @@ class _Build:
         docker.build(text, self.inputs.folder, environment.files, reference, secrets)
 
     def _build_dockerfile(self, docker: Docker) -> None:
-        from distlaunch.image.pip_secrets import pip_files
+        from distlaunch.image.pip_secrets import dockerfile_secrets
 
         dockerfile = self.inputs.dockerfile
         self._notify(f"building the image {self.target}")
@@ -174,7 +174,7 @@ class _Build:
             self.inputs.folder,
             self.inputs.context.files,
             self.target,
-            pip_files() if docker.has_buildkit else None,
+            dockerfile_secrets() if "type=secret" in dockerfile.text else None,
         )
 
     def _push_wheels(

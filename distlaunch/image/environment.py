@@ -26,21 +26,11 @@ _URL = ("http://", "https://", "git://", "git@")
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A Dockerfile up to its stage ``environment``.
+    """A Dockerfile up to its stage ``environment``."""
 
-    Parameters
-    ----------
-    head
-        The lines before the first stage.
-    stages
-        The stages, with base images by digest.
-    files
-        The project's files that they copy.
-    """
-
-    head: str
-    stages: tuple[Stage, ...]
-    files: tuple[ContextFile, ...]
+    head: str  # the lines before the first stage
+    stages: tuple[Stage, ...]  # with base images by digest
+    files: tuple[ContextFile, ...]  # the project's files that they copy
 
     @property
     def text(self) -> str:
@@ -65,13 +55,7 @@ class Environment:
         return any(is_pip(each) for stage in self.stages for each in stage.instructions)
 
     def with_secrets(self, names: Iterable[str]) -> Environment:
-        """Return the environment with secrets of BuildKit mounted into its pip steps.
-
-        Parameters
-        ----------
-        names
-            Their ids, see `pip_secrets`.
-        """
+        """Return the environment with BuildKit secrets mounted into its pip steps."""
         mounts = " ".join(f"--mount=type=secret,id={name},mode=0444" for name in names)
         stages = tuple(
             replace(
@@ -87,15 +71,7 @@ class Environment:
 
 
 def environment_of(dockerfile: Dockerfile, context: Context) -> Environment | None:
-    """Return the environment of a Dockerfile, None if it has no stage of this name.
-
-    Parameters
-    ----------
-    dockerfile
-        With its bases by digest, see `pin_bases`.
-    context
-        The project's files.
-    """
+    """Return the environment of a Dockerfile, None if it has no stage of this name."""
     names = [stage.name for stage in dockerfile.stages]
     if STAGE not in names:
         return None
@@ -105,13 +81,7 @@ def environment_of(dockerfile: Dockerfile, context: Context) -> Environment | No
 
 
 def pin_bases(dockerfile: Dockerfile, digests: Mapping[str, str]) -> Dockerfile:
-    """Return a Dockerfile with its base images by digest.
-
-    Parameters
-    ----------
-    digests
-        ``REPOSITORY@DIGEST`` of each base image by its name in the Dockerfile.
-    """
+    """Return a Dockerfile with its base images by digest."""
     stages = tuple(_pin_base(stage, digests) for stage in dockerfile.stages)
     return replace(dockerfile, stages=stages)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import io
 import tarfile
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
@@ -76,25 +77,13 @@ def code_layer(context: Context, file: Path, *, root: str = "/app") -> Layer:
             if each.target is not None:
                 layer.add_link(path, each.target)
             else:
-                _add_file(layer, path, each, context.folder)
+                data = _read(each, context.folder)
+                layer.add_file(path, each.mode, len(data), io.BytesIO(data))
         return layer.finish(f"COPY . {root}")
 
 
 class LayerWriter:
-    """A layer that is being written; a context manager, which removes an incomplete file.
-
-    Parameters
-    ----------
-    file
-        The file to write.
-    level
-        The compression level of gzip, 1 to 9.
-
-    Raises
-    ------
-    ImageError
-        If `file` cannot be written, from every method.
-    """
+    """A layer that is being written with a level of gzip; removes the file if it is abandoned."""
 
     def __init__(self, file: Path, *, level: int) -> None:
         self._path = file
@@ -108,13 +97,7 @@ class LayerWriter:
         self._folders: set[str] = set()
 
     def add_folders(self, path: str, *, below: str = "") -> None:
-        """Add the folders above a path that are not in the layer yet.
-
-        Parameters
-        ----------
-        below
-            A folder of the image, which is left as it is.
-        """
+        """Add the folders above a path that are not in the layer, and are below an existing one."""
         parts = path.split("/")[:-1]
         for depth in range(1, len(parts) + 1):
             folder = "/".join(parts[:depth])
@@ -123,15 +106,12 @@ class LayerWriter:
                 self._add(folder, tarfile.DIRTYPE, 0o755)
 
     def add_link(self, path: str, target: str) -> None:
-        """Add a symbolic link."""
         self._add(path, tarfile.SYMTYPE, 0o777, target=target)
 
     def add_file(self, path: str, mode: int, size: int, content: IO[bytes]) -> None:
-        """Add a file of `size` bytes."""
         self._add(path, tarfile.REGTYPE, mode, size=size, content=content)
 
     def finish(self, created_by: str) -> Layer:
-        """Complete the file."""
         try:
             self._tar.close()
             self._gzip.close()
@@ -177,7 +157,8 @@ class LayerWriter:
         trace: TracebackType | None,
     ) -> None:
         if kind is not None:
-            self._file.abandon()
+            with contextlib.suppress(OSError):  # its last data may not fit
+                self._file.close()
             self._path.unlink(missing_ok=True)
 
 
@@ -208,44 +189,15 @@ class _HashingFile:
     def close(self) -> None:
         self._file.close()
 
-    def abandon(self) -> None:
-        """Close the file without its last data, which may not fit."""
-        with contextlib.suppress(OSError):
-            self._file.close()
 
-
-class _UnchangedFile:
-    """A file of the context that is read; it must have the content of then."""
-
-    def __init__(self, file: IO[bytes], entry: ContextFile) -> None:
-        self._file = file
-        self._entry = entry
-        self._hash = hashlib.sha256()
-
-    def read(self, size: int = -1) -> bytes:
-        try:
-            data = self._file.read(size)
-        except OSError as error:
-            raise _changed(self._entry, (error.strerror or str(error)).lower()) from error
-        if len(data) < size:
-            raise _changed(self._entry, "it became shorter")
-        self._hash.update(data)
-        return data
-
-    def check(self) -> None:
-        if self._file.read(1) or self._hash.hexdigest() != self._entry.digest:
-            raise _changed(self._entry, "its content differs")
-
-
-def _add_file(layer: LayerWriter, path: str, entry: ContextFile, folder: Path) -> None:
+def _read(entry: ContextFile, folder: Path) -> bytes:
     try:
-        opened = (folder / entry.path).open("rb")
+        data = (folder / entry.path).read_bytes()
     except OSError as error:
         raise _changed(entry, (error.strerror or str(error)).lower()) from error
-    with opened:
-        content = _UnchangedFile(opened, entry)
-        layer.add_file(path, entry.mode, entry.size, content)  # type: ignore[arg-type]
-        content.check()
+    if hashlib.sha256(data).hexdigest() != entry.digest:
+        raise _changed(entry, "its content differs")
+    return data
 
 
 def _changed(entry: ContextFile, reason: str) -> ImageError:

@@ -61,14 +61,13 @@ def pip_secrets(requirements: Iterable[str]) -> dict[str, str]:
     return secrets
 
 
-def pip_files() -> dict[str, Path]:
-    """Return the files that a Dockerfile of the user's own may mount, by the secrets' ids."""
-    configs = [Path.home() / ".pip/pip.conf", _user_config(), Path(sys.prefix, "pip.conf")]
-    if named := os.environ.get("PIP_CONFIG_FILE"):
-        configs.append(Path(named))
-    existing = [file for file in configs if file.is_file()]
-    files = {"pip.conf": existing[-1]} if existing else {}
-    return files | ({"netrc": _netrc()} if _netrc().is_file() else {})
+def dockerfile_secrets() -> dict[str, str | Path]:
+    """Return the secrets that the user's own Dockerfile may mount: ``pip.conf`` and ``netrc``."""
+    settings = _pip_settings()
+    lines = [f"{name} = {settings[name]}" for name in (*_LISTS, *_WORDS) if name in settings]
+    config = "".join(f"{line}\n" for line in ("[global]", *lines))
+    secrets: dict[str, str | Path] = {"pip.conf": config} if lines else {}
+    return secrets | ({"netrc": _netrc()} if _netrc().is_file() else {})
 
 
 def _pip_settings() -> dict[str, str]:
@@ -84,14 +83,10 @@ def _pip_settings() -> dict[str, str]:
     for line in done.stdout.splitlines():
         match = _LINE.fullmatch(line)
         if match and match["section"] in sections:
-            sections[match["section"]][match["name"]] = ast.literal_eval(match["value"])
+            sections[match["section"]][match["name"]] = ast.literal_eval(match["value"]).replace(
+                "\n", " "
+            )
     return {name: value for section in sections.values() for name, value in section.items()}
-
-
-def _user_config() -> Path:
-    if sys.platform == "darwin":
-        return Path.home() / "Library/Application Support/pip/pip.conf"
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "pip/pip.conf")
 
 
 def _read(file: str | None) -> str:

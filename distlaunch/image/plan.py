@@ -35,29 +35,12 @@ class BuildStrategy(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class BuildInputs:
-    """What an image is built from.
+    """What an image is built from."""
 
-    Parameters
-    ----------
-    job
-        The job.
-    folder
-        The project's folder.
-    recipe
-        The Dockerfile and the ignore file, as texts.
-    dockerfile
-        The parsed Dockerfile, with base images by digest if the image is to be pushed.
-    context
-        The project's files in the image.
-    environment, code
-        The two parts of the Dockerfile. None for one that can only be built as a whole.
-    """
-
-    job: Job
     folder: Path
-    recipe: Recipe
-    dockerfile: Dockerfile
+    dockerfile: Dockerfile  # with base images by digest if the image is to be pushed
     context: Context
+    # The parts of the Dockerfile; None for one that can only be built as a whole.
     environment: Environment | None = None
     code: Code | None = None
 
@@ -180,7 +163,7 @@ def _read_inputs(job: Job, folder: Path, render: Render, *, pin: bool) -> BuildI
         context = reading.result()
     environment = None if texts.own_dockerfile else environment_of(dockerfile, context)
     code = code_of(dockerfile) if environment else None
-    return BuildInputs(job, folder, texts, dockerfile, context, environment if code else None, code)
+    return BuildInputs(folder, dockerfile, context, environment if code else None, code)
 
 
 def _look_up_bases(bases: Iterable[str]) -> Mapping[str, str]:

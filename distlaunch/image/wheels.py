@@ -61,49 +61,20 @@ _KEPT_LINES = 200
 
 @dataclass
 class Installation:
-    """What to put over a base image in place of `docker build`.
-
-    Parameters
-    ----------
-    base
-        The base image.
-    settings
-        The environment's part of the image's config.
-    copied
-        The paths in the project of copied files, by their paths in the image.
-    gpu
-        Whether a step selects TensorFlow for GPUs or for CPUs, None without such a step.
-    packages
-        The packages that ``pip install`` names.
-    requirements
-        The files that ``pip install`` reads.
-    link_cuda
-        Whether to add the symlinks that `cuda.LINK_COMMAND` creates.
-    """
+    """What to add to a base image in place of `docker build`."""
 
     base: Reference
-    folder: Path
+    folder: Path  # of the project
     settings: ImageSettings = field(default_factory=ImageSettings)
-    copied: dict[str, str] = field(default_factory=dict)
-    gpu: bool | None = None
-    packages: list[str] = field(default_factory=list)
-    requirements: list[Requirements] = field(default_factory=list)
+    copied: dict[str, str] = field(default_factory=dict)  # path in the image → in the project
+    gpu: bool | None = None  # the TensorFlow that a step selects
+    packages: list[str] = field(default_factory=list)  # of `pip install PACKAGE…`
+    requirements: list[Requirements] = field(default_factory=list)  # of `pip install -r FILE…`
     link_cuda: bool = False
 
 
 def plan_installation(environment: Environment, folder: Path) -> Installation:
-    """Return what an environment's Dockerfile does.
-
-    Parameters
-    ----------
-    folder
-        The project's folder.
-
-    Raises
-    ------
-    ImageError
-        If an instruction or a requirement cannot be reproduced without Docker.
-    """
+    """Return what an environment's Dockerfile does; refuse what cannot be reproduced."""
     (*others, stage) = environment.stages
     if others:
         raise _needs_docker("the Dockerfile's environment has several stages")
@@ -130,11 +101,6 @@ def environment_layer(
     """Install the packages, and write them as a layer in a scratch folder.
 
     pip is that of the Python that runs this, with its own indexes, credentials and cache.
-
-    Raises
-    ------
-    ImageError
-        If the base has no suitable Python, or a package has no wheel for it.
     """
     with Registry(plan.base) as registry:
         python = find_python(registry, registry.image(), progress)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-import engines as scripted  # noqa: F401 - for the tests, which import it from here on
-import projects  # noqa: F401
+import projects  # noqa: F401 - for the tests, which import it from here on
 import registries
+import scripted_docker  # noqa: F401
 import wheel_index  # noqa: F401
 
 sys.path.pop(0)

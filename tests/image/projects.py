@@ -1,4 +1,4 @@
-"""Projects whose images are built, and what lies in an image afterwards."""
+"""Projects whose images are built, and the content of an image."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONE_MACHINE = Cluster(Pool(Machine("n1-standard-4")))
 
 
 def project(folder: Path, requirements: str = "six==1.16.0\n") -> Path:
-    """Write a project that prints what it is given."""
+    """Write a project that prints its arguments."""
     (folder / "trainer").mkdir(parents=True)
     (folder / "trainer/__init__.py").touch()
     (folder / "trainer/task.py").write_text(PROGRAM)
@@ -34,10 +34,8 @@ def project(folder: Path, requirements: str = "six==1.16.0\n") -> Path:
 
 def job(repository: str | None, base: str = "", **image: Any) -> Job:
     """Return a job of that project."""
-    told = Image(repository, base or None, "requirements.txt")
-    if image:
-        told = Image(repository, base or None, "requirements.txt", **image)
-    return Job("digits", ONE_MACHINE, image=told)
+    settings = Image(repository, base or None, "requirements.txt", **image)
+    return Job("digits", ONE_MACHINE, image=settings)
 
 
 def content(uri: str, without: str | None = None) -> bytes:

@@ -1,4 +1,4 @@
-"""Images are built by a real engine, pushed to a real registry, pulled and run."""
+"""Images are built by a real Docker, pushed to a real registry, pulled and run."""
 
 from __future__ import annotations
 
@@ -42,19 +42,11 @@ pytestmark = pytest.mark.slow
 
 PASSWORD = "s3cret/of:Ann@home"  # noqa: S105
 HASHED = "$2b$04$aJ.hG.e02s.zdOlmixAUYeRtbDB8AqSxHk/Uqeu6ZmKdrdNNWJBZm"  # bcrypt, of PASSWORD
-NOBODY = "unix:///nowhere.sock"
-
-
-class Seen:
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def __call__(self, event) -> None:
-        self.texts.append(event.text)
+NO_DOCKER = "unix:///nowhere.sock"
 
 
 @pytest.fixture(autouse=True)
-def on_the_engine(engine, monkeypatch):
+def use_the_engine(engine, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", engine.socket)
 
 
@@ -69,13 +61,17 @@ def folder(tmp_path) -> Path:
     return projects.project(tmp_path / "digits")
 
 
-def build(job: Job, folder: Path, seen: Seen | None = None, **kwargs) -> BuiltImage:
-    return execute_plan(plan_image(job, folder, recipe), seen or Seen(), **kwargs)
+def build(job: Job, folder: Path, notices: list[str] | None = None, **kwargs) -> BuiltImage:
+    """Plan and build an image; append the texts of notices to a list."""
+    texts = [] if notices is None else notices
+    return execute_plan(
+        plan_image(job, folder, recipe), lambda each: texts.append(each.text), **kwargs
+    )
 
 
-def refused(job: Job, folder: Path, seen: Seen | None = None) -> str:
+def build_error(job: Job, folder: Path, notices: list[str] | None = None) -> str:
     with pytest.raises(ImageError) as caught:
-        build(job, folder, seen)
+        build(job, folder, notices)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -94,17 +90,17 @@ def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatc
     assert run(engine, first.uri, "a", "b") == "six 1.16.0 a b\n"
 
     (folder / "trainer/task.py").write_text(projects.PROGRAM + "print('changed')\n")
-    monkeypatch.setenv("DOCKER_HOST", NOBODY)
+    monkeypatch.setenv("DOCKER_HOST", NO_DOCKER)
     with engine.counted() as counter:
         through = projects.job(
             repository.replace(engine.registry, counter.address),
             engine.base.replace(engine.registry, counter.address),
         )
-        # Under another name the registry is another one, so what it is to have is told by digest.
+        # Under another name the registry is another one, so the plan is made with the first name.
         made = plan_image(projects.job(repository, engine.base), folder, recipe)
         assert made.strategy == "append"
         made = replace(made, reference=Reference.parse(through.image.repository).with_tag("x"))
-        second = execute_plan(made, Seen())
+        second = execute_plan(made, lambda _: None)
         assert second.strategy == "append"
         assert second.sent < 8_000
         assert counter.sent < 20_000
@@ -114,41 +110,41 @@ def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatc
     assert run(engine, uri) == "six 1.16.0\nchanged\n"
     assert projects.layers(uri)[:-1] == projects.layers(first.uri)[:-1]
 
-    monkeypatch.setenv("DOCKER_HOST", NOBODY)
+    monkeypatch.setenv("DOCKER_HOST", NO_DOCKER)
     third = build(projects.job(repository, engine.base), folder)
     assert (third.strategy, third.digest) == ("append", second.digest)
     fourth = build(projects.job(repository, engine.base), folder)
     assert (fourth.strategy, fourth.uri, fourth.sent) == ("nothing", third.uri, 0)
 
 
-def test_what_is_not_pushed_is_in_the_engine(engine, folder, repository):
+def test_an_image_that_is_not_pushed_is_in_docker(engine, folder, repository):
     build(projects.job(repository, engine.base), folder)
     (folder / "trainer/task.py").write_text(projects.PROGRAM + "print('here')\n")
     made = plan_image(projects.job(repository, engine.base), folder, recipe)
-    built = execute_plan(made, Seen(), push=False)
+    built = execute_plan(made, lambda _: None, push=False)
     assert (built.uri, built.digest, built.sent) == (str(made.reference), None, 0)
     assert run(engine, built.uri, "a") == "six 1.16.0 a\nhere\n"
     assert plan_image(projects.job(repository, engine.base), folder, recipe).strategy == "append"
 
 
-def test_the_image_is_the_same_whoever_made_it(engine, folder, repository, tmp_path):
-    """What is appended holds what the rendered Dockerfile makes by hand."""
+def test_the_rendered_dockerfile_gives_the_same_image(engine, folder, repository, tmp_path):
+    """An image by appending has the content of one by `docker build`."""
     job = projects.job(repository, engine.base)
     appended = build(job, folder)
-    by_hand = build(job, folder, push=False)
-    for uri in (appended.uri, by_hand.uri):
+    rendered = build(job, folder, push=False)
+    for uri in (appended.uri, rendered.uri):
         engine.docker("pull", uri)
-    said = [
-        json.loads(engine.docker("inspect", uri).stdout)[0] for uri in (appended.uri, by_hand.uri)
+    inspected = [
+        json.loads(engine.docker("inspect", uri).stdout)[0] for uri in (appended.uri, rendered.uri)
     ]
     names = ("Entrypoint", "Env", "WorkingDir", "Cmd")
-    first, second = ([each["Config"][name] for name in names] for each in said)
+    first, second = ([each["Config"][name] for name in names] for each in inspected)
     assert first == second
-    assert [each["Architecture"] for each in said] == ["amd64", "amd64"]
+    assert [each["Architecture"] for each in inspected] == ["amd64", "amd64"]
     command = ("-c", "find /app -type f -not -name '*.pyc' -exec ls -l {} + | cut -c1-10,45-")
     listed = [
         engine.docker("run", "--rm", "--entrypoint", "sh", uri, *command).stdout
-        for uri in (appended.uri, by_hand.uri)
+        for uri in (appended.uri, rendered.uri)
     ]
     assert "task.py" in listed[0]
     assert sorted(listed[0].split()) == sorted(listed[1].split())
@@ -183,17 +179,17 @@ def test_a_failed_step_shows_its_last_lines(engine, folder, request, has_buildki
     if not has_buildkit:
         request.getfixturevalue("without_buildkit")
     (folder / "Dockerfile").write_text(f"FROM {engine.base}\nRUN seq -f 'line %g' 50; exit 7\n")
-    seen = Seen()
-    assert refused(projects.job(engine.repository()), folder, seen) == (
+    notices: list[str] = []
+    assert build_error(projects.job(engine.repository()), folder, notices) == (
         "step 2/2: RUN seq -f 'line %g' 50; exit 7 failed with exit code 7; "
         "its last lines are above"
     )
-    assert seen.texts[-1].splitlines()[1:] == [f"line {i}" for i in range(31, 51)]
+    assert notices[-1].splitlines()[1:] == [f"line {i}" for i in range(31, 51)]
 
 
 def test_a_dockerfile_that_cannot_be_read_is_reported(engine, folder):
     (folder / "Dockerfile").write_text(f"FROM {engine.base}\nRUMN x\n")
-    error = refused(projects.job(engine.repository()), folder)
+    error = build_error(projects.job(engine.repository()), folder)
     assert error.startswith("docker build failed: ")
     assert "unknown instruction: RUMN" in error
 
@@ -246,7 +242,7 @@ def test_without_pip_settings_no_buildkit_is_needed(
 
 def test_with_pip_settings_buildkit_is_needed(engine, folder, monkeypatch, without_buildkit):
     monkeypatch.setenv("PIP_INDEX_URL", "https://ann:s3cret@index.example.com/simple")
-    error = refused(projects.job(engine.repository(), engine.base), folder)
+    error = build_error(projects.job(engine.repository(), engine.base), folder)
     assert error.startswith("pip's settings on this machine (package index, certificate or login)")
     assert error.endswith("; install docker-buildx, or remove the settings")
     assert "s3cret" not in error
@@ -254,7 +250,7 @@ def test_with_pip_settings_buildkit_is_needed(engine, folder, monkeypatch, witho
 
 def test_a_dockerfile_that_needs_buildkit_is_refused(engine, folder, without_buildkit):
     (folder / "Dockerfile").write_text(f"FROM {engine.base}\nRUN --mount=type=tmpfs,target=/x ls\n")
-    error = refused(projects.job(engine.repository()), folder)
+    error = build_error(projects.job(engine.repository()), folder)
     assert error.startswith("the Dockerfile needs BuildKit (RUN --mount, ")
     assert error.endswith("install docker-buildx")
 
@@ -264,15 +260,15 @@ def test_a_dockerfile_that_needs_buildkit_is_refused(engine, folder, without_bui
 
 def test_a_package_that_is_not_there_is_named(engine, tmp_path, without_pip_settings):
     folder = projects.project(tmp_path / "digits", "no-such-package-of-distlaunch==1.0\n")
-    seen = Seen()
-    error = refused(projects.job(engine.repository(), engine.base), folder, seen)
+    notices: list[str] = []
+    error = build_error(projects.job(engine.repository(), engine.base), folder, notices)
     assert error.endswith(" failed with exit code 1; its last lines are above")
-    assert "No matching distribution found for no-such-package-of-distlaunch" in seen.texts[-1]
+    assert "No matching distribution found for no-such-package-of-distlaunch" in notices[-1]
 
 
 @contextlib.contextmanager
 def private_index(host: str, package: str) -> Iterator[str]:
-    """Serve a package to nobody but ann; give HOST:PORT."""
+    """Serve a package with a login; yield HOST:PORT."""
     wheel, name = wheel_of(package), f"{package}-1.0-py3-none-any.whl"
     login = f"Basic {base64.b64encode(f'ann:{PASSWORD}'.encode()).decode()}"
     digest = hashlib.sha256(wheel).hexdigest()
@@ -314,9 +310,9 @@ def wheel_of(package: str) -> bytes:
     return made.getvalue()
 
 
-@pytest.mark.parametrize("said_in", ["url", "netrc", "requirements"])
+@pytest.mark.parametrize("source", ["url", "netrc", "requirements"])
 def test_a_private_index_is_reached_and_its_password_is_nowhere(
-    engine, tmp_path, monkeypatch, said_in
+    engine, tmp_path, monkeypatch, source
 ):
     network = engine.docker(
         "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Subnet}}"
@@ -328,9 +324,9 @@ def test_a_private_index_is_reached_and_its_password_is_nowhere(
         monkeypatch.setenv("PIP_TRUSTED_HOST", gateway)
         requirements = "secretive==1.0\n"
         url = f"http://ann:{quote(PASSWORD, safe='')}@{host}/simple/"
-        if said_in == "url":
+        if source == "url":
             monkeypatch.setenv("PIP_INDEX_URL", url)
-        elif said_in == "netrc":
+        elif source == "netrc":
             monkeypatch.setenv("PIP_INDEX_URL", f"http://{host}/simple/")
             (tmp_path / "netrc").write_text(f"machine {gateway} login ann password {PASSWORD}\n")
         else:
@@ -338,17 +334,17 @@ def test_a_private_index_is_reached_and_its_password_is_nowhere(
             requirements = f"--index-url http://ann:${{TOKEN}}@{host}/simple/\n{requirements}"
         folder = projects.project(tmp_path / "digits", requirements)
         (folder / "trainer/task.py").write_text("import secretive; print(secretive.answer)")
-        seen, shown = Seen(), []
+        notices, shown = [], []
         built = build(
-            projects.job(engine.repository(), engine.base), folder, seen, progress=shown.append
+            projects.job(engine.repository(), engine.base), folder, notices, progress=shown.append
         )
     assert run(engine, built.uri) == "42\n"
-    told = "".join([*seen.texts, *shown]).encode()
+    printed = "".join([*notices, *shown]).encode()
     every_image = engine.docker("images", "--all", "--quiet", "--no-trunc").stdout.split()
     known = engine.docker("inspect", *every_image).stdout.encode()
     history = engine.docker("history", "--no-trunc", built.uri).stdout.encode()
     content = projects.content(built.uri, without=engine.base)
-    for text in (content, known, history, told):
+    for text in (content, known, history, printed):
         for secret in (PASSWORD, quote(PASSWORD, safe="")):
             assert secret.encode() not in text
     assert b"secretive" in content
@@ -359,7 +355,7 @@ def test_a_private_index_is_reached_and_its_password_is_nowhere(
 
 @pytest.fixture
 def private(engine, tmp_path) -> Iterator[str]:
-    """HOST:PORT of a registry that lets in nobody but ann."""
+    """HOST:PORT of a registry with a login."""
     (tmp_path / "htpasswd").write_text(f"ann:{HASHED}\n")
     auth = f"auth: {{htpasswd: {{realm: x, path: {tmp_path}/htpasswd}}}}\n"
     with registries.serving(tmp_path / "private", auth=auth) as host:
@@ -383,28 +379,28 @@ def test_a_private_base_and_a_private_repository(private, engine, folder, docker
         assert secret not in projects.content(built.uri)
 
     (docker_config / "config.json").unlink()
-    assert refused(projects.job(f"{private}/{folder.parent.name}"), folder).endswith(
+    assert build_error(projects.job(f"{private}/{folder.parent.name}"), folder).endswith(
         f"run 'docker login {private}'"
     )
 
 
 def test_a_helper_of_another_registry_disturbs_nothing(engine, folder, docker_config, tmp_path):
-    told = {"credHelpers": {"gcr.io": "distlaunch-broken"}}
-    (docker_config / "config.json").write_text(json.dumps(told))
+    config = {"credHelpers": {"gcr.io": "distlaunch-broken"}}
+    (docker_config / "config.json").write_text(json.dumps(config))
     (folder / "Dockerfile").write_text(f"FROM {engine.base}\nCOPY . /x\n")
     assert build(projects.job(engine.repository()), folder).strategy == "engine"
 
 
-def test_a_broken_helper_of_this_registry_is_told(engine, folder, docker_config):
-    told = {"credsStore": "distlaunch-broken"}
-    (docker_config / "config.json").write_text(json.dumps(told))
+def test_a_broken_helper_of_this_registry_is_reported(engine, folder, docker_config):
+    config = {"credsStore": "distlaunch-broken"}
+    (docker_config / "config.json").write_text(json.dumps(config))
     (folder / "Dockerfile").write_text(f"FROM {engine.base}\nCOPY . /x\n")
-    assert "docker-credential-distlaunch-broken" in refused(
+    assert "docker-credential-distlaunch-broken" in build_error(
         projects.job(engine.repository()), folder
     )
 
 
-def test_a_push_that_is_denied_to_the_engine_is_told(engine, folder, door):
+def test_a_denied_push_is_reported(engine, folder, door):
     def rule(request):
         denied = {"errors": [{"code": "DENIED", "message": "no writing for you"}]}
         body = json.dumps(denied).encode()
@@ -412,13 +408,13 @@ def test_a_push_that_is_denied_to_the_engine_is_told(engine, folder, door):
 
     (folder / "Dockerfile").write_text(f"FROM {engine.base}\nCOPY . /x\n")
     host = door(rule).host
-    said = refused(projects.job(f"{host}/digits"), folder)
-    assert said == (
+    error = build_error(projects.job(f"{host}/digits"), folder)
+    assert error == (
         f"push of {host}/digits denied (denied: no writing for you); run 'docker login {host}'"
     )
 
 
-def test_a_repository_that_the_engine_does_not_find_is_told(engine, folder, door):
+def test_a_missing_repository_is_reported(engine, folder, door):
     def rule(request):
         unknown = {"errors": [{"code": "NAME_UNKNOWN", "message": "repository digits not found"}]}
         body = json.dumps(unknown).encode()
@@ -426,27 +422,27 @@ def test_a_repository_that_the_engine_does_not_find_is_told(engine, folder, door
 
     (folder / "Dockerfile").write_text(f"FROM {engine.base}\nCOPY . /x\n")
     host = door(rule).host
-    said = refused(projects.job(f"{host}/digits"), folder)
-    assert said.startswith(f"there is no repository {host}/digits (")
+    error = build_error(projects.job(f"{host}/digits"), folder)
+    assert error.startswith(f"there is no repository {host}/digits (")
 
 
-# Without an engine, and interrupted
+# Without Docker, and interrupted
 
 
-def test_without_an_engine_the_environment_is_made_of_wheels(engine, folder, monkeypatch):
-    monkeypatch.setenv("DOCKER_HOST", NOBODY)
+def test_without_docker_the_environment_is_made_of_wheels(engine, folder, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", NO_DOCKER)
     (folder / "more.txt").write_text("six==1.16.0\n")
     (folder / "requirements.txt").write_text("-r more.txt\n")
-    seen = Seen()
-    built = build(projects.job(engine.repository(), engine.base), folder, seen)
+    notices: list[str] = []
+    built = build(projects.job(engine.repository(), engine.base), folder, notices)
     assert built.strategy == "wheels"
-    assert seen.texts[0].startswith(f"Docker is not running at {NOBODY}; start Docker")
+    assert notices[0].startswith(f"Docker is not running at {NO_DOCKER}; start Docker")
     assert run(engine, built.uri, "x") == "six 1.16.0 x\n"
     assert "PYTHONUNBUFFERED=1" in projects.config(built.uri)["config"]["Env"]
 
 
 @pytest.mark.parametrize("where", ["step", "pip"])
-def test_an_interruption_ends_what_runs_in_the_engine(engine, tmp_path, where):
+def test_an_interruption_ends_the_steps_in_docker(engine, tmp_path, where):
     mark = f"sleep {10_000_000 + os.getpid()}{'1' if where == 'pip' else '2'}"
     folder = projects.project(tmp_path / "digits")
     (folder / "distlaunch.yaml").write_text(
@@ -471,9 +467,9 @@ def test_an_interruption_ends_what_runs_in_the_engine(engine, tmp_path, where):
     )
     assert eventually(lambda: mark in running())
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert said.endswith("distlaunch: interrupted\n")
+    assert stderr.endswith("distlaunch: interrupted\n")
     assert eventually(lambda: mark not in running())
     assert eventually(lambda: engine.docker("ps", "--all", "--quiet").stdout == before)
 

@@ -1,4 +1,4 @@
-"""The image of a GPU cluster finds CUDA's libraries, in whichever of the ways it was built."""
+"""The image of a GPU cluster finds CUDA's libraries, however it was built."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ WITH_RDMA = Case(
 )
 CASES = {
     "CPU-wheels": (ON_CPUS, "wheels"),
-    "CPU-by hand": (ON_CPUS, "by hand"),  # as with an engine, see test_building
+    "CPU-by hand": (ON_CPUS, "by hand"),  # as with Docker, see test_build
     **{f"T4-{way}": (ON_T4, way) for way in ("engine", "wheels", "by hand")},
     **{f"RDMA-{way}": (WITH_RDMA, way) for way in ("engine", "wheels", "by hand")},
 }

@@ -11,8 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import engines  # what tests/image/conftest.py has imported
 import pytest
+from scripted_docker import VERSION, scripted_docker  # what conftest.py has imported
 
 from distlaunch.errors import ImageError
 from distlaunch.image.docker import Docker, NoDockerError, connect_docker, is_sent
@@ -99,9 +99,9 @@ def test_dockers_current_context_is_used(tmp_path, monkeypatch, docker_config):
     endpoints = {"docker": {"Host": f"unix://{tmp_path}/docker.sock", "SkipTLSVerify": False}}
     meta = {"Name": "elsewhere", "Metadata": {}, "Endpoints": endpoints}
     write_context(docker_config, json.dumps(meta))
-    with engines.Scripted(tmp_path):
+    with scripted_docker(tmp_path):
         client = connect_docker()
-        assert client.version()["Version"] == engines.VERSION["Version"]
+        assert client.version()["Version"] == VERSION["Version"]
         client.close()
 
 
@@ -138,8 +138,8 @@ def scripted(tmp_path, monkeypatch):
     with contextlib.ExitStack() as stack:
 
         def start(**responses):
-            server = stack.enter_context(engines.Scripted(tmp_path, **responses))
-            monkeypatch.setenv("DOCKER_HOST", server.address)
+            address = stack.enter_context(scripted_docker(tmp_path, **responses))
+            monkeypatch.setenv("DOCKER_HOST", address)
             lines = []
             docker = stack.enter_context(Docker(lambda _: None, lines.append))
             docker.lines = lines

@@ -1,4 +1,4 @@
-"""What there is to do, found out without any engine."""
+"""Planning an image by comparing it with the registry, without Docker."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from distlaunch.render.templates import recipe
 if TYPE_CHECKING:
     from distlaunch.image.reference import Reference
 
-NOBODY = "unix:///nowhere.sock"
+NO_DOCKER = "unix:///nowhere.sock"
 
 
 @pytest.fixture(autouse=True)
-def no_engine(monkeypatch):
-    monkeypatch.setenv("DOCKER_HOST", NOBODY)
+def without_docker(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", NO_DOCKER)
 
 
 @pytest.fixture
@@ -45,29 +45,29 @@ def job(registry, base):
 
 def push_environment(job, folder) -> None:
     """Put an image where the environment is looked for."""
-    made = plan_image(job, folder, recipe)
-    registries.Recipe().push(made.reference.with_tag(made.inputs.environment.tag))
+    plan = plan_image(job, folder, recipe)
+    registries.Recipe().push(plan.reference.with_tag(plan.inputs.environment.tag))
 
 
-def test_an_image_that_the_job_names_is_used_as_it_is(folder):
+def test_an_image_that_the_job_names_is_used_unchanged(folder):
     uri = "us-docker.pkg.dev/p/r/i:1"
-    made = plan_image(projects.job(None, uri=uri), folder, recipe)
-    assert (made.strategy, made.uri, made.context) == ("use", uri, None)
-    built = execute_plan(made, print)
+    plan = plan_image(projects.job(None, uri=uri), folder, recipe)
+    assert (plan.strategy, plan.uri, plan.context) == ("use", uri, None)
+    built = execute_plan(plan, print)
     assert (built.uri, built.digest, built.strategy, built.sent) == (uri, None, "use", 0)
 
 
 def test_without_an_environment_it_is_to_be_built(job, folder):
-    made = plan_image(job, folder, recipe)
-    assert (made.strategy, made.uri, made.repository) == ("engine", None, job.image.repository)
-    assert "no environment of this base image and these requirements" in made.reason
+    plan = plan_image(job, folder, recipe)
+    assert (plan.strategy, plan.uri, plan.repository) == ("engine", None, job.image.repository)
+    assert "no environment of this base image and these requirements" in plan.reason
 
 
 def test_code_is_appended_and_then_there_is_nothing_to_do(job, folder):
     push_environment(job, folder)
-    made = plan_image(job, folder, recipe)
-    assert (made.strategy, made.uri) == ("append", None)
-    built = execute_plan(made, lambda _: None)
+    plan = plan_image(job, folder, recipe)
+    assert (plan.strategy, plan.uri) == ("append", None)
+    built = execute_plan(plan, lambda _: None)
     assert built.uri == f"{job.image.repository}@{built.digest}"
     assert built.strategy == "append"
     assert built.sent > 0
@@ -80,9 +80,9 @@ def test_code_is_appended_and_then_there_is_nothing_to_do(job, folder):
 def test_the_image_is_what_the_dockerfile_says(job, folder):
     push_environment(job, folder)
     uri = execute_plan(plan_image(job, folder, recipe), lambda _: None).uri
-    said = projects.config(uri)["config"]
-    assert said["Entrypoint"] == ["python", "-m", "trainer.task"]
-    assert said["WorkingDir"] == "/app"
+    config = projects.config(uri)["config"]
+    assert config["Entrypoint"] == ["python", "-m", "trainer.task"]
+    assert config["WorkingDir"] == "/app"
     assert projects.files(uri) == {"app/trainer/__init__.py", "app/trainer/task.py"} | {
         "app/requirements.txt"
     }
@@ -103,16 +103,16 @@ def test_another_base_under_the_same_name_is_another_environment(job, folder, ba
 
 
 def test_an_environment_that_is_gone_is_built_again(job, folder, registry):
-    made = plan_image(job, folder, recipe)
-    registries.Recipe().push(made.reference)
+    plan = plan_image(job, folder, recipe)
+    registries.Recipe().push(plan.reference)
     assert plan_image(job, folder, recipe).strategy == "engine"
 
 
-def test_a_dockerfile_of_the_users_own_is_for_the_engine(job, folder, base):
+def test_the_users_own_dockerfile_is_for_docker(job, folder, base):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
-    made = plan_image(job, folder, recipe)
-    assert (made.strategy, made.inputs.environment) == ("engine", None)
-    registries.Recipe().push(made.reference)
+    plan = plan_image(job, folder, recipe)
+    assert (plan.strategy, plan.inputs.environment) == ("engine", None)
+    registries.Recipe().push(plan.reference)
     assert plan_image(job, folder, recipe).strategy == "nothing"
 
 
@@ -127,7 +127,7 @@ def test_a_base_that_is_not_there_is_named(registry, folder):
         plan_image(projects.job(registries.fresh(registry).name, str(base)), folder, recipe)
 
 
-def test_a_base_by_digest_is_not_asked_for(registry, folder):
+def test_a_base_by_digest_is_not_looked_up(registry, folder):
     base = f"127.0.0.1:1/gone@sha256:{'0' * 64}"
     assert (
         plan_image(projects.job(registries.fresh(registry).name, base), folder, recipe).strategy
@@ -143,9 +143,9 @@ def test_a_base_for_other_machines_is_refused(registry, folder):
         plan_image(projects.job(registries.fresh(registry).name, str(base)), folder, recipe)
 
 
-def test_what_is_not_pushed_needs_no_registry(folder):
-    made = plan_image(projects.job(None, "127.0.0.1:1/gone:1"), folder, recipe, push=False)
-    assert (made.strategy, made.repository) == ("engine", "distlaunch/digits")
+def test_an_image_that_is_not_pushed_needs_no_registry(folder):
+    plan = plan_image(projects.job(None, "127.0.0.1:1/gone:1"), folder, recipe, push=False)
+    assert (plan.strategy, plan.repository) == ("engine", "distlaunch/digits")
     assert (
         plan_image(
             projects.job("127.0.0.1:1/x", "127.0.0.1:1/gone:1"), folder, recipe, push=False
@@ -154,13 +154,13 @@ def test_what_is_not_pushed_needs_no_registry(folder):
     )
 
 
-def test_without_an_engine_that_is_said_with_what_else_could_be_done(job, folder, base):
+def test_without_docker_its_remedy_is_reported(job, folder, base):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
-    with pytest.raises(ImageError, match=f"Docker is not running at {NOBODY}; start Docker"):
+    with pytest.raises(ImageError, match=f"Docker is not running at {NO_DOCKER}; start Docker"):
         execute_plan(plan_image(job, folder, recipe), print)
 
 
-def test_without_an_engine_nothing_but_pip_can_run(job, folder):
+def test_without_docker_other_steps_than_pip_are_refused(job, folder):
     templates = folder / "templates"
     templates.mkdir()
     (templates / "Dockerfile.j2").write_text(
@@ -186,7 +186,7 @@ print(json.dumps([built.strategy, sorted(sys.modules)]))
 """
 
 
-def test_appending_imports_no_client_of_an_engine(job, folder, base, checkout):
+def test_appending_does_not_import_docker(job, folder, base, checkout):
     push_environment(job, folder)
     words = [checkout / "tests/image", job.image.repository, str(base), folder]
     done = subprocess.run(
