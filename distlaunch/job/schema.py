@@ -104,10 +104,12 @@ def _integer(minimum: int) -> _Parsed:
     return _number(f"a whole number of {minimum} or more", int, minimum)
 
 
-def _one_of(*values: str) -> _Parsed:
+def one_of(*values: str, suggest: Callable[[str, tuple[str, ...]], str] = did_you_mean) -> _Parsed:
+    """Return the annotation of text that is one of several values."""
+
     def parse(value: Any) -> str:
         if value not in values:
-            hint = did_you_mean(str(value), list(values))
+            hint = suggest(str(value), values)
             raise expected_error(f"{', '.join(values[:-1])} or {values[-1]}", hint)
         return str(value)
 
@@ -288,7 +290,7 @@ class ReductionServerSection(Section):
 class SchedulingSection(Section):
     """``scheduling``."""
 
-    strategy: Annotated[Strategy, _one_of("STANDARD", "SPOT", "FLEX_START")] = "STANDARD"
+    strategy: Annotated[Strategy, one_of("STANDARD", "SPOT", "FLEX_START")] = "STANDARD"
     timeout: Duration | None = None
     max_wait: Duration | None = None
 
@@ -299,10 +301,10 @@ class ParameterSection(Section):
     Values of the type double are numbers to the search, which then orders them.
     """
 
-    type: Annotated[Literal["integer", "double"], _one_of("integer", "double")] | None = None
+    type: Annotated[Literal["integer", "double"], one_of("integer", "double")] | None = None
     min: Number | None = None
     max: Number | None = None
-    scale: Annotated[Scale, _one_of("linear", "log", "reverse_log")] = "linear"
+    scale: Annotated[Scale, one_of("linear", "log", "reverse_log")] = "linear"
     values: Annotated[list[NonEmptyLine], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
@@ -327,12 +329,12 @@ class TuningSection(Section):
     """``tuning``."""
 
     metric: NonEmptyLine
-    goal: Annotated[Literal["maximize", "minimize"], _one_of("maximize", "minimize")]
+    goal: Annotated[Literal["maximize", "minimize"], one_of("maximize", "minimize")]
     parameters: Annotated[dict[NonEmptyLine, ParameterSection], Field(min_length=1)]
     trials: PositiveInt
     parallel_trials: PositiveInt = 1
     algorithm: Annotated[
-        Literal["bayesian", "grid", "random"], _one_of("bayesian", "grid", "random")
+        Literal["bayesian", "grid", "random"], one_of("bayesian", "grid", "random")
     ] = "bayesian"
 
 

@@ -30,7 +30,6 @@ _BARE_VARIABLE = re.compile(r"(?<!\$)\$(?P<name>[A-Z_][A-Z0-9_]*)\b", re.ASCII)
 _UNREADABLE = re.compile(
     r"[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )  # characters that JSON allows and PyYAML does not
-_EXPONENT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?[eE][+-]?[0-9]+", re.ASCII)
 _MERGE = "tag:yaml.org,2002:merge"
 _TAGS = {
     yaml.MappingNode: {"tag:yaml.org,2002:map"},
@@ -202,17 +201,6 @@ class Document:
         except RecursionError:
             raise YamlProblem(Location(1, 1), "nested too deeply") from None
 
-    def typed(self, key: str) -> Any:
-        """Return the value of a top-level key with numbers and booleans as such."""
-        pair = self._step(self._root, key)
-        if pair is None:
-            return None
-        try:
-            return _TypedLoader("").construct_document(pair[1])
-        except (yaml.YAMLError, ValueError):
-            location = _location(pair[1].start_mark)
-            raise YamlProblem(location, f"{key}: contains a value that cannot be read") from None
-
     def location(self, path: Path, *, of_key: bool = False) -> Location:
         """Return the location of a value, or of its key; of the last existing step of the path."""
         return self._follow(path, of_key=of_key)[1]
@@ -308,24 +296,6 @@ class Document:
 
     def _add_problem(self, node: yaml.Node, message: str) -> None:
         self.problems.append(YamlProblem(_location(node.start_mark), message))
-
-
-class _TypedLoader(yaml.SafeLoader):
-    """Numbers and booleans as in YAML, dates as text."""
-
-
-def _construct_text(loader: _TypedLoader, node: yaml.ScalarNode) -> Any:
-    return loader.construct_scalar(node)
-
-
-def _construct_number(loader: _TypedLoader, node: yaml.ScalarNode) -> Any:
-    """Return JSON's ``1e-4`` as a number, which YAML 1.1 reads as text."""
-    text: str = loader.construct_scalar(node)
-    return float(text) if node.style is None and _EXPONENT.fullmatch(text) else text
-
-
-_TypedLoader.add_constructor("tag:yaml.org,2002:timestamp", _construct_text)
-_TypedLoader.add_constructor("tag:yaml.org,2002:str", _construct_number)
 
 
 def _not_set(name: str) -> str:

@@ -6,12 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.job.ai_platform.from_job import from_job
-from distlaunch.job.ai_platform.models import (
-    OUTPUT_ONLY_FIELDS,
-    AiPlatformJob,
-    TrainingInput,
-    to_camel_case,
-)
+from distlaunch.job.ai_platform.models import AiPlatformJob, TrainingInput
 from distlaunch.job.validation import validate
 from distlaunch.job.yaml_document import YamlProblem, job_file_error
 
@@ -40,16 +35,6 @@ class AiPlatformFile:
     def training_input(self) -> TrainingInput:
         """The content of ``trainingInput``."""
         return self.job.training_input
-
-    def dump(self) -> dict[str, Any]:
-        """Return the whole file as plain data in Google's JSON names."""
-        # In the API all of these are text but trainingOutput, even an etag such as 00e0.
-        output_only = {
-            to_camel_case(key): value if isinstance(value, str) else self.document.typed(key)
-            for key, value in self.document.data.items()
-            if to_camel_case(key) in OUTPUT_ONLY_FIELDS and value is not None
-        }
-        return self.job.model_dump(mode="json", by_alias=True, exclude_none=True) | output_only
 
 
 def is_training_input(data: Mapping[str, Any]) -> bool:

@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer, model_validator
 from pydantic.alias_generators import to_camel
 
-from distlaunch.errors import did_you_mean
 from distlaunch.job.machine_catalogue import suggest_accelerator
-from distlaunch.job.schema import NonNegativeInt, Section, Text, expected_error
+from distlaunch.job.schema import NonNegativeInt, Section, Text, expected_error, one_of
 
 ScaleTier = Literal["BASIC", "STANDARD_1", "PREMIUM_1", "BASIC_GPU", "BASIC_TPU", "CUSTOM"]
 AcceleratorType = Literal[
@@ -47,18 +46,6 @@ _DURATION = re.compile(r"[0-9]+(\.[0-9]{1,9})?s", re.ASCII)
 def to_camel_case(name: str) -> str:
     """Return a field's JSON name, for either spelling."""
     return to_camel(name) if "_" in name else name
-
-
-def _enum(*values: str) -> BeforeValidator:
-    def parse(value: Any) -> str:
-        if value not in values:
-            is_accelerator = values == get_args(AcceleratorType)
-            suggest = suggest_accelerator if is_accelerator else did_you_mean
-            hint = suggest(str(value), values)
-            raise expected_error(f"{', '.join(values[:-1])} or {values[-1]}", hint)
-        return str(value)
-
-    return BeforeValidator(parse)
 
 
 def _parse_flag(value: Any) -> bool:
@@ -109,7 +96,10 @@ class AcceleratorConfig(AiPlatformSection):
     """``acceleratorConfig``: the accelerators of one machine."""
 
     count: Int64 | None = None
-    type: Annotated[AcceleratorType, _enum(*get_args(AcceleratorType))] | None = None
+    type: (
+        Annotated[AcceleratorType, one_of(*get_args(AcceleratorType), suggest=suggest_accelerator)]
+        | None
+    ) = None
 
 
 class DiskConfig(AiPlatformSection):
@@ -148,18 +138,18 @@ class ParameterSpec(AiPlatformSection):
     """One of ``hyperparameters.params``."""
 
     parameter_name: Text | None = None
-    type: Annotated[ParameterType, _enum(*get_args(ParameterType))] | None = None
+    type: Annotated[ParameterType, one_of(*get_args(ParameterType))] | None = None
     min_value: Number | None = None
     max_value: Number | None = None
     categorical_values: tuple[Text, ...] | None = None
     discrete_values: tuple[Number, ...] | None = None
-    scale_type: Annotated[ScaleType, _enum(*get_args(ScaleType))] | None = None
+    scale_type: Annotated[ScaleType, one_of(*get_args(ScaleType))] | None = None
 
 
 class HyperparameterSpec(AiPlatformSection):
     """``hyperparameters``: a search for the best values of the program's options."""
 
-    goal: Annotated[Goal, _enum(*get_args(Goal))] | None = None
+    goal: Annotated[Goal, one_of(*get_args(Goal))] | None = None
     params: tuple[ParameterSpec, ...] | None = None
     max_trials: NonNegativeInt | None = None
     max_parallel_trials: NonNegativeInt | None = None
@@ -167,13 +157,13 @@ class HyperparameterSpec(AiPlatformSection):
     hyperparameter_metric_tag: Text | None = None
     resume_previous_job_id: Text | None = None
     enable_trial_early_stopping: Flag | None = None
-    algorithm: Annotated[Algorithm, _enum(*get_args(Algorithm))] | None = None
+    algorithm: Annotated[Algorithm, one_of(*get_args(Algorithm))] | None = None
 
 
 class TrainingInput(AiPlatformSection):
     """``trainingInput``, with the fields of GoogleCloudMlV1__TrainingInput; None if not set."""
 
-    scale_tier: Annotated[ScaleTier, _enum(*get_args(ScaleTier))] | None = None
+    scale_tier: Annotated[ScaleTier, one_of(*get_args(ScaleTier))] | None = None
     master_type: Text | None = None
     master_config: ReplicaConfig | None = None
     worker_type: Text | None = None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.job.ai_platform.cluster import RoleConfig, role_configs, to_cluster
-from distlaunch.job.ai_platform.models import OUTPUT_ONLY_FIELDS
+from distlaunch.job.ai_platform.models import OUTPUT_ONLY_FIELDS, to_camel_case
 from distlaunch.job.ai_platform.programs import to_programs
 from distlaunch.job.ai_platform.report import TranslationReport
 from distlaunch.job.ai_platform.tuning import other_fields, to_tuning
@@ -166,6 +166,6 @@ def _warn_about_ended_features(
         report.warn("tpuTfVersion", "ignored: a TPU now runs the image's TensorFlow")
     if not given.use_chief_in_tf_config and sum(each.count for each in roles) > 1:
         report.warn("useChiefInTfConfig", "TF_CONFIG now has chief in place of master")
-    ignored = [key for key in file.dump() if key in OUTPUT_ONLY_FIELDS]
+    ignored = sorted(OUTPUT_ONLY_FIELDS & set(map(to_camel_case, file.document.data)))
     if ignored:
         report.warn(", ".join(ignored), "ignored (output-only fields)")
