@@ -234,3 +234,15 @@ def test_the_command_for_gcloud_submits_the_job(cli, project):
         "args": args,
         "env": [{"name": "A", "value": "012"}],
     }
+
+
+def test_retired_accelerators_of_a_file_are_replaced_on_request(cli, project):
+    (project / "old.yaml").write_text(
+        "trainingInput:\n  scaleTier: BASIC_GPU\n  masterConfig: {imageUri: 'host/there:1'}\n"
+    )
+    refused = cli("render", "--config", "old.yaml")
+    assert (refused.returncode, "use --replace-retired" in refused.stderr) == (1, True)
+    done = cli("render", "--config", "old.yaml", "--replace-retired")
+    assert done.returncode == 0, done.stderr
+    [chief] = yaml.safe_load((project / "config.yaml").read_text())["workerPoolSpecs"]
+    assert chief["machineSpec"]["acceleratorType"] == "NVIDIA_TESLA_T4"

@@ -1,4 +1,4 @@
-"""Broken files in Vertex AI's format, and every line that is told of each."""
+"""Broken files in Vertex AI's format, and every line that is reported for each."""
 
 from __future__ import annotations
 
@@ -161,27 +161,23 @@ BROKEN = {
 }
 
 
-def told(tmp_path, content: bytes) -> tuple[str, ...]:
+def problem_lines(tmp_path, content: bytes) -> tuple[str, ...]:
     file = tmp_path / "config.yaml"
     file.write_bytes(content)
-    with pytest.raises(JobFileError) as refusal:
+    with pytest.raises(JobFileError) as error:
         load_job(tmp_path, config=file)
-    return tuple(line.removeprefix(f"{file}:") for line in refusal.value.lines)
+    return tuple(line.removeprefix(f"{file}:") for line in error.value.lines)
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_problems_are_told_all_at_once(tmp_path, name):
+def test_all_problems_are_reported_at_once(tmp_path, name):
     text, lines = BROKEN[name]
-    assert told(tmp_path, text.encode()) == tuple(lines)
+    assert problem_lines(tmp_path, text.encode()) == tuple(lines)
 
 
-def test_no_line_has_a_line_break_of_the_file_s(tmp_path):
+def test_every_problem_is_one_printable_line(tmp_path):
     for text, _ in BROKEN.values():
-        assert all(line.isprintable() for line in told(tmp_path, text.encode()))
-
-
-def test_a_file_that_is_no_text(tmp_path):
-    assert told(tmp_path, b"\xff\xfe{}") == ("1:1: not UTF-8 text",)
+        assert all(line.isprintable() for line in problem_lines(tmp_path, text.encode()))
 
 
 @pytest.mark.parametrize(
@@ -192,9 +188,9 @@ def test_a_file_that_is_no_text(tmp_path):
         (lambda path: None, "no such file"),
     ],
 )
-def test_what_is_no_file(tmp_path, make, line):
+def test_unreadable_files(tmp_path, make, line):
     file = tmp_path / "config.yaml"
     make(file)
-    with pytest.raises(DistlaunchError) as refusal:
+    with pytest.raises(DistlaunchError) as error:
         load_job(tmp_path, config=file)
-    assert str(refusal.value) == f"{file}: {line}"
+    assert str(error.value) == f"{file}: {line}"

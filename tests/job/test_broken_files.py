@@ -1,4 +1,4 @@
-"""Broken job files, and every line that is told of each."""
+"""Broken job files, and every line that is reported for each."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ BROKEN = {
             "8:21: vertex.encryption_spec.kms_key: unknown field; did you mean 'kms_key_name'?",
         ],
     ),
-    "a tuned job's fields that say otherwise": (
+    "a tuned job's fields with conflicts": (
         SMALLEST
         + "tuning: {metric: a, goal: maximize, trials: 1, parameters: {x: {values: [a]}}}\n"
         + "vertex: {maxTrialCount: 2, studySpec: {metrics: [{metricId: b}]}}\n",
@@ -242,13 +242,13 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_problems_are_told_all_at_once(tmp_path, name):
+def test_all_problems_are_reported_at_once(tmp_path, name):
     text, lines = BROKEN[name]
     file = tmp_path / "distlaunch.yaml"
     file.write_text(text)
-    with pytest.raises(JobFileError) as refusal:
+    with pytest.raises(JobFileError) as error:
         load_job_file(file)
-    assert refusal.value.lines == tuple(f"{file}:{line}" for line in lines)
+    assert error.value.lines == tuple(f"{file}:{line}" for line in lines)
 
 
 def counting(monkeypatch, target):
@@ -274,9 +274,9 @@ def test_many_unknown_keys_take_bounded_work(tmp_path, monkeypatch, before, path
     keys = "".join(f"{indent}key{number}: x\n" for number in range(250))
     file = tmp_path / "distlaunch.yaml"
     file.write_text(SMALLEST + before + keys)
-    with pytest.raises(JobFileError) as refusal:
+    with pytest.raises(JobFileError) as error:
         load_job_file(file)
-    *lines, last = refusal.value.lines
+    *lines, last = error.value.lines
     assert [line.split(": ")[1] for line in lines] == [f"{path}key{n}" for n in range(100)]
     assert last == f"{file}: and 150 more problems"
     assert len(hints) == 100
@@ -288,8 +288,8 @@ def test_a_file_too_large_for_a_job_is_not_read(tmp_path):
     file.write_text(SMALLEST + "# " + "x" * 999_900 + "\n")
     assert load_job_file(file).name == "digits"
     file.write_text(SMALLEST + "# " + "x" * 1_000_000 + "\n")
-    with pytest.raises(DistlaunchError) as refusal:
+    with pytest.raises(DistlaunchError) as error:
         load_job_file(file)
-    assert str(refusal.value) == (
+    assert str(error.value) == (
         f"{file}: too large: {file.stat().st_size:,} bytes, expected at most 1,000,000"
     )

@@ -1,4 +1,4 @@
-"""The JSON schema of distlaunch.yaml says what the reader of the file says."""
+"""The JSON schema of distlaunch.yaml accepts what the reader of the file accepts."""
 
 from __future__ import annotations
 

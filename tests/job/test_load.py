@@ -1,4 +1,4 @@
-"""A job from its own file, one of Google's and the command line: who wins, and what is told."""
+"""A job from distlaunch.yaml, one of Google's files and the command line: which one wins."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def request(job: Job) -> dict:
 
 
 def lines(folder, **kwargs) -> list[str]:
-    with pytest.raises(JobFileError) as refusal:
+    with pytest.raises(JobFileError) as error:
         load_job(folder, **kwargs)
-    return [line.removeprefix(f"{folder}/") for line in refusal.value.lines]
+    return [line.removeprefix(f"{folder}/") for line in error.value.lines]
 
 
 def test_a_job_file_alone(project):
@@ -126,7 +126,7 @@ def test_later_words_win(project):
     assert (job.name, job.region) == ("three", "us-east1")
 
 
-def test_problems_of_set_are_told_with_those_of_the_file(project):
+def test_problems_of_overrides_are_reported_with_those_of_the_file(project):
     (project / "distlaunch.yaml").write_text(PROJECT.replace("us-central1", "us"))
     sets = [
         "cluster.workers.cuont=7",
@@ -196,15 +196,15 @@ def test_problems_of_other_options(project):
         ("args=[a]\nname: b", "--set args: expected one value, got more than one line"),
     ],
 )  # fmt: skip
-def test_what_is_no_assignment(project, text, line):
+def test_invalid_assignments(project, text, line):
     if line is None:
         assert lines(project, overrides=[text]) == [
             "--set args.0.0.0: args.0: expected text, got a section"
         ]
         return
-    with pytest.raises(UsageError) as refusal:
+    with pytest.raises(UsageError) as error:
         load_job(project, overrides=[text])
-    assert str(refusal.value) == line
+    assert str(error.value) == line
 
 
 # What is appended to the program's args
@@ -233,7 +233,7 @@ def test_google_s_file_takes_the_place_of_the_cluster(project):
     assert cluster.parameter_servers == Pool(Machine("n1-standard-4"), 2, reduction)
 
 
-def test_what_else_it_says_wins_and_the_rest_stays(project):
+def test_its_other_fields_win_and_the_rest_stays(project):
     job = with_config(project)
     assert job.name == "my_digits"
     assert job.region == "us-central1"
@@ -251,11 +251,6 @@ def test_what_else_it_says_wins_and_the_rest_stays(project):
         {"name": "LEVEL", "value": "info"},
         {"name": "DISTLAUNCH_EXPECTED_GPUS", "value": "1"},
     ]
-
-
-def test_the_job_s_own_cluster_is_not_looked_at(project):
-    (project / "distlaunch.yaml").write_text("name: digits\ncluster: whatever\n")
-    assert with_config(project).cluster.chief.machine.type == "a2-highgpu-1g"
 
 
 def test_pools_of_google_s_in_the_job_s_own_file_give_way_with_a_note(project):
@@ -348,7 +343,7 @@ def test_a_search_of_google_s(project):
     assert request(more)["maxTrialCount"] == 9
 
 
-def test_what_google_fills_in_is_dropped_with_a_note(project):
+def test_output_only_fields_are_ignored_with_a_note(project):
     (project / "config.yaml").write_text(
         "name: projects/1/locations/r/customJobs/2\nstate: JOB_STATE_FAILED\n" + CONFIG
     )
@@ -381,17 +376,6 @@ def test_an_old_file(project):
 # Variables
 
 
-def test_variables_are_filled_in_as_they_are(project, monkeypatch):
-    monkeypatch.setenv("MY_ARG", "a: [b]\n- 'c' ${HOME}")
-    (project / "config.yaml").write_text(
-        "workerPoolSpecs: [{replicaCount: 1, containerSpec: "
-        "{imageUri: '${IMAGE_URI}', args: ['<${MY_ARG}>', '$${MY_ARG}', $HOME, '${}']}}]"
-    )
-    program = with_config(project, image="x/y:1").cluster.chief.program
-    assert program.image == "x/y:1"
-    assert program.args == ("<a: [b]\n- 'c' ${HOME}>", "${MY_ARG}", "$HOME", "${}")
-
-
 def test_a_variable_that_is_not_set_is_named(project, monkeypatch):
     monkeypatch.delenv("IMAGE_URI", raising=False)
     (project / "config.yaml").write_text(CONFIG.replace("x/y:1", '"${IMAGE_URI}"'))
@@ -401,7 +385,7 @@ def test_a_variable_that_is_not_set_is_named(project, monkeypatch):
     ]
 
 
-def test_problems_of_both_files_are_told_at_once(project):
+def test_problems_of_both_files_are_reported_at_once(project):
     (project / "distlaunch.yaml").write_text(PROJECT.replace("us-central1", "us"))
     (project / "config.yaml").write_text(CONFIG.replace("replicaCount: 2", "replicaCuont: 2"))
     assert lines(project, config=project / "config.yaml") == [
@@ -431,7 +415,7 @@ def test_what_the_file_leaves_to_google_s_fields_is_known(tmp_path):
     assert job.labels == {"team": "vision", "run": "a"}
 
 
-def test_what_the_file_says_otherwise_is_refused(tmp_path):
+def test_conflicts_with_other_keys_are_refused(tmp_path):
     (tmp_path / "distlaunch.yaml").write_text(dedent("""\
         name: digits
         bucket: gs://bbb

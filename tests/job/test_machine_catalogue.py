@@ -112,7 +112,7 @@ def test_a_region_offers_what_is_known_of_it():
     assert KNOWN.regions_with("TPU_7X") == ("us-central1",)
 
 
-def test_machines_with_an_accelerator_are_told_the_smallest_first():
+def test_machines_with_an_accelerator_come_the_smallest_first():
     assert KNOWN.machines_with("NVIDIA_TESLA_V100", 1)[:2] == ("n1-highmem-2", "n1-standard-4")
     assert KNOWN.machines_with("NVIDIA_L4", 8) == ("g2-standard-96",)
     assert KNOWN.machines_with("NVIDIA_L4", 3) == ()
@@ -138,7 +138,7 @@ def test_regions_have_names_of_their_own_for_pods(machine, accelerator, count, n
     ("topology", "number"),
     [("1x1", 1), ("2x4", 8), ("2x2x4", 16), ("16x16", 256), ("", 0), ("2x", 0)],
 )
-def test_a_topology_says_how_many_chips(topology, number):
+def test_chips_of_a_topology(topology, number):
     assert chips(topology) == number
 
 
@@ -157,7 +157,7 @@ def test_machines_with_rdma(machine, expected):
     assert has_rdma(machine) is expected
 
 
-def test_a_file_of_ones_own_adds_overrides_and_takes_away(own):
+def test_a_users_file_adds_overrides_and_removes(own):
     made = load(own(FILE))
     t4 = made.machines["n1-standard-8"].accelerators
     assert t4["NVIDIA_TESLA_T4"] == (1, 2, 4, 8)
@@ -184,15 +184,15 @@ def test_a_file_of_ones_own_adds_overrides_and_takes_away(own):
     assert made.retired_machines["standard_gpu"] == KNOWN.retired_machines["standard_gpu"]
 
 
-def test_the_bundled_catalogue_has_the_shape_of_a_file_of_ones_own(own):
+def test_the_bundled_catalogue_has_the_shape_of_a_users_file(own):
     data = json.loads(Path(machine_catalogue.__file__).with_name("catalogue.json").read_text())
-    said = {key: value for key, value in data.items() if key not in ("source", "date")}
-    for machine in said["machines"].values():
+    entries = {key: value for key, value in data.items() if key not in ("source", "date")}
+    for machine in entries["machines"].values():
         machine.pop("rdma", None)  # the image depends on it, which knows no catalogue of the user's
-    assert load(own(json.dumps(said))) == KNOWN
+    assert load(own(json.dumps(entries))) == KNOWN
 
 
-def test_every_fault_of_a_file_is_told_with_its_place(own):
+def test_every_problem_of_a_file_has_its_location(own):
     path = own(BROKEN)
     with pytest.raises(DistlaunchError) as caught:
         load(path)
@@ -209,7 +209,7 @@ def test_every_fault_of_a_file_is_told_with_its_place(own):
         ("retired: 3", "1:10: retired: expected a section with accelerators, machines, got '3'"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_told_with_its_place(own, text, line):
+def test_an_unreadable_file_is_reported_with_the_location(own, text, line):
     path = own(text)
     with pytest.raises(DistlaunchError, match=re.escape(f"{path}:{line}")):
         load(path)
@@ -224,7 +224,7 @@ MAPPINGS = st.dictionaries(st.sampled_from("abcd"), LAYERS, max_size=4)
 
 
 @given(MAPPINGS, MAPPINGS)
-def test_a_layer_wins_and_nothing_but_what_it_says_changes(below, above):
+def test_a_merged_mapping_wins_and_changes_nothing_else(below, above):
     made = deep_merge(below, above, drop_none=True)
     assert deep_merge(made, above, drop_none=True) == made
     assert deep_merge(below, {}, drop_none=True) == below

@@ -29,7 +29,7 @@ def test_what_is_no_task_is_refused(name):
         Task.parse(name)
 
 
-def test_tasks_stand_in_order():
+def test_order_of_tasks():
     cluster = Cluster(Pool(SMALL), Pool(SMALL, 2), Pool(SMALL), Pool(SMALL))
     named = [str(task) for task in cluster.tasks()]
     assert named == ["chief", "worker:0", "worker:1", "ps:0", "evaluator:0"]

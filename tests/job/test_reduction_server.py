@@ -63,9 +63,9 @@ def load(folder, text: str, config: str | None = None, *sets: str) -> Job:
 
 def problem(folder, text: str, config: str | None = None, *sets: str) -> str:
     """Return the one problem of a job."""
-    with pytest.raises(JobFileError) as refusal:
+    with pytest.raises(JobFileError) as error:
         load(folder, text, config, *sets)
-    [line] = refusal.value.lines
+    [line] = error.value.lines
     return line.removeprefix(f"{folder}/")
 
 
@@ -229,8 +229,8 @@ def test_a_third_pool_of_google_s_file_wins(tmp_path):
     assert loaded.job.reduction_server is None
     assert loaded.job.cluster.describe() == "9 tasks: chief + 3 workers + 5 parameter servers"
     assert loaded.notes == (
-        f"{tmp_path}/distlaunch.yaml: reduction_server is not used, as {tmp_path}/config.yaml says "
-        "what worker pool 2 is",
+        f"{tmp_path}/distlaunch.yaml: reduction_server is not used, as {tmp_path}/config.yaml "
+        "defines worker pool 2",
     )
 
 

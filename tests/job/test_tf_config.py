@@ -53,9 +53,3 @@ def test_order_of_addresses_is_that_of_the_tasks():
         "cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"]},
         "task": {"type": "worker", "index": 1},
     }
-
-
-def test_eleven_workers_stand_in_the_order_of_numbers():
-    addresses = {Task("worker", index): f"h{index}:1" for index in reversed(range(11))}
-    cluster = tf_config(addresses, Task("worker"))["cluster"]
-    assert cluster["worker"] == [f"h{index}:1" for index in range(11)]

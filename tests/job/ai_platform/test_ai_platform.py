@@ -95,9 +95,9 @@ def parsed(text: str) -> AiPlatformFile:
 
 
 def problems(text: str) -> list[str]:
-    with pytest.raises(JobFileError) as refusal:
+    with pytest.raises(JobFileError) as error:
         parsed(text)
-    return [line.removeprefix("/config.yaml:") for line in refusal.value.lines]
+    return [line.removeprefix("/config.yaml:") for line in error.value.lines]
 
 
 def sections(of: type[BaseModel] = AiPlatformJob, name: str = "Job") -> dict[str, type[BaseModel]]:
@@ -242,7 +242,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_problems_are_told_all_at_once(name):
+def test_all_problems_are_reported_at_once(name):
     text, lines = BROKEN[name]
     assert problems(text) == lines
 
@@ -289,8 +289,8 @@ def test_every_job_is_translated_into_what_google_takes_or_refused_in_its_place(
     text = json.dumps({"trainingInput": document}, indent=1, ensure_ascii=False)
     try:
         job, notes = to_job(parsed(text), folder=Path("/"), base=BASE)
-    except JobFileError as refusal:
-        for line in refusal.lines:
+    except JobFileError as error:
+        for line in error.lines:
             assert re.match(r"/config\.yaml:[0-9]+:[0-9]+: trainingInput\.[A-Za-z0-9.]+: ", line)
     else:
         body = vertex.build_request(job, image="own", labels={}, job_dir=None)

@@ -1,4 +1,4 @@
-"""A job as AI Platform's format: what it says, what it cannot say, and the way back."""
+"""A job in AI Platform's format: the fields, what it cannot express, and the way back."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_cluster_of_the_jobs_own_image():
     assert notes == ()
 
 
-def test_what_cannot_be_said_is_told():
+def test_what_cannot_be_expressed_is_reported():
     job = Job(
         "digits",
         Cluster(Pool(Machine("g2-standard-8", "NVIDIA_L4", 1))),
@@ -96,7 +96,7 @@ def test_what_cannot_be_said_is_told():
 
 
 @pytest.mark.parametrize("tuned", [False, True])
-def test_of_a_vertex_file_only_what_is_not_written_is_told(tuned, tmp_path):
+def test_of_a_vertex_file_only_unwritten_fields_are_reported(tuned, tmp_path):
     pool = {
         "machineSpec": {
             "machineType": "n1-standard-8",
@@ -178,7 +178,7 @@ TUNINGS = st.builds(
 
 @st.composite
 def jobs(draw) -> Job:
-    """Return a job that AI Platform's format can say, each pool with an image of its own."""
+    """Return a job that AI Platform's format can express, each pool with its own image."""
 
     def pool() -> Pool:
         return Pool(draw(MACHINES), draw(st.integers(1, 5)), draw(PROGRAMS))

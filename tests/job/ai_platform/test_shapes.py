@@ -12,7 +12,7 @@ from .translating import IMAGE, pool, refusals, request, translated
 
 @dataclass
 class Shape:
-    """A config.yaml, the pools that it becomes, and the fields that a note is told of."""
+    """A config.yaml, the pools that it becomes, and the fields with a note."""
 
     text: str
     pools: list[dict[str, Any]]
@@ -257,7 +257,7 @@ REFUSED = {
             "4:16: trainingInput.workerCount: requires scaleTier: CUSTOM, got STANDARD_1",
         ],
     ),
-    "machines that are not said": (
+    "missing machines": (
         "trainingInput:\n  scaleTier: CUSTOM\n  workerCount: 2\n",
         [
             "1:1: trainingInput.masterType: is missing, and scaleTier: CUSTOM needs it; "
@@ -404,6 +404,6 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_leaves_a_choice_is_refused_with_place_and_remedy(tmp_path, name):
+def test_an_ambiguous_field_is_refused_with_location_and_choices(tmp_path, name):
     text, lines = REFUSED[name]
     assert refusals(tmp_path, text) == lines

@@ -1,4 +1,4 @@
-"""What else AI Platform's files say, field by field, and what distlaunch.yaml says beside them."""
+"""The other fields of AI Platform's files, and distlaunch.yaml beside them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_an_image_that_holds_the_module_already_is_not_given_packages(tmp_path):
     assert result.job.cluster.chief.program is None
 
 
-def test_a_note_says_what_there_is_in_place_of_what_there_was(tmp_path):
+def test_a_note_names_each_replacement(tmp_path):
     text = """
         trainingInput:
           masterType: complex_model_s
@@ -302,7 +302,7 @@ BASE = Job(
 )
 
 
-def test_what_the_file_does_not_say_is_as_distlaunch_yaml_says(tmp_path):
+def test_unset_fields_are_those_of_distlaunch_yaml(tmp_path):
     job = translated(tmp_path, "trainingInput: {scaleTier: BASIC}", base=BASE).job
     assert (job.name, job.module, job.args, job.region) == (
         "base",
@@ -317,7 +317,7 @@ def test_what_the_file_does_not_say_is_as_distlaunch_yaml_says(tmp_path):
     }
 
 
-def test_what_the_file_says_wins_over_distlaunch_yaml(tmp_path):
+def test_the_file_wins_over_distlaunch_yaml(tmp_path):
     text = """
         jobId: mine
         labels: {team: mine}

@@ -37,9 +37,9 @@ def request(job: Job) -> dict[str, Any]:
 
 
 def refusals(folder, text: str, **given: Any) -> list[str]:
-    with pytest.raises(JobFileError) as refusal:
+    with pytest.raises(JobFileError) as error:
         translated(folder, text, **given)
-    return [line.removeprefix(f"{folder}/config.yaml:") for line in refusal.value.lines]
+    return [line.removeprefix(f"{folder}/config.yaml:") for line in error.value.lines]
 
 
 def pool(

@@ -48,7 +48,7 @@ labels = st.dictionaries(
     max_size=3,
 )
 variables = st.from_regex("[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)
-BY_NAME = {  # what no type says of them
+BY_NAME = {  # rules beyond their types
     "display_name": lines,
     "labels": labels,
     "image_uri": st.text("abc/:.", max_size=6),
@@ -209,6 +209,6 @@ def test_a_file_comes_out_as_it_went_in(tmp_path_factory, kind, data):
 @pytest.mark.parametrize("kind", ["CustomJob", "HyperparameterTuningJob"])
 def test_what_google_fills_in_is_known(kind):
     description = getattr(aiplatform_v1, kind).__doc__
-    told = re.findall(r"^ +(\w+) \([^\n]*\n +Output only\.", description, flags=re.MULTILINE)
+    output_only = re.findall(r"^ +(\w+) \([^\n]*\n +Output only\.", description, flags=re.MULTILINE)
     fields = {each.name: each.json_name for each in KINDS[kind].DESCRIPTOR.fields}
-    assert {fields[name] for name in told} == OUTPUT_ONLY_FIELDS & set(fields.values())
+    assert {fields[name] for name in output_only} == OUTPUT_ONLY_FIELDS & set(fields.values())

@@ -134,7 +134,7 @@ def test_every_task_has_the_variables_of_the_job_and_the_number_of_its_gpus(
         assert {each["name"]: each["value"] for each in other["containerSpec"]["env"]} == ENV
 
 
-def test_what_is_not_said_is_left_to_google():
+def test_unset_fields_are_left_to_google():
     assert sent(SMALL, image=None) == {
         "displayName": "digits",
         "jobSpec": {
@@ -209,11 +209,6 @@ def test_whether_an_image_is_needed(programs, uri, needed):
     assert vertex.needs_image(replace(SMALL, cluster=cluster, image=Image(uri=uri))) is needed
 
 
-def test_an_image_that_is_there_already():
-    job = replace(SMALL, image=Image(uri="x/y:1"))
-    assert pools(sent(job, image=None))[0]["containerSpec"] == {"imageUri": "x/y:1"}
-
-
 def test_a_search():
     body = sent(TUNED)
     assert vertex.collection(TUNED) == "hyperparameterTuningJobs"
@@ -283,7 +278,7 @@ SPECS = {
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_a_search_that_only_google_can_say_is_passed_through(name):
+def test_a_search_that_tuning_cannot_express_is_passed_through(name):
     study = {
         "metrics": [{"metricId": "a", "goal": "MAXIMIZE"}],
         "parameters": [{"parameterId": "x", "integerValueSpec": {"maxValue": 3}}],
@@ -314,5 +309,5 @@ def test_where_a_job_s_file_wants_its_output():
     assert vertex.output_directory(job) == "gs://b/x"
     assert vertex.output_directory(SMALL) is None
     assert sent(job)["jobSpec"]["baseOutputDirectory"] == {"outputUriPrefix": "gs://b/x/"}
-    said = sent(job, job_dir="gs://b/y")["jobSpec"]["baseOutputDirectory"]
-    assert said == {"outputUriPrefix": "gs://b/y"}
+    directory = sent(job, job_dir="gs://b/y")["jobSpec"]["baseOutputDirectory"]
+    assert directory == {"outputUriPrefix": "gs://b/y"}

@@ -43,9 +43,9 @@ def changed(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
 
 
 def problems(request: dict[str, Any], collection: str = "customJobs") -> tuple[str, ...]:
-    with pytest.raises(JobFileError) as refusal:
+    with pytest.raises(JobFileError) as error:
         proto.validate_request(collection, request)
-    return refusal.value.lines
+    return error.value.lines
 
 
 def is_taken_by_google(request: dict[str, Any]) -> bool:
