@@ -15,8 +15,10 @@ import re
 import secrets
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -135,7 +137,8 @@ class BucketService:
             if separator:
                 prefixes.add(prefix + folder + separator)
             else:
-                items.append(self._resource(request, bucket, name))
+                with suppress(ApiError, FileNotFoundError):  # a job has just removed it
+                    items.append(self._resource(request, bucket, name))
         return {"kind": "storage#objects", "items": items, "prefixes": sorted(prefixes)}
 
     def _names(self, bucket: str) -> Iterator[str]:
@@ -153,9 +156,10 @@ class BucketService:
     def _download(self, request: Request, bucket: str, name: str) -> Response:
         path = self._file(bucket, name)
         response = send_file(path, request.environ, conditional=True, etag=False)
-        crc32c, md5 = _hashes(path)
+        generation = _generation(path)
+        crc32c, md5 = _hashes(path, generation)
         response.headers["X-Goog-Hash"] = f"crc32c={crc32c},md5={md5}"
-        response.headers["X-Goog-Generation"] = _generation(path)
+        response.headers["X-Goog-Generation"] = generation
         return response
 
     def _upload(self, request: Request, bucket: str) -> Response | dict[str, Any]:
@@ -223,14 +227,15 @@ class BucketService:
 
     def _resource(self, request: Request, bucket: str, name: str) -> dict[str, Any]:
         path = self._file(bucket, name)
-        crc32c, md5 = _hashes(path)
+        generation = _generation(path)
+        crc32c, md5 = _hashes(path, generation)
         link = f"download/storage/v1/b/{bucket}/o/{quote(name)}"
         changed = format_time(datetime.fromtimestamp(path.stat().st_mtime, timezone.utc))
         return {
             "kind": "storage#object",
             "name": name,
             "bucket": bucket,
-            "generation": _generation(path),
+            "generation": generation,
             "metageneration": "1",
             "mediaLink": f"{request.host_url}{link}?alt=media",
             "contentType": mimetypes.guess_type(name)[0] or "application/octet-stream",
@@ -246,14 +251,18 @@ def _generation(path: Path) -> str:
     return str(path.stat().st_mtime_ns // 1_000)
 
 
-def _hashes(path: Path) -> tuple[str, str]:
-    """Return the CRC-32C and the MD5 of a file, in base64."""
+@lru_cache(maxsize=10_000)
+def _hashes(path: Path, _: str) -> tuple[str, str]:
+    """Return the CRC-32C and the MD5 of a generation of a file, in base64."""
     import google_crc32c
 
-    content = path.read_bytes()
-    crc32c = google_crc32c.value(content).to_bytes(4, "big")
-    md5 = hashlib.md5(content, usedforsecurity=False).digest()
-    return base64.b64encode(crc32c).decode(), base64.b64encode(md5).decode()
+    crc32c: Any = google_crc32c.Checksum()  # type: ignore[no-untyped-call]
+    md5 = hashlib.md5(usedforsecurity=False)
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            crc32c.update(chunk)
+            md5.update(chunk)
+    return base64.b64encode(crc32c.digest()).decode(), base64.b64encode(md5.digest()).decode()
 
 
 def _split_multipart(request: Request) -> tuple[dict[str, Any], bytes]:
