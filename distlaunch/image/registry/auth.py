@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from distlaunch.image.registry.credentials import Credentials
 
 _CLIENT_ID = "distlaunch"
+_BASIC = re.compile(r"(?:^|,)\s*basic\b", re.IGNORECASE)
+_BEARER = re.compile(r"(?:^|,)\s*bearer\b(.*)", re.IGNORECASE)
 _PARAMETER = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s,"]+))')
 
 
@@ -49,12 +51,12 @@ class Authenticator:
         with self._lock:
             if self.header != sent_header:
                 return True  # another thread has answered the challenge
-            scheme, _, rest = response.headers.get("WWW-Authenticate", "").partition(" ")
+            challenges = response.headers.get("WWW-Authenticate", "")
             self.credentials = self._find_credentials(self._reference.host)
-            if scheme.lower() == "bearer":
-                parameters = {name: a or b for name, a, b in _PARAMETER.findall(rest)}
+            if bearer := _BEARER.search(challenges):
+                parameters = {name: a or b for name, a, b in _PARAMETER.findall(bearer[1])}
                 self.header = f"Bearer {self._token(parameters)}"
-            elif scheme.lower() == "basic":
+            elif _BASIC.search(challenges):
                 self.header = self._basic()
             return self.header != sent_header
 

@@ -160,6 +160,7 @@ def test_an_expired_token_is_renewed(bearer, method):
         ('Bearer realm="http://example.com/token"', "which is not secure"),
         ('Bearer realm="ftp://x"', "which is not secure"),
         ("Bearer", "which is not secure"),
+        ('Basic realm="a", Bearer realm="ftp://x"', "is 'ftp://x', which is not secure"),
         ("Negotiate", "push of .* denied"),
         ("???", "push of .* denied"),
         ("", "push of .* denied"),
