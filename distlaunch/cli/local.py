@@ -121,6 +121,9 @@ def _run(console: Console, order: LocalOrder, folder: JobFolder, *, as_json: boo
     from distlaunch.ui.events import Notice
     from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
+    module = order.program.name if isinstance(order.program, Module) else ""
+    source = order.work_dir.joinpath(*module.split(".")[:-1], "data.py")
+    source_hash = record.hash_source(source) if module else None
     before = folder.summary_version()
     tasks = [str(task) for task in order.cluster.tasks()]
     with (JsonProgressView if as_json else ProgressView)(console, tasks) as view:
@@ -130,8 +133,8 @@ def _run(console: Console, order: LocalOrder, folder: JobFolder, *, as_json: boo
         outcome = run(order, view)
         if outcome.code == 0:
             summary = folder.summary() if folder.summary_version() != before else None
-            if summary and isinstance(order.program, Module):
-                record.save(order.work_dir, order.program.name, summary)
+            if summary:
+                record.save(order.work_dir, source, source_hash, summary)
             with suppress(BrokenPipeError):  # the job has succeeded, even if stdout is closed
                 view.summarise(summary, logs=str(folder.logs_dir))
         return _audit(outcome, view, as_json=as_json) if order.audit else outcome.code

@@ -4,7 +4,7 @@ The trainer writes what its data were into ``summary.json``. After a local run t
 that in the project, so that `check` knows files and examples without running the project's code:
 
     {"source": "trainer/data.py",
-     "sha256": "<of that file>",
+     "sha256": "<of data.py and the modules beside it, except model.py and task.py>",
      "training": {"kind": "records",              # or "arrays", or "dataset" (a tf.data.Dataset)
                   "examples": 1437,
                   "pattern": "/home/me/digits/data/train-*.tfrecord",              # records only
@@ -12,7 +12,7 @@ that in the project, so that `check` knows files and examples without running th
                   "batch": 60},                   # datasets only: the global batch
      "validation": null}                          # as training; null without
 
-The record is valid while ``data.py`` has this hash and the local files that match the pattern have
+The record is valid while the modules have this hash and the local files that match the pattern have
 these sizes and modification times. Files in a bucket are taken to be unchanged.
 """
 
@@ -25,14 +25,17 @@ import os.path
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from distlaunch.files import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 FILE_NAME = ".distlaunch/data.json"
 
+_OTHER_MODULES = ("model.py", "task.py")  # in the folder of data.py
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9.+-]*://|/gcs/")
 
 
@@ -81,25 +84,35 @@ class DataUnknown(Exception):
     """Why there is no valid record."""
 
 
-def save(project: Path, module: str, summary: Mapping[str, Any]) -> None:
+def hash_source(source: Path) -> str | None:
+    """Return the hash of a ``data.py`` and the modules beside it, None without a ``data.py``."""
+    if not source.is_file():
+        return None
+    digest = hashlib.sha256()
+    for path in sorted(source.parent.glob("*.py")):
+        if path.name not in _OTHER_MODULES:
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def save(project: Path, source: Path, source_hash: str | None, summary: Mapping[str, Any]) -> None:
     """Keep the data of a local run, if its summary has them.
 
     Parameters
     ----------
-    module
-        The module that ran, such as ``trainer.task``.
+    source_hash
+        `hash_source` before the run.
     summary
         The content of its ``summary.json``.
     """
-    source = project.joinpath(*module.split(".")[:-1], "data.py")
     data = summary.get("data")
-    if not isinstance(data, dict) or not source.is_file():
+    if not isinstance(data, dict) or source_hash is None:
         return
-    record = {"source": source.relative_to(project).as_posix(), "sha256": _sha256(source), **data}
+    record = {"source": source.relative_to(project).as_posix(), "sha256": source_hash, **data}
     path = project / FILE_NAME
     with suppress(OSError):  # `check` reports unknown data then
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        atomic_write(path, json.dumps(record, indent=1) + "\n")
 
 
 def load(project: Path, source: Path) -> DataRecord:
@@ -118,7 +131,7 @@ def load(project: Path, source: Path) -> DataRecord:
     name = source.relative_to(project).as_posix()
     try:
         content = json.loads((project / FILE_NAME).read_bytes())
-        is_current = content["source"] == name and content["sha256"] == _sha256(source)
+        is_current = content["source"] == name and content["sha256"] == hash_source(source)
         training = _dataset(content["training"])
         validation = content["validation"] and _dataset(content["validation"])
     except FileNotFoundError:
@@ -126,11 +139,9 @@ def load(project: Path, source: Path) -> DataRecord:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise DataUnknown(f"{FILE_NAME} cannot be read") from None
     if not is_current:
-        raise DataUnknown(f"{name} has changed since the last local run")
+        raise DataUnknown(f"{name} or a module beside it has changed since the last local run")
     for dataset in filter(None, (training, validation)):
-        if dataset.is_local and _files_now(project, dataset.pattern) != _files_then(
-            project, dataset
-        ):
+        if dataset.is_local and not _is_unchanged(project, dataset):
             raise DataUnknown(f"files of {dataset.pattern} have changed since the last local run")
     return DataRecord(training, validation)
 
@@ -144,21 +155,16 @@ def _dataset(content: Mapping[str, Any]) -> DatasetRecord:
     return DatasetRecord(content["kind"], content["examples"], content.get("batch"), pattern, files)
 
 
-def _files_now(project: Path, pattern: str) -> set[tuple[str, int, int]]:
-    paths = (project / path for path in glob.glob(pattern, root_dir=project))  # noqa: PTH207
-    visible = [path for path in paths if not path.name.startswith(".")]
-    with suppress(OSError):
-        stats = [(path, path.stat()) for path in visible]
-        return {(os.path.normpath(path), at.st_size, at.st_mtime_ns) for path, at in stats}
-    return set()
-
-
-def _files_then(project: Path, dataset: DatasetRecord) -> set[tuple[str, int, int]]:
-    return {
-        (os.path.normpath(project / file.path), file.size, file.modified_ns)
+def _is_unchanged(project: Path, dataset: DatasetRecord) -> bool:
+    """Return whether a pattern matches the same files, with the same sizes and times."""
+    found = set()
+    for match in glob.glob(dataset.pattern, root_dir=project):  # noqa: PTH207
+        path = Path(os.path.normpath(project / match))
+        if not path.name.startswith("."):
+            with suppress(OSError):
+                stat = path.stat()
+                found.add((path, stat.st_size, stat.st_mtime_ns))
+    return found == {
+        (Path(os.path.normpath(project / file.path)), file.size, file.modified_ns)
         for file in dataset.files
     }
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -94,10 +94,11 @@ class Case:
         for name, content in self.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(content.replace(REGISTRY, registry))
-        if (folder / "trainer/data.py").exists():
+        source = folder / "trainer/data.py"
+        if source.exists():
             training = self.data or _recorded(folder, "data/train-*.tfrecord", 1437)
             summary = {"data": {"training": training, "validation": None}}
-            record.save(folder, "trainer.task", summary)
+            record.save(folder, source, record.hash_source(source), summary)
         return folder
 
 

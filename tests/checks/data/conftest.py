@@ -79,7 +79,8 @@ class Project:
     def ran(self, training: dict[str, Any], validation: dict[str, Any] | None = None) -> None:
         """Keep the record of a local run."""
         summary = {"data": {"training": training, "validation": validation}}
-        record.save(self.folder, "trainer.task", summary)
+        source = self.folder / "trainer/data.py"
+        record.save(self.folder, source, record.hash_source(source), summary)
 
     def ran_on(self, pattern: str, *counts: int, text: str = READ) -> None:
         """Write data.py with a pattern, and keep the record of a run on its files."""

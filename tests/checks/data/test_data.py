@@ -38,8 +38,8 @@ def test_a_changed_project_has_unknown_data_and_the_cluster_is_checked(project):
     facts, problems = project.check()
     assert problems == []
     assert facts.lines() == (
-        "unknown (run 'distlaunch check --run' or 'distlaunch local'): trainer/data.py has changed "
-        "since the last local run",
+        "unknown (run 'distlaunch check --run' or 'distlaunch local'): trainer/data.py or a "
+        "module beside it has changed since the last local run",
         "64 rows a step, 32 on each of 2 replicas",
     )
     project.use_cluster(5)

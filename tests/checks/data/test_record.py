@@ -29,8 +29,11 @@ def test_the_record_is_valid_while_data_py_and_the_files_are_unchanged(project):
     assert unknown(project) == changed
     file.unlink()
     assert unknown(project) == changed
-    project.write("trainer/data.py", "")
-    assert unknown(project) == "trainer/data.py has changed since the last local run"
+    project.write("trainer/model.py", "")
+    assert unknown(project) == changed
+    project.write("trainer/config.py", "")
+    changed = "trainer/data.py or a module beside it has changed since the last local run"
+    assert unknown(project) == changed
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"source": 3, "sha256": "", "training": []}'])
@@ -43,7 +46,8 @@ def test_a_broken_record_is_unknown_data(project, content):
 
 def test_a_run_of_another_program_keeps_the_record(project):
     before = (project.folder / record.FILE_NAME).read_text()
-    record.save(project.folder, "trainer.task", {"steps": 3})
-    record.save(project.folder, "other", {"data": {"training": None}})
+    source = project.folder / "trainer/data.py"
+    record.save(project.folder, source, record.hash_source(source), {"steps": 3})
+    record.save(project.folder, project.folder / "data.py", None, {"data": {"training": None}})
     assert (project.folder / record.FILE_NAME).read_text() == before
     assert json.loads(before).keys() == {"source", "sha256", "training", "validation"}
