@@ -29,10 +29,7 @@ class _ArgumentError(Exception):
 def problems(arguments: Iterable[str], job: Job, task: Path) -> Iterator[Problem]:
     """Yield arguments and tuned parameters that the trainer's parser refuses.
 
-    Parameters
-    ----------
-    task
-        The project's module with the parser. If it is not the bundled one, nothing is checked.
+    Nothing is checked if `task`, the project's module with the parser, is not the bundled one.
     """
     parser = _bundled_parser(task)
     if parser is None:

@@ -25,18 +25,9 @@ _TENSORFLOW = re.compile(r"(?:docker\.io/)?tensorflow/tensorflow(?::(?P<tag>[^@]
 class ImageRuntime:
     """What is known of a job's image before it is built; None is not known.
 
-    Parameters
-    ----------
-    base, python
-        The base image, and its version of Python.
-    is_plain
-        Whether it has nothing but Python and what pip installs.
-    own
-        The user's own Dockerfile, None for the rendered one.
-    requirements
-        The file that the user's own Dockerfile installs.
-    own_ignore
-        Whether the project has its own .dockerignore.
+    `is_plain` is whether it has nothing but Python and what pip installs. `own` is the user's own
+    Dockerfile (None for the rendered one), `requirements` the file that it installs, and
+    `own_ignore` whether the project has its own .dockerignore.
     """
 
     base: str | None

@@ -57,10 +57,9 @@ def syntax_problems(project: ProjectCode) -> Iterator[Problem]:
         if source.problem is None:
             continue
         line, column, message = source.problem
-        is_newer = python is not None and python > sys.version_info[:2]
         make = error if path in project.reachable else warning
         remedy = f"'python -m py_compile {path}' shows the line"
-        if python and is_newer and may_be_newer(project.text(path), line):
+        if python and python > sys.version_info[:2] and may_be_newer(project.text(path), line):
             make = warning
             remedy = f"run distlaunch with Python {python[0]}.{python[1]}, as in the image"
         elif path not in project.reachable:

@@ -33,16 +33,8 @@ _ONE_EQUALS = re.compile(r"[\w.-]+(\[[\w,.-]*\])?\s*=\s*[\w.*]+(=\w+)?")
 class ImageRequirements:
     """The requirements that pip installs into the image.
 
-    Parameters
-    ----------
-    file
-        The requirements file.
-    lines
-        Requirements and URLs; those for another Python or system are left out.
-    unreadable
-        The lines that pip refuses.
-    refusal
-        Why the file cannot be read, None if it can.
+    `lines` are requirements and URLs without those for another Python or system, `unreadable` the
+    lines that pip refuses. `refusal` is why the files cannot be read, None if they can.
     """
 
     file: str = REQUIREMENTS
