@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from distlaunch.cli import Settings
     from distlaunch.job.model import Cluster, Job
     from distlaunch.local.job_folder import JobFolder
-    from distlaunch.local.run_spec import Command, Container, LocalOrder, Module
+    from distlaunch.local.run_spec import Command, Container, Module, RunSpec
     from distlaunch.local.runner import Outcome
     from distlaunch.ui.console import Console
     from distlaunch.ui.progress_view import ProgressView
@@ -112,12 +112,12 @@ def command(settings: Settings, /, **values: Any) -> int:
         return _run(console, order, folder, as_json=local_options.as_json)
 
 
-def _run(console: Console, order: LocalOrder, folder: JobFolder, *, as_json: bool) -> int:
+def _run(console: Console, order: RunSpec, folder: JobFolder, *, as_json: bool) -> int:
     """Run the job, show its events and return the exit code."""
     from distlaunch.checks.data import record
-    from distlaunch.local import run
     from distlaunch.local.host_resources import this_machine
     from distlaunch.local.run_spec import Module
+    from distlaunch.local.runner import Runner
     from distlaunch.ui.events import Notice
     from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
@@ -130,7 +130,7 @@ def _run(console: Console, order: LocalOrder, folder: JobFolder, *, as_json: boo
         machine = this_machine(order.env).describe()
         cluster = f"{order.cluster.describe()} on this machine ({machine})"
         view.handle(Notice(f"{cluster} · job folder {folder.job_dir}"))
-        outcome = run(order, view)
+        outcome = Runner(order, view).run()
         if outcome.code == 0:
             summary = folder.summary() if folder.summary_version() != before else None
             if summary:
@@ -160,13 +160,13 @@ def _audit(outcome: Outcome, view: ProgressView, *, as_json: bool) -> int:
     return EXIT_ERROR if finding.problems else 0
 
 
-def _plan(console: Console, values: LocalOptions, *, debug: bool) -> tuple[LocalOrder, JobFolder]:
+def _plan(console: Console, values: LocalOptions, *, debug: bool) -> tuple[RunSpec, JobFolder]:
     """Return what to run, and its job folder."""
     from distlaunch.job.job_dir import job_dir_in
     from distlaunch.local import arguments
     from distlaunch.local.faults import Fault, check_faults
     from distlaunch.local.job_folder import choose
-    from distlaunch.local.run_spec import LocalOrder, Module
+    from distlaunch.local.run_spec import Module, RunSpec
 
     project = Path.cwd()
     words = values.program_args
@@ -186,7 +186,7 @@ def _plan(console: Console, values: LocalOptions, *, debug: bool) -> tuple[Local
         _require_tensorflow()
     in_file = job_dir_in(job.args) if job and isinstance(program, Module) else None
     folder = choose(project, values.resume, in_words or values.job_dir, in_file)
-    order = LocalOrder(
+    order = RunSpec(
         name=job.name if job else project.name,
         job_id=folder.job_id,
         cluster=cluster,

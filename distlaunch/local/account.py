@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class DataPlan:
     """How a task goes through the data, from its ``ready`` event.
 
     Parameters
@@ -101,7 +101,7 @@ class Reading:
         return self.bytes * steps_per_epoch / data if data and self.bytes is not None else None
 
 
-class Account:
+class TaskAudit:
     """Reads the events of one task in one attempt, up to its ``ready`` at first.
 
     Parameters
@@ -114,7 +114,7 @@ class Account:
 
     def __init__(self, task: str, events: Iterable[Event]) -> None:
         self.task = task
-        self.course: Course | None = None
+        self.course: DataPlan | None = None
         self.step = 0  # the last one reported
         self.reading: Reading | None = None
         self.is_audited = False  # whether anything was reported for the audit
@@ -168,7 +168,7 @@ class Account:
             return  # as a program may that is not to be audited
         if not 1 <= examples <= MOST_EXAMPLES or steps < 1:
             raise _BadEventError(f"{examples:,} examples in {steps:,} steps cannot be counted")
-        self.course = Course(examples, steps, start)
+        self.course = DataPlan(examples, steps, start)
         self.step = max(self.step, start)
 
     def _seen(self, event: Event) -> Seen:

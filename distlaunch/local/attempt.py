@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError, OutputError
 from distlaunch.local.event_file import EventFile
-from distlaunch.local.host_process import Group
+from distlaunch.local.host_process import HostProcess
 from distlaunch.local.output import TaskOutput
 from distlaunch.local.policy import Ended, Policy, Stopped
 from distlaunch.ui.events import Notice, TaskChanged, TaskLines, Trained, Waiting
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.job.model import Task
-    from distlaunch.local.channel import Message
     from distlaunch.local.faults import Fault
+    from distlaunch.local.host import Message
     from distlaunch.local.policy import Verdict
     from distlaunch.local.ports import HeldPorts
     from distlaunch.local.stop_signals import StopSignals
@@ -80,7 +80,7 @@ class Attempt:
         self._events = {task: EventFile(event_path(folder, task)) for task in plans}
         for events in self._events.values():
             events.path.unlink(missing_ok=True)
-        self._group = Group(list(plans.values()), env=env, host_log=folder / "host.log")
+        self._group = HostProcess(list(plans.values()), env=env, host_log=folder / "host.log")
         self.outputs = {
             task: TaskOutput(
                 str(task),

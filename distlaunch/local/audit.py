@@ -14,7 +14,7 @@ from itertools import chain, groupby, islice
 from operator import add, attrgetter
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.local.account import Account, Course
+from distlaunch.local.account import DataPlan, TaskAudit
 from distlaunch.local.coverage import MOST_NAMES, Coverage, listed, plural
 from distlaunch.local.event_file import EventFile
 from distlaunch.ui.console import table
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from distlaunch.local.account import Seen
 
-    Attempts = Sequence[Sequence[Account]]
+    Attempts = Sequence[Sequence[TaskAudit]]
 
 _MOST_LINES = 5  # of a kind
 _MOST_COURSES = 3
@@ -72,7 +72,9 @@ def judge(attempts: Iterable[Mapping[str, Iterable[Mapping[str, Any]]]]) -> Find
     attempts
         The events of each task, attempt after attempt; the last one succeeded.
     """
-    accounts = [[Account(task, events) for task, events in attempt.items()] for attempt in attempts]
+    accounts = [
+        [TaskAudit(task, events) for task, events in attempt.items()] for attempt in attempts
+    ]
     run = _run(accounts)
     last = accounts[-1]
     if not any(account.is_audited for account in last):
@@ -110,7 +112,7 @@ class _Run:
         What was seen, by the epochs' numbers from 0.
     """
 
-    course: Course
+    course: DataPlan
     end: int
     epochs: Mapping[int, _Epoch]
 
@@ -196,18 +198,18 @@ def _run(attempts: Attempts) -> _Run | None:
     return _Run(course, end, epochs) if course else None
 
 
-def _courses(attempt: Sequence[Account]) -> set[Course]:
+def _courses(attempt: Sequence[TaskAudit]) -> set[DataPlan]:
     return {account.course for account in attempt if account.course}
 
 
-def _agreed(attempts: Attempts) -> Course | None:
+def _agreed(attempts: Attempts) -> DataPlan | None:
     """Return how all go through the data, from the first step of any of them."""
     courses = [_courses(attempt) for attempt in attempts]
     starts = [course.start for each in courses for course in each]
     data = {(course.examples, course.steps) for each in courses for course in each}
     if len(data) != 1 or max(map(len, courses)) > 1:
         return None
-    return Course(*data.pop(), min(starts))
+    return DataPlan(*data.pop(), min(starts))
 
 
 def _limits(attempts: Attempts) -> list[int]:
@@ -219,12 +221,12 @@ def _limits(attempts: Attempts) -> list[int]:
     return [min(starts[number:], default=sys.maxsize) for number in range(1, len(starts) + 1)]
 
 
-def _counted(account: Account, limit: int) -> Iterator[Seen]:
+def _counted(account: TaskAudit, limit: int) -> Iterator[Seen]:
     """Return what a task saw that was not lost and trained again."""
     return (seen for seen in account.seen() if seen.end <= limit)
 
 
-def _epochs(course: Course, streams: Sequence[Iterator[Seen]]) -> Iterator[tuple[int, _Epoch]]:
+def _epochs(course: DataPlan, streams: Sequence[Iterator[Seen]]) -> Iterator[tuple[int, _Epoch]]:
     """Go through the epochs with what all tasks saw in each; every stream is in their order."""
     by_epoch = attrgetter("epoch")
     for number, all_seen in groupby(merge(*streams, key=by_epoch), by_epoch):

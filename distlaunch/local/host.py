@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import select
 import signal
@@ -17,12 +18,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.local import container, processes, task_process
-from distlaunch.local.channel import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from distlaunch.local.channel import Message
 
 # How the launcher starts this: from a fixed place of ours, which the tasks do not look into, and
 # with nothing of the current folder's.
@@ -31,8 +29,44 @@ BOOT = (
     "from distlaunch.local.host import main; del sys.path[0]; main()"
 )
 
+Message = dict[str, Any]
+
 _PATIENCE = 10.0  # seconds to kill everything in
+_CHUNK = 1 << 16
 _COMMON = ("tensorflow", "keras")
+
+
+class Channel:
+    """One end of the stream between the launcher and the host: JSON objects, one a line.
+
+    Parameters
+    ----------
+    stream
+        A connected socket.
+    """
+
+    def __init__(self, stream: socket.socket) -> None:
+        self.stream = stream
+        self.is_open = True
+        self._partial = b""
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    def send(self, message: Message) -> None:
+        """Send a message; one for a closed peer is lost; `receive` then reports the end."""
+        with contextlib.suppress(OSError):
+            self.stream.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self) -> list[Message]:
+        """Wait for more and return what is complete of it; `is_open` turns false at the end."""
+        try:
+            data = self.stream.recv(_CHUNK)
+        except ConnectionError:
+            data = b""
+        self.is_open = bool(data)
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        return [json.loads(line) for line in lines]
 
 
 class Host:

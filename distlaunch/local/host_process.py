@@ -14,13 +14,12 @@ from typing import IO, TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError
 from distlaunch.local import container, processes
-from distlaunch.local.channel import Channel
-from distlaunch.local.host import BOOT
+from distlaunch.local.host import BOOT, Channel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from distlaunch.local.channel import Message
+    from distlaunch.local.host import Message
     from distlaunch.local.task_process import TaskPlan
 
 PIPE_SIZE = 1 << 18  # bytes
@@ -29,7 +28,7 @@ _PATIENCE = 25.0  # seconds in which the host, which gives up after ten twice, h
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
 
 
-class Group:
+class HostProcess:
     """A host process with the tasks of one attempt.
 
     Parameters

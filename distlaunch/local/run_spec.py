@@ -37,7 +37,7 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalOrder:
+class RunSpec:
     """A job to run on this machine.
 
     Parameters

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError, OutputError
 from distlaunch.local.attempt import Attempt, event_path
-from distlaunch.local.environment import (
-    PEER_TIMEOUT,
-    common_environment,
-    host_environment,
-    task_environment,
-)
 from distlaunch.local.host_resources import has_cpu_tensorflow, share_out, this_machine
-from distlaunch.local.plans import plan_task
 from distlaunch.local.policy import Done, Failure, Stopped
 from distlaunch.local.ports import HOST, HeldPorts, is_taken
 from distlaunch.local.run_spec import Container
 from distlaunch.local.stop_signals import StopSignals
 from distlaunch.local.task_process import NOT_FOUND, NOT_RUNNABLE
+from distlaunch.local.task_spec import (
+    PEER_TIMEOUT,
+    common_environment,
+    host_environment,
+    plan_task,
+    task_environment,
+)
 from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from distlaunch.job.model import Task
     from distlaunch.local.policy import Ended, Verdict
-    from distlaunch.local.run_spec import LocalOrder
+    from distlaunch.local.run_spec import RunSpec
     from distlaunch.local.task_process import TaskPlan
     from distlaunch.ui.progress_view import ProgressView
 
@@ -68,7 +68,7 @@ class Runner:
         Who shows what can be seen of it.
     """
 
-    def __init__(self, order: LocalOrder, watch: ProgressView) -> None:
+    def __init__(self, order: RunSpec, watch: ProgressView) -> None:
         self._order = order
         self._watch = watch
         self._tasks = order.cluster.tasks()

@@ -261,7 +261,7 @@ def test_program_without_a_project(local, tmp_path):
     (folder,) = jobs(tmp_path)
     start, end = done.stderr.splitlines()
     assert re.fullmatch(
-        r"distlaunch: chief \+ 1 worker on this machine \(\d+ cores?, (no|\d+) GPUs?\) "
+        r"distlaunch: 2 tasks: chief \+ 1 worker on this machine \(\d+ cores?, (no|\d+) GPUs?\) "
         rf"· job folder {re.escape(str(folder))}",
         start,
     )

@@ -23,10 +23,10 @@ OK = Ended(0)
 
 @pytest.fixture
 def group():
-    return Group()
+    return HostProcess()
 
 
-class Group:
+class HostProcess:
     """A policy with what it sent and said."""
 
     def __init__(self):

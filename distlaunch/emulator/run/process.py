@@ -17,8 +17,8 @@ from distlaunch.emulator.run.backend import CannotRun, ExitStatus, LineWriter
 from distlaunch.emulator.run.environment import package_command, storage_path, variables
 from distlaunch.emulator.run.supervisor import BOOT
 from distlaunch.errors import DistlaunchError
-from distlaunch.local.environment import without_proxy
 from distlaunch.local.ports import HOST, HeldPorts
+from distlaunch.local.task_spec import without_proxy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

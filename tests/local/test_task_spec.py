@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from distlaunch.job.model import Cluster, Machine, Pool
-from distlaunch.local.environment import common_environment
-from distlaunch.local.run_spec import Command, Container, LocalOrder, Module
+from distlaunch.local.run_spec import Command, Container, Module, RunSpec
+from distlaunch.local.task_spec import common_environment
 
 LOOPBACK = "localhost,127.0.0.1,::1"
 TORCH = {"KERAS_BACKEND": "torch"}
@@ -23,7 +23,7 @@ def environment(monkeypatch, tmp_path):
         for name, value in (shell or {}).items():
             monkeypatch.setenv(name, value)
         return common_environment(
-            LocalOrder(
+            RunSpec(
                 name="digits",
                 job_id="1",
                 cluster=Cluster(Pool(Machine("local"))),

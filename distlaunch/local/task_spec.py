@@ -1,4 +1,4 @@
-"""The environment of a task: what a replica in the cloud sees, and what this machine adds."""
+"""What the host starts for a task, and the environment that it gets."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.job.tf_config import replica_environment
-from distlaunch.local.run_spec import Container
+from distlaunch.local import container
+from distlaunch.local.run_spec import Container, Module
+from distlaunch.local.task_process import TaskPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from distlaunch.job.model import Task
     from distlaunch.local.host_resources import Share
-    from distlaunch.local.run_spec import LocalOrder
+    from distlaunch.local.run_spec import RunSpec
+
+# Where Google's libraries look for credentials, of which the first is a variable, too.
+_CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
+_USUAL_CREDENTIALS = Path(".config", "gcloud", "application_default_credentials.json")
 
 PEER_TIMEOUT = 60  # seconds after which a trainer gives up on peers that have not come
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -40,7 +46,7 @@ _REPLICA_VARIABLES = (
 )
 
 
-def common_environment(order: LocalOrder) -> dict[str, str]:
+def common_environment(order: RunSpec) -> dict[str, str]:
     """Return what all tasks see alike: this process's environment and the job's own variables.
 
     A container has its image's environment in place of this process's.
@@ -77,7 +83,7 @@ def _with_loopback(hosts: str) -> str:
     return ",".join(dict.fromkeys([*given, *_LOOPBACK]))
 
 
-def host_environment(order: LocalOrder, common: Mapping[str, str]) -> Mapping[str, str]:
+def host_environment(order: RunSpec, common: Mapping[str, str]) -> Mapping[str, str]:
     """Return what the process that holds the tasks sees: what they do, unless they are contained.
 
     Then it sees what we do, and with it where the container engine is.
@@ -87,7 +93,7 @@ def host_environment(order: LocalOrder, common: Mapping[str, str]) -> Mapping[st
 
 def task_environment(
     common: Mapping[str, str],
-    order: LocalOrder,
+    order: RunSpec,
     task: Task,
     *,
     addresses: Mapping[Task, str],
@@ -113,3 +119,65 @@ def task_environment(
     if order.audit:
         ours["DISTLAUNCH_AUDIT"] = "1"
     return {**common, **share.environment(common), **replica, **ours}
+
+
+def plan_task(
+    order: RunSpec, task: Task, share: Share, env: Mapping[str, str], attempt: Path
+) -> TaskPlan:
+    """Return what the host starts for a task.
+
+    Parameters
+    ----------
+    share
+        The task's part of this machine.
+    env
+        The environment of its program.
+    attempt
+        The folder for the output of this attempt.
+    """
+    program = order.program
+    if isinstance(program, Container):
+        name = f"distlaunch-{order.job_id}-{os.getpid()}-{attempt.name}-{task}".replace(":", "-")
+        spec = _spec(order, program, share, env, name)
+        argv, cores = container.argv(container.RUN), None
+        env = {**os.environ, **spec.to_environment()}
+    else:
+        name, cores = None, share.cores
+        argv = [program.name, *program.args] if isinstance(program, Module) else [*program.argv]
+    return TaskPlan(
+        name=str(task),
+        argv=argv,
+        is_module=isinstance(program, Module),
+        env=env,
+        work_dir=str(order.work_dir),
+        cores=cores,
+        container=name,
+    )
+
+
+def _spec(
+    order: RunSpec, program: Container, share: Share, env: Mapping[str, str], name: str
+) -> container.Spec:
+    credentials = _credentials()
+    return container.Spec(
+        name=name,
+        image=program.image,
+        args=program.args,
+        environment={**env, **({_CREDENTIALS: credentials} if credentials else {})},
+        folders=_folders(order),
+        files=[credentials] if credentials else [],
+        cores=share.cores,
+        gpus=bool(share.gpus),
+    )
+
+
+def _folders(order: RunSpec) -> list[str]:
+    """Return what a task writes to on this machine."""
+    own = [order.job_dir] if Path(order.job_dir).is_absolute() else []
+    return [*own, str(order.logs_dir)]
+
+
+def _credentials() -> str | None:
+    """Return the file with the credentials that Google's libraries find here, if there is one."""
+    path = Path(os.environ.get(_CREDENTIALS) or Path.home() / _USUAL_CREDENTIALS)
+    return str(path.absolute()) if path.is_file() else None
