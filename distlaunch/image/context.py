@@ -104,7 +104,7 @@ def read_context(folder: Path, ignore: str) -> Context:
     ImageError
         If the ignore file has a malformed pattern.
     """
-    reader = _Reader(folder, secrets.allowed(ignore))
+    reader = _FileReader(folder, secrets.allowed(ignore))
     for path, entry in _walk(folder, IgnoreRules(ignore), reader.refuse):
         reader.add(path, entry)
     if reader.problems:
@@ -148,7 +148,7 @@ def _walk(
                 yield path, entry
 
 
-class _Reader:
+class _FileReader:
     """Reads files and collects the problems with them."""
 
     def __init__(self, folder: Path, allowed_secrets: frozenset[str]) -> None:

@@ -83,10 +83,10 @@ def status_error(
 
 def connection_error(problem: Exception, reference: Reference) -> RegistryUnreachable:
     """Return the error for an exception of requests."""
-    cause = repr(problem)
-    reason = str(problem).rpartition("] ")[2].partition(" (_ssl")[0].strip("()'\" ").lower()
-    reason = reason[:_MAX_MESSAGE] or type(problem).__name__
-    text = next(text for part, text in _CONNECTION_ERRORS.items() if part in cause)
+    *_, cause = causes_of(problem)
+    reason = getattr(cause, "verify_message", "") or getattr(cause, "strerror", "") or str(cause)
+    reason = (reason or type(cause).__name__).lower()[:_MAX_MESSAGE]
+    text = next(text for part, text in _CONNECTION_ERRORS.items() if part in repr(problem))
     return RegistryUnreachable(text.format(host=reference.host, image=reference, reason=reason))
 
 
