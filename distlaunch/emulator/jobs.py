@@ -79,7 +79,10 @@ class JobService:
     ) -> dict[str, Any]:
         check_location(location)
         expression = parse_filter(request.args.get("filter", ""), _value)
-        size = min(request.args.get("pageSize", 0, int) or MAX_PAGE_SIZE, MAX_PAGE_SIZE)
+        size = request.args.get("pageSize", 0, int)
+        if size < 0:
+            raise ApiError(400, f"Invalid pageSize {size}.")
+        size = min(size or MAX_PAGE_SIZE, MAX_PAGE_SIZE)
         before = request.args.get("pageToken", "")
         jobs = [
             job

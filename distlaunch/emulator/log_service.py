@@ -45,7 +45,10 @@ class LogService:
 
     def _list(self, request: Request) -> dict[str, Any]:
         query = read_json(request)
-        size = min(int(query.get("pageSize") or _DEFAULT_PAGE_SIZE), MAX_PAGE_SIZE)
+        size = query.get("pageSize") or _DEFAULT_PAGE_SIZE
+        if not isinstance(size, int) or size < 0:
+            raise ApiError(400, f"Invalid pageSize {size!r}.")
+        size = min(size, MAX_PAGE_SIZE)
         order = str(query.get("orderBy", "")).lower()
         if order not in _ORDERS:
             raise ApiError(400, f"Unsupported orderBy {order!r}; use timestamp asc or desc.")
@@ -103,6 +106,8 @@ def _value(field: tuple[str, ...], text: str) -> Value:
     if field == ("timestamp",):
         return parse_time(text)
     if field == ("severity",):
+        if text.upper() not in SEVERITIES:
+            raise ValueError(f"unknown severity {text!r}")
         return SEVERITIES.index(text.upper())
     if field[0] not in _FIELDS:
         raise ValueError(f"unknown field {'.'.join(field)!r}")

@@ -102,6 +102,8 @@ def test_other_filters_are_refused(text, service):
         {"resourceNames": ["my-project"]},
         {"orderBy": "severity"},
         {"pageToken": "x"},
+        {"pageSize": "x"},
+        {"pageSize": -1},
     ],
 )
 def test_other_queries_are_refused(fields, service):
