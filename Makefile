@@ -6,6 +6,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=loadscope --no-loadscope-reorder
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3 python
 IS_FIT := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
@@ -28,10 +29,10 @@ demo: $(VENV)/.demo ## From nothing to a trained model: a chief and a worker on 
 	@cd build/demo/digits && "$(CURDIR)/$(BIN)/distlaunch" local --workers 2
 
 test: $(VENV)/.test ## Run all tests
-	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope
+	@$(PYTEST)
 
 quick: $(VENV)/.quick ## Run the quick tests without TensorFlow (make quick PYTHON=python3.10 VENV=.venv-3.10)
-	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope -m 'not slow and not hypothesis' \
+	@$(PYTEST) -m 'not slow and not hypothesis' \
 	  $(QUICK_TESTS)
 
 fuzz: $(VENV)/.test ## Run the property-based tests on random examples, 3 rounds (make fuzz ROUNDS=20)
@@ -40,7 +41,7 @@ fuzz: $(VENV)/.test ## Run the property-based tests on random examples, 3 rounds
 	done
 
 laws: $(VENV)/.test ## Run the trainer's laws at full length: every model and kill, on every size
-	@DISTLAUNCH_TEST_LAWS=1 $(BIN)/python -m pytest --numprocesses=2 --dist=loadscope \
+	@DISTLAUNCH_TEST_LAWS=1 $(PYTEST) \
 	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_zoo.py
 
 docs-test: $(VENV)/.test ## Run the long sessions of the documents

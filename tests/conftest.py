@@ -48,6 +48,11 @@ def pytest_configure(config: pytest.Config) -> None:
         providers._get_local_constants = providers.Constants
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run slow modules first, so that none is left alone on one core at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(scope="session")
 def checkout(pytestconfig: pytest.Config) -> Path:
     """The folder of the checkout."""
