@@ -29,38 +29,17 @@ _WHITEOUT = ".wh."  # the beginning of a name that removes a file of a lower lay
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer in a file.
+    """A layer in a file."""
 
-    Parameters
-    ----------
-    file
-        A gzipped tar.
-    digest
-        ``sha256:…`` of the file.
-    diff_id
-        ``sha256:…`` of the tar, as in an image's config.
-    size
-        Of the file, in bytes.
-    created_by
-        The command for the image's history.
-    """
-
-    file: Path
-    digest: str
-    diff_id: str
-    size: int
-    created_by: str
+    file: Path  # a gzipped tar
+    digest: str  # sha256:… of the file
+    diff_id: str  # sha256:… of the tar, as in an image's config
+    size: int  # of the file
+    created_by: str  # the command in the image's history
 
 
 def code_layer(context: Context, file: Path, *, root: str = "/app") -> Layer:
-    """Write a project's files as a layer.
-
-    Parameters
-    ----------
-    file
-        The file to write.
-    root
-        The folder of the files in the image. It is created; folders above it keep their mode.
+    """Write a project's files as a layer, below a folder of the image.
 
     Raises
     ------
@@ -157,8 +136,9 @@ class LayerWriter:
         trace: TracebackType | None,
     ) -> None:
         if kind is not None:
-            with contextlib.suppress(OSError):  # its last data may not fit
-                self._file.close()
+            for each in (self._gzip, self._file):
+                with contextlib.suppress(OSError):  # its last data may not fit
+                    each.close()
             self._path.unlink(missing_ok=True)
 
 

@@ -55,28 +55,14 @@ class BuildInputs:
 
 @dataclass(frozen=True, slots=True)
 class ImagePlan:
-    """How a job's image is built.
-
-    Parameters
-    ----------
-    reason
-        Why this strategy is used, for users.
-    reference
-        The image by its future tag, or as the job names it.
-    digest
-        ``sha256:…``, None if it is known after the push only.
-    environment_digest
-        ``sha256:…`` of the environment in the registry, if it is there.
-    inputs
-        None if the job names an image.
-    """
+    """How a job's image is built."""
 
     strategy: BuildStrategy
-    reason: str
-    reference: Reference
-    digest: str | None = None
-    environment_digest: str | None = None
-    inputs: BuildInputs | None = None
+    reason: str  # of the strategy, for users
+    reference: Reference  # by its future tag, or as the job names it
+    digest: str | None = None  # None if it is known after the push only
+    environment_digest: str | None = None  # of the environment, if the registry has it
+    inputs: BuildInputs | None = None  # None if the job names an image
 
     @property
     def repository(self) -> str:
@@ -98,22 +84,12 @@ class ImagePlan:
 
 @dataclass(frozen=True, slots=True)
 class BuiltImage:
-    """An image in a registry or in Docker.
+    """An image in a registry or in Docker."""
 
-    Parameters
-    ----------
-    uri
-        ``REPOSITORY@sha256:…``; by its tag if it was not pushed; as the job names it if it does.
-    digest
-        ``sha256:…`` in the registry, None if it was not looked up.
-    sent
-        Bytes sent to the registry.
-    """
-
-    uri: str
-    digest: str | None
+    uri: str  # by digest; by tag if it was not pushed; as the job names it if it does
+    digest: str | None  # in the registry, None if it was not looked up
     strategy: BuildStrategy
-    sent: int
+    sent: int  # bytes sent to the registry
 
 
 def plan_image(job: Job, folder: Path, render: Render, *, push: bool = True) -> ImagePlan:

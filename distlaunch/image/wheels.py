@@ -123,7 +123,7 @@ def environment_layer(
         for path, source in sorted(plan.copied.items()):
             original = (plan.folder / source).read_bytes()
             content = edited[source].encode() if source in edited else original
-            layer.add_folders(path)
+            layer.add_folders(path, below="tmp")
             layer.add_file(path, 0o644, len(content), io.BytesIO(content))
         _add_packages(layer, target, python)
         if plan.link_cuda:
@@ -137,7 +137,9 @@ def _is_copied(instruction: Instruction, files: set[str], plan: Installation) ->
     if instruction.word != "COPY" or len(words) != 2 or "$" in instruction.rest:
         return False
     source, target = posixpath.normpath(words[0]), words[1]
-    if source not in files or not target.startswith("/") or target.endswith("/"):
+    # Folders of the base must keep their modes, so few are allowed.
+    is_allowed = target.startswith("/environment/") or posixpath.dirname(target) in ("/", "/tmp")  # noqa: S108
+    if source not in files or not is_allowed or target.endswith("/"):
         return False
     plan.copied[target.strip("/")] = source
     return True

@@ -146,6 +146,7 @@ def test_every_pip_step_is_done(build, index):
         "RUN pip install <<EOF two\nEOF",
         "RUN apt-get install x",
         "COPY trainer /trainer",
+        "COPY requirements.txt /usr/lib/requirements.txt",
         "COPY --chown=1:1 requirements.txt /requirements.txt",
         "USER nobody",
         'SHELL ["/bin/bash", "-c"]',
