@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from distlaunch import timestamps
@@ -274,6 +276,66 @@ def test_all_pages_are_gone_through_once(serve):
     assert [asked.body.get("pageToken") for asked in server.asked] == [None, "1", "2"]
 
 
+def tuning_job(trials: int) -> dict:
+    name = "projects/1/locations/r/customJobs/{}"
+    return {
+        **JOB,
+        "maxTrialCount": trials,
+        "trials": [
+            {"id": str(number), "customJob": name.format(10**18 + number)}
+            for number in range(trials)
+        ],
+    }
+
+
+def test_the_log_of_many_trials_is_read_by_filters_that_cloud_logging_accepts(serve):
+    job = tuning_job(1_000)
+    texts = iter(range(99))
+    server = serve(
+        lambda _: Reply(
+            body={"entries": [entry(insertId=str(text := next(texts)), textPayload=str(text))]}
+        )
+    )
+    reader = LogReader(Logs(connect(server.url), "p"), job, LogSelection())
+    lines = [line.text for line in reader.read_all(job)]
+    filters = [request.body["filter"] for request in server.asked]
+    assert len(lines) == len(filters) > 1
+    assert max(map(len, filters)) <= 20_000
+    for trial in job["trials"]:
+        number = trial["customJob"].rpartition("/")[2]
+        assert sum(f'job_id="{number}"' in text for text in filters) == 1
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        (LogSelection(), ["a\n", "oneDNN 1\nb\n", "c\n"]),
+        (LogSelection(last=2), ["oneDNN 1\nb\n", "c\n"]),
+        (LogSelection(last=0), []),
+        (LogSelection(pattern=re.compile("[ac1]")), ["a\n", "oneDNN 1\n", "c\n"]),
+        (LogSelection(pattern=re.compile("b"), last=5), ["b\n"]),
+    ],
+)
+def test_a_part_of_the_log(serve, selection, expected):
+    found = entries(("service", "a"), ("workerpool0-0", "oneDNN 1\nb"), ("service", "c"))
+    pages = [
+        Reply(body={"entries": found[:1], "nextPageToken": "1"}),
+        Reply(body={"entries": found[1:]}),
+    ]
+    server = serve(in_turn(*pages))
+    reader = LogReader(Logs(connect(server.url), "p"), JOB, selection)
+    assert [line.text for line in reader.read_all(JOB)] == expected
+
+
+def test_the_noise_of_tensorflow_is_hidden_on_request(serve):
+    noise = "I0000 00:00:1795227581.558090    9548 port.cc:153] oneDNN custom operations are on."
+    texts = (noise, f"{noise}\nepoch 1", "")
+    server = serve(in_turn(Reply(body={"entries": entries(*(("service", t) for t in texts))})))
+    logs = Logs(connect(server.url), "p")
+    reader = LogReader(logs, JOB, LogSelection(hide_noise=True), per_entry=True)
+    assert [line.text for line in reader.read_all(JOB)] == ["epoch 1\n", "\n"]
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
@@ -292,3 +354,14 @@ def test_no_times(text):
     with pytest.raises(ValueError, match=r"not an RFC 3339|does not match"):
         timestamps.parse(text)
     assert timestamps.seconds_between(text, "2026-11-21T17:00:00Z") is None
+
+
+def test_since(monkeypatch):
+    monkeypatch.setattr(timestamps.time, "time", lambda: 100_000.0)
+    since = timestamps.parse_since
+    assert [since(text) for text in ("90s", "10m", "2h", "1d")] == [99_910, 99_400, 92_800, 13_600]
+    assert since("1970-01-01T00:01") == since("1970-01-01T00:01Z") == 60
+    assert since("1970-01-01T01:01+01:00") == 60
+    for text in ("", "ten", "10", "-5m", "1w"):
+        with pytest.raises(ValueError, match="neither a duration such as 10m nor a time"):
+            since(text)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -170,6 +171,17 @@ def test_where_no_record_can_be_written_nothing_is_submitted(tmp_path):
         Records(tmp_path).write(record())
     with pytest.raises(DistlaunchError, match="nothing was submitted"), Records(tmp_path).lock():
         pass
+
+
+def test_a_file_system_without_locks_is_tolerated(tmp_path, monkeypatch):
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    entered = False
+    with Records(tmp_path).lock():
+        entered = True
+    assert entered
 
 
 @given(st.text(st.characters(codec="ascii", categories=["Ll", "Nd"]), min_size=1, max_size=63))
