@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Job
 
 DOCKERFILE, IGNORE, CONFIG = "Dockerfile", ".dockerignore", "config.yaml"
+IGNORE_ELSEWHERE = "Dockerfile.dockerignore"  # beside a Dockerfile that is not in the context
 
 _NEEDS_GOOGLES_LOGIN = ("pkg.dev", "gcr.io")
 
@@ -79,16 +80,22 @@ def render(job: Job, folder: Path, output: Path, format: templates.Format) -> Re
     builds = vertex.needs_image(job)
     image = _image(job) if builds else job.image.uri or ""
     files: dict[str, str] = {}
-    if builds and not job.image.dockerfile:
+    recipe = templates.recipe(job, folder) if builds else None
+    if recipe and recipe.own_dockerfile is None:
         files[DOCKERFILE] = templates.dockerfile(job, folder)
-        files[IGNORE] = templates.dockerignore(job, folder)
+        if recipe.own_ignore is None:
+            is_in_project = output.resolve() == folder.resolve()
+            ignore = IGNORE if is_in_project else IGNORE_ELSEWHERE
+            files[ignore] = templates.dockerignore(job, folder)
     files[CONFIG] = templates.config(job, format=format, image=image, folder=folder)
     notes = list(templates.config_notes(job, format=format, image=image))
-    if not builds:
+    if recipe is None:
         notes.append("the job names its images, so that there is nothing to build")
-    elif job.image.dockerfile:
-        notes.append(f"the image is built by your own {job.image.dockerfile}, which is left alone")
-    commands = [*(_docker(job, image, folder, output) if builds else ())]
+    elif recipe.own_dockerfile:
+        notes.append(f"the image is built by your own {recipe.own_dockerfile}, which is left alone")
+    elif recipe.own_ignore:
+        notes.append(f"your own {recipe.own_ignore} is left alone")
+    commands = [*(_docker(recipe, image, folder, output) if recipe else ())]
     config = _from(folder, output / CONFIG)
     skips = format == "vertex" and _skips_a_pool(job)
     if skips:
@@ -112,15 +119,14 @@ def _image(job: Job) -> str:
     return f"{job.image.repository}:latest"
 
 
-def _docker(job: Job, image: str, folder: Path, output: Path) -> Iterator[str]:
+def _docker(recipe: templates.Recipe, image: str, folder: Path, output: Path) -> Iterator[str]:
     host = image.partition("/")[0]
     if host.endswith(_NEEDS_GOOGLES_LOGIN):
         yield shlex.join(["gcloud", "auth", "configure-docker", host])
-    file = job.image.dockerfile
+    file = recipe.own_dockerfile
     if file is None and output.resolve() != folder.resolve():
-        file = _from(folder, output / DOCKERFILE)
-        yield shlex.join(["cp", _from(folder, output / IGNORE), IGNORE])
-    named = ["--file", file] if file else []
+        file = output / DOCKERFILE
+    named = ["--file", _from(folder, folder / file)] if file else []
     yield shlex.join(["docker", "build", "--platform=linux/amd64", *named, "--tag", image, "."])
     yield shlex.join(["docker", "push", image])
 

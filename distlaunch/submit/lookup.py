@@ -85,7 +85,13 @@ class JobLocator:
                 "no region: pass --region R, or set region: in distlaunch.yaml or "
                 "'gcloud config set ai/region R'"
             )
-        endpoint = self.endpoint or _recorded_endpoint(record)
+        endpoint = self.endpoint
+        if endpoint is None and record and record.endpoint:
+            endpoint = _check_recorded_endpoint(record, record.endpoint)
+            if self.show_message:
+                self.show_message(
+                    f"using endpoint {endpoint}, where {record.launch_id} was submitted"
+                )
         session = connect(endpoint, project=project, show_message=self.show_message)
         return Jobs(session, project, region)
 
@@ -135,14 +141,13 @@ class JobLocator:
         return LocatedJob(jobs, job, record)
 
 
-def _recorded_endpoint(record: Record | None) -> str | None:
+def _check_recorded_endpoint(record: Record, endpoint: str) -> str:
     """Return the endpoint of a job's record, which is trusted only on this machine.
 
     A record is a file of the project's folder and may come from anyone, and credentials are sent to
     the endpoint.
     """
-    endpoint = record.endpoint if record else None
-    if not record or not endpoint or is_loopback(endpoint):
+    if is_loopback(endpoint):
         return endpoint
     raise DistlaunchError(
         f"{record.launch_id}: its record names the endpoint {endpoint}, and credentials are sent "

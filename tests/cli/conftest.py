@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ..google.servers import Server  # noqa: TID252 - tests are no package
+from ..google.conftest import nobody, serve, tls, trusted, user  # noqa: F401, TID252
 from .cloud import Cloud
 
 
@@ -13,17 +13,3 @@ def cloud(tmp_path):
     """A Vertex AI on loopback, whose commands run in the test's folder."""
     with Cloud(tmp_path) as cloud:
         yield cloud
-
-
-@pytest.fixture
-def serve():
-    """Start servers that answer as a test wants them to."""
-    servers = []
-
-    def start(answer) -> Server:
-        servers.append(Server(answer))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()

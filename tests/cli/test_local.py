@@ -440,3 +440,15 @@ def test_module_of_the_job_file_with_more_arguments(local, project):
     told = told_by(done, "worker:0")
     assert told["argv"] == ["--epochs", "5", "--epochs", "3"]
     assert told["env"]["AIP_MODEL_DIR"] == f"{project}/line/model/"
+
+
+def test_events_as_json(local, project):
+    done = local("--json -- python summarise.py")
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {event["task"] for event in events if event["event"] == "task"} == {
+        *("chief", "worker:0", "worker:1")
+    }
+    assert events[-1]["event"] == "summary"
+    assert events[-1]["summary"]["global_batch"] == 64
+    assert "job folder" in done.stderr

@@ -119,3 +119,15 @@ def test_a_job_that_goes_on_is_told_to(cli, cloud):
     done = cli("logs", "digits-1", *cloud.options)
     assert done.returncode == 0
     assert "; use --follow to continue\n" in done.stderr
+
+
+def test_a_part_of_the_log(cli, cloud):
+    cloud.wait(cloud.launch("digits-1", program()))
+    options = ("logs", "digits-1", "--task", "chief", *cloud.options)
+    assert cli(*options, "--tail", "1").stdout == "chief | line 2\n"
+    assert cli(*options, "--grep", "[02]$").stdout == "chief | line 0\nchief | line 2\n"
+    assert cli(*options, "--since", "1h").stdout.count("line") == 3
+    assert cli(*options, "--since", "2999-01-01T00:00").stdout == ""
+    for wrong in ("--since=soon", "--grep=(", "--tail=-1"):
+        done = cli(*options, wrong)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)

@@ -132,11 +132,6 @@ def test_conditional_parameters_are_written_for_vertex_ai_only(cli, project):
 @pytest.mark.parametrize(
     ("prepare", "words", "refusal"),
     [
-        (
-            lambda p: (p / "Dockerfile").write_text("FROM x\n"),
-            "",
-            (1, "Dockerfile would be overwri"),
-        ),
         (lambda p: (p / "config.yaml").write_text(""), "", (1, "config.yaml would be overwritten")),
         (lambda p: (p / "distlaunch.yaml").unlink(), "", (1, "distlaunch.yaml: no such file; ")),
         (

@@ -78,3 +78,19 @@ def test_a_job_that_names_no_folder_is_resubmitted_with_a_warning(arg, cloud, ca
     assert main(["resubmit", first["name"], *cloud.options, "--detach"]) == 0
     warning = "warning: this job names no output directory"
     assert (warning in capfd.readouterr().err) == ("job-dir" not in arg)
+
+
+def test_fields_are_overridden_and_arguments_appended(cloud, capfd):
+    first = created(cloud, "gs://bucket/fixed", ["--a=${HOME}"], ["--a=${HOME}"])
+    words = ("--set", "cluster.workers.count=3", "--set", "labels.team=vision", "--", "--b", "2")
+    assert main(["resubmit", first["name"], *cloud.options, "--detach", *words]) == 0
+    job = cloud.jobs.find("customJobs", capfd.readouterr().out.strip())
+    pools = job["jobSpec"]["workerPoolSpecs"]
+    assert [int(pool["replicaCount"]) for pool in pools] == [1, 3]
+    for pool in pools:
+        assert pool["containerSpec"]["args"] == ["--a=${HOME}", "--b", "2"]
+        assert pool["containerSpec"]["command"] == PROGRAM["command"]
+    assert job["labels"]["team"] == "vision"
+    assert folders(job)[0] == f"gs://bucket/fixed/{job['labels'][LABEL]}"
+    assert main(["resubmit", first["name"], *cloud.options, "--set", "cluster.x=1"]) == 1
+    assert "--set cluster.x" in capfd.readouterr().err

@@ -164,3 +164,14 @@ def test_a_launch_that_was_cut_off_before_google_had_it(cli, cloud):
         "distlaunch: error: digits-1: the launch was interrupted before Google had its job; run "
         "'distlaunch submit' to finish it\n"
     )
+
+
+def test_the_endpoint_of_the_submit_is_used_and_named(cli, cloud):
+    job = cloud.wait(cloud.launch("digits-1", OK))
+    cloud.record(job, "digits-1")
+    done = cli("status")
+    assert done.returncode == 0
+    notice = f"distlaunch: using endpoint {cloud.url}, where digits-1 was submitted\n"
+    assert done.stderr == notice
+    assert f"endpoint    {cloud.url}" in done.stdout
+    assert json.loads(cli("status", "--json").stdout)["endpoint"] == cloud.url

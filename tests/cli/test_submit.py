@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
 from distlaunch.cli import main
+
+from ..google.servers import in_turn, refused  # noqa: TID252 - tests are no package
 
 JOB_FILE = """\
 name: digits
@@ -152,6 +156,9 @@ def test_a_job_is_followed_to_its_end(project, submit, emulator):
 
     assert as_json.returncode == 0, as_json.stderr
     events = [json.loads(line) for line in as_json.stdout.splitlines()]
+    assert [events[0][key] for key in ("event", "console")] == ["submitted", None]
+    assert events[0]["job"].startswith("digits-")
+    assert events[0]["name"] in [job["name"] for job in here.jobs()]
     said = {(each["task"], each["text"]) for each in events if each["event"] == "line"}
     assert said >= {(task, "hello from ['--epochs=8']") for task in ("chief", "worker:0")}
     assert [each["state"] for each in events if each["event"] == "state"][-1] == "SUCCEEDED"
@@ -270,3 +277,47 @@ def test_wrong_usage_is_one_line_and_2(words, told, submit):
     assert done.returncode == 2
     assert told in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def answer_prompt(project, gcloud, answer, *words):
+    """Submit on a terminal without a network, and return the exit code and what is shown."""
+    terminal, program = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "distlaunch", "submit", IMAGE, "--no-check", *words],
+        cwd=project,
+        env=os.environ | {"CLOUDSDK_CONFIG": str(gcloud), "HTTPS_PROXY": "http://127.0.0.1:9"},
+        stdin=program,
+        stdout=subprocess.DEVNULL,
+        stderr=program,
+        start_new_session=True,
+    )
+    os.close(program)
+    os.write(terminal, answer)
+    shown = b""
+    with suppress(OSError):  # the terminal is closed at the end
+        while piece := os.read(terminal, 1 << 12):
+            shown += piece
+            if b"cannot reach" in shown or b"cannot get a token" in shown:
+                process.kill()
+    os.close(terminal)
+    return process.wait(), shown.decode()
+
+
+def test_a_terminal_is_prompted(project, user, nobody):
+    code, shown = answer_prompt(project, nobody, b"n\n")
+    assert code == 1
+    assert "submit digits to project demo-project (price unknown)? [y/N]: " in shown
+    assert "distlaunch: not submitted" in shown
+    assert not (project / ".distlaunch/jobs").exists()
+    _, shown = answer_prompt(project, nobody, b"", "--yes")
+    assert "[y/N]" not in shown
+    assert "cannot" in shown
+
+
+@pytest.mark.usefixtures("user")
+def test_no_terminal_is_never_prompted(project, serve, trusted, monkeypatch, capfd):
+    server = serve(in_turn(refused(403, "PERMISSION_DENIED", "No.")), trusted)
+    monkeypatch.chdir(project)
+    assert main(["submit", IMAGE, "--no-check", "--endpoint", server.url]) == 1
+    assert [asked.method for asked in server.asked] == ["POST"]
+    assert "[y/N]" not in capfd.readouterr().err

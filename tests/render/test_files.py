@@ -59,7 +59,6 @@ def test_another_folder_is_named_in_the_commands(folder):
     job = replace(JOB, image=Image("localhost:5000/digits"), labels={}, project=None, region=None)
     rendered = render(job, folder, folder / "by hand", "ai-platform")
     assert rendered.commands == (
-        "cp 'by hand/.dockerignore' .dockerignore",
         "docker build --platform=linux/amd64 --file 'by hand/Dockerfile' "
         "--tag localhost:5000/digits:latest .",
         "docker push localhost:5000/digits:latest",
@@ -67,7 +66,7 @@ def test_another_folder_is_named_in_the_commands(folder):
     )
     rendered.write(folder / "by hand")
     written = {path.name for path in (folder / "by hand").iterdir()}
-    assert written == {".dockerignore", "Dockerfile", "config.yaml"}
+    assert written == {"Dockerfile.dockerignore", "Dockerfile", "config.yaml"}
 
 
 def test_a_tuned_job_and_its_key(folder):
@@ -110,6 +109,8 @@ def test_what_is_there_is_not_built(folder):
 
 
 def test_a_dockerfile_of_ones_own_is_left_alone(folder):
+    (folder / "docker").mkdir()
+    (folder / "docker/Dockerfile").write_text("FROM debian\n")
     job = replace(JOB, image=Image(REPOSITORY, dockerfile="docker/Dockerfile"))
     rendered = render(job, folder, Path(), "vertex")
     assert list(rendered.files) == ["config.yaml"]
@@ -117,6 +118,28 @@ def test_a_dockerfile_of_ones_own_is_left_alone(folder):
         "the image is built by your own docker/Dockerfile, which is left alone",
     )
     assert "--file docker/Dockerfile" in rendered.commands[1]
+
+
+@pytest.mark.parametrize("output", [".", "out"])
+def test_a_detected_dockerfile_is_used_as_by_submit(folder, output):
+    (folder / "Dockerfile").write_text("FROM debian\n")
+    rendered = render(JOB, folder, folder / output, "vertex")
+    assert list(rendered.files) == ["config.yaml"]
+    assert rendered.notes == ("the image is built by your own Dockerfile, which is left alone",)
+    assert rendered.commands[1] == (
+        f"docker build --platform=linux/amd64 --file Dockerfile --tag {REPOSITORY}:latest ."
+    )
+
+
+@pytest.mark.parametrize("output", [".", "out"])
+def test_a_detected_dockerignore_is_used_as_by_submit(folder, output):
+    (folder / ".dockerignore").write_text("data\n")
+    rendered = render(JOB, folder, folder / output, "vertex")
+    assert list(rendered.files) == ["Dockerfile", "config.yaml"]
+    assert rendered.notes == ("your own .dockerignore is left alone",)
+    assert not [command for command in rendered.commands if command.startswith("cp ")]
+    rendered.write(folder / output)
+    assert (folder / ".dockerignore").read_text() == "data\n"
 
 
 def test_an_image_needs_a_repository(folder):
@@ -133,13 +156,12 @@ def test_ours_is_written_again_and_anothers_never(folder):
 
     changed = other.files["config.yaml"].replace("digits", "mine")
     (folder / "config.yaml").write_text(changed)
-    (folder / ".dockerignore").write_bytes(b"\xff")
     before = (folder / "Dockerfile").read_bytes()
     with pytest.raises(DistlaunchError) as refusal:
         render(JOB, folder, folder, "vertex").write(folder)
     assert str(refusal.value) == (
-        f"{folder}/.dockerignore, {folder}/config.yaml would be overwritten, and is not as "
-        "distlaunch wrote it; remove it, or choose another folder with --output DIR"
+        f"{folder}/config.yaml would be overwritten, and is not as distlaunch wrote it; remove it, "
+        "or choose another folder with --output DIR"
     )
     assert (folder / "config.yaml").read_text() == changed
     assert (folder / "Dockerfile").read_bytes() == before
