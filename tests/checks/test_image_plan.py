@@ -28,7 +28,7 @@ def project(tmp_path):
     return tmp_path
 
 
-def made(project, *, offline=True, sets=()):
+def check(project, *, offline=True, sets=()):
     return check_image(
         LaunchRequest(project, load_job(project, overrides=sets).job), offline=offline
     )
@@ -37,64 +37,64 @@ def made(project, *, offline=True, sets=()):
 FILES = {"requirements.txt", "trainer/__init__.py", "trainer/task.py"}
 
 
-def test_offline_the_files_are_known_and_nobody_is_asked(project):
-    making = made(project)
-    assert (making.files, making.problems) == (FILES, ())
-    assert making.plan
+def test_offline_the_files_are_known(project):
+    image = check(project)
+    assert (image.files, image.problems) == (FILES, ())
+    assert image.plan
 
 
-def test_a_registry_that_does_not_answer_is_a_warning_and_the_files_are_known(project):
-    making = made(project, offline=False)
-    [problem] = making.problems
+def test_an_unreachable_registry_is_a_warning(project):
+    image = check(project, offline=False)
+    [problem] = image.problems
     assert (problem.code, problem.severity) == ("registry-unreachable", "warning")
-    assert making.plan
-    assert not making.registry_contacted
-    assert making.files == FILES
+    assert image.plan
+    assert not image.registry_contacted
+    assert image.files == FILES
 
 
-def test_a_key_keeps_the_image_from_being_made_and_hides_no_other_file(project):
+def test_a_private_key_is_refused_and_hides_no_other_file(project):
     key = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA" * 8
     (project / "trainer/key.txt").write_text(key)
-    making = made(project)
-    [problem] = making.problems
+    image = check(project)
+    [problem] = image.problems
     assert (problem.code, problem.severity) == ("image-refused", "error")
     assert problem.where == "trainer/key.txt"
     assert problem.remedy
-    assert making.files == {*FILES, "trainer/key.txt"}
+    assert image.files == {*FILES, "trainer/key.txt"}
 
 
 def test_requirements_that_are_missing_are_named(project):
     (project / "requirements.txt").unlink()
-    [problem] = made(project).problems
+    [problem] = check(project).problems
     assert problem.code == "image-refused"
     assert "requirements.txt" in problem.where + problem.what
 
 
-def test_a_job_with_an_image_of_its_own_leaves_the_project_alone(project):
-    making = made(project, sets=("image.uri=x/y:1",))
-    assert (making.files, making.problems) == (None, ())
-    assert making.plan
-    assert making.plan.strategy == "use"
+def test_a_job_with_an_existing_image_has_no_files(project):
+    image = check(project, sets=("image.uri=x/y:1",))
+    assert (image.files, image.problems) == (None, ())
+    assert image.plan
+    assert image.plan.strategy == "use"
 
 
-def test_a_large_context_is_told_with_what_makes_it_so(project):
+def test_a_large_context_is_a_warning_with_its_largest_file(project):
     (project / "data").mkdir()
     with (project / "data/all.bin").open("wb") as file:
         file.truncate(60_000_000)
-    [problem] = made(project, sets=("image.include=[data]",)).problems
+    [problem] = check(project, sets=("image.include=[data]",)).problems
     assert (problem.code, problem.severity) == ("context-large", "warning")
     assert "data/all.bin" in problem.what
 
 
 def test_requirements_that_cannot_go_into_an_image_hide_no_file(project):
     (project / "requirements.txt").write_text("-e .\n")
-    making = made(project)
-    assert [problem.code for problem in making.problems] == ["image-refused"]
-    assert making.files == FILES
+    image = check(project)
+    assert [problem.code for problem in image.problems] == ["image-refused"]
+    assert image.files == FILES
 
 
-def test_a_module_that_is_not_there_is_told_as_such(project):
-    making = made(project, sets=("module=trainr.task",))
-    [problem] = making.problems
+def test_a_missing_module_is_an_error(project):
+    image = check(project, sets=("module=trainr.task",))
+    [problem] = image.problems
     assert (problem.code, problem.where) == ("module-missing", "module")
-    assert making.files is None
+    assert image.files is None

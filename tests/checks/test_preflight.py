@@ -27,30 +27,18 @@ def project(tmp_path):
     return tmp_path
 
 
-def report(project, *sets, scope=OFFLINE):
+def report(project, *overrides, options=OFFLINE):
     return run_checks(
-        LaunchRequest(project, load_job(project, overrides=sets).job, overrides=sets), scope
+        LaunchRequest(project, load_job(project, overrides=overrides).job, overrides=overrides),
+        options,
     )
 
 
-def codes(project, *sets):
-    return [problem.code for problem in report(project, *sets).problems]
+def codes(project, *overrides):
+    return [problem.code for problem in report(project, *overrides).problems]
 
 
-def test_what_google_cannot_take_is_told_with_its_path(project):
-    tuning = "{metric: loss, goal: minimize, trials: 99999999999, parameters: {a: {values: [b]}}}"
-    [found] = report(project, f"tuning={tuning}").problems
-    assert (found.code, found.severity) == ("request-invalid", "error")
-    assert found.where == "maxTrialCount"
-    assert "99999999999" in found.what
-
-
-def test_an_accelerator_that_googles_messages_do_not_know_may_be_a_new_one(project):
-    [found] = report(project, "cluster.chief.accelerator.type=NVIDIA_Z9").problems
-    assert (found.code, found.severity) == ("accelerator-unknown", "warning")
-
-
-def test_googles_messages_are_left_alone_where_there_is_nothing_to_find(project):
+def test_protobuf_is_imported_only_where_fields_are_passed_through(project):
     program = """
 import sys
 from distlaunch.__main__ import main
@@ -69,7 +57,7 @@ sys.exit("google.protobuf" in sys.modules)
         assert (done.returncode, done.stderr) == (int(is_imported), "")
 
 
-def test_errors_come_first_and_nothing_is_told_twice(project):
+def test_errors_come_first_and_each_problem_once(project):
     sets = ("cluster.chief.machine=n1-standard-9", "region=us-central9", "labels.a=b")
     found = report(project, *sets, "image.uri=", "bucket=").problems
     severities = [each.severity for each in found]
@@ -78,12 +66,12 @@ def test_errors_come_first_and_nothing_is_told_twice(project):
     assert {"machine-unknown", "region-unknown"} <= {each.code for each in found}
 
 
-def test_a_file_of_the_users_own_is_found_in_the_folder_or_named(project, tmp_path):
+def test_a_catalogue_is_read_from_the_folder_or_the_option(project, tmp_path):
     sets = ("cluster.chief.accelerator.count=3",)
     assert codes(project, *sets) == ["accelerator-count"]
     own = tmp_path / "mine.yaml"
     own.write_text("machines: {n1-standard-8: {accelerators: {NVIDIA_TESLA_T4: [3]}}}\n")
-    scope = CheckOptions(offline=True, catalogue=own)
-    assert report(project, *sets, scope=scope).problems == ()
+    options = CheckOptions(offline=True, catalogue=own)
+    assert report(project, *sets, options=options).problems == ()
     own.rename(tmp_path / "distlaunch.catalogue.yaml")
     assert codes(project, *sets) == []
