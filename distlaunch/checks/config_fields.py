@@ -96,6 +96,7 @@ class ConfigFields:
             pools = {key: f"{{}}.{field}".rstrip(".") for key, field in _POOL.items()}
             names = [f"{prefix}workerPoolSpecs.{index}" for index in range(len(ROLES))]
             self._fields["reduction_server"] = names[2]
+            self._fields |= dict.fromkeys(("vertex.jobSpec", "vertex.trialJobSpec"), prefix[:-1])
         for role, name in zip(ROLES, names, strict=True):
             section = f"cluster.{role}"
             self._fields |= {
@@ -136,7 +137,7 @@ class ConfigFields:
         }
         for text, seconds in _DURATIONS.items():
             remedy = remedy.replace(text, f"{text.partition(' ')[0]} {seconds}")
-        remedy = _MENTION.sub(lambda found: self._written(found[0]), remedy)
+        remedy = _MENTION.sub(lambda mention: self._written(mention[0]), remedy)
         for leaf, full in leaves.items():
             path = self.path(full)
             if path:

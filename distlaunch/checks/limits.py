@@ -150,12 +150,12 @@ def _resource_problems(request: JobRequest) -> Iterator[Problem]:
         if value is None:
             continue
         expected, shell = form.format(**names), command.format(**names)
-        found = re.fullmatch(pattern, value, re.ASCII)
-        if found is None:
+        match = re.fullmatch(pattern, value, re.ASCII)
+        if match is None:
             message = f"expected {expected}, got {value or 'nothing'}"
             yield error(code, key, message, f"write that form; '{shell}' prints what is needed")
-        elif request.region and found.groupdict().get("region", request.region) != request.region:
-            message = f"{value} is in {found['region']}, and the job in {request.region}"
+        elif request.region and match.groupdict().get("region", request.region) != request.region:
+            message = f"{value} is in {match['region']}, and the job in {request.region}"
             remedy = f"use one in {request.region}; '{shell}' lists them"
             yield error(region_code, key, message, remedy)
 

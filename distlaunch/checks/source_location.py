@@ -54,21 +54,21 @@ class _File:
 
     def match(self, path: tuple[str | int, ...]) -> _Match:
         """Return the location of the longest part of a path that the file has."""
-        found: tuple[str | int, ...] = ()
+        matched: tuple[str | int, ...] = ()
         document = self.document
         if document is None:
             return _Match(0, self.name, is_whole=False)
         for step in path:
             names = (step, _snake_case(step)) if isinstance(step, str) else (step,)
-            known = next((name for name in names if document.holds((*found, name))), None)
+            known = next((name for name in names if document.holds((*matched, name))), None)
             if known is None:
                 break
-            found = (*found, known)
-        if not found:
+            matched = (*matched, known)
+        if not matched:
             return _Match(0, self.name, is_whole=False)
-        mark = document.location(found)
+        mark = document.location(matched)
         location = f"{self.name}:{mark.line}:{mark.column}"
-        return _Match(len(found), location, is_whole=len(found) == len(path))
+        return _Match(len(matched), location, is_whole=len(matched) == len(path))
 
 
 def _located(

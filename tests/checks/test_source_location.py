@@ -102,6 +102,11 @@ def test_a_key_that_the_command_line_sets_has_its_option(locate_key):
         ("service_account", "spec.yaml", "spec.yaml:2:3: jobSpec.serviceAccount"),
         ("region", "spec.yaml", "distlaunch.yaml: region"),
         (
+            "vertex.jobSpec.baseOutputDirectory",
+            "spec.yaml",
+            "spec.yaml:2:3: jobSpec.baseOutputDirectory",
+        ),
+        (
             "cluster.workers.accelerator.count",
             "ai.yaml",
             "ai.yaml:3:45: trainingInput.workerConfig.acceleratorConfig.count",

@@ -72,7 +72,7 @@ def check_data(
     except record.DataUnknown as reason:
         unknown = str(reason)
     datasets = [data.training, data.validation] if data else []
-    problems = [*filter(None, (location.problem(each) for each in datasets if each))]
+    problems = [*filter(None, (location.problem(dataset) for dataset in datasets if dataset))]
     machines = cluster_fit.training_machines(request)
     options = None if _is_tuned(order.job) else sharding.batch_options(trainer.options)
     if machines is None or options is None:

@@ -47,8 +47,8 @@ class TrainingMachines:
 
     def worker_counts(self, replicas: Iterable[int]) -> list[int]:
         """Return the numbers of workers, besides the chief, that make such numbers of replicas."""
-        each = max(1, self.gpus)
-        return [number // each - 1 for number in replicas if number and number % each == 0]
+        gpus = max(1, self.gpus)
+        return [number // gpus - 1 for number in replicas if number and number % gpus == 0]
 
 
 def training_machines(request: JobRequest) -> TrainingMachines | None:

@@ -157,14 +157,14 @@ def _dataset(content: Mapping[str, Any]) -> DatasetRecord:
 
 def _is_unchanged(project: Path, dataset: DatasetRecord) -> bool:
     """Return whether a pattern matches the same files, with the same sizes and times."""
-    found = set()
+    current = set()
     for match in glob.glob(dataset.pattern, root_dir=project):  # noqa: PTH207
         path = Path(os.path.normpath(project / match))
         if not path.name.startswith("."):
             with suppress(OSError):
                 stat = path.stat()
-                found.add((path, stat.st_size, stat.st_mtime_ns))
-    return found == {
+                current.add((path, stat.st_size, stat.st_mtime_ns))
+    return current == {
         (Path(os.path.normpath(project / file.path)), file.size, file.modified_ns)
         for file in dataset.files
     }
