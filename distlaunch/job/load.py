@@ -274,14 +274,9 @@ def _reduction_server_problems(job: Job, document: SourceMap) -> list[YamlProble
 def _to_job(
     path: Path, document: SourceMap, full_job: Job | None = None, *, is_complete: bool = False
 ) -> Job:
-    """Validate a document and return its job.
+    """Validate a document and return its job; sections are compared if it `is_complete`.
 
-    Parameters
-    ----------
-    full_job
-        The job that the ``vertex`` section belongs to, if the document is only a part of it.
-    is_complete
-        Whether the document has the cluster, so that sections are checked against each other.
+    `full_job` is the job of the ``vertex`` section, if the document is only a part of it.
     """
     section, problems = validate(document, JobSection)
     job = conversion.to_job(section) if section else None

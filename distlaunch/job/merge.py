@@ -11,13 +11,7 @@ if TYPE_CHECKING:
 def deep_merge(
     base: Mapping[str, Any], override: Mapping[str, Any], *, drop_none: bool = False
 ) -> dict[str, Any]:
-    """Return `base` with `override` merged into it, mapping by mapping.
-
-    Parameters
-    ----------
-    drop_none
-        Whether a value of None removes the key.
-    """
+    """Return `base` with `override` merged into it; with `drop_none`, None removes a key."""
     merged = dict(base)
     for key, value in override.items():
         below = merged.get(key)

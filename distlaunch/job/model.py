@@ -202,14 +202,8 @@ class Image:
     ----------
     repository
         ``HOST/PATH`` without a tag.
-    base
-        The base image.
-    requirements
-        The requirements file, relative to the project folder.
-    include
-        Files and folders of the project to copy in addition to the module's package.
-    allow_secrets
-        Files to copy although they look like secrets.
+    include, allow_secrets
+        Paths to copy besides the module's package, and files that only look like secrets.
     dockerfile
         The user's own Dockerfile, which replaces `base`, `requirements` and `include`.
     uri

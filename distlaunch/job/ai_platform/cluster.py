@@ -74,15 +74,7 @@ def to_cluster(
     *,
     keep_retired: bool,
 ) -> Cluster | None:
-    """Return the cluster, None if the master's machine has no equivalent.
-
-    Parameters
-    ----------
-    programs
-        The program of each role, None for the job's.
-    keep_retired
-        Whether retired accelerators are kept, instead of being errors.
-    """
+    """Return the cluster, None if the master's machine has no equivalent."""
     pools = {
         each.role: Pool(machine, each.count, programs[each.role])
         for each in roles

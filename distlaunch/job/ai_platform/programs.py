@@ -43,17 +43,7 @@ def to_programs(
     base: Job,
     image: str | None,
 ) -> JobPrograms:
-    """Return the programs of a job.
-
-    Parameters
-    ----------
-    folder
-        The project folder, from which the image is built if it has the module.
-    base
-        The job of distlaunch.yaml.
-    image
-        The image of the command line, which Python packages can be installed into.
-    """
+    """Return the programs of a job; `image` is that of the command line, for Python packages."""
     shared = (given.master_config or ReplicaConfig()).image_uri
     job_dir = ("--job-dir", given.job_dir) if given.job_dir else ()
     package = None

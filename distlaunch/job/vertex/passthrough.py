@@ -42,12 +42,7 @@ def merge_passthrough(
 ) -> tuple[Job | None, list[YamlProblem]]:
     """Return a job with its ``vertex`` section merged into it, and the section's problems.
 
-    Parameters
-    ----------
-    job
-        The job of the other sections, None if they are invalid.
-    full_job
-        The job that the section belongs to, if the document is only a part of it.
+    `full_job` is the job that the section belongs to, if the document is only a part of it.
     """
     from distlaunch.job.vertex import proto
 

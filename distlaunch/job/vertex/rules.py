@@ -21,15 +21,7 @@ _LONGEST_LABEL = 63
 
 
 def broken_rules(body: Mapping[str, Any], spec: str) -> Iterator[tuple[Path, str]]:
-    """Yield the path and the problem of each field that breaks a rule.
-
-    Parameters
-    ----------
-    body
-        A CustomJob or a HyperparameterTuningJob in Google's JSON names.
-    spec
-        The field with its CustomJobSpec, ``jobSpec`` or ``trialJobSpec``.
-    """
+    """Yield the path and the problem of each field that breaks a rule; `spec` is from `SPECS`."""
     display_name = body.get("displayName", "")
     if _CONTROL.search(display_name):
         yield ("displayName",), f"expected text in one line, got {describe_value(display_name)}"
