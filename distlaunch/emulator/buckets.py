@@ -40,13 +40,7 @@ _RANGE = re.compile(r"bytes (?:(?P<first>\d{1,18})-\d{1,18}|\*)/(?P<total>\d{1,1
 
 
 def local_path(storage: Path, uri: str) -> Path:
-    """Return the file or folder of a `gs://` URI below the folder of the buckets.
-
-    Raises
-    ------
-    ValueError
-        If the URI has no valid bucket name, or leads out of its bucket.
-    """
+    """Return the file or folder of a `gs://` URI below the folder of the buckets."""
     bucket, _, name = uri.removeprefix("gs://").partition("/")
     parts = name.removesuffix("/").split("/") if name else []
     if not _BUCKET.fullmatch(bucket):

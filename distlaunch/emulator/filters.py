@@ -64,19 +64,7 @@ Expression: TypeAlias = "Comparison | AllOf | AnyOf"
 
 
 def parse_filter(text: str, convert: Callable[[tuple[str, ...], str], Value]) -> Expression:
-    """Parse a filter; an empty one matches everything.
-
-    Parameters
-    ----------
-    convert
-        Returns the value with which a field is compared; raises `ValueError` if there is no such
-        field or value.
-
-    Raises
-    ------
-    ApiError
-        If it is too long, or has something else than comparisons, AND, OR and parentheses.
-    """
+    """Parse a filter; an empty one matches everything."""
     if len(text) > MAX_LENGTH:
         raise ApiError(400, f"The filter must not exceed {MAX_LENGTH} characters.")
     return _Parser(text, convert).parse()

@@ -195,13 +195,7 @@ class _Handler(WSGIRequestHandler):
 
 
 def read_json(request: Request) -> dict[str, Any]:
-    """Return the body of a request, an empty one as {}.
-
-    Raises
-    ------
-    ApiError
-        If it is not a JSON object.
-    """
+    """Return the body of a request, an empty one as {}."""
     try:
         body = json.loads(request.get_data() or b"{}")
     except (ValueError, RecursionError) as problem:

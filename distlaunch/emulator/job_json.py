@@ -26,13 +26,7 @@ _OUTPUT_ONLY = (
 
 
 def parse_job(collection: Collection, data: dict[str, Any]) -> Any:
-    """Return the message of a new job, without the fields that only Google sets.
-
-    Raises
-    ------
-    ApiError
-        If the JSON does not fit the message, with the first misfit.
-    """
+    """Return the message of a new job, without the fields that only Google sets."""
     from google.protobuf import json_format
 
     message = _message_types()[collection]()

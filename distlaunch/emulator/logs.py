@@ -80,17 +80,7 @@ class LogStore:
         after: int | None = None,
         newest_first: bool = False,
     ) -> Iterator[LogLine]:
-        """Go through the entries that there are now.
-
-        Parameters
-        ----------
-        job_id
-            Only the entries of this job.
-        earliest
-            Only entries of this time and later.
-        after
-            Only entries that follow the one of this number, in the requested order.
-        """
+        """Go through the entries that there are now."""
         with self._lock:
             first, last = 0, len(self._entries)
             if earliest is not None:

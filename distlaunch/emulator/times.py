@@ -32,13 +32,7 @@ def format_time(moment: datetime) -> str:
 
 @lru_cache(maxsize=64)
 def parse_time(text: str) -> datetime:
-    """Read a time in RFC 3339, to the microsecond, or the start of a day in UTC.
-
-    Raises
-    ------
-    ValueError
-        If it is neither.
-    """
+    """Read a time in RFC 3339, to the microsecond, or the start of a day in UTC."""
     in_full = _BELOW_MICROSECONDS.sub(r"\1", text.upper())
     if _DAY.fullmatch(text):
         in_full += "T00:00:00Z"

@@ -98,13 +98,7 @@ class Attempt:
         return self.output_problem is None
 
     def run(self) -> Verdict:
-        """Run the group to its end and return how it went.
-
-        Raises
-        ------
-        DistlaunchError
-            If the host fails, or leaves a process that cannot be killed.
-        """
+        """Run the group to its end and return how it went."""
         self._signals.at_second = self._group.request_kill
         if self._has_modules:
             self._see(Waiting("starting TensorFlow"))

@@ -65,13 +65,7 @@ def audit(attempts: Iterable[Mapping[str, Path]]) -> Finding:
 
 
 def judge(attempts: Iterable[Mapping[str, Iterable[Mapping[str, Any]]]]) -> Finding:
-    """Return what the events of a job's training tasks prove.
-
-    Parameters
-    ----------
-    attempts
-        The events of each task, attempt after attempt; the last one succeeded.
-    """
+    """Return what the events of a job's training tasks prove."""
     accounts = [
         [TaskAudit(task, events) for task, events in attempt.items()] for attempt in attempts
     ]

@@ -37,15 +37,7 @@ class Coverage:
         self._unknown = 0
 
     def add(self, task: str, runs: Iterable[tuple[int, int]], unknown: int = 0) -> None:
-        """Count what a task saw.
-
-        Parameters
-        ----------
-        runs
-            The first of some consecutive examples, and how many they are.
-        unknown
-            How many rows were none of the examples.
-        """
+        """Count what a task saw."""
         number = self._numbers.setdefault(task, len(self._numbers) + 1)
         seen = unknown
         for first, count in runs:
@@ -60,13 +52,7 @@ class Coverage:
         self._unknown += unknown
 
     def describe_violations(self, *, is_whole: bool) -> str:
-        """Describe the examples that were not seen exactly once; empty if there are none.
-
-        Parameters
-        ----------
-        is_whole
-            Whether each was to be seen; otherwise none was to be seen more than once.
-        """
+        """Describe the examples that were not seen exactly once; empty if there are none."""
         never = self._counts.count(0)
         often = len(self._counts) - never - self._counts.count(1)
         flaws = []

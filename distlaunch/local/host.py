@@ -94,13 +94,7 @@ class Host:
             signal.signal(number, lambda *_: None)
 
     def serve(self) -> Callable[[], None] | None:
-        """Carry out the launcher's commands until 'end' or until it is gone.
-
-        Returns
-        -------
-        callable or None
-            In a child that was forked for a module what runs it; None in the host.
-        """
+        """Carry out the launcher's commands until 'end' or until it is gone."""
         poller = select.poll()
         poller.register(self._control, select.POLLIN)
         poller.register(self._signalled, select.POLLIN)

@@ -79,13 +79,7 @@ class HostProcess:
             self._host.kill()
 
     def end(self) -> None:
-        """Kill every process that is left.
-
-        Raises
-        ------
-        DistlaunchError
-            If a process could not be killed.
-        """
+        """Kill every process that is left."""
         self.request_kill()
         messages: list[Message] = []
         self.control.stream.settimeout(_PATIENCE)

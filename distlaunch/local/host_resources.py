@@ -80,13 +80,6 @@ def share_out(machine: Machine, tasks: Iterable[Task]) -> dict[Task, Share]:
     task gets one. All training tasks get the same number of GPUs, which
     MultiWorkerMirroredStrategy needs. Parameter servers and evaluators are never pinned and get no
     GPU.
-
-    Parameters
-    ----------
-    machine
-        What there is.
-    tasks
-        Who shares it.
     """
     everyone = tuple(tasks)
     training = [task for task in everyone if task.is_training]

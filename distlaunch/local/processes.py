@@ -47,13 +47,7 @@ def signal_group(leader: int, number: int) -> None:
 
 
 def living_descendants(spare: Collection[int] = ()) -> list[int]:
-    """Return the processes that descend from this one and run, or would if they were continued.
-
-    Parameters
-    ----------
-    spare
-        Processes that are left out, with all that descends from them.
-    """
+    """Return the processes that descend from this one and run, or would if they were continued."""
     states = dict(_all_processes())
     children: dict[int, list[int]] = {}
     for process, (parent, _) in states.items():

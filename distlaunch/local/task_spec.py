@@ -101,19 +101,7 @@ def task_environment(
     event_file: Path,
     restarts: int,
 ) -> dict[str, str]:
-    """Return the whole environment of one task.
-
-    Parameters
-    ----------
-    common
-        From `common_environment`.
-    addresses
-        ``host:port`` of every task.
-    event_file
-        Where the task's program reports its progress.
-    restarts
-        How many times the group was restarted so far.
-    """
+    """Return the whole environment of one task."""
     replica = replica_environment(addresses, task, job_id=order.job_id, job_dir=order.job_dir)
     ours = {"DISTLAUNCH_EVENTS": str(event_file), "DISTLAUNCH_RESTARTS": str(restarts)}
     if order.audit:
@@ -124,17 +112,7 @@ def task_environment(
 def plan_task(
     order: RunSpec, task: Task, share: Share, env: Mapping[str, str], attempt: Path
 ) -> TaskPlan:
-    """Return what the host starts for a task.
-
-    Parameters
-    ----------
-    share
-        The task's part of this machine.
-    env
-        The environment of its program.
-    attempt
-        The folder for the output of this attempt.
-    """
+    """Return what the host starts for a task."""
     program = order.program
     if isinstance(program, Container):
         name = f"distlaunch-{order.job_id}-{os.getpid()}-{attempt.name}-{task}".replace(":", "-")

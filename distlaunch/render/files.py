@@ -42,14 +42,7 @@ class Rendered:
     commands: tuple[str, ...]
 
     def write(self, folder: Path) -> None:
-        """Write all files into a folder, which is made where it is missing.
-
-        Raises
-        ------
-        DistlaunchError
-            If a file is in the way that is not ours, or was changed since (then nothing was
-            written), or if the system refuses.
-        """
+        """Write all files into a folder, which is made where it is missing."""
         taken = [folder / name for name in self.files if _is_taken(folder / name)]
         if taken:
             raise DistlaunchError(

@@ -46,25 +46,12 @@ def destination(path: str) -> str:
 
 
 def docker_value(text: str) -> str:
-    """Write the value of an ENV, LABEL or ARG.
-
-    Raises
-    ------
-    CannotBeQuoted
-        If there is a line break or another control character in it, for which there is no way.
-    """
+    """Write the value of an ENV, LABEL or ARG."""
     return '"' + _IN_QUOTES.sub(r"\\\g<0>", _one_line(text)) + '"'
 
 
 def shell_word(text: str) -> str:
-    """Write a word of a RUN instruction.
-
-    Raises
-    ------
-    CannotBeQuoted
-        If there is a line break or another control character in it, which would end the
-        instruction.
-    """
+    """Write a word of a RUN instruction."""
     return shlex.quote(_one_line(text))
 
 

@@ -231,13 +231,7 @@ def _allowed_secrets(job: Job, folder: Path) -> str:
 
 
 def _let_in(job: Job, folder: Path) -> list[str]:
-    """Return the patterns of what the image holds.
-
-    Raises
-    ------
-    ImageError
-        If something is missing, or has no pattern.
-    """
+    """Return the patterns of what the image holds."""
     package = _package(job, folder)
     included = [_inner(folder, path, "include") for path in job.image.include]
     requirements = _requirements(job, folder)

@@ -41,7 +41,8 @@ class NonBlockingWriter:
     """A file descriptor that is written to without waiting for its reader.
 
     It isn't made non-blocking, for others may hold it too: the shell, for one. A pipe can be opened
-    once more instead; of anything else no more is written at a time than it has room for.
+    once more instead; of anything else no more is written at a time than it has room for. Writing
+    raises BrokenPipeError if the reader is gone and OutputError if it fails for another reason.
 
     Parameters
     ----------
@@ -71,28 +72,12 @@ class NonBlockingWriter:
         return self._writer
 
     def send(self, data: bytes) -> None:
-        """Write now what the reader takes and keep the rest.
-
-        Raises
-        ------
-        BrokenPipeError
-            If the reader is gone.
-        OutputError
-            If it cannot be written for another reason.
-        """
+        """Write now what the reader takes and keep the rest."""
         self._waiting += data
         self.pump()
 
     def pump(self) -> None:
-        """Write what waits, for as long as the reader takes it.
-
-        Raises
-        ------
-        BrokenPipeError
-            If the reader is gone.
-        OutputError
-            If it cannot be written for another reason.
-        """
+        """Write what waits, for as long as the reader takes it."""
         done = 0
         try:
             with memoryview(self._waiting) as view:
@@ -107,15 +92,7 @@ class NonBlockingWriter:
             del self._waiting[:done]
 
     def drain(self) -> None:
-        """Write all that waits, however long the reader takes.
-
-        Raises
-        ------
-        BrokenPipeError
-            If the reader is gone.
-        OutputError
-            If it cannot be written for another reason.
-        """
+        """Write all that waits, however long the reader takes."""
         while self._waiting:
             # Not for ever: a signal that comes just before the wait would be seen only after it.
             self._poll.poll(_LOOK)
@@ -135,6 +112,8 @@ def _opened_again(pipe: int) -> int | None:
 
 class Console:
     """What a person or a script sees: results on stdout, everything else on stderr.
+
+    Writing to stdout raises BrokenPipeError if it is closed and OutputError if it fails.
 
     Parameters
     ----------
@@ -190,30 +169,14 @@ class Console:
         return paint(text, colour, self._out)
 
     def lines(self, prefix: str, text: str) -> None:
-        """Write whole lines to stdout, each behind a prefix; a carriage return ends a line, too.
-
-        Raises
-        ------
-        BrokenPipeError
-            If stdout is closed.
-        OutputError
-            If they cannot be written.
-        """
+        """Write whole lines to stdout, each behind a prefix; a carriage return ends a line, too."""
         if "\r" in text:
             text = _RETURNS.sub(lambda found: "" if found["at_start"] else "\n", text)
         data, before = self._encoded(text), prefix.encode()
         self._to_stdout(before + data[:-1].replace(b"\n", b"\n" + before) + b"\n")
 
     def result(self, text: str) -> None:
-        """Write a result to stdout.
-
-        Raises
-        ------
-        BrokenPipeError
-            If stdout is closed.
-        OutputError
-            If it cannot be written.
-        """
+        """Write a result to stdout."""
         self._to_stdout(self._encoded(text) + b"\n")
 
     def log(self, text: str, level: Level = "info") -> None:
@@ -236,28 +199,12 @@ class Console:
             self._write_err(_CLEAR_LINE + self._progress)
 
     def pump(self) -> None:
-        """Write what waits, for as long as its readers take it.
-
-        Raises
-        ------
-        BrokenPipeError
-            If stdout is closed.
-        OutputError
-            If stdout cannot be written.
-        """
+        """Write what waits, for as long as its readers take it."""
         self._write_err(b"")
         self._out.pump()
 
     def drain(self) -> None:
-        """Write all that waits, however long its readers take.
-
-        Raises
-        ------
-        BrokenPipeError
-            If stdout is closed.
-        OutputError
-            If stdout cannot be written.
-        """
+        """Write all that waits, however long its readers take."""
         with suppress(BrokenPipeError, OutputError):  # nothing is left to report it to
             self._err.drain()
         self._out.drain()

@@ -53,7 +53,8 @@ class ProgressView:
 
     Whoever runs it looks at `is_full` before it brings more lines, and calls `pump` when a slow
     reader has room again (a selector watches `fileno`) and now and then, so that it gets what
-    still waits for it.
+    still waits for it. What is shown on stdout raises BrokenPipeError if that is closed and
+    OutputError if it cannot be written.
 
     Parameters
     ----------
@@ -92,15 +93,7 @@ class ProgressView:
         return self._console.fileno()
 
     def handle(self, event: Event) -> None:
-        """Show an event.
-
-        Raises
-        ------
-        BrokenPipeError
-            If stdout is closed.
-        OutputError
-            If they cannot be written.
-        """
+        """Show an event."""
         if isinstance(event, TaskLines):
             if event.text:
                 self._has_shown_lines = True
@@ -118,15 +111,7 @@ class ProgressView:
             self._show_training(event.event)
 
     def stream(self, events: Iterable[Event]) -> None:
-        """Show events as they come, none before a slow reader has room for it.
-
-        Raises
-        ------
-        BrokenPipeError
-            If stdout is closed.
-        OutputError
-            If they cannot be written.
-        """
+        """Show events as they come, none before a slow reader has room for it."""
         interrupts = Interrupts()
         for event in events:
             with interrupts:
@@ -135,15 +120,7 @@ class ProgressView:
                 self._wait_for_reader(_LOOK)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, and hand on meanwhile what a slow reader has room for.
-
-        Raises
-        ------
-        BrokenPipeError
-            If stdout is closed.
-        OutputError
-            If they cannot be written.
-        """
+        """Let time pass, and hand on meanwhile what a slow reader has room for."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if self._console.is_behind:
@@ -154,27 +131,11 @@ class ProgressView:
         self._console.pump()
 
     def result(self, text: str) -> None:
-        """Show a result.
-
-        Raises
-        ------
-        BrokenPipeError
-            If stdout is closed.
-        OutputError
-            If it cannot be written.
-        """
+        """Show a result."""
         self._console.result(text)
 
     def pump(self) -> None:
-        """Hand on what a slow reader has room for by now.
-
-        Raises
-        ------
-        BrokenPipeError
-            If stdout is closed.
-        OutputError
-            If they cannot be written.
-        """
+        """Hand on what a slow reader has room for by now."""
         self._spin()
         self._console.pump()
 
@@ -188,13 +149,6 @@ class ProgressView:
             the state of its last event is shown.
         logs
             Where the raw output of the tasks lies.
-
-        Raises
-        ------
-        BrokenPipeError
-            If stdout is closed.
-        OutputError
-            If it cannot be written.
         """
         self._wait_for("")
         summary = summary or self._summary
@@ -212,13 +166,7 @@ class ProgressView:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Take the progress line away and hand on all that waits, however slow its reader is.
-
-        Raises
-        ------
-        OutputError
-            If it cannot be written, though somebody reads it.
-        """
+        """Take the progress line away and hand on all that waits, however slow its reader is."""
         if isinstance(problem, KeyboardInterrupt):
             return
         with suppress(BrokenPipeError):

@@ -83,14 +83,7 @@ class Backend(Protocol):
     """Runs replicas as containers or as processes."""
 
     def prepare(self, workload: Workload, token: CancellationToken) -> JobEnvironment:
-        """Prepare images, network or ports, and folders.
-
-        Raises
-        ------
-        CannotRun
-            If that fails, for example because an image cannot be pulled, or if the job is
-            cancelled meanwhile.
-        """
+        """Prepare images, network or ports, and folders."""
 
     def close(self) -> None:
         """Remove what is left of any job; the emulator shuts down."""
