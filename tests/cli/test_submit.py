@@ -307,7 +307,7 @@ def test_a_terminal_is_prompted(project, user, nobody):
     code, shown = answer_prompt(project, nobody, b"n\n")
     assert code == 1
     assert "submit digits to project demo-project (price unknown)? [y/N]: " in shown
-    assert "distlaunch: not submitted" in shown
+    assert " not submitted" in shown
     assert not (project / ".distlaunch/jobs").exists()
     _, shown = answer_prompt(project, nobody, b"", "--yes")
     assert "[y/N]" not in shown
