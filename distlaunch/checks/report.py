@@ -25,24 +25,12 @@ _COLOURS: dict[Severity, int] = {"error": RED, "warning": YELLOW}
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The plan of a job, and its problems.
+    """The plan of a job, and its problems with errors first.
 
     Parameters
     ----------
-    cluster
-        In words, such as ``chief + 3 workers``.
-    problems
-        Errors first.
-    image
-        How the image is made; None where each pool names its own, or where that is unknown.
     registry_contacted
         Whether `image` takes into account what the registry has.
-    data
-        What the trainer will do with its data; None where that is unknown.
-    cost
-        None where the checks were skipped.
-    offers
-        The job on other machines, with ``--compare-machines``.
     is_checked
         Whether the checks ran.
     is_emulated

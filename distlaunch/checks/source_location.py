@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.config_fields import ConfigFields, written
@@ -38,37 +38,26 @@ def locate(problems: Iterable[Problem], order: LaunchRequest) -> tuple[Problem, 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Match:
-    """How much of a path a file has, and where."""
-
-    steps: int
-    location: str
-    is_whole: bool
-
-
 class _File:
     def __init__(self, path: Path) -> None:
         self.name = display_path(path)
         self.document = _document(path)
 
-    def match(self, path: tuple[str | int, ...]) -> _Match:
-        """Return the location of the longest part of a path that the file has."""
+    def match(self, path: tuple[str | int, ...]) -> tuple[int, str]:
+        """Return how many steps of a path the file has, and the location of the last one."""
         matched: tuple[str | int, ...] = ()
-        document = self.document
-        if document is None:
-            return _Match(0, self.name, is_whole=False)
-        for step in path:
+        for step in path if self.document else ():
             names = (step, _snake_case(step)) if isinstance(step, str) else (step,)
-            known = next((name for name in names if document.holds((*matched, name))), None)
-            if known is None:
+            known = [
+                name for name in names if self.document and self.document.holds((*matched, name))
+            ]
+            if not known:
                 break
-            matched = (*matched, known)
-        if not matched:
-            return _Match(0, self.name, is_whole=False)
-        mark = document.location(matched)
-        location = f"{self.name}:{mark.line}:{mark.column}"
-        return _Match(len(matched), location, is_whole=len(matched) == len(path))
+            matched = (*matched, known[0])
+        if not matched or not self.document:
+            return 0, self.name
+        mark = self.document.location(matched)
+        return len(matched), f"{self.name}:{mark.line}:{mark.column}"
 
 
 def _located(
@@ -82,18 +71,16 @@ def _located(
     if option:
         return replace(problem, where=option)
     key = problem.where
-    in_own = own.match(tuple(int(part) if part.isdecimal() else part for part in key.split(".")))
+    own_path = tuple(int(step) if step.isdecimal() else step for step in key.split("."))
+    own_steps, own_location = own.match(own_path)
     path = fields.path(key) if fields else None
-    if config and path is not None:
-        in_config = config.match(path)
-        is_in_own = in_own.is_whole or in_own.steps > in_config.steps
-        if in_config.is_whole or key.startswith(_ONLY_IN_CONFIG) or not is_in_own:
-            return replace(
-                problem,
-                where=f"{in_config.location}: {written(path)}",
-                remedy=fields.translate(problem.remedy, key) if fields else problem.remedy,
-            )
-    return replace(problem, where=f"{in_own.location}: {key}")
+    if config and fields and path is not None:
+        steps, location = config.match(path)
+        is_in_own = own_steps == len(own_path) or own_steps > steps
+        if steps == len(path) or key.startswith(_ONLY_IN_CONFIG) or not is_in_own:
+            remedy = fields.translate(problem.remedy, key)
+            return replace(problem, where=f"{location}: {written(path)}", remedy=remedy)
+    return replace(problem, where=f"{own_location}: {key}")
 
 
 def _option(problem: Problem, order: LaunchRequest) -> str | None:

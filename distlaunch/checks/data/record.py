@@ -135,7 +135,7 @@ def load(project: Path, source: Path) -> DataRecord:
         training = _dataset(content["training"])
         validation = content["validation"] and _dataset(content["validation"])
     except FileNotFoundError:
-        raise DataUnknown("no local run yet") from None
+        raise DataUnknown("not recorded by a local run yet") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise DataUnknown(f"{FILE_NAME} cannot be read") from None
     if not is_current:

@@ -41,7 +41,7 @@ def test_a_broken_record_is_unknown_data(project, content):
     project.write(record.FILE_NAME, content)
     assert unknown(project) == ".distlaunch/data.json cannot be read"
     (project.folder / record.FILE_NAME).unlink()
-    assert unknown(project) == "no local run yet"
+    assert unknown(project) == "not recorded by a local run yet"
 
 
 def test_a_run_of_another_program_keeps_the_record(project):
