@@ -86,20 +86,23 @@ def test_lines_for_a_shell(cli):
 @pytest.mark.parametrize(
     ("hosts", "line"),
     [
-        ("a,b,a:2222", "a:2222 is there twice; each task needs its own address"),
-        ("a,,b", "an empty name in 'a,,b'; expected as a:2222,b,c"),
-        ("", "an empty name in ''; expected as a:2222,b,c"),
+        ("a,b,a:2222", "duplicate host a:2222; each task needs its own address"),
+        ("a,,b", "empty host in 'a,,b'; expected hosts such as a:2222,b,c"),
+        ("", "empty host in ''; expected hosts such as a:2222,b,c"),
         ("a:0", "'a:0': expected a port from 1 to 65535"),
         ("a:65536", "'a:65536': expected a port from 1 to 65535"),
         ("a:x", "'a:x': expected a port from 1 to 65535"),
         ("a:", "'a:': expected a port from 1 to 65535"),
-        ("::1", "'::1' is no host:port; an IPv6 address stands in brackets, as [::1]:2222"),
-        ("[::1", "'[::1' is no host:port; an IPv6 address stands in brackets, as [::1]:2222"),
-        ("[::x]:1", "'[::x]:1' has no valid host; expected as a:2222,b,c"),
-        ("[::1]x", "'[::1]x' is no host:port; an IPv6 address stands in brackets, as [::1]:2222"),
-        ("http://a:1", "'http://a:1' is no host:port; an IPv6 address stands in brackets, "
-            "as [::1]:2222"),
-        ("a b", "'a b' has no valid host; expected as a:2222,b,c"),
+        ("::1", "'::1' is not a valid host:port; put IPv6 addresses in brackets, such as "
+        "[::1]:2222"),
+        ("[::1", "'[::1' is not a valid host:port; put IPv6 addresses in brackets, such as "
+        "[::1]:2222"),
+        ("[::x]:1", "'[::x]:1' has no valid host; expected hosts such as a:2222,b,c"),
+        ("[::1]x", "'[::1]x' is not a valid host:port; put IPv6 addresses in brackets, such as "
+        "[::1]:2222"),
+        ("http://a:1", "'http://a:1' is not a valid host:port; put IPv6 addresses in "
+            "brackets, such as [::1]:2222"),
+        ("a b", "'a b' has no valid host; expected hosts such as a:2222,b,c"),
     ],
 )  # fmt: skip
 def test_wrong_hosts_are_told_in_one_line(cli, hosts, line):
