@@ -1,6 +1,6 @@
 """Google's Reduction Server: its image, its machines and how many replicas a cluster needs.
 
-Reduction Server adds up the gradients of GPU workers in a worker pool of its own:
+Reduction Server adds up the gradients of GPU workers in a separate worker pool:
 https://cloud.google.com/vertex-ai/docs/training/distributed-training#reduction-server
 
 Egress limits are those of
@@ -94,14 +94,14 @@ def replica_count(job: Job) -> int:
 
 
 def problem(job: Job) -> str | None:
-    """Return why the job cannot have a Reduction Server, as ``KEY: REASON``, None if it can."""
+    """Return why the job cannot have a Reduction Server (``KEY: REASON``), None if it can."""
     servers = job.cluster.parameter_servers
     if servers and servers.count:
         return f"{KEY}: cannot be combined with parameter servers: both are worker pool {POOL}"
     for name, pool in _training(job.cluster).items():
         if not (pool.machine.accelerator or "").startswith("NVIDIA"):
-            what = f"needs NVIDIA accelerators on the chief and the workers; cluster.{name} has"
-            return f"{KEY}: {what} {pool.machine.accelerator or 'none'}"
+            reason = f"needs NVIDIA accelerators on the chief and the workers; cluster.{name} has"
+            return f"{KEY}: {reason} {pool.machine.accelerator or 'none'}"
     try:
         replica_count(job)
     except DistlaunchError as unknown:
@@ -116,16 +116,16 @@ def _training(cluster: Cluster) -> dict[str, Pool]:
 
 
 def _egress_gbps(machine: Machine) -> int:
-    found = _GBPS.get(machine.type)
-    if found is None and machine.type.startswith("n1-"):
-        found = _n1_egress_gbps(machine)
-    if found is None:
+    gbps = _GBPS.get(machine.type)
+    if gbps is None and machine.type.startswith("n1-"):
+        gbps = _n1_egress_gbps(machine)
+    if gbps is None:
         count = f" with {machine.accelerator_count} {machine.accelerator}"
         raise DistlaunchError(
             f"{KEY}.replicas: no egress limit is documented for {machine.type}"
             f"{count if machine.accelerator else ''}; write {KEY}.replicas: N"
         )
-    return found
+    return gbps
 
 
 def _n1_egress_gbps(machine: Machine) -> int | None:

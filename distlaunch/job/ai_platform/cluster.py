@@ -127,8 +127,8 @@ def _custom_role(
     count = 1 if role == _MASTER else getattr(given, f"{name}_count") or 0
     if count and not machine:
         reason = "scaleTier: CUSTOM" if role == _MASTER else f"{count_field}: {count}"
-        what = f"is missing, and {reason} needs it; write one such as n1-standard-8"
-        report.error(type_field, what)
+        message = f"is missing, and {reason} needs it; write one such as n1-standard-8"
+        report.error(type_field, message)
     if machine and not count:
         report.warn(type_field, f"ignored, as {count_field} is not set: no {role.noun}s")
     if not machine or not count:
@@ -145,8 +145,8 @@ def _without_tpu_host(roles: list[RoleConfig], report: TranslationReport) -> lis
     is_alone = tpu == master and not others
     has_host = others == [tpu] and tpu.role.field == "workers" and tpu.count == 1
     if not (is_alone or has_host):
-        what = "Vertex AI takes one TPU machine and no other machines; leave a single cloud_tpu"
-        report.error(tpu.type_field, what)
+        message = "Vertex AI takes one TPU machine and no other machines; leave a single cloud_tpu"
+        report.error(tpu.type_field, message)
         return []
     report.warn(
         tpu.type_field,
@@ -166,8 +166,8 @@ def _machine(role: RoleConfig, report: TranslationReport, *, keep_retired: bool)
     if _MACHINE.fullmatch(role.machine):
         return _with_accelerator(role, report, keep_retired=keep_retired)
     hint = did_you_mean(role.machine, MACHINES)
-    what = f"expected a machine type such as n1-standard-8, got {role.machine!r}{hint}"
-    report.error(role.type_field, what)
+    message = f"expected a machine type such as n1-standard-8, got {role.machine!r}{hint}"
+    report.error(role.type_field, message)
     return None
 
 
@@ -242,8 +242,8 @@ def _tpu(role: RoleConfig, report: TranslationReport) -> Machine | None:
     name = f"{role.config_field}.acceleratorConfig"
     if accelerator not in TPUS:
         choices = "TPU_V2 or TPU_V3, or a newer TPU in distlaunch.yaml"
-        what = f"Vertex AI has no {accelerator} for training; choose {choices}"
-        report.error(f"{name}.type", what)
+        message = f"Vertex AI has no {accelerator} for training; choose {choices}"
+        report.error(f"{name}.type", message)
         return None
     if not config.count:
         report.error(f"{name}.count", f"expected the number of {accelerator} cores, such as 8")

@@ -100,13 +100,13 @@ def _check_images(
     images = {each.image for each in containers.values() if each and each.image}
     for image in sorted(images):
         if _CONTAINER_REGISTRY.match(image):
-            what = "exists only if it was copied to Artifact Registry: Container Registry has ended"
-            report.warn("imageUri", f"{image} {what}")
+            registries = "Artifact Registry: Container Registry has ended"
+            report.warn("imageUri", f"{image} exists only if it was copied to {registries}")
     if roles and _defines_program(roles[0].config):
         for role in roles[1:]:
             if not role.config.image_uri and not _defines_program(role.config):
-                what = "runs the image's entrypoint: only masterConfig has a containerCommand"
-                report.warn(role.config_field, f"{what} or containerArgs")
+                message = "runs the image's entrypoint: only masterConfig has a containerCommand"
+                report.warn(role.config_field, f"{message} or containerArgs")
     packages = {"packageUris": given.package_uris, "pythonModule": given.python_module}
     for name, value in packages.items():
         if shared and value:
@@ -141,8 +141,8 @@ def _package_program(
             )
         return None
     if not given.python_module:
-        what = "is missing, and packageUris needs it; write a module such as trainer.task"
-        report.error("pythonModule", what)
+        message = "is missing, and packageUris needs it; write a module such as trainer.task"
+        report.error("pythonModule", message)
         return None
     if image is None:
         report.error(

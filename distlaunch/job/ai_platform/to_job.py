@@ -160,8 +160,8 @@ def _warn_about_ended_features(
     versions = {"runtimeVersion": given.runtime_version, "pythonVersion": given.python_version}
     for name, version in versions.items():
         if version is not None:
-            what = f"{version} is ignored, as Google's runtimes ended with AI Platform; {runtime}"
-            report.warn(name, what)
+            reason = f"Google's runtimes ended with AI Platform; {runtime}"
+            report.warn(name, f"{version} is ignored, as {reason}")
     if any(each.config.tpu_tf_version for each in roles):
         report.warn("tpuTfVersion", "ignored: a TPU now runs the image's TensorFlow")
     if not given.use_chief_in_tf_config and sum(each.count for each in roles) > 1:

@@ -88,10 +88,10 @@ def read(document: Document, path: Path) -> VertexFile:
         ),
     ]
     if not problems:
-        for rule_path, what in broken_rules(body, spec):
+        for rule_path, reason in broken_rules(body, spec):
             origin = parsed.origins.get(rule_path[len(prefix) :], rule_path[len(prefix) :])
             name = f"{dotted_path(origin)}: " if origin else ""
-            problems.append(YamlProblem(document.location(origin), f"{name}{what}"))
+            problems.append(YamlProblem(document.location(origin), f"{name}{reason}"))
     if problems:
         raise job_file_error(path, problems)
     ignored = OUTPUT_ONLY_FIELDS & body.keys()
@@ -138,14 +138,14 @@ def _message_name(document: Document, path: Path) -> MessageName:
     if first is None:
         empty = YamlProblem(document.location(()), f"empty; expected {_EXPECTED_KEYS}")
         raise job_file_error(path, [empty])
-    what = f"expected {_EXPECTED_KEYS}"
+    reason = f"expected {_EXPECTED_KEYS}"
     if "cluster" in data:
-        first, what = "cluster", "is distlaunch's own format; --config takes Google's"
+        first, reason = "cluster", "is distlaunch's own format; --config takes Google's"
     else:
         hints = (did_you_mean(key, [*_MESSAGES, "trainingInput"]) for key in data)
-        what += next(filter(None, hints), "")
+        reason += next(filter(None, hints), "")
     location = document.location((first,), of_key=True)
-    raise job_file_error(path, [YamlProblem(location, f"{first}: {what}")])
+    raise job_file_error(path, [YamlProblem(location, f"{first}: {reason}")])
 
 
 def _assumed_counts(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -162,8 +162,8 @@ def _single_arguments(parsed: ParsedMessage) -> Iterator[str]:
             for step in path:
                 text = text[step]
             if " " in text:
-                what = f"one argument, {describe_value(text)}; write a list for several"
-                yield f"{dotted_path(origin)}: {what}"
+                reason = f"one argument, {describe_value(text)}; write a list for several"
+                yield f"{dotted_path(origin)}: {reason}"
 
 
 def _cluster(specs: list[dict[str, Any]]) -> Cluster:

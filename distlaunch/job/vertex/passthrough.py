@@ -109,8 +109,8 @@ def _conflicts(job: Job, document: SourceMap, parsed: ParsedMessage) -> list[Yam
     for path, value in _leaves(parsed.json):
         key = next((_JOB_KEYS[step] for step in reversed(path) if step in _JOB_KEYS), None)
         if key and _value_at(body, path) != value:
-            what = f"{describe_value(value)} conflicts with {key}; set it there"
-            problems.append(_problem(document, parsed.origins[path], what))
+            message = f"{describe_value(value)} conflicts with {key}; set it there"
+            problems.append(_problem(document, parsed.origins[path], message))
     return problems
 
 
@@ -137,7 +137,7 @@ def _value_at(body: Any, path: Path) -> Any:
     return body
 
 
-def _problem(document: SourceMap, path: Path, what: str, *, of_key: bool = False) -> YamlProblem:
+def _problem(document: SourceMap, path: Path, message: str, *, of_key: bool = False) -> YamlProblem:
     full_path = (_KEY, *path)
     location = document.location(full_path, of_key=of_key)
-    return YamlProblem(location, f"{dotted_path(full_path)}: {what}")
+    return YamlProblem(location, f"{dotted_path(full_path)}: {message}")

@@ -26,11 +26,11 @@ def broken_rules(body: Mapping[str, Any], spec: str) -> Iterator[tuple[Path, str
     if _CONTROL.search(display_name):
         yield ("displayName",), f"expected text in one line, got {describe_value(display_name)}"
     for key, value in body.get("labels", {}).items():
-        what = "expected at most 63 lower-case letters, digits, _ and -"
+        message = "expected at most 63 lower-case letters, digits, _ and -"
         if not key or not _is_label(key) or not key[0].isalpha():
-            yield ("labels", key), f"{what}, a letter first, got {describe_value(key)}"
+            yield ("labels", key), f"{message}, a letter first, got {describe_value(key)}"
         if not _is_label(value):
-            yield ("labels", key), f"{what}, got {describe_value(value)}"
+            yield ("labels", key), f"{message}, got {describe_value(value)}"
     pools = body.get(spec, {}).get("workerPoolSpecs", [])
     path = (spec, "workerPoolSpecs")
     if not pools or not pools[0]:
@@ -56,10 +56,10 @@ def _program_rules(path: Path, pool: Mapping[str, Any]) -> Iterator[tuple[Path, 
         program = pool.get(field, {})
         image = program.get(image_field, "")
         if _SPACE_OR_CONTROL.search(image):
-            what = f"expected an image such as HOST/PATH:TAG, got {describe_value(image)}"
-            yield (*path, field, image_field), what
+            message = f"expected an image such as HOST/PATH:TAG, got {describe_value(image)}"
+            yield (*path, field, image_field), message
         for index, variable in enumerate(program.get("env", [])):
             name = variable.get("name", "")
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
-                what = f"expected a variable name such as LOG_LEVEL, got {describe_value(name)}"
-                yield (*path, field, "env", index, "name"), what
+                message = f"expected a variable name such as LOG_LEVEL, got {describe_value(name)}"
+                yield (*path, field, "env", index, "name"), message
