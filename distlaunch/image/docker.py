@@ -133,10 +133,10 @@ class Docker:
     def has_image(self, image: str) -> bool:
         """Return whether Docker has an image of this name for linux/amd64."""
         try:
-            found = self._api.inspect_image(image)
+            details = self._api.inspect_image(image)
         except NotFound:
             return False
-        return bool(f"{found['Os']}/{found['Architecture']}" == PLATFORM)
+        return bool(f"{details['Os']}/{details['Architecture']}" == PLATFORM)
 
     def pull(self, images: Iterable[str]) -> None:
         """Pull the images that Docker does not have."""

@@ -266,8 +266,8 @@ def _pip_error(lines: list[str], python: BasePython) -> ImageError:
     if "No module named pip" in text:
         return ImageError(f"without Docker pip is needed: run '{sys.executable} -m ensurepip'")
     if missing := _NO_WHEEL.search(text):
-        where = f"for Python {python.short} on linux/amd64 in pip's package index"
-        return _needs_docker(f"{missing[1]}, which has no wheel {where}")
+        platform = f"Python {python.short} on linux/amd64"
+        return _needs_docker(f"{missing[1]}: pip's package index has no wheel for {platform}")
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     reason = (errors or lines[-1:] or ["no output"])[0]
     return ImageError(f"pip cannot install the requirements ({reason}); fix them and try again")

@@ -6,17 +6,18 @@ import base64
 import contextlib
 import hashlib
 import http.server
-import io
 import ipaddress
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-import zipfile
+import uuid
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -24,6 +25,7 @@ import engine as engines
 import projects  # what tests/image/conftest.py has imported
 import pytest
 import registries
+import wheel_index
 from fake_registry import Fault
 
 from distlaunch.errors import ImageError
@@ -33,7 +35,6 @@ from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from distlaunch.image import BuiltImage
     from distlaunch.job.model import Job
@@ -97,10 +98,10 @@ def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatc
             engine.base.replace(engine.registry, counter.address),
         )
         # Under another name the registry is another one, so the plan is made with the first name.
-        made = plan_image(projects.job(repository, engine.base), folder, recipe)
-        assert made.strategy == "append"
-        made = replace(made, reference=Reference.parse(through.image.repository).with_tag("x"))
-        second = execute_plan(made, lambda _: None)
+        plan = plan_image(projects.job(repository, engine.base), folder, recipe)
+        assert plan.strategy == "append"
+        plan = replace(plan, reference=Reference.parse(through.image.repository).with_tag("x"))
+        second = execute_plan(plan, lambda _: None)
         assert second.strategy == "append"
         assert second.sent < 8_000
         assert counter.sent < 20_000
@@ -120,9 +121,9 @@ def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatc
 def test_an_image_that_is_not_pushed_is_in_docker(engine, folder, repository):
     build(projects.job(repository, engine.base), folder)
     (folder / "trainer/task.py").write_text(projects.PROGRAM + "print('here')\n")
-    made = plan_image(projects.job(repository, engine.base), folder, recipe)
-    built = execute_plan(made, lambda _: None, push=False)
-    assert (built.uri, built.digest, built.sent) == (str(made.reference), None, 0)
+    plan = plan_image(projects.job(repository, engine.base), folder, recipe)
+    built = execute_plan(plan, lambda _: None, push=False)
+    assert (built.uri, built.digest, built.sent) == (str(plan.reference), None, 0)
     assert run(engine, built.uri, "a") == "six 1.16.0 a\nhere\n"
     assert plan_image(projects.job(repository, engine.base), folder, recipe).strategy == "append"
 
@@ -269,7 +270,10 @@ def test_a_package_that_is_not_there_is_named(engine, tmp_path, without_pip_sett
 @contextlib.contextmanager
 def private_index(host: str, package: str) -> Iterator[str]:
     """Serve a package with a login; yield HOST:PORT."""
-    wheel, name = wheel_of(package), f"{package}-1.0-py3-none-any.whl"
+    name = f"{package}-1.0-py3-none-any.whl"
+    with tempfile.TemporaryDirectory() as folder:
+        wheel_index.write_wheel(Path(folder), package, "1.0")
+        wheel = Path(folder, name).read_bytes()
     login = f"Basic {base64.b64encode(f'ann:{PASSWORD}'.encode()).decode()}"
     digest = hashlib.sha256(wheel).hexdigest()
     page = f'<a href="/files/{name}#sha256={digest}">{name}</a>'.encode()
@@ -294,22 +298,6 @@ def private_index(host: str, package: str) -> Iterator[str]:
         server.shutdown()
 
 
-def wheel_of(package: str) -> bytes:
-    made = io.BytesIO()
-    info = f"{package}-1.0.dist-info"
-    with zipfile.ZipFile(made, "w") as wheel:
-        wheel.writestr(f"{package}.py", "answer = 42\n")
-        wheel.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n"
-        )
-        wheel.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        names = [f"{package}.py,,", f"{info}/METADATA,,", f"{info}/WHEEL,,", f"{info}/RECORD,,"]
-        wheel.writestr(f"{info}/RECORD", "\n".join(names))
-    return made.getvalue()
-
-
 @pytest.mark.parametrize("source", ["url", "netrc", "requirements"])
 def test_a_private_index_is_reached_and_its_password_is_nowhere(
     engine, tmp_path, monkeypatch, source
@@ -320,9 +308,10 @@ def test_a_private_index_is_reached_and_its_password_is_nowhere(
     gateway = str(next(ipaddress.ip_network(network).hosts()))  # this machine, for a container
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    with private_index(gateway, "secretive") as host:
+    package = f"secretive_{uuid.uuid4().hex}"  # which is in no cache of Docker
+    with private_index(gateway, package) as host:
         monkeypatch.setenv("PIP_TRUSTED_HOST", gateway)
-        requirements = "secretive==1.0\n"
+        requirements = f"{package}==1.0\n"
         url = f"http://ann:{quote(PASSWORD, safe='')}@{host}/simple/"
         if source == "url":
             monkeypatch.setenv("PIP_INDEX_URL", url)
@@ -333,12 +322,12 @@ def test_a_private_index_is_reached_and_its_password_is_nowhere(
             monkeypatch.setenv("TOKEN", quote(PASSWORD, safe=""))
             requirements = f"--index-url http://ann:${{TOKEN}}@{host}/simple/\n{requirements}"
         folder = projects.project(tmp_path / "digits", requirements)
-        (folder / "trainer/task.py").write_text("import secretive; print(secretive.answer)")
+        (folder / "trainer/task.py").write_text(f"import {package} as x; print(x.VERSION)")
         notices, shown = [], []
         built = build(
             projects.job(engine.repository(), engine.base), folder, notices, progress=shown.append
         )
-    assert run(engine, built.uri) == "42\n"
+    assert run(engine, built.uri) == "1.0\n"
     printed = "".join([*notices, *shown]).encode()
     every_image = engine.docker("images", "--all", "--quiet", "--no-trunc").stdout.split()
     known = engine.docker("inspect", *every_image).stdout.encode()
@@ -347,7 +336,7 @@ def test_a_private_index_is_reached_and_its_password_is_nowhere(
     for text in (content, known, history, printed):
         for secret in (PASSWORD, quote(PASSWORD, safe="")):
             assert secret.encode() not in text
-    assert b"secretive" in content
+    assert package.encode() in content
 
 
 # Registries

@@ -8,7 +8,6 @@ import ipaddress
 import json
 import os
 import threading
-import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 import base_image
 import projects  # what tests/image/conftest.py has imported
 import pytest
+import wheel_index
 
 from distlaunch.image import execute_plan, plan_image
 from distlaunch.job.model import Cluster, Machine, Pool
@@ -54,11 +54,7 @@ def requirements(engine, tmp_path_factory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("wheels")
     # A library that the loader takes: every Linux with glibc has this small one.
     library = next(Path("/").glob("lib/*-linux-gnu/libdl.so.2")).read_bytes()
-    with zipfile.ZipFile(folder / "foo-1-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(LIBRARY, library)
-        wheel.writestr("foo-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: foo\nVersion: 1\n")
-        wheel.writestr("foo-1.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        wheel.writestr("foo-1.dist-info/RECORD", f"{LIBRARY},,\n")
+    wheel_index.write_wheel(folder, "foo", files={LIBRARY: library})
     network = engine.docker(
         "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Subnet}}"
     )

@@ -27,11 +27,11 @@ def context(tmp_path, **digests: str) -> Context:
 
 
 def tag(tmp_path, text: str = DOCKERFILE, base: str = DIGEST, **digests: str) -> str:
-    found = environment_of(
+    environment = environment_of(
         pin_bases(read_dockerfile(text), {"python:3.12": base}), context(tmp_path, **digests)
     )
-    assert found is not None
-    return found.tag
+    assert environment is not None
+    return environment.tag
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_each_part_of_the_environment_changes_its_tag(tmp_path):
 )
 def test_what_the_environment_copies_belongs_to_it(sources, paths, tmp_path):
     text = f"FROM a AS environment\nCOPY {sources} /x/\nFROM environment\n"
-    found = environment_of(read_dockerfile(text), context(tmp_path))
-    assert tuple(file.path for file in found.files) == paths
+    environment = environment_of(read_dockerfile(text), context(tmp_path))
+    assert tuple(file.path for file in environment.files) == paths
 
 
 def test_without_such_a_stage_there_is_no_environment(tmp_path):
@@ -92,9 +92,11 @@ def test_without_such_a_stage_there_is_no_environment(tmp_path):
 
 def test_stages_before_it_belong_to_it(tmp_path):
     text = "FROM b AS tools\nRUN make\n" + DOCKERFILE
-    found = environment_of(read_dockerfile(text), context(tmp_path))
-    assert found.bases == ("b", "python:3.12")
-    assert found.text.startswith("FROM b AS tools\nRUN make\nFROM python:3.12 AS environment\n")
+    environment = environment_of(read_dockerfile(text), context(tmp_path))
+    assert environment.bases == ("b", "python:3.12")
+    assert environment.text.startswith(
+        "FROM b AS tools\nRUN make\nFROM python:3.12 AS environment\n"
+    )
     assert tag(tmp_path, text) != tag(tmp_path)
 
 
@@ -116,5 +118,5 @@ def test_secrets_are_mounted_into_pip_steps_alone(tmp_path):
 
 def test_a_base_is_pinned_with_all_that_stands_beside_it():
     text = "FROM --platform=linux/amd64 python:3.12 as X\nRUN a\nFROM x\n"
-    found = pin_bases(read_dockerfile(text), {"python:3.12": DIGEST})
-    assert found.text == f"FROM --platform=linux/amd64 {DIGEST} AS x\nRUN a\nFROM x\n"
+    environment = pin_bases(read_dockerfile(text), {"python:3.12": DIGEST})
+    assert environment.text == f"FROM --platform=linux/amd64 {DIGEST} AS x\nRUN a\nFROM x\n"

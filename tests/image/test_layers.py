@@ -55,19 +55,19 @@ def test_what_goes_in_is_what_comes_out(tree):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         layer = code_layer(context_of(folder / "in", tree), folder / "layer")
-        found = entries(layer)
+        added = entries(layer)
         packed = layer.file.read_bytes()
     plain = gzip.decompress(packed)
     assert layer.digest == f"sha256:{hashlib.sha256(packed).hexdigest()}"
     assert layer.diff_id == f"sha256:{hashlib.sha256(plain).hexdigest()}"
     assert layer.size == len(packed)
-    files = {path: each for path, each in found.items() if each[0] == tarfile.REGTYPE}
+    files = {path: each for path, each in added.items() if each[0] == tarfile.REGTYPE}
     assert files == {
         f"app/{path}": (tarfile.REGTYPE, mode, content) for path, (content, mode) in tree.items()
     }
     folders = {str(above) for path in tree for above in Path("app", path).parents} - {"."}
-    assert {p for p, each in found.items() if each[0] == tarfile.DIRTYPE} == folders | {"app"}
-    assert all(each[1] == 0o755 for each in found.values() if each[0] == tarfile.DIRTYPE)
+    assert {p for p, each in added.items() if each[0] == tarfile.DIRTYPE} == folders | {"app"}
+    assert all(each[1] == 0o755 for each in added.values() if each[0] == tarfile.DIRTYPE)
 
 
 def test_a_folder_stands_before_what_lies_in_it(tmp_path):

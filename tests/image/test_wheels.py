@@ -181,8 +181,8 @@ def test_a_requirement_that_is_no_wheel_is_refused(build, index, line):
 def test_a_package_without_a_wheel_is_refused(build, index):
     wheel_index.write_wheel(index, "mac", tag="cp311-cp311-macosx_11_0_arm64")
     assert refusal(build, "mac\n").startswith(
-        "Docker is needed for mac, which has no wheel for Python 3.11 on linux/amd64 in pip's "
-        "package index; install Docker"
+        "Docker is needed for mac: pip's package index has no wheel for Python 3.11 on "
+        "linux/amd64; install Docker"
     )
 
 

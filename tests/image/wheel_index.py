@@ -27,26 +27,29 @@ def write_wheel(
     *,
     requires: tuple[str, ...] = (),
     tag: str = "py3-none-any",
-    files: dict[str, str] | None = None,
+    files: dict[str, str | bytes] | None = None,
     scripts: tuple[str, ...] = (),
 ) -> None:
     """Write a wheel."""
     info = f"{name}-{version}.dist-info"
     lines = [f"Requires-Dist: {each}" for each in requires]
     metadata = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *lines, ""]
-    content = {f"{name}/__init__.py": f"VERSION = {version!r}\n", **(files or {})}
+    content: dict[str, str | bytes] = {
+        f"{name}/__init__.py": f"VERSION = {version!r}\n",
+        **(files or {}),
+    }
     content[f"{info}/METADATA"] = "\n".join(metadata)
     content[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n"
     if scripts:
         lines = [f"{each} = {name}:main" for each in scripts]
         content[f"{info}/entry_points.txt"] = "\n".join(["[console_scripts]", *lines])
-    rows = [f"{path},sha256={_digest(text)},{len(text)}" for path, text in content.items()]
+    rows = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in content.items()]
     content[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""])
     with zipfile.ZipFile(folder / f"{name}-{version}-{tag}.whl", "w") as archive:
-        for path, text in content.items():
-            archive.writestr(path, text)
+        for path, data in content.items():
+            archive.writestr(path, data)
 
 
-def _digest(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
+def _digest(data: str | bytes) -> str:
+    digest = hashlib.sha256(data.encode() if isinstance(data, str) else data).digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
