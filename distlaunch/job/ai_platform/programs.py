@@ -100,8 +100,9 @@ def _check_images(
     images = {each.image for each in containers.values() if each and each.image}
     for image in sorted(images):
         if _CONTAINER_REGISTRY.match(image):
-            registries = "Artifact Registry: Container Registry has ended"
-            report.warn("imageUri", f"{image} exists only if it was copied to {registries}")
+            reason = "Container Registry has ended"
+            exists = f"{image} exists only if it was copied to Artifact Registry"
+            report.warn("imageUri", f"{exists}: {reason}")
     if roles and _defines_program(roles[0].config):
         for role in roles[1:]:
             if not role.config.image_uri and not _defines_program(role.config):

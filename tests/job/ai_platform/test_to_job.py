@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from distlaunch.job import vertex
-from distlaunch.job.load import load_job
 from distlaunch.job.model import (
     ChoiceParameter,
     Cluster,
@@ -17,7 +16,6 @@ from distlaunch.job.model import (
     Scheduling,
     Tuning,
 )
-from distlaunch.job.vertex.tuning import read_tuning
 
 from .translating import IMAGE, pool, refusals, request, translated
 
@@ -245,28 +243,6 @@ def test_hyperparameters_become_a_search(tmp_path):
         "hyperparameters.enableTrialEarlyStopping",
         "hyperparameters.resumePreviousJobId",
     ]
-
-
-def test_a_parameter_may_have_one_value_in_every_format(tmp_path):  # both bounds are inclusive
-    legacy = """
-        trainingInput:
-          hyperparameters:
-            params: [{parameterName: a, type: INTEGER, minValue: 2, maxValue: 2}]
-        """
-    (tmp_path / "distlaunch.yaml").write_text("""\
-name: search
-cluster: {chief: {machine: n1-standard-4}}
-tuning:
-  metric: training/hptuning/metric
-  goal: maximize
-  trials: 1
-  parameters: {a: {type: integer, min: 2, max: 2}}
-""")
-    tuning = translated(tmp_path, legacy).job.tuning
-    assert tuning is not None
-    assert tuning.parameters == {"a": RangeParameter(2, 2, is_integer=True)}
-    body = request(load_job(tmp_path).job)
-    assert read_tuning(body) == load_job(tmp_path).job.tuning == tuning
 
 
 def test_a_search_has_the_defaults_it_had(tmp_path):
