@@ -124,9 +124,25 @@ class GoogleError(DistlaunchError):
         self.error_reason = error_reason
         self.service = service
 
+    def with_text(self, text: str) -> GoogleError:
+        """Return an error of the same kind and reason with another line for the user."""
+        kind = RetryableError if isinstance(self, RetryableError) else GoogleError
+        return kind(text, status=self.status, reason=self.reason)
+
 
 class CreateRefused(GoogleError):
     """Google refused to create a job, and no earlier call can have created it."""
+
+    @classmethod
+    def from_error(cls, error: GoogleError) -> CreateRefused:
+        """Return the error for a refused call."""
+        return cls(
+            str(error),
+            status=error.status,
+            reason=error.reason,
+            error_reason=error.error_reason,
+            service=error.service,
+        )
 
 
 class RetryableError(GoogleError):

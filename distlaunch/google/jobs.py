@@ -60,23 +60,13 @@ class JobState(str, Enum):
     @property
     def is_terminal(self) -> bool:
         """Whether a job in this state has ended."""
-        return self in _TERMINAL
+        running = ("RUNNING", "CANCELLING", "PAUSED", "UPDATING")
+        return not self.is_before_running and self.value not in running
 
     @property
     def is_before_running(self) -> bool:
         """Whether a job in this state has not started."""
-        return self in (JobState.UNSPECIFIED, JobState.QUEUED, JobState.PENDING)
-
-
-_TERMINAL = frozenset(
-    {
-        JobState.SUCCEEDED,
-        JobState.FAILED,
-        JobState.CANCELLED,
-        JobState.EXPIRED,
-        JobState.PARTIALLY_SUCCEEDED,
-    }
-)
+        return self.value in ("UNSPECIFIED", "QUEUED", "PENDING")
 
 
 class Created(NamedTuple):
@@ -149,7 +139,7 @@ class Jobs:
             except GoogleError as refusal:
                 if lost_responses or may_exist:
                     raise
-                raise _create_refused(refusal) from refusal
+                raise CreateRefused.from_error(refusal) from refusal
             else:
                 if lost_responses or may_exist:
                     return self._keep_oldest(collection, launch_id, job, lost_responses + 1)
@@ -306,12 +296,9 @@ class Jobs:
                 if job:
                     return job
         except GoogleError as error:
-            kind = RetryableError if isinstance(error, RetryableError) else GoogleError
-            raise kind(
+            raise error.with_text(
                 f"the job may have been created, but the look-up failed ({error}); run the same "
-                "command again: it looks for the job first and never creates a second one",
-                status=error.status,
-                reason=error.reason,
+                "command again: it looks for the job first and never creates a second one"
             ) from error
         return None
 
@@ -389,16 +376,6 @@ def console_url(job: Mapping[str, Any], project: str) -> str:
     return (
         f"https://console.cloud.google.com/agent-platform/locations/{name.region}/training/"
         f"{name.id}?project={project}"
-    )
-
-
-def _create_refused(refusal: GoogleError) -> CreateRefused:
-    return CreateRefused(
-        str(refusal),
-        status=refusal.status,
-        reason=refusal.reason,
-        error_reason=refusal.error_reason,
-        service=refusal.service,
     )
 
 

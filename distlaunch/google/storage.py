@@ -67,5 +67,4 @@ def _refused(uri: str, error: GoogleAPICallError, session: Session) -> GoogleErr
         service="storage",
         project=session.project,
     )
-    kind = RetryableError if isinstance(refusal, RetryableError) else GoogleError
-    return kind(f"{uri}: {refusal}", status=refusal.status, reason=refusal.reason)
+    return refusal.with_text(f"{uri}: {refusal}")

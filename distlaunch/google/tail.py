@@ -7,8 +7,6 @@ A full scan reads the last minutes again; where it takes many pages, short scans
 from __future__ import annotations
 
 import time
-from array import array
-from bisect import bisect_left
 from collections import deque
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -35,8 +33,7 @@ WINDOW = 300.0  # seconds of the log that a full scan reads again for late entri
 _SHORT_WINDOW = 10.0  # seconds of the log that a short scan reads again
 _PAUSE_PER_PAGE = 4.0  # seconds between full scans, for each page that one takes
 _MAX_PAUSE = 120.0  # seconds between full scans
-_BLOCK = 1 << 16  # ids
-_MAX_BLOCKS = 64
+_MAX_IDS = 500_000  # of entries, about 70 MB
 _CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
 
 
@@ -207,41 +204,37 @@ class LogReader:
 
 
 class RecentIds:
-    """The ids of recent entries, 8 bytes each, 34 MB at most.
+    """The ids of recent entries with their times.
 
     Parameters
     ----------
-    block
-        How many ids are kept in a set before they are packed, and evicted together later.
+    limit
+        How many ids are kept; then the older half is evicted.
     """
 
-    def __init__(self, block: int = _BLOCK) -> None:
-        self._block = block
+    def __init__(self, limit: int = _MAX_IDS) -> None:
+        self._limit = limit
+        self._moments: dict[int, float] = {}
         self.evicted_up_to = float("-inf")
-        self._fresh: set[int] = set()
-        self._newest = float("-inf")  # time of the fresh ids
-        self._blocks: list[tuple[float, array[int]]] = []
 
     def has(self, key: int) -> bool:
         """Whether an id was added and is not evicted."""
-        return key in self._fresh or any(_is_in(block, key) for _, block in self._blocks)
+        return key in self._moments
 
     def add(self, key: int, moment: float) -> None:
         """Add an id with the time of its entry."""
-        self._fresh.add(key)
-        self._newest = max(self._newest, moment)
-        if len(self._fresh) >= self._block:
-            self._blocks.append((self._newest, array("q", sorted(self._fresh))))
-            self._fresh, self._newest = set(), float("-inf")
-        if len(self._blocks) > _MAX_BLOCKS:
-            self.evict(min(newest for newest, _ in self._blocks))
+        self._moments[key] = moment
+        if len(self._moments) > self._limit:
+            self._evict(sorted(self._moments.values())[self._limit // 2])
 
-    def evict(self, moment: float) -> None:
-        """Evict whole blocks of ids up to a time."""
-        evicted = [newest for newest, _ in self._blocks if newest <= moment]
-        if evicted:
-            self._blocks = [block for block in self._blocks if block[0] > moment]
-            self.evicted_up_to = max(self.evicted_up_to, *evicted)
+    def expire(self, moment: float) -> None:
+        """Evict the ids of entries up to a time, if there are many."""
+        if len(self._moments) > self._limit // 2:
+            self._evict(moment)
+
+    def _evict(self, moment: float) -> None:
+        self._moments = {key: time for key, time in self._moments.items() if time > moment}
+        self.evicted_up_to = max(self.evicted_up_to, moment)
 
 
 @dataclass(slots=True)
@@ -358,13 +351,8 @@ class Tail:
         for key, entry in fresh.items():
             ids.add(key, entry.moment)
             self._newest = max(self._newest, entry.moment)
-        ids.evict(self._newest - WINDOW)
+        ids.expire(self._newest - WINDOW)
         return list(fresh.values())
-
-
-def _is_in(block: array[int], key: int) -> bool:
-    index = bisect_left(block, key)
-    return index < len(block) and block[index] == key
 
 
 def _creation_time(job: Mapping[str, Any]) -> float:

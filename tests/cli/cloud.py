@@ -1,4 +1,4 @@
-"""A Vertex AI on loopback with jobs of ours, for the commands that ask about them."""
+"""A Vertex AI on loopback with jobs of ours, for the commands about jobs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Cloud(Emulator):
         return Jobs(connect(self.url), "p", "us-central1")
 
     def wait(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Wait for a job's end, and for what is said of it."""
+        """Wait for a job's end, and its error."""
         while not has_ended(job) or (job["state"] == "JOB_STATE_FAILED" and "error" not in job):
             time.sleep(0.05)
             job = self.jobs.get(job["name"])

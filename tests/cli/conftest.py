@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ..google.conftest import nobody, serve, tls, trusted, user  # noqa: F401, TID252
+from ..google.conftest import no_credentials, serve, tls, trusted, user  # noqa: F401, TID252
 from .cloud import Cloud
 
 

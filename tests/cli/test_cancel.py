@@ -18,11 +18,11 @@ def test_a_job_is_cancelled_once(cli, cloud, flags):
     done = cli("cancel", "digits-1", *flags, *cloud.options)
     assert (done.returncode, done.stderr) == (0, "")
     if flags:
-        told = {"id": "digits-1", "name": job["name"], "cancelled": True}
-        assert json.loads(done.stdout) == told
+        content = {"id": "digits-1", "name": job["name"], "cancelled": True}
+        assert json.loads(done.stdout) == content
     else:
-        said = "cancelling digits-1; 'distlaunch status digits-1' shows when it has ended\n"
-        assert done.stdout == said
+        expected = "cancelling digits-1; 'distlaunch status digits-1' shows when it has ended\n"
+        assert done.stdout == expected
     assert state(cloud.wait(job)) == "CANCELLED"
 
     done = cli("cancel", "digits-1", *cloud.options)

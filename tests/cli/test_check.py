@@ -16,7 +16,7 @@ project: demo-project
 region: us-central1
 bucket: gs://demo-bucket
 module: trainer
-image: {uri: "localhost:5000/nobody/asks:1"}
+image: {uri: "localhost:5000/digits:1"}
 cluster:
   chief: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}
   workers: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 1}, count: 3}
@@ -57,17 +57,22 @@ def test_the_plan_is_one_screen_that_ends_with_the_verdict(check):
         "cluster    chief    1 x n1-standard-8 with 1 NVIDIA_TESLA_T4",
         "           workers  3 x n1-standard-8 with 1 NVIDIA_TESLA_T4",
     ]
-    assert "image      localhost:5000/nobody/asks:1" in lines
+    assert "image      localhost:5000/digits:1" in lines
     assert lines[-1] == "ready"
     assert len(lines) < 24
 
 
 def test_json_says_the_same_to_a_script(check):
     done = check("--offline", "--json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, done.stderr, told["ready"], told["problems"]) == (0, "", True, [])
-    assert told["cluster"] == "4 tasks: chief + 3 workers"
-    assert told["pools"][1] == {
+    result = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, result["ready"], result["problems"]) == (
+        0,
+        "",
+        True,
+        [],
+    )
+    assert result["cluster"] == "4 tasks: chief + 3 workers"
+    assert result["pools"][1] == {
         "role": "workers",
         "replicas": 3,
         "machine": "n1-standard-8",
@@ -75,9 +80,9 @@ def test_json_says_the_same_to_a_script(check):
         "accelerator_count": 1,
         "tpu_topology": None,
     }
-    assert told["timeout"] == 36_000
-    assert told["image"]["way"] == "use"
-    assert told["price"]["an_hour"] is None
+    assert result["timeout"] == 36_000
+    assert result["image"]["way"] == "use"
+    assert result["price"]["an_hour"] is None
 
 
 def test_an_error_is_told_with_place_remedy_and_code_and_is_exit_code_1(check):
@@ -111,7 +116,7 @@ def test_google_is_asked_for_the_project_and_the_price(check_at_google):
     code, streams = check_at_google("--json")
     assert (code, streams.err) == (0, "")
     report = json.loads(streams.out)
-    assert {each["where"] for each in report["problems"]} <= {"localhost:5000/nobody/asks:1"}
+    assert {each["where"] for each in report["problems"]} <= {"localhost:5000/digits:1"}
     assert report["price"]["an_hour"] is not None
     code, streams = check_at_google("--json", limits={"cpus": 8})
     codes = {each["code"] for each in json.loads(streams.out)["problems"]}
@@ -148,9 +153,9 @@ def test_submit_refuses_what_check_refuses_and_makes_nothing(check, emulator):
     assert "[accelerator-count]" in done.stderr
     assert "nothing was built or submitted; use --no-check to submit anyway" in done.stderr
     assert done.stdout == ""
-    told = check("--json", "--set", TOO_MANY, emulator=here, command="submit").stdout
-    assert json.loads(told)["event"] == "refused"
-    assert "accelerator-count" in {each["code"] for each in json.loads(told)["problems"]}
+    result = check("--json", "--set", TOO_MANY, emulator=here, command="submit").stdout
+    assert json.loads(result)["event"] == "refused"
+    assert "accelerator-count" in {each["code"] for each in json.loads(result)["problems"]}
     assert "Traceback" not in done.stderr
     assert here.jobs() == []
 
@@ -222,16 +227,20 @@ def test_what_a_project_knows_better_than_the_catalogue_counts(check, project):
 
 def test_a_file_that_cannot_be_read_is_a_problem_to_a_script_too(check, project):
     (project / "distlaunch.yaml").write_text(JOB_FILE.replace("count: 3", "count: three"))
-    said = check("--offline")
-    assert said.returncode == 1
-    assert said.stderr.startswith("distlaunch: error: distlaunch.yaml:9:92: cluster.workers.count")
+    expected = check("--offline")
+    assert expected.returncode == 1
+    assert expected.stderr.startswith(
+        "distlaunch: error: distlaunch.yaml:9:92: cluster.workers.count"
+    )
     done = check("--offline", "--json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, done.stderr, told["ready"]) == (1, "", False)
-    [problem] = told["problems"]
+    result = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, result["ready"]) == (1, "", False)
+    [problem] = result["problems"]
     assert (problem["code"], problem["where"]) == ("job-file-invalid", "distlaunch.yaml:9:92")
     assert problem["what"].startswith("cluster.workers.count: expected a whole number")
-    assert told.keys() == json.loads(check("--json", "--image=x/y:1", "--config=no").stdout).keys()
+    assert (
+        result.keys() == json.loads(check("--json", "--image=x/y:1", "--config=no").stdout).keys()
+    )
 
 
 def test_a_process_that_goes_on_afterwards_is_as_it_was(project, monkeypatch, capfd):

@@ -38,7 +38,7 @@ HEAVY = {
 
 @pytest.fixture
 def raising(monkeypatch):
-    """Make `distlaunch init` raise what a test says."""
+    """Make `distlaunch init` raise an error of the test."""
 
     def replace(problem: BaseException) -> None:
         @click.command("init")

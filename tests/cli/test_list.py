@@ -26,14 +26,14 @@ def test_ours_are_listed_the_newest_first(cli, cloud):
     done = cli("list", "--all", "--limit", "2", *cloud.options)
     assert [row.split()[0] for row in done.stdout.splitlines()[1:]] == [number, "digits-3"]
 
-    told = json.loads(cli("list", "--json", *cloud.options).stdout)
-    assert [job["id"] for job in told] == ["digits-3", "digits-2", "digits-1"]
+    content = json.loads(cli("list", "--json", *cloud.options).stdout)
+    assert [job["id"] for job in content] == ["digits-3", "digits-2", "digits-1"]
 
 
 def test_one_invalid_job_is_skipped_with_a_warning(cli, serve):
     name = "projects/1/locations/us-central1/customJobs"
     listed = [{"name": f"{name}/1"}, {"name": f"{name}/2", "labels": 5}, {"name": f"{name}/3"}]
-    server = serve(lambda asked: Reply(body={asked.path.rpartition("/")[2]: listed[:3]}))
+    server = serve(lambda request: Reply(body={request.path.rpartition("/")[2]: listed[:3]}))
     done = cli("list", "--endpoint", server.url, *PLACE)
     assert done.returncode == 0
     assert [row.split()[0] for row in done.stdout.splitlines()[1:]] == ["3", "3", "1", "1"]

@@ -22,7 +22,7 @@ cluster:
   chief: {machine: n1-standard-4}
   workers: {machine: n1-standard-4, count: 2}
 """
-TELL = """\
+REPORT = """\
 import json, os, sys
 print(json.dumps({"argv": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ)}))
 """
@@ -31,8 +31,8 @@ import json, os, pathlib
 if os.environ["CLUSTER_SPEC"].find('"type": "workerpool0"') > 0:
     folder = pathlib.Path(os.environ["AIP_MODEL_DIR"]).parent
     (folder / "checkpoints" / "1").mkdir(parents=True, exist_ok=True)
-    told = {"tasks": ["chief", "worker:0"], "global_batch": 64, "model": "the model"}
-    (folder / "summary.json").write_text(json.dumps(told))
+    content = {"tasks": ["chief", "worker:0"], "global_batch": 64, "model": "the model"}
+    (folder / "summary.json").write_text(json.dumps(content))
 """
 
 
@@ -49,7 +49,7 @@ def local(cli):
 @pytest.fixture
 def project(tmp_path):
     (tmp_path / "distlaunch.yaml").write_text(JOB)
-    (tmp_path / "tell.py").write_text(TELL)
+    (tmp_path / "report.py").write_text(REPORT)
     (tmp_path / "summarise.py").write_text(SUMMARISE)
     return tmp_path
 
@@ -58,8 +58,8 @@ def jobs(project: Path) -> list[Path]:
     return sorted((project / ".distlaunch/local").iterdir())
 
 
-def told_by(done: subprocess.CompletedProcess[str], task: str) -> dict:
-    """Return what tell.py printed as a task."""
+def printed_by(done: subprocess.CompletedProcess[str], task: str) -> dict:
+    """Return what report.py printed as a task."""
     found = [line for line in done.stdout.splitlines() if line.split("|")[0].strip() == task]
     return json.loads(found[0].partition("| ")[2])
 
@@ -71,7 +71,7 @@ OURS_AFTER = (
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         (
             "--workers 0",
@@ -125,15 +125,15 @@ OURS_AFTER = (
         ),
     ],
 )
-def test_wrong_usage_is_one_line_and_2(local, project, line, said):
+def test_wrong_usage_is_one_line_and_2(local, project, line, expected):
     done = local(line)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"distlaunch: error: {said}\n"
+    assert done.stderr == f"distlaunch: error: {expected}\n"
     assert not (project / ".distlaunch").exists()
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "said"),
+    ("line", "code", "expected"),
     [
         (
             "",
@@ -176,10 +176,10 @@ def test_wrong_usage_is_one_line_and_2(local, project, line, said):
         ),
     ],
 )
-def test_refusal_is_one_line(local, tmp_path, line, code, said):
+def test_refusal_is_one_line(local, tmp_path, line, code, expected):
     done = local(line)
     assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr == f"distlaunch: error: {said}\n"
+    assert done.stderr == f"distlaunch: error: {expected}\n"
 
 
 def test_job_file_with_problems(local, project):
@@ -197,13 +197,13 @@ def test_job_file_that_is_a_link_to_nothing_or_no_file(local, project):
     path.unlink()
     os.mkfifo(path)
     fifo = local("--workers 1 -- true")
-    for done, said in (
+    for done, expected in (
         (linked, "broken symlink; fix or remove it"),
         (fifo, "not a file; expected text in YAML"),
     ):
         assert (done.returncode, done.stderr) == (
             1,
-            f"distlaunch: error: distlaunch.yaml: {said}\n",
+            f"distlaunch: error: distlaunch.yaml: {expected}\n",
         )
 
 
@@ -255,8 +255,8 @@ def test_module_without_tensorflow(local, project):
 
 
 def test_program_without_a_project(local, tmp_path):
-    (tmp_path / "tell.py").write_text(TELL)
-    done = local("--workers 2 -- python tell.py --workers 3")
+    (tmp_path / "report.py").write_text(REPORT)
+    done = local("--workers 2 -- python report.py --workers 3")
     assert done.returncode == 0
     (folder,) = jobs(tmp_path)
     start, end = done.stderr.splitlines()
@@ -266,35 +266,38 @@ def test_program_without_a_project(local, tmp_path):
         start,
     )
     assert end == f"distlaunch: done; the tasks' output is in {folder}/task-logs"
-    told = told_by(done, "worker:0")
-    assert told["argv"] == ["--workers", "3"]
-    assert told["cwd"] == str(tmp_path)
-    assert told["env"]["AIP_MODEL_DIR"] == f"{folder}/model/"
-    assert told["env"]["CLOUD_ML_JOB_ID"] == folder.name
-    assert json.loads(told["env"]["TF_CONFIG"])["task"]["type"] == "worker"
+    content = printed_by(done, "worker:0")
+    assert content["argv"] == ["--workers", "3"]
+    assert content["cwd"] == str(tmp_path)
+    assert content["env"]["AIP_MODEL_DIR"] == f"{folder}/model/"
+    assert content["env"]["CLOUD_ML_JOB_ID"] == folder.name
+    assert json.loads(content["env"]["TF_CONFIG"])["task"]["type"] == "worker"
 
 
 def test_program_in_a_project_has_its_cluster_and_variables(local, project):
-    done = local("-- python tell.py")
+    done = local("-- python report.py")
     assert done.returncode == 0
     assert "chief + 2 workers on this machine" in done.stderr
     for task in ("chief", "worker:0", "worker:1"):
-        told = told_by(done, task)
-        assert (told["argv"], told["env"]["COLOUR"]) == ([], "green")
-        assert (told["env"]["NCCL_DEBUG"], told["env"]["TF_CPP_MIN_LOG_LEVEL"]) == ("INFO", "0")
+        shown = printed_by(done, task)
+        assert (shown["argv"], shown["env"]["COLOUR"]) == ([], "green")
+        assert (shown["env"]["NCCL_DEBUG"], shown["env"]["TF_CPP_MIN_LOG_LEVEL"]) == (
+            "INFO",
+            "0",
+        )
 
 
 def gpus_of(done, task):
-    env = told_by(done, task)["env"]
+    env = printed_by(done, task)["env"]
     return env["CUDA_VISIBLE_DEVICES"], env["DISTLAUNCH_EXPECTED_GPUS"]
 
 
 def test_tasks_get_the_same_number_of_gpus_and_expect_it(local, project):
     shell = {"CUDA_VISIBLE_DEVICES": "4,5,6", "DISTLAUNCH_EXPECTED_GPUS": "3"}
-    done = local("--workers 2 -- python tell.py", env=os.environ | shell)
+    done = local("--workers 2 -- python report.py", env=os.environ | shell)
     assert "3 GPUs for 2 training tasks: GPUs per task: 1, unused: 1" in done.stderr
     assert (gpus_of(done, "chief"), gpus_of(done, "worker:0")) == (("4", "1"), ("5", "1"))
-    done = local("--workers 4 -- python tell.py", env=os.environ | shell)
+    done = local("--workers 4 -- python report.py", env=os.environ | shell)
     assert "3 GPUs for 4 training tasks: GPUs per task: 0, unused: 3" in done.stderr
     assert gpus_of(done, "worker:2") == ("-1", "0")
 
@@ -305,12 +308,12 @@ def test_tensorflow_without_cuda_gets_no_gpu_unless_one_is_chosen(project, monke
     monkeypatch.setattr("distlaunch.local.host_resources._NVIDIA_GPUS", devices)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.chdir(project)
-    assert main(["local", "--workers", "1", "--", "python", "tell.py"]) == 0
+    assert main(["local", "--workers", "1", "--", "python", "report.py"]) == 0
     out, err = capfd.readouterr()
     assert '"DISTLAUNCH_EXPECTED_GPUS": "0"' in out
     assert "1 GPU: GPUs are not used, as tensorflow-cpu is installed; install distlaunch[loc" in err
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert main(["local", "--workers", "1", "--", "python", "tell.py"]) == 0
+    assert main(["local", "--workers", "1", "--", "python", "report.py"]) == 0
     assert '"DISTLAUNCH_EXPECTED_GPUS": "1"' in capfd.readouterr().out
 
 
@@ -323,23 +326,23 @@ def test_python_is_the_launchers_own(local, tmp_path):
 @pytest.mark.parametrize(
     "line",
     [
-        "--job-dir out -- python tell.py",
-        "-- python tell.py --job-dir out",
-        "-- python tell.py --job-dir=out",
-        "--job-dir other -- python tell.py --job-dir out",
+        "--job-dir out -- python report.py",
+        "-- python report.py --job-dir out",
+        "-- python report.py --job-dir=out",
+        "--job-dir other -- python report.py --job-dir out",
     ],
 )
 def test_job_folder_may_be_said_on_either_side(local, project, line):
     done = local(f"--workers 1 {line}")
     assert done.returncode == 0
-    assert told_by(done, "chief")["env"]["AIP_MODEL_DIR"] == f"{project}/out/model/"
+    assert printed_by(done, "chief")["env"]["AIP_MODEL_DIR"] == f"{project}/out/model/"
     assert (project / "out/task-logs/attempt-1/chief.log").is_file()
 
 
 def test_job_folder_in_the_cloud(local, project):
-    done = local("--workers 1 --job-dir gs://bucket/job -- python tell.py")
+    done = local("--workers 1 --job-dir gs://bucket/job -- python report.py")
     assert done.returncode == 0
-    assert told_by(done, "chief")["env"]["AIP_MODEL_DIR"] == "gs://bucket/job/model/"
+    assert printed_by(done, "chief")["env"]["AIP_MODEL_DIR"] == "gs://bucket/job/model/"
     (folder,) = jobs(project)
     assert (folder / "task-logs/attempt-1/chief.log").is_file()
 
@@ -359,9 +362,9 @@ def test_resume_goes_on_in_the_folder_of_the_newest_job(local, project):
     done = local("--workers 1 -- python summarise.py")
     (folder,) = jobs(project)
     for which in ("--resume", f"--resume {folder.name}", f"--resume {folder}"):
-        done = local(f"--workers 1 {which} -- python tell.py")
+        done = local(f"--workers 1 {which} -- python report.py")
         assert done.returncode == 0
-        assert told_by(done, "chief")["env"]["AIP_MODEL_DIR"] == f"{folder}/model/"
+        assert printed_by(done, "chief")["env"]["AIP_MODEL_DIR"] == f"{folder}/model/"
     assert jobs(project) == [folder]
     assert (folder / "task-logs/attempt-4/chief.log").is_file()
 
@@ -383,9 +386,9 @@ def test_resume_of_a_job_without_checkpoints(local, project):
 
 def test_resume_of_a_job_in_the_cloud(local, project):
     local("--workers 1 --job-dir gs://bucket/job -- true")
-    done = local("--workers 1 --resume -- python tell.py")
+    done = local("--workers 1 --resume -- python report.py")
     assert done.returncode == 0
-    assert told_by(done, "chief")["env"]["AIP_CHECKPOINT_DIR"] == "gs://bucket/job/checkpoints/"
+    assert printed_by(done, "chief")["env"]["AIP_CHECKPOINT_DIR"] == "gs://bucket/job/checkpoints/"
     (folder,) = jobs(project)
     assert (folder / "task-logs/attempt-2/chief.log").is_file()
 
@@ -433,13 +436,13 @@ def test_reader_that_leaves_stops_the_job(tmp_path):
 
 @pytest.mark.slow
 def test_module_of_the_job_file_with_more_arguments(local, project):
-    (project / "prog.py").write_text(TELL)
+    (project / "prog.py").write_text(REPORT)
     (project / "distlaunch.yaml").write_text(JOB.replace('"5"', '"5", --job-dir, file'))
     done = local("--workers 2 --job-dir line -- --epochs 3")
     assert done.returncode == 0, done.stderr
-    told = told_by(done, "worker:0")
-    assert told["argv"] == ["--epochs", "5", "--epochs", "3"]
-    assert told["env"]["AIP_MODEL_DIR"] == f"{project}/line/model/"
+    content = printed_by(done, "worker:0")
+    assert content["argv"] == ["--epochs", "5", "--epochs", "3"]
+    assert content["env"]["AIP_MODEL_DIR"] == f"{project}/line/model/"
 
 
 def test_events_as_json(local, project):

@@ -49,12 +49,12 @@ def test_lines_of_one_task(cli, cloud):
 def test_lines_as_json(cli, cloud):
     cloud.wait(cloud.launch("digits-1", program()))
     done = cli("logs", "digits-1", "--task", "chief", "--json", *cloud.options)
-    told = objects(done.stdout)
-    assert [(each["event"], each["task"], each["text"]) for each in told] == [
+    content = objects(done.stdout)
+    assert [(each["event"], each["task"], each["text"]) for each in content] == [
         ("line", "chief", f"line {number}") for number in range(3)
     ]
-    assert {each["severity"] for each in told} == {"INFO"}
-    assert all(each["time"].endswith("Z") for each in told)
+    assert {each["severity"] for each in content} == {"INFO"}
+    assert all(each["time"].endswith("Z") for each in content)
 
 
 @pytest.mark.slow
@@ -64,11 +64,11 @@ def test_following_a_job_to_its_end(cli, tmp_path, code, exit_code, state):
         cloud.launch("digits-1", program(code))
         done = cli("logs", "digits-1", "--follow", "--json", *cloud.options)
     assert done.returncode == exit_code
-    told = objects(done.stdout)
-    lines = [(each["task"], each["text"]) for each in told if each["event"] == "line"]
+    content = objects(done.stdout)
+    lines = [(each["task"], each["text"]) for each in content if each["event"] == "line"]
     for task in ("chief", "worker:0"):
         assert sorted(text for who, text in lines if who == task) == ["line 0", "line 1", "line 2"]
-    states = [each for each in told if each["event"] == "state"]
+    states = [each for each in content if each["event"] == "state"]
     assert states[-1]["state"] == state
     assert ("status of 7" in str(states[-1]["error"])) is bool(code)
 

@@ -16,7 +16,7 @@ project: demo-project
 region: us-central1
 bucket: gs://demo-bucket
 module: train
-image: {uri: "localhost:5000/nobody/asks:1"}
+image: {uri: "localhost:5000/digits:1"}
 cluster:
   chief: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}
   workers: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 1}, count: 1}
@@ -85,8 +85,8 @@ def test_the_emulator_trains_without_its_replicas(project, cloud, capfd):
         assert main(["status", *there, "--json"]) == 0
         job = json.loads(capfd.readouterr().out)
     assert main(["logs", *there]) == 0
-    said = [tuple(line.split(" | ")) for line in capfd.readouterr().out.splitlines()]
-    lines = [(task.strip(), text) for task, text in said]
+    expected = [tuple(line.split(" | ")) for line in capfd.readouterr().out.splitlines()]
+    lines = [(task.strip(), text) for task, text in expected]
     pools = '"workerpool0": 1, "workerpool1": 1, "workerpool2": 2'
     assert ("chief", f'{{"chief": 1, "worker": 1, "ps": 2, {pools}}}') in lines
     assert ("chief", "got gradients") in lines

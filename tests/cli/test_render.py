@@ -64,9 +64,9 @@ def test_it_writes_and_says_what_and_what_next(cli, project):
 def test_ai_platforms_format_into_another_folder(cli, project):
     done = cli("--quiet", "render", "--format", "ai-platform", "--output", "legacy/deep")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    told = yaml.safe_load((project / "legacy/deep/config.yaml").read_text())
-    assert told["trainingInput"]["masterType"] == "n1-standard-4"
-    assert told["trainingInput"]["workerCount"] == "2"
+    content = yaml.safe_load((project / "legacy/deep/config.yaml").read_text())
+    assert content["trainingInput"]["masterType"] == "n1-standard-4"
+    assert content["trainingInput"]["workerCount"] == "2"
     assert not (project / "config.yaml").exists()
 
 
@@ -154,12 +154,12 @@ def test_conditional_parameters_are_written_for_vertex_ai_only(cli, project):
     ],
 )
 def test_what_it_refuses_in_one_line(cli, project, prepare, words, refusal):
-    code, said = refusal
+    code, expected = refusal
     prepare(project)
     before = sorted(project.iterdir())
     done = cli("render", *words.split())
     assert done.returncode == code
-    assert done.stderr.startswith(f"distlaunch: error: {said}")
+    assert done.stderr.startswith(f"distlaunch: error: {expected}")
     assert done.stderr.count("\n") == 1
     assert sorted(project.iterdir()) == before
 
@@ -177,7 +177,7 @@ def test_the_commands_for_docker_do_by_hand_what_submit_does(cli, project, engin
         "DOCKER_BUILDKIT": "0",
         "PATH": f"/usr/bin:{os.environ['PATH']}",
     }
-    # The base has a Python, and the network may not be there: nothing is asked of pip.
+    # The base has a Python, and the network may not be there: nothing is request of pip.
     text = (project / "Dockerfile").read_text().replace("RUN python -m pip", "RUN echo pip")
     (project / "Dockerfile").write_text(text)
     for line in [*docker, f"docker run --rm {repository}:latest"]:

@@ -34,14 +34,14 @@ def test_a_job_of_each_name_that_it_has(cli, cloud):
 def test_how_a_job_stands_as_json(cli, cloud):
     job = cloud.wait(cloud.launch("digits-1", BAD))
     done = cli("status", "digits-1", "--json", *cloud.options)
-    told = json.loads(done.stdout)
+    content = json.loads(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
-    assert told["id"] == "digits-1"
-    assert told["name"] == job["name"]
-    assert told["state"] == "FAILED"
-    assert "non-zero status of 7" in told["error"]
-    assert set(told["seconds"]) == {"pending", "running"}
-    assert told["pools"][0] == {
+    assert content["id"] == "digits-1"
+    assert content["name"] == job["name"]
+    assert content["state"] == "FAILED"
+    assert "non-zero status of 7" in content["error"]
+    assert set(content["seconds"]) == {"pending", "running"}
+    assert content["pools"][0] == {
         "pool": "chief",
         "count": 1,
         "machine": "n1-standard-4",
@@ -91,7 +91,7 @@ NAMED = "pass a job ID (see 'distlaunch list')"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         ((), f"no jobs submitted from this directory; {NAMED}"),
         (
@@ -119,10 +119,10 @@ NAMED = "pass a job ID (see 'distlaunch list')"
         ),
     ],
 )
-def test_what_is_missing_is_told_with_the_remedy(cli, words, said):
+def test_what_is_missing_is_told_with_the_remedy(cli, words, expected):
     done = cli("status", *words, env=BARE)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"distlaunch: error: {said}\n"
+    assert done.stderr == f"distlaunch: error: {expected}\n"
 
 
 def test_a_plain_endpoint_elsewhere_is_wrong_usage(cli):

@@ -14,7 +14,7 @@ UNBUFFERED = pytest.mark.parametrize("unbuffered", ["", "1"])
 
 @pytest.fixture
 def shell(tmp_path):
-    """Run `distlaunch` with what a shell line says of its streams."""
+    """Run `distlaunch` with redirected streams."""
 
     def run(line: str, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

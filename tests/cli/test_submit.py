@@ -52,7 +52,7 @@ if "--sleep" in sys.argv:
 if "--fail" in sys.argv:
     sys.exit(7)
 """
-IMAGE = "--image=localhost:5000/nobody/asks:1"
+IMAGE = "--image=localhost:5000/digits:1"
 LABEL = "distlaunch-launch"
 
 
@@ -110,7 +110,7 @@ def test_the_job_dir_of_the_command_line_is_the_one_that_the_program_gets(
     old = JOB_FILE.replace("--epochs=8", "--job-dir=gs://demo-bucket/old")
     (project / "distlaunch.yaml").write_text(old)
     (project / "config.yaml").write_text(f"{LEGACY}  jobDir: gs://demo-bucket/old\n")
-    monkeypatch.setenv("IMAGE_URI", "localhost:5000/nobody/asks:2")
+    monkeypatch.setenv("IMAGE_URI", "localhost:5000/digits:2")
     words = ["--config=config.yaml"] if is_legacy else [IMAGE]
     new = "gs://demo-bucket/new"
     assert main(["submit", *words, "--dry-run", "--no-check", "--job-dir", f"{new}/"]) == 0
@@ -159,8 +159,8 @@ def test_a_job_is_followed_to_its_end(project, submit, emulator):
     assert [events[0][key] for key in ("event", "console")] == ["submitted", None]
     assert events[0]["job"].startswith("digits-")
     assert events[0]["name"] in [job["name"] for job in here.jobs()]
-    said = {(each["task"], each["text"]) for each in events if each["event"] == "line"}
-    assert said >= {(task, "hello from ['--epochs=8']") for task in ("chief", "worker:0")}
+    expected = {(each["task"], each["text"]) for each in events if each["event"] == "line"}
+    assert expected >= {(task, "hello from ['--epochs=8']") for task in ("chief", "worker:0")}
     assert [each["state"] for each in events if each["event"] == "state"][-1] == "SUCCEEDED"
 
     assert failing.returncode == 3
@@ -169,13 +169,13 @@ def test_a_job_is_followed_to_its_end(project, submit, emulator):
 
 
 @pytest.mark.parametrize(
-    ("words", "state", "told"),
+    ("words", "state", "content"),
     [
         ([], "RUNNING", "reattach with"),
         (["--cancel-on-interrupt"], "CANCELLED", "cancelling the job"),
     ],
 )
-def test_ctrl_c_leaves_the_job_or_cancels_it(words, state, told, project, emulator):
+def test_ctrl_c_leaves_the_job_or_cancels_it(words, state, content, project, emulator):
     here = emulator(project=project)
     process = subprocess.Popen(
         [sys.executable, "-m", "distlaunch", "submit", IMAGE, *words, "--", "--sleep"],
@@ -192,7 +192,7 @@ def test_ctrl_c_leaves_the_job_or_cancels_it(words, state, told, project, emulat
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert told in stderr
+    assert content in stderr
     assert "Traceback" not in stderr
     assert here.wait(state)
     [record] = (project / ".distlaunch/jobs").glob("*.json")
@@ -222,7 +222,7 @@ def test_an_old_config_file_runs_as_it_is(project, submit, emulator):
     assert "config.yaml:4:28" in missing.stderr
     assert "IMAGE_URI" in missing.stderr
     words = ("--config=config.yaml", "--detach", "--", "--epochs=5")
-    done = submit(*words, emulator=here, IMAGE_URI="localhost:5000/nobody/asks:2")
+    done = submit(*words, emulator=here, IMAGE_URI="localhost:5000/digits:2")
     assert done.returncode == 0, done.stderr
     assert "priority" in done.stderr
     [chief, workers] = here.jobs()[0]["jobSpec"]["workerPoolSpecs"]
@@ -230,7 +230,7 @@ def test_an_old_config_file_runs_as_it_is(project, submit, emulator):
     assert workers["machineSpec"]["machineType"] == "n1-highmem-8"
     assert int(workers["replicaCount"]) == 2
     for pool in (chief, workers):
-        assert pool["containerSpec"]["imageUri"] == "localhost:5000/nobody/asks:2"
+        assert pool["containerSpec"]["imageUri"] == "localhost:5000/digits:2"
         assert pool["containerSpec"]["args"] == ["--batch-size=8", "--epochs=5"]
 
 
@@ -264,7 +264,7 @@ def test_all_that_is_missing_is_told_at_once(project, submit, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "content"),
     [
         (["--", "--detach"], "--detach after '--' is passed to the program"),
         (["--job-dir", "here"], "--job-dir here: expected gs://BUCKET/FOLDER"),
@@ -272,10 +272,10 @@ def test_all_that_is_missing_is_told_at_once(project, submit, tmp_path):
         (["--endpoint", "http://example.com"], "http://example.com"),
     ],
 )
-def test_wrong_usage_is_one_line_and_2(words, told, submit):
+def test_wrong_usage_is_one_line_and_2(words, content, submit):
     done = submit(IMAGE, *words)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert content in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -303,13 +303,13 @@ def answer_prompt(project, gcloud, answer, *words):
     return process.wait(), shown.decode()
 
 
-def test_a_terminal_is_prompted(project, user, nobody):
-    code, shown = answer_prompt(project, nobody, b"n\n")
+def test_a_terminal_is_prompted(project, user, no_credentials):
+    code, shown = answer_prompt(project, no_credentials, b"n\n")
     assert code == 1
     assert "submit digits to project demo-project (price unknown)? [y/N]: " in shown
     assert " not submitted" in shown
     assert not (project / ".distlaunch/jobs").exists()
-    _, shown = answer_prompt(project, nobody, b"", "--yes")
+    _, shown = answer_prompt(project, no_credentials, b"", "--yes")
     assert "[y/N]" not in shown
     assert "cannot" in shown
 
@@ -319,5 +319,5 @@ def test_no_terminal_is_never_prompted(project, serve, trusted, monkeypatch, cap
     server = serve(in_turn(refused(403, "PERMISSION_DENIED", "No.")), trusted)
     monkeypatch.chdir(project)
     assert main(["submit", IMAGE, "--no-check", "--endpoint", server.url]) == 1
-    assert [asked.method for asked in server.asked] == ["POST"]
+    assert [request.method for request in server.requests] == ["POST"]
     assert "[y/N]" not in capfd.readouterr().err

@@ -55,11 +55,13 @@ class Cloud:
                 found |= {"updateTime": stamp(second), **changes}
         return found
 
-    def __call__(self, asked) -> Reply:
-        call = "list" if asked.path.endswith("entries:list") else "get"
+    def __call__(self, request) -> Reply:
+        call = "list" if request.path.endswith("entries:list") else "get"
         self.calls.append((call, self.now))
         failure = self.failing(call, self.now) if self.failing else None
-        return failure or (self._entries(asked.body) if call == "list" else Reply(body=self.job()))
+        return failure or (
+            self._entries(request.body) if call == "list" else Reply(body=self.job())
+        )
 
     def _entries(self, body: dict) -> Reply:
         (since,) = re.findall(r'timestamp>="([^"]*)"', body["filter"])

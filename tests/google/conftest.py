@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trustme
 
-from .servers import Asked, Clock, Reply, Server
+from .servers import Clock, Reply, Request, Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,10 +22,10 @@ def clock() -> Clock:
 
 @pytest.fixture
 def serve():
-    """Make a server of a function from what is asked to what is replied."""
+    """Make a server of a function from what is request to what is replied."""
     servers: list[Server] = []
 
-    def make(answer: Callable[[Asked], Reply], tls: Any = None) -> Server:
+    def make(answer: Callable[[Request], Reply], tls: Any = None) -> Server:
         servers.append(Server(answer, tls))
         return servers[-1]
 
@@ -35,7 +35,7 @@ def serve():
 
 
 @pytest.fixture
-def nobody(monkeypatch, tmp_path):
+def no_credentials(monkeypatch, tmp_path):
     """See that no credentials and no configuration of this machine's are found; gcloud's folder."""
     for name in (
         "GOOGLE_APPLICATION_CREDENTIALS",
@@ -72,11 +72,11 @@ def trusted(tls, monkeypatch):
 
 
 @pytest.fixture
-def user(nobody):
+def user(no_credentials):
     """Give a user's credentials, as gcloud writes them."""
 
     def write(**more: str) -> None:
-        told = {
+        content = {
             "type": "authorized_user",
             "client_id": "id",
             "client_secret": "secret",
@@ -84,8 +84,8 @@ def user(nobody):
             "token": "the-token",
             "expiry": "2999-01-01T00:00:00Z",
         }
-        path = nobody / "application_default_credentials.json"
-        path.write_text(json.dumps({**told, **more}))
+        path = no_credentials / "application_default_credentials.json"
+        path.write_text(json.dumps({**content, **more}))
 
     write()
     return write

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """A request."""
 
     method: str
@@ -53,18 +53,20 @@ RESET = Reply(breaks="before")
 HALF = Reply(body={"name": "x" * 999}, breaks="amid")
 
 
-def in_turn(*replies: Reply) -> Callable[[Asked], Reply]:
+def in_turn(*replies: Reply) -> Callable[[Request], Reply]:
     """Answer with one reply after the other, and with the last one from then on."""
     left = list(replies)
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
 
 class Server:
-    """Listens on loopback; `answer` makes the replies, and `asked` keeps the requests."""
+    """Listens on loopback; `answer` makes the replies, and `requests` keeps the requests."""
 
-    def __init__(self, answer: Callable[[Asked], Reply], tls: Any = None, *, port: int = 0) -> None:
+    def __init__(
+        self, answer: Callable[[Request], Reply], tls: Any = None, *, port: int = 0
+    ) -> None:
         self.answer = answer
-        self.asked: list[Asked] = []
+        self.requests: list[Request] = []
         self._http = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
         self._http.daemon_threads = True
         self._http.owner = self
@@ -93,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         text = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         is_json = "json" in self.headers.get("Content-Type", "")
-        asked = Asked(
+        request = Request(
             self.command,
             unquote(url.path),
             dict(parse_qsl(url.query)),
@@ -101,8 +103,8 @@ class _Handler(BaseHTTPRequestHandler):
             {name.lower(): value for name, value in self.headers.items()},
         )
         owner = self.server.owner
-        owner.asked.append(asked)
-        reply = owner.answer(asked)
+        owner.requests.append(request)
+        reply = owner.answer(request)
         body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
         if reply.breaks == "before":
             return self._reset()

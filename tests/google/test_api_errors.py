@@ -1,4 +1,4 @@
-"""What Google's refusals are told as; the bodies are as its services word them."""
+"""What Google's refusals become; the bodies are as its services word them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GRANT = f"have an administrator run 'gcloud projects add-iam-policy-binding p {M
 
 
 @pytest.mark.parametrize(
-    ("service", "content", "said"),
+    ("service", "content", "expected"),
     [
         (
             "aiplatform",
@@ -116,9 +116,9 @@ GRANT = f"have an administrator run 'gcloud projects add-iam-policy-binding p {M
         ),
     ],
 )
-def test_forbidden_names_what_is_missing_and_the_command_that_mends_it(service, content, said):
+def test_forbidden_names_what_is_missing_and_the_command_that_fixes_it(service, content, expected):
     found = problem(403, content, service=service)
-    assert str(found) == said
+    assert str(found) == expected
     assert (found.status, type(found)) == (403, GoogleError)
 
 
@@ -192,7 +192,7 @@ def test_a_service_account_is_named_in_the_command():
 
 
 @pytest.mark.parametrize(
-    ("status", "content", "said"),
+    ("status", "content", "expected"),
     [
         (
             400,
@@ -229,16 +229,16 @@ def test_a_service_account_is_named_in_the_command():
         (409, b"[]", "Google refuses (CONFLICT): []"),
         (
             418,
-            b"<html><b>Some proxy</b>\nsays no</html>",
-            "Google refuses (I'M_A_TEAPOT): Some proxy says no",
+            b"<html><b>Some proxy</b>\nrefuses</html>",
+            "Google refuses (I'M_A_TEAPOT): Some proxy refuses",
         ),
         (302, b"", "Google refuses (FOUND): HTTP status 302"),
         (499, b'[{"error": {"message": "wrapped"}}]', "Google refuses (499): wrapped"),
     ],
 )
-def test_other_refusals(status, content, said):
+def test_other_refusals(status, content, expected):
     found = problem(status, content)
-    assert str(found) == said
+    assert str(found) == expected
     assert not isinstance(found, RetryableError)
 
 

@@ -37,11 +37,15 @@ def test_a_call_and_its_answer(serve):
     server = serve(in_turn(GOOD))
     session = connect(f"{server.url}/")
     answer = session.call("POST", "aiplatform", "a/b", params={"n": 3, "f": "x=1"}, body={"é": [1]})
-    (asked,) = server.asked
+    (request,) = server.requests
     assert answer == {"name": "good"}
-    assert (asked.method, asked.path, asked.params) == ("POST", "/v1/a/b", {"n": "3", "f": "x=1"})
-    assert asked.body == {"é": [1]}
-    assert asked.headers["user-agent"] == f"distlaunch/{__version__}"
+    assert (request.method, request.path, request.params) == (
+        "POST",
+        "/v1/a/b",
+        {"n": "3", "f": "x=1"},
+    )
+    assert request.body == {"é": [1]}
+    assert request.headers["user-agent"] == f"distlaunch/{__version__}"
 
 
 def test_an_answer_without_a_body_is_an_empty_one(call):
@@ -64,7 +68,7 @@ def test_an_answer_without_a_body_is_an_empty_one(call):
 )
 def test_what_is_transient_is_tried_again_with_longer_and_longer_waits(call, clock, failure):
     assert call(*[failure] * 4, GOOD) == {"name": "good"}
-    assert len(call.server.asked) == 5
+    assert len(call.server.requests) == 5
     for wait, most in zip(clock.slept, (0.5, 1.0, 2.0, 4.0), strict=True):
         assert most / 2 <= wait <= most
 
@@ -138,7 +142,7 @@ def test_patience_ends(call, clock):
 def test_no_patience_is_one_attempt(call, clock):
     with pytest.raises(RetryableError):
         call(RESET, retry_deadline=0)
-    assert (len(call.server.asked), clock.slept) == (1, [])
+    assert (len(call.server.requests), clock.slept) == (1, [])
 
 
 def test_waiting_for_longer_than_patience_is_not_begun(call, clock):
@@ -153,7 +157,7 @@ def test_a_refusal_is_told_at_once(call, clock, status):
         call(refused(status, "SO_IT_IS"), GOOD if status != 401 else refused(401))
     assert problem.value.status == status
     assert clock.slept == []
-    assert len(call.server.asked) == (2 if status == 401 else 1)
+    assert len(call.server.requests) == (2 if status == 401 else 1)
 
 
 def test_a_redirection_is_not_followed(serve):
@@ -161,15 +165,15 @@ def test_a_redirection_is_not_followed(serve):
     server = serve(in_turn(Reply(307, b"", {"Location": elsewhere.url})))
     with pytest.raises(GoogleError, match="TEMPORARY_REDIRECT"):
         connect(server.url).call("POST", "logging", "x", body={})
-    assert elsewhere.asked == []
+    assert elsewhere.requests == []
 
 
 def test_waiting_is_told_once_when_it_takes_long(serve, clock):
     server = serve(in_turn(*[refused(503)] * 7, GOOD))
-    told = []
-    session = connect(server.url, clock=clock, sleep=clock.sleep, show_message=told.append)
+    messages = []
+    session = connect(server.url, clock=clock, sleep=clock.sleep, show_message=messages.append)
     session.call("GET", "logging", "x")
-    assert told == [f"{server.url} answers 503 (No); retrying"]
+    assert messages == [f"{server.url} answers 503 (No); retrying"]
 
 
 def test_nobody_listens_on_loopback(clock):
@@ -189,7 +193,7 @@ def test_loopback_gets_neither_credentials_nor_proxies(serve, monkeypatch, user)
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     server = serve(in_turn(GOOD))
     connect(server.url).call("GET", "logging", "x")
-    assert not {"authorization", "x-goog-user-project"} & server.asked[0].headers.keys()
+    assert not {"authorization", "x-goog-user-project"} & server.requests[0].headers.keys()
 
 
 def test_plain_http_elsewhere_is_refused():
@@ -211,11 +215,11 @@ def private_key() -> str:
 
 
 @pytest.fixture
-def robot(nobody, monkeypatch, private_key, tmp_path):
+def robot(no_credentials, monkeypatch, private_key, tmp_path):
     """Give a service account's credentials that get their tokens from a server of the test's."""
 
     def write(token_uri: str) -> None:
-        told = {
+        messages = {
             "type": "service_account",
             "project_id": "p",
             "private_key_id": "1",
@@ -224,7 +228,7 @@ def robot(nobody, monkeypatch, private_key, tmp_path):
             "token_uri": token_uri,
         }
         path = tmp_path / "robot.json"
-        path.write_text(json.dumps(told))
+        path.write_text(json.dumps(messages))
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
 
     return write
@@ -234,7 +238,7 @@ def test_credentials_go_with_every_call(serve, trusted, user):
     server = serve(in_turn(GOOD), trusted)
     session = connect(server.url, project="mine")
     session.call("GET", "logging", "x")
-    headers = server.asked[0].headers
+    headers = server.requests[0].headers
     assert headers["authorization"] == "Bearer the-token"
     assert headers["x-goog-user-project"] == "mine"
 
@@ -243,7 +247,7 @@ def test_the_project_that_pays_is_the_one_that_the_credentials_name(serve, trust
     user(quota_project_id="theirs")
     server = serve(in_turn(GOOD), trusted)
     connect(server.url, project="mine").call("GET", "logging", "x")
-    assert server.asked[0].headers["x-goog-user-project"] == "theirs"
+    assert server.requests[0].headers["x-goog-user-project"] == "theirs"
 
 
 def token(number: int) -> Reply:
@@ -257,11 +261,11 @@ def test_an_expired_token_is_renewed_once(serve, trusted, robot):
     session = connect(server.url)
     for _ in range(2):
         session.call("GET", "logging", "x")
-    used = [asked.headers["authorization"] for asked in server.asked]
+    used = [request.headers["authorization"] for request in server.requests]
     assert used == ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
-    claim = tokens.asked[0].body.partition("assertion=")[2].split(".")[1]
-    told = json.loads(base64.urlsafe_b64decode(claim + "=="))
-    assert told["iss"] == "robot@p.iam.gserviceaccount.com"
+    claim = tokens.requests[0].body.partition("assertion=")[2].split(".")[1]
+    messages = json.loads(base64.urlsafe_b64decode(claim + "=="))
+    assert messages["iss"] == "robot@p.iam.gserviceaccount.com"
 
 
 def test_a_token_that_is_refused_twice_is_told_with_the_login(serve, trusted, robot):
@@ -274,7 +278,7 @@ def test_a_token_that_is_refused_twice_is_told_with_the_login(serve, trusted, ro
         "Google does not accept the credentials (Expired); "
         "run 'gcloud auth application-default login'"
     )
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 def test_credentials_that_get_no_token_are_told_with_the_login(serve, trusted, robot):
@@ -289,7 +293,7 @@ def test_credentials_that_get_no_token_are_told_with_the_login(serve, trusted, r
         "Google does not accept the credentials (invalid_grant: Account has been deleted); "
         "run 'gcloud auth application-default login'"
     )
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_a_token_service_that_cannot_be_reached_is_waited_for(serve, trusted, robot, clock):
@@ -320,7 +324,7 @@ def test_a_certificate_that_is_not_trusted_is_told_at_once(serve, tls, user, clo
     assert clock.slept == []
 
 
-def test_no_credentials_are_told_with_the_command_that_makes_them(nobody):
+def test_no_credentials_are_told_with_the_command_that_makes_them(no_credentials):
     with pytest.raises(GoogleError) as problem:
         connect()
     assert str(problem.value) == (
@@ -329,18 +333,18 @@ def test_no_credentials_are_told_with_the_command_that_makes_them(nobody):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "no json", '{"type": "authorized_user"}'])
-def test_credentials_that_cannot_be_used_are_named(nobody, text):
-    path = nobody / "application_default_credentials.json"
+def test_credentials_that_cannot_be_used_are_named(no_credentials, text):
+    path = no_credentials / "application_default_credentials.json"
     path.write_text(text)
     with pytest.raises(GoogleError) as problem:
         connect()
-    said = str(problem.value)
-    assert said.startswith(f"{path}: not valid credentials (")
-    assert said.endswith("; run 'gcloud auth application-default login' to write a new one")
-    assert "\n" not in said
+    expected = str(problem.value)
+    assert expected.startswith(f"{path}: not valid credentials (")
+    assert expected.endswith("; run 'gcloud auth application-default login' to write a new one")
+    assert "\n" not in expected
 
 
-def test_a_missing_file_that_the_environment_names(nobody, monkeypatch):
+def test_a_missing_file_that_the_environment_names(no_credentials, monkeypatch):
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
     with pytest.raises(GoogleError, match=r"^/nowhere.json: .*GOOGLE_APPLICATION_CREDENTIALS"):
         connect()

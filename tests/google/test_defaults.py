@@ -16,18 +16,18 @@ region = us-east1
 
 
 @pytest.fixture
-def gcloud(nobody):
+def gcloud(no_credentials):
     """Write files of gcloud's."""
 
     def write(name: str, text: str) -> None:
-        path = nobody / name
+        path = no_credentials / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
 
     return write
 
 
-def test_nothing_says_anything(nobody):
+def test_nothing_is_configured(no_credentials):
     assert (auth.default_project(), auth.default_region(), auth.credentials_file()) == (None,) * 3
 
 
@@ -52,7 +52,7 @@ def test_the_region_of_ai_comes_before_that_of_machines(gcloud):
 
 
 @pytest.mark.parametrize(
-    ("variable", "said"),
+    ("variable", "expected"),
     [
         ("GOOGLE_CLOUD_PROJECT", auth.default_project),
         ("GCLOUD_PROJECT", auth.default_project),
@@ -62,16 +62,16 @@ def test_the_region_of_ai_comes_before_that_of_machines(gcloud):
         ("CLOUDSDK_COMPUTE_REGION", auth.default_region),
     ],
 )
-def test_the_environment_comes_first(gcloud, monkeypatch, variable, said):
+def test_the_environment_comes_first(gcloud, monkeypatch, variable, expected):
     gcloud("configurations/config_default", PROPERTIES)
     monkeypatch.setenv(variable, "")
-    assert said() in ("configured", "us-east1")
-    monkeypatch.setenv(variable, "told")
-    assert said() == "told"
+    assert expected() in ("configured", "us-east1")
+    monkeypatch.setenv(variable, "content")
+    assert expected() == "content"
 
 
 @pytest.mark.parametrize(
-    ("told", "project"),
+    ("content", "project"),
     [
         ({"type": "service_account", "project_id": "theirs"}, "theirs"),
         ({"type": "authorized_user", "quota_project_id": "paying"}, "paying"),
@@ -80,8 +80,8 @@ def test_the_environment_comes_first(gcloud, monkeypatch, variable, said):
         ([], None),
     ],
 )
-def test_the_credentials_come_last(gcloud, told, project):
-    gcloud("application_default_credentials.json", json.dumps(told))
+def test_the_credentials_come_last(gcloud, content, project):
+    gcloud("application_default_credentials.json", json.dumps(content))
     assert auth.default_project() == project
     gcloud("configurations/config_default", PROPERTIES)
     assert auth.default_project() == "configured"
@@ -98,11 +98,11 @@ def test_credentials_that_the_environment_names_come_before_the_usual_ones(gclou
 @pytest.mark.parametrize(
     "broken", ["no section = 1", "[core]\nproject", "[core]\n[core]\n", "\x00"]
 )
-def test_broken_files_say_nothing(gcloud, broken, nobody):
+def test_broken_files_are_ignored(gcloud, broken, no_credentials):
     gcloud("configurations/config_default", broken)
     gcloud("application_default_credentials.json", broken)
     assert (auth.default_project(), auth.default_region()) == (None, None)
-    (nobody / "active_config").write_bytes(b"\xff")
+    (no_credentials / "active_config").write_bytes(b"\xff")
     assert auth.default_region() is None
 
 

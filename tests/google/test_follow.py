@@ -37,7 +37,7 @@ from .servers import HALF, RESET, Clock, Reply, Server, refused
 
 @pytest.fixture
 def follow(serve, clock):
-    """Follow a job in a cloud; returns who does it, whose events are still to be asked for."""
+    """Follow a job in a cloud; returns who does it, whose events are still to be request for."""
 
     def run(cloud: Cloud, **kwargs) -> JobFollower:
         session = connect(serve(cloud).url, project="p", clock=clock, sleep=clock.sleep)
@@ -216,8 +216,8 @@ def test_logs_that_may_not_be_read_are_told_once_and_states_go_on(follow, clock)
     denied = refused(403, "PERMISSION_DENIED", "Permission 'logging.logEntries.list' denied")
     cloud.failing = lambda call, _: denied if call == "list" else None
     events = list(follow(cloud))
-    (said,) = notices(events)
-    assert said.startswith("no logs are shown: the permission logging.logEntries.list is missing")
+    (text,) = notices(events)
+    assert text.startswith("no logs are shown: the permission logging.logEntries.list is missing")
     assert [state for state, _, _ in states(events)] == ["PENDING", "RUNNING", "SUCCEEDED"]
     assert sum(call == "list" for call, _ in cloud.calls) == 1
 
@@ -265,12 +265,12 @@ def test_trials_logs_of_a_tuning_job(follow, clock):
     trials = [{"id": "1", "state": "ACTIVE", "customJob": f"{NAME[:-2]}88"}]
     life = RUN | {80: {"trials": trials}} | ended("SUCCEEDED", 200)
     cloud = Cloud(clock, life)
-    asked = []
+    request = []
     answer = cloud._entries
-    cloud._entries = lambda body: (asked.append(body["filter"]), answer(body))[1]
+    cloud._entries = lambda body: (request.append(body["filter"]), answer(body))[1]
     list(follow(cloud))
-    assert 'resource.labels.job_id="77" AND ' in asked[0]
-    assert '(resource.labels.job_id="77" OR resource.labels.job_id="88")' in asked[-1]
+    assert 'resource.labels.job_id="77" AND ' in request[0]
+    assert '(resource.labels.job_id="77" OR resource.labels.job_id="88")' in request[-1]
 
 
 FAILURES = some.lists(some.sampled_from([None, None, None, *TROUBLE.values()]), max_size=40)

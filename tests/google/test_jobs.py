@@ -40,11 +40,11 @@ class Vertex:
         self.changes: dict = {}
         self._numbers = itertools.count(1)
 
-    def __call__(self, asked) -> Reply:
+    def __call__(self, request) -> Reply:
         failure = next(self._failures, None)
         if failure and failure[0] == "before":
             return failure[1]
-        reply = self._carry_out(asked)
+        reply = self._carry_out(request)
         return failure[1] if failure else reply
 
     def fail(self, failures) -> None:
@@ -54,15 +54,15 @@ class Vertex:
     def alive(self) -> list[dict]:
         return [job for job in self.jobs if job["state"] != "JOB_STATE_CANCELLED"]
 
-    def _carry_out(self, asked) -> Reply:
-        path = asked.path.removeprefix("/v1/")
-        if asked.method == "POST" and path.endswith(":cancel"):
+    def _carry_out(self, request) -> Reply:
+        path = request.path.removeprefix("/v1/")
+        if request.method == "POST" and path.endswith(":cancel"):
             self._job(path.removesuffix(":cancel"))["state"] = "JOB_STATE_CANCELLED"
             return Reply()
-        if asked.method == "POST":
+        if request.method == "POST":
             number = next(self._numbers)
             job = {
-                **asked.body,
+                **request.body,
                 "name": f"{path}/{number}",
                 "createTime": f"2026-11-21T17:00:{number:02}Z",
                 "state": "JOB_STATE_PENDING",
@@ -70,11 +70,11 @@ class Vertex:
             self.jobs.append(job | self.changes)
             return Reply(body=job)
         if path.endswith("Jobs"):
-            return self._list(path, asked.params)
+            return self._list(path, request.params)
         job = self._job(path)
         if job is None:
             return refused(404, "NOT_FOUND", "The CustomJob does not exist.")
-        if asked.method == "DELETE":
+        if request.method == "DELETE":
             self.jobs.remove(job)
         return Reply(body=job)
 
@@ -108,14 +108,14 @@ def vertex(serve, clock):
     def make(failures=(), lag: int = 0) -> tuple[Vertex, Jobs]:
         service = Vertex(failures, lag)
         server = serve(service)
-        service.asked, service.url = server.asked, server.url
-        service.told = []
+        service.requests, service.url = server.requests, server.url
+        service.messages = []
         session = connect(
             server.url,
             project="p",
             clock=clock,
             sleep=clock.sleep,
-            show_message=lambda *told: service.told.append(told),
+            show_message=lambda *messages: service.messages.append(messages),
         )
         return service, Jobs(session, "p", "us-central1")
 
@@ -123,14 +123,14 @@ def vertex(serve, clock):
 
 
 def creations(service: Vertex) -> int:
-    return sum(a.method == "POST" and not a.path.endswith(":cancel") for a in service.asked)
+    return sum(a.method == "POST" and not a.path.endswith(":cancel") for a in service.requests)
 
 
 def test_a_job_is_made_with_one_call(vertex):
     service, jobs = vertex()
     made = jobs.create("customJobs", BODY, may_exist=False)
-    (asked,) = service.asked
-    assert (asked.method, asked.path, asked.body) == ("POST", f"/v1/{PLACE}/customJobs", BODY)
+    (request,) = service.requests
+    assert (request.method, request.path, request.body) == ("POST", f"/v1/{PLACE}/customJobs", BODY)
     assert made.is_new
     assert made.job["name"] == f"{PLACE}/customJobs/1"
 
@@ -139,8 +139,8 @@ def test_a_job_is_made_with_one_call(vertex):
 def test_one_that_may_exist_is_looked_for_first(vertex, kind):
     service, jobs = vertex()
     first = jobs.create(kind, BODY, may_exist=True)
-    assert [asked.method for asked in service.asked] == ["GET", "GET", "GET", "POST", "GET"]
-    assert service.asked[0].params["filter"] == "labels.distlaunch-launch=digits-1"
+    assert [request.method for request in service.requests] == ["GET", "GET", "GET", "POST", "GET"]
+    assert service.requests[0].params["filter"] == "labels.distlaunch-launch=digits-1"
     again = jobs.create(kind, BODY, may_exist=True)
     assert (first.is_new, again.is_new) == (True, False)
     assert again.job["name"] == first.job["name"]
@@ -204,8 +204,8 @@ def test_an_answer_that_is_lost_while_nobody_can_be_asked(vertex):
 
 
 def test_a_quota_that_is_too_small_is_told_once(vertex):
-    said = "The following quota metrics exceed quota limits: custom_model_training_cpus"
-    service, jobs = vertex([("before", refused(429, "RESOURCE_EXHAUSTED", said))])
+    expected = "The following quota metrics exceed quota limits: custom_model_training_cpus"
+    service, jobs = vertex([("before", refused(429, "RESOURCE_EXHAUSTED", expected))])
     with pytest.raises(GoogleError, match="the quota is exceeded: The following") as problem:
         jobs.create("customJobs", BODY, may_exist=False)
     assert not isinstance(problem.value, RetryableError)
@@ -249,9 +249,9 @@ def test_a_duplicate_that_cannot_be_cancelled_is_returned_while_it_runs(vertex, 
     service, jobs = vertex([("after", RESET)], lag=3)
     carry_out = service._carry_out
 
-    def without_cancel(asked):
-        if not asked.path.endswith(":cancel"):
-            return carry_out(asked)
+    def without_cancel(request):
+        if not request.path.endswith(":cancel"):
+            return carry_out(request)
         service.jobs[1]["state"] = f"JOB_STATE_{state}"
         return refused(400, "FAILED_PRECONDITION")
 
@@ -383,7 +383,7 @@ def test_an_invalid_job_is_skipped_in_a_list_with_a_warning(vertex, changes, pro
     service.fail([("before", Reply(body={"customJobs": listed}))])
     newest = jobs.newest(9, all_jobs=True)
     assert [job["name"][-2:] for job in newest] == ["/3", "/1"]
-    assert service.told == [
+    assert service.messages == [
         (
             f"{service.url}: invalid response: customJobs[1].{problem}; this job is skipped",
             "warning",

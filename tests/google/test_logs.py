@@ -68,10 +68,10 @@ def test_a_time_that_is_none_is_left_out(read, time):
 
 def test_what_is_asked(read):
     entries, token = read(nextPageToken="more", token="this")  # noqa: S106 - no secret
-    (asked,) = read.server.asked
+    (request,) = read.server.requests
     assert (entries, token) == ([], "more")
-    assert (asked.method, asked.path) == ("POST", "/v2/entries:list")
-    assert asked.body == {
+    assert (request.method, request.path) == ("POST", "/v2/entries:list")
+    assert request.body == {
         "resourceNames": ["projects/p"],
         "filter": 'resource.type="ml_job" AND resource.labels.job_id="77" '
         'AND timestamp>="2026-11-21T16:00:00.000000Z"',
@@ -224,7 +224,7 @@ def test_the_third_pool_may_be_google_s_reduction_server(serve):
     logs = Logs(connect(server.url), "p")
     [line] = LogReader(logs, job, LogSelection(("reduction-server:1",))).read_all(job)
     assert (line.task, line.text) == ("reduction-server:1", "ready\n")
-    assert 'task_name="workerpool2-1"' in server.asked[0].body["filter"]
+    assert 'task_name="workerpool2-1"' in server.requests[0].body["filter"]
 
 
 def test_tasks_that_a_job_has_not():
@@ -258,10 +258,10 @@ def test_neighbouring_lines_of_a_task_come_together(serve):
     (first, second) = LogReader(logs, JOB, LogSelection()).read_all(JOB)
     assert (first.task, first.text, first.time) == ("chief", "a\nb\nc\n", "")
     assert (second.task, second.text) == ("vertex", "d\n")
-    assert 'timestamp>="2026-11-21T16:59:00.000000Z"' in server.asked[0].body["filter"]
-    told = list(LogReader(logs, JOB, LogSelection(), per_entry=True).read_all(JOB))
-    assert [each.text for each in told] == ["a\n", "b\nc\n", "d\n"]
-    assert {(each.time, each.severity) for each in told} == {(STAMP, "INFO")}
+    assert 'timestamp>="2026-11-21T16:59:00.000000Z"' in server.requests[0].body["filter"]
+    content = list(LogReader(logs, JOB, LogSelection(), per_entry=True).read_all(JOB))
+    assert [each.text for each in content] == ["a\n", "b\nc\n", "d\n"]
+    assert {(each.time, each.severity) for each in content} == {(STAMP, "INFO")}
 
 
 def test_all_pages_are_gone_through_once(serve):
@@ -273,7 +273,7 @@ def test_all_pages_are_gone_through_once(serve):
     server = serve(in_turn(*pages))
     found = list(LogReader(Logs(connect(server.url), "p"), JOB, LogSelection()).read_all(JOB))
     assert [each.text for each in found] == ["a\n", "hello\n"]
-    assert [asked.body.get("pageToken") for asked in server.asked] == [None, "1", "2"]
+    assert [request.body.get("pageToken") for request in server.requests] == [None, "1", "2"]
 
 
 def tuning_job(trials: int) -> dict:
@@ -298,7 +298,7 @@ def test_the_log_of_many_trials_is_read_by_filters_that_cloud_logging_accepts(se
     )
     reader = LogReader(Logs(connect(server.url), "p"), job, LogSelection())
     lines = [line.text for line in reader.read_all(job)]
-    filters = [request.body["filter"] for request in server.asked]
+    filters = [request.body["filter"] for request in server.requests]
     assert len(lines) == len(filters) > 1
     assert max(map(len, filters)) <= 20_000
     for trial in job["trials"]:

@@ -37,7 +37,7 @@ def evil(serve, trusted, user, tmp_path, monkeypatch):
 @pytest.mark.parametrize("command", ["status", "logs", "cancel", "resubmit"])
 def test_no_credentials_go_to_an_endpoint_that_only_a_record_names(evil, command, job, capsys):
     assert main([command, *job]) == 1
-    assert evil.asked == []
+    assert evil.requests == []
     assert capsys.readouterr().err == (
         f"distlaunch: error: digits-1: its record names the endpoint {evil.url}, and credentials "
         "are sent to a remote endpoint only if it is given on the command line; if you trust it, "
@@ -47,5 +47,5 @@ def test_no_credentials_go_to_an_endpoint_that_only_a_record_names(evil, command
 
 def test_an_endpoint_of_the_command_line_gets_credentials(evil, capsys):
     assert main(["status", "--endpoint", evil.url]) == 1
-    assert evil.asked[0].headers["authorization"] == "Bearer the-token"
+    assert evil.requests[0].headers["authorization"] == "Bearer the-token"
     assert "not found: No" in capsys.readouterr().err

@@ -17,7 +17,7 @@ def at(seconds: int) -> str:
 
 
 def seen(*looks: dict) -> list[tuple[str, float | None]]:
-    """Return the states told, with how long the one before took; a look comes each 5 s."""
+    """Return the states content, with how long the one before took; a look comes each 5 s."""
     clock, found = Clock(), []
     states = StateTracker(clock)
     for look in looks:
@@ -84,9 +84,9 @@ def test_an_error_is_told_when_it_comes_and_once():
     failed = job("FAILED", endTime=at(10))
     assert states.update(failed) == [JobChanged("FAILED", None, "")]
     assert states.update(failed) == []
-    told = failed | {"error": {"code": 3, "message": "The replica\nexited."}}
-    assert states.update(told) == [JobChanged("FAILED", None, "The replica exited.")]
-    assert states.update(told) == []
+    content = failed | {"error": {"code": 3, "message": "The replica\nexited."}}
+    assert states.update(content) == [JobChanged("FAILED", None, "The replica exited.")]
+    assert states.update(content) == []
 
 
 def test_no_error_is_told_of_a_job_that_goes_on():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from distlaunch.errors import GoogleError, RetryableError
-from distlaunch.google import tail as tail_module
 from distlaunch.google.logs import LogEntry
 from distlaunch.google.tail import WINDOW, RecentIds, Tail
 
@@ -148,45 +146,14 @@ def test_a_refusal_of_the_first_page_is_told():
         Tail(log.read, 0.0, clock=clock).step()
 
 
-def allocated() -> int:
-    """Return the bytes that this test and the module have allocated, and no other thread."""
-    files = [tracemalloc.Filter(True, file) for file in (__file__, tail_module.__file__)]
-    traces = tracemalloc.take_snapshot().filter_traces(files).traces
-    return sum(trace.size for trace in traces)
-
-
-def test_what_was_seen_takes_the_same_room_however_much_it_was():
-    block = 1 << 12
-    seen = RecentIds(block)
-    few, many = 4 * block + 2_000, 20 * block + 2_000
-    tracemalloc.start()
-    try:
-        rooms = []
-        for number in range(many):
-            seen.add(hash(str(number)), number / 1_000)
-            if number % 1_000 == 0:
-                seen.evict(number / 1_000 - 10.0)
-            if number in (few - 1, many - 1):
-                rooms.append(allocated())
-    finally:
-        tracemalloc.stop()
-    assert rooms[1] < rooms[0] + (1 << 15)
-    assert max(rooms) < 1 << 20
-    assert seen.has(hash(str(many - 1)))
-    assert not seen.has(hash("0"))
-    assert many / 1_000 - 12 - block / 1_000 <= seen.evicted_up_to <= many / 1_000 - 10
-
-
-def test_a_flood_within_the_window_is_kept_within_bounds():
-    """What is forgotten of it lies before the floor, so that it is not shown again."""
-    block = 1 << 8
-    seen = RecentIds(block)
-    flood = 70 * block
-    for number in range(flood):
-        seen.add(number, number / 1e6)
-    assert not seen.has(0)
-    assert seen.has(flood - 60 * block)
-    assert all(seen.has(n) or n / 1e6 <= seen.evicted_up_to for n in range(flood))
+def test_ids_of_a_flood_are_evicted_and_their_entries_not_shown_again():
+    ids = RecentIds(limit=100)
+    for number in range(1_000):
+        ids.add(number, float(number))
+    assert 899 <= ids.evicted_up_to < 999
+    assert all(ids.has(number) == (number > ids.evicted_up_to) for number in range(1_000))
+    ids.expire(990.0)
+    assert next(number for number in range(1_000) if ids.has(number)) == 991
 
 
 def test_the_window_is_several_minutes():

@@ -2,7 +2,7 @@
 
     python tests/submit/killed.py 3 submit --detach
 
-Moments are what Python's audit hooks tell of: a file of ours that is opened, a name that is
+Moments are what Python's audit hooks report: a file of ours that is opened, a name that is
 changed, a lock, a process, a connection, and what is sent through one.
 """
 

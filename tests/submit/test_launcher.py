@@ -25,7 +25,7 @@ cluster:
 """
 LONG = "import time; time.sleep(600)"  # the program of a job that has not ended by then
 # Without the checks, which would take a fault or a moment that is meant for a launch.
-SUBMIT = ("submit", "--image=localhost:5000/nobody/asks:1", "--no-check")
+SUBMIT = ("submit", "--image=localhost:5000/digits:1", "--no-check")
 MOMENTS = 24  # eighteen until Google has the job, and some after that
 KILLED = Path(__file__).with_name("killed.py")
 
@@ -65,7 +65,7 @@ def records(project):
 
 
 def launched_in_spite_of(faults, folder, *words):
-    """Submit against an emulator of its own that does these things once; return what was told."""
+    """Submit against an emulator of its own that injects faults; return its output."""
     with emulators.running(made(folder), f"--faults={','.join(faults)}") as here:
         done = submit(folder, here, *words)
         assert done.returncode == 0, done.stderr
@@ -80,14 +80,14 @@ def launched_in_spite_of(faults, folder, *words):
 def test_what_passes_makes_one_job_and_no_difference(calls, tmp_path):
     def launched(fault):
         faults = [f"{fault}@{call}" for call in calls]
-        faults += ["lost@create"] if calls == ("list",) else []  # it is asked for nothing else
+        faults += ["lost@create"] if calls == ("list",) else []  # it is request for nothing else
         words = () if calls == FOLLOWING else ("--detach",)
         return launched_in_spite_of(faults, tmp_path / fault, *words)
 
     with ThreadPoolExecutor() as several_at_once:  # most of it is waiting
-        told = list(several_at_once.map(launched, TRANSIENT))
+        content = list(several_at_once.map(launched, TRANSIENT))
     if calls == FOLLOWING:
-        assert [text.count("| trained\n") for text in told] == [1] * len(TRANSIENT)
+        assert [text.count("| trained\n") for text in content] == [1] * len(TRANSIENT)
 
 
 @pytest.mark.slow
@@ -137,8 +137,10 @@ def test_an_open_launch_whose_job_is_over_starts_a_new_one(state, project, emula
     again = submit(project, here, "--detach")
     assert again.returncode == 0, again.stderr
     outcome = "no longer exists" if state == "deleted" else "has ended (SUCCEEDED)"
-    said = f"the job of the interrupted launch {record['launch_id']} {outcome}; starting a new one"
-    assert said in again.stderr
+    expected = (
+        f"the job of the interrupted launch {record['launch_id']} {outcome}; starting a new one"
+    )
+    assert expected in again.stderr
     assert again.stdout.strip() != record["launch_id"]
     assert len(here.jobs()) == (1 if state == "deleted" else 2)
     assert [each["is_open"] for each in records(project)] == [False, False]
@@ -167,7 +169,7 @@ def test_killed_at_any_moment_and_run_again_makes_one_job(tmp_path, emulator):
     )  # a job that is over is left
     here = emulator(project=trainer)
     with ThreadPoolExecutor(2) as two_at_once:
-        told = list(
+        content = list(
             two_at_once.map(
                 lambda moment: killed_and_again(moment, tmp_path / str(moment), here),
                 range(MOMENTS),
@@ -175,4 +177,4 @@ def test_killed_at_any_moment_and_run_again_makes_one_job(tmp_path, emulator):
         )
     launches = {job["displayName"]: job["labels"]["distlaunch-launch"] for job in here.jobs()}
     assert len(here.jobs()) == len(launches) == MOMENTS
-    assert told == [launches[f"digits-{moment}"] for moment in range(MOMENTS)]
+    assert content == [launches[f"digits-{moment}"] for moment in range(MOMENTS)]

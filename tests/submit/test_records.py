@@ -123,13 +123,13 @@ def written(**changes) -> str:
     ids=lambda value: value[:30],
 )
 def test_a_file_that_is_no_record_is_ignored_with_one_warning(content, reason, tmp_path):
-    told = []
-    records = Records(tmp_path, lambda *text: told.append(text))
+    messages = []
+    records = Records(tmp_path, lambda *text: messages.append(text))
     records.write(record("digits-1"))
     path = tmp_path / JOBS / "broken.json"
     path.write_text(content)
     assert records.all() == records.all() == [record("digits-1")]
-    [(text, level)] = told
+    [(text, level)] = messages
     assert text.startswith(f"{path}: not a valid record (")
     assert reason in text
     assert (text[-10:], level) == ("); ignored", "warning")
@@ -147,13 +147,13 @@ def test_a_file_that_is_no_record_is_ignored_with_one_warning(content, reason, t
     ids=["fifo", "directory", "device", "loop", "broken symlink"],
 )
 def test_what_is_no_regular_file_is_never_waited_for(make, tmp_path):
-    told = []
-    records = Records(tmp_path, lambda *text: told.append(text))
+    messages = []
+    records = Records(tmp_path, lambda *text: messages.append(text))
     records.write(record("digits-1"))
     path = tmp_path / JOBS / "broken.json"
     make(path)
     assert records.find(None) == record("digits-1")
-    assert told == [(f"{path}: not a valid record (not a regular file); ignored", "warning")]
+    assert messages == [(f"{path}: not a valid record (not a regular file); ignored", "warning")]
 
 
 def test_a_record_of_a_newer_version_is_read(tmp_path):

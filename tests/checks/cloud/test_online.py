@@ -336,7 +336,7 @@ def test_google_itself_is_asked_where_its_services_are_with_one_token(job, real)
         "us-central1-aiplatform",
     )
     assert elsewhere.hosts == {f"{each}.googleapis.com" for each in services}
-    paths = [each.path for each in elsewhere.server.asked]
+    paths = [each.path for each in elsewhere.server.requests]
     assert paths.count("/token") == 1
     assert any(path.startswith("/v1beta1/projects/demo-project/services/") for path in paths)
 

@@ -101,10 +101,10 @@ def day_of(seconds):
 def test_pages_are_read_to_the_last(google, ask, a3):
     server, session = google(BILLED, page=2)
     assert ask(a3, session).unknown == ()
-    paths = {asked.path for asked in server.asked}
+    paths = {asked.path for asked in server.requests}
     assert paths == {f"/v1/services/{VERTEX_AI}/skus"}  # nothing of Compute Engine's is needed
-    assert [asked.params.get("pageToken") for asked in server.asked] == [None, "2", "4", "6"]
-    assert {asked.params["currencyCode"] for asked in server.asked} == {"USD"}
+    assert [asked.params.get("pageToken") for asked in server.requests] == [None, "2", "4", "6"]
+    assert {asked.params["currencyCode"] for asked in server.requests} == {"USD"}
 
 
 def test_the_call_is_one_that_google_describes(google, ask, a3):
@@ -114,10 +114,10 @@ def test_the_call_is_one_that_google_describes(google, ask, a3):
     described = json.loads((documents / "cloudbilling.v1.json").read_text())
     listing = described["resources"]["services"]["resources"]["skus"]["methods"]["list"]
     known = listing["parameters"].keys() | described["parameters"].keys()
-    assert server.asked[-1].params.keys() <= known
+    assert server.requests[-1].params.keys() <= known
 
     schemas = described["schemas"]
-    asked_for = set(re.findall(r"\w+", server.asked[-1].params["fields"]))
+    asked_for = set(re.findall(r"\w+", server.requests[-1].params["fields"]))
     shapes = ("ListSkusResponse", "Sku", "PricingInfo", "PricingExpression")
     assert asked_for <= {name for shape in shapes for name in schemas[shape]["properties"]}
 
@@ -129,21 +129,21 @@ def test_a_list_is_kept_for_a_day(google, ask, a3, cache):
     assert file.name == f"prices-{VERTEX_AI}-USD.json"
     day = day_of(time.time())
     assert first.lines()[1].startswith(f"by Google's Cloud Billing Catalog of {day} (STANDARD)")
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
     assert ask(a3, session) == first
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
     then = time.time() - DAY + 600
     os.utime(file, (then, then))
     of_then = ask(a3, session)
     assert (of_then.an_hour, of_then.date) == (first.an_hour, day_of(then))
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
     for then in (time.time() - DAY - 600, time.time() + 600):  # the clock was wrong
         os.utime(file, (then, then))
         assert ask(a3, session) == first
-    assert len(server.asked) == 3
+    assert len(server.requests) == 3
 
 
 def test_another_service_and_another_currency_are_other_lists(google, ask, job, cache, tmp_path):
@@ -152,7 +152,7 @@ def test_another_service_and_another_currency_are_other_lists(google, ask, job, 
     own = tmp_path / "own.yaml"
     own.write_text("currency: EUR\n")
     in_euro = ask(job("a3-highgpu-8g", H100, 8), session, own)
-    assert [asked.params["currencyCode"] for asked in server.asked] == ["USD", "USD", "EUR"]
+    assert [asked.params["currencyCode"] for asked in server.requests] == ["USD", "USD", "EUR"]
     assert {file.name for file in cache.iterdir()} == {
         f"prices-{VERTEX_AI}-USD.json",
         f"prices-{COMPUTE_ENGINE}-USD.json",
@@ -183,7 +183,7 @@ def test_what_was_kept_by_somebody_else_is_read_anew(google, ask, a3, cache, tex
     cache.mkdir(parents=True)
     (cache / f"prices-{VERTEX_AI}-USD.json").write_text(text)
     assert ask(a3, session).unknown == ()
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 def test_a_list_that_cannot_be_kept_is_used_all_the_same(google, ask, a3, cache):
@@ -231,7 +231,7 @@ def test_a_list_without_an_end_is_left(google, ask, a3, clock):
     server.answer = answer
     cost = ask(a3, session)
     assert "it was not there within 8 seconds" in cost.lines()[0]
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 def test_a_page_that_comes_in_drops_is_left_too(a3, known, drops):
@@ -246,7 +246,7 @@ def test_a_page_that_is_silent_once_is_asked_for_again(a3, known, listing):
     answer, is_over = server.answer, threading.Event()
 
     def be_silent_once(asked):
-        if len(server.asked) == 1:
+        if len(server.requests) == 1:
             is_over.wait(30)
             return RESET
         return answer(asked)
@@ -271,4 +271,4 @@ def test_without_a_region_nobody_is_asked(google, ask, job):
     cost = ask(job("a3-highgpu-8g", H100, 8, region=""), session)
     assert "it is not known in which region" in cost.lines()[0]
     assert "'REGION: {STANDARD: " in cost.lines()[1]
-    assert server.asked == []
+    assert server.requests == []
