@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch import resources
-from distlaunch.errors import DistlaunchError
+from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.job.names import project_name
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ class Scaffold:
                     on_copy(folder / path, copy)
         except OSError as problem:
             raise DistlaunchError(
-                f"{folder / path}: {problem.strerror or problem}; "
-                f"{_progress(written, len(self.files))}"
+                f"{folder / path}: {os_reason(problem)}; {_progress(written, len(self.files))}"
             ) from None
 
     def _refuse(self, folder: Path, *, overwrite: bool) -> None:

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "distlaunch"
 
 SHARED = {
     *("", "background", "errors", "exit_codes", "files", "paths", "resources"),
-    *("retry", "timestamps"),
+    *("retry", "text", "timestamps"),
 }
 """Small modules without a room, and `distlaunch` itself; they import only each other."""
 

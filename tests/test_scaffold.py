@@ -188,7 +188,7 @@ def test_a_linked_file_is_replaced_and_what_it_leads_to_kept(tmp_path, target):
 def test_a_folder_in_a_files_place_is_not_moved_away(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "mine").write_text("mine")
-    with pytest.raises(DistlaunchError, match=r"a: Is a directory; nothing was written$"):
+    with pytest.raises(DistlaunchError, match=r"a: is a directory; nothing was written$"):
         SMALL.write(tmp_path, overwrite=True)
     assert tree(tmp_path) == {"a/mine": b"mine"}
 

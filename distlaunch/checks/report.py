@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.checks.problem import error
+from distlaunch.text import plural
 from distlaunch.ui.console import GREEN, RED, YELLOW
 
 if TYPE_CHECKING:
@@ -145,9 +146,10 @@ def format_verdict(report: Report) -> str:
     if not report.is_checked:
         return "not checked"
     severities = [problem.severity for problem in report.problems]
-    counts = [_counted(severities.count(severity), severity) for severity in _COLOURS]
+    numbers = [(severities.count(severity), severity) for severity in _COLOURS]
+    counts = [plural(number, severity) for number, severity in numbers if number]
     word = "ready" if report.is_ready else "not ready"
-    return ": ".join(filter(None, [word, ", ".join(filter(None, counts))]))
+    return ": ".join(filter(None, [word, ", ".join(counts)]))
 
 
 def _format_offers(report: Report) -> str:
@@ -195,7 +197,7 @@ def _content(image: ImagePlan) -> str:
     context = image.context
     if context is None:
         return "the code"
-    return f"{_counted(len(context.files), 'file')}, {_bytes(context.size)}"
+    return f"{plural(len(context.files), 'file')}, {_bytes(context.size)}"
 
 
 def _problem_lines(problem: Problem, paint: Callable[[str, int], str]) -> Iterator[str]:
@@ -203,10 +205,6 @@ def _problem_lines(problem: Problem, paint: Callable[[str, int], str]) -> Iterat
     label = paint(f"{severity:<{len(_INDENT)}}", _COLOURS[severity])
     yield f"{label}{problem.where}: {problem.what}"
     yield f"{_INDENT}{problem.remedy} [{problem.code}]"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}" if count else ""
 
 
 def _bytes(size: int) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
 from distlaunch.job.load import FILE_NAME
-from distlaunch.ui.console import duration
+from distlaunch.text import duration
 
 if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem

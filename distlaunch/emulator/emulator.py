@@ -19,7 +19,7 @@ from distlaunch.emulator.log_service import LogService
 from distlaunch.emulator.logs import LogStore
 from distlaunch.emulator.run.job_runner import JobRunner, Timings
 from distlaunch.emulator.store import Store
-from distlaunch.errors import DistlaunchError, UsageError
+from distlaunch.errors import DistlaunchError, UsageError, os_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,9 +108,9 @@ class Emulator:
         try:
             self.storage.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
-            reason = (problem.strerror or str(problem)).lower()
             raise DistlaunchError(
-                f"--storage {self.storage}: cannot be a folder ({reason}); choose another"
+                f"--storage {self.storage}: cannot be a folder ({os_reason(problem)}); "
+                "choose another"
             ) from None
         return self.storage.resolve()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import socket
 import struct
@@ -19,7 +18,7 @@ from werkzeug.wrappers import Request, Response
 
 from distlaunch.emulator.api_error import ApiError
 from distlaunch.emulator.faults import Call, fault_error
-from distlaunch.errors import DistlaunchError
+from distlaunch.errors import DistlaunchError, os_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -82,10 +81,9 @@ class Server:
         try:
             self._socket = socket.create_server((HOST, port), backlog=128)
         except OSError as problem:
-            reason = os.strerror(problem.errno or 0).lower()
             raise DistlaunchError(
-                f"port {port} of {HOST} is not available ({reason}); choose another with --port, "
-                "or 0 for any free one"
+                f"port {port} of {HOST} is not available ({os_reason(problem)}); "
+                "choose another with --port, or 0 for any free one"
             ) from None
         self._faults = faults
         self._log_line = log_line

@@ -16,7 +16,7 @@ from distlaunch.google import jobs as google_jobs
 from distlaunch.google.jobs import JobState
 from distlaunch.google.tail import LogReader, LogSelection
 from distlaunch.retry import Backoff
-from distlaunch.ui.console import duration
+from distlaunch.text import duration
 from distlaunch.ui.events import JobChanged, Notice
 from distlaunch.ui.interrupts import Interrupts
 

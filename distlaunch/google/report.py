@@ -11,10 +11,10 @@ from distlaunch.google import jobs as google_jobs
 from distlaunch.job import reduction_server
 from distlaunch.job.model import POOL_ROLES
 from distlaunch.job.vertex import fields
-from distlaunch.ui.console import duration
+from distlaunch.text import duration, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _POOLS = tuple(role.field.replace("_", " ") for role in POOL_ROLES)
 _SECOND = len("2026-11-21T17:00:00")
@@ -82,7 +82,7 @@ def describe(job: dict[str, Any], project: str, endpoint: str | None = None) -> 
 
 def listing(jobs: Sequence[dict[str, Any]]) -> str:
     """Return a table of jobs, one per line."""
-    return _columns([("JOB", "NAME", "STATE", "CREATED", "TOOK"), *map(_row, jobs)])
+    return table([("JOB", "NAME", "STATE", "CREATED", "TOOK"), *map(_row, jobs)], flush_left=True)
 
 
 def _row(job: dict[str, Any]) -> tuple[str, ...]:
@@ -92,15 +92,6 @@ def _row(job: dict[str, Any]) -> tuple[str, ...]:
         str(google_jobs.state(job)),
         _clock_time(job.get("createTime")),
         duration(sum(seconds for _, seconds in _durations(job))),
-    )
-
-
-def _columns(rows: Iterable[Sequence[str]]) -> str:
-    table = list(rows)
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
     )
 
 

@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from distlaunch.errors import ContextError, DistlaunchError
+from distlaunch.errors import ContextError, DistlaunchError, os_reason
 from distlaunch.image import secrets
 from distlaunch.image.ignore import IgnoreRules
 
@@ -250,7 +250,7 @@ def _is_utf8(name: str) -> bool:
 
 
 def _reason(problem: OSError) -> str:
-    reason = (problem.strerror or str(problem)).lower()
+    reason = os_reason(problem)
     if problem.errno in (errno.EACCES, errno.EPERM):
         return f"cannot be read ({reason}); make it readable, or {_EXCLUDE}"
     return f"cannot be read ({reason}); {_EXCLUDE} if the program does not need it"

@@ -18,7 +18,7 @@ from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
-from distlaunch.errors import ImageError
+from distlaunch.errors import ImageError, os_reason
 from distlaunch.image.docker_output import (
     BuildOutput,
     TransferProgress,
@@ -285,8 +285,7 @@ def _copy_files(folder: Path, files: Iterable[ContextFile], target: Path) -> Non
         try:
             shutil.copyfile(folder / file.path, path)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise ImageError(f"{file.path}: cannot be read ({reason})") from error
+            raise ImageError(f"{file.path}: cannot be read ({os_reason(error)})") from error
         path.chmod(file.mode)
         os.utime(path, (0, 0))
 

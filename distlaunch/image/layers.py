@@ -13,7 +13,7 @@ import tarfile
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
-from distlaunch.errors import ImageError
+from distlaunch.errors import ImageError, os_reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,7 +123,7 @@ class LayerWriter:
             raise self._write_error(error) from error
 
     def _write_error(self, error: OSError) -> ImageError:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         return ImageError(f"{self._path}: cannot write a layer ({reason}); free space there")
 
     def __enter__(self) -> Self:
@@ -174,7 +174,7 @@ def _read(entry: ContextFile, folder: Path) -> bytes:
     try:
         data = (folder / entry.path).read_bytes()
     except OSError as error:
-        raise _changed(entry, (error.strerror or str(error)).lower()) from error
+        raise _changed(entry, os_reason(error)) from error
     if hashlib.sha256(data).hexdigest() != entry.digest:
         raise _changed(entry, "its content differs")
     return data

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from distlaunch.errors import ImageError
+from distlaunch.errors import ImageError, os_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -167,8 +167,7 @@ def _text(folder: Path, path: str) -> str:
             "image.requirements"
         ) from None
     except OSError as problem:
-        reason = (problem.strerror or str(problem)).lower()
-        raise ImageError(f"{path}: cannot be read ({reason})") from None
+        raise ImageError(f"{path}: cannot be read ({os_reason(problem)})") from None
 
 
 def _includes(path: str, text: str) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from distlaunch.errors import UsageError
+from distlaunch.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -184,11 +185,11 @@ class Cluster:
         """Return the tasks in words: ``3 tasks: chief + 2 workers``."""
         pools = zip(POOL_ROLES, self._counts(), strict=True)
         parts = [
-            "chief" if role.field == "chief" else _counted(count, role.noun)
+            "chief" if role.field == "chief" else plural(count, role.noun)
             for role, count in pools
             if count
         ]
-        return f"{_counted(self.task_count, 'task')}: {' + '.join(parts)}"
+        return f"{plural(self.task_count, 'task')}: {' + '.join(parts)}"
 
     def _counts(self) -> list[int]:
         return [pool.count if pool else 0 for pool in self.pools]
@@ -300,7 +301,3 @@ class Job:
     reduction_server: ReductionServer | None = None
     tuning: Tuning | None = None
     vertex: Mapping[str, Any] = field(default_factory=dict)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
 
-from distlaunch.errors import DistlaunchError, JobFileError
+from distlaunch.errors import DistlaunchError, JobFileError, os_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -109,7 +109,7 @@ def read_text(path: FilePath, *, remedy: str = "") -> str:
         location = Location(before.count(b"\n") + 1, column)
         raise job_file_error(path, [YamlProblem(location, "not UTF-8 text")]) from None
     except OSError as error:
-        raise DistlaunchError(f"{display_path(path)}: {error.strerror or error}") from None
+        raise DistlaunchError(f"{display_path(path)}: {os_reason(error)}") from None
 
 
 def read_document(

@@ -15,9 +15,9 @@ from operator import add, attrgetter
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.local.account import DataPlan, TaskAudit
-from distlaunch.local.coverage import MOST_NAMES, Coverage, listed, plural
+from distlaunch.local.coverage import MOST_NAMES, Coverage, task_names
 from distlaunch.local.event_file import EventFile
-from distlaunch.ui.console import table
+from distlaunch.text import plural, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -236,7 +236,7 @@ def _epochs(course: DataPlan, streams: Sequence[Iterator[Seen]]) -> Iterator[tup
 def _misunderstandings(attempts: Attempts) -> list[str]:
     """Describe what the tasks did not report, or reported in a malformed event."""
     silent = [each.task for each in attempts[-1] if not (each.is_audited and each.course)]
-    problems = [f"nothing of what it read is reported by {listed(silent)}"] if silent else []
+    problems = [f"nothing of what it read is reported by {task_names(silent)}"] if silent else []
     courses = [each.course for attempt in attempts for each in attempt if each.course]
     if courses and _agreed(attempts) is None:
         few = islice(dict.fromkeys(map(str, courses)), _MOST_COURSES)

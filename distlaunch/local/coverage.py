@@ -7,6 +7,8 @@ from array import array
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from distlaunch.text import join_names, plural
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -61,7 +63,7 @@ class Coverage:
             flaws.append(f"{subject} never seen ({_positions(never, self._unseen())})")
         if often:
             subject = f"{often:,}" if flaws else plural(often, "example")
-            tasks = listed(self._tasks_with_repeats())
+            tasks = task_names(self._tasks_with_repeats())
             flaws.append(
                 f"{subject} {_was(often)} seen more than once by {tasks} "
                 f"({_positions(often, self._repeated())})"
@@ -94,17 +96,9 @@ class Coverage:
             found = kind.search(counts, end)
 
 
-def listed(names: Sequence[str]) -> str:
+def task_names(names: Sequence[str]) -> str:
     """Return a few names as ``a, b and c``, and of many how many they are."""
-    if len(names) > MOST_NAMES:
-        return plural(len(names), "task")
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a count and what is counted, as ``1 row`` or ``1,200 rows``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return join_names(names) if len(names) <= MOST_NAMES else plural(len(names), "task")
 
 
 def _span(first: int, last: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from distlaunch.job.tf_config import EXPECTED_GPUS
+from distlaunch.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +34,8 @@ class Machine:
 
     def describe(self) -> str:
         """Say what there is, as ``2 cores, no GPU``."""
-        return f"{_counted(len(self.cores), 'core')}, {_counted(len(self.gpus), 'GPU')}"
+        gpus = plural(len(self.gpus), "GPU") if self.gpus else "no GPU"
+        return f"{plural(len(self.cores), 'core')}, {gpus}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,3 @@ def visible_gpus(variable: str) -> tuple[str, ...]:
             break
         gpus.append(gpu)
     return tuple(gpus)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count or 'no'} {noun}{'s' if count > 1 else ''}"

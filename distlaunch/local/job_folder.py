@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import files
-from distlaunch.errors import DistlaunchError, UsageError
+from distlaunch.errors import DistlaunchError, UsageError, os_reason
 from distlaunch.job.job_dir import check_scheme
 from distlaunch.paths import LOCAL_JOBS
 
@@ -297,9 +297,9 @@ def _tell_where(folder: Path, where: str) -> None:
 
 
 def _cannot_be_written(folder: Path, problem: OSError) -> DistlaunchError:
-    why = (problem.strerror or str(problem)).lower()
     return DistlaunchError(
-        f"{_shown(folder)}: the job folder cannot be written ({why}); choose another --job-dir"
+        f"{_shown(folder)}: the job folder cannot be written ({os_reason(problem)}); "
+        "choose another --job-dir"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from distlaunch.errors import os_reason
 from distlaunch.local.host_process import PIPE_SIZE
 from distlaunch.local.lines import Lines
 from distlaunch.ui.events import Notice, TaskLines
@@ -81,7 +82,7 @@ class TaskOutput:
                 data = data[self._log.write(data) :]
         except OSError as problem:
             self._log.close()
-            self._see(Notice(f"{self.log} ends here: {problem.strerror}", "warning"))
+            self._see(Notice(f"{self.log} ends here: {os_reason(problem)}", "warning"))
 
     def _show(self, lines: bytes) -> None:
         lines = without_noise(lines)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import errno
-import os
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from distlaunch.errors import DistlaunchError, OutputError
+from distlaunch.errors import DistlaunchError, OutputError, os_reason
 from distlaunch.local.attempt import Attempt, event_path
 from distlaunch.local.host_resources import has_cpu_tensorflow, share_out, this_machine
 from distlaunch.local.policy import Done, Failure, Stopped
@@ -260,5 +259,6 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        reason = os.strerror(problem.errno or 0)
-        raise DistlaunchError(f"{folder}: cannot be made ({reason}); see --job-dir") from None
+        raise DistlaunchError(
+            f"{folder}: cannot be created ({os_reason(problem)}); see --job-dir"
+        ) from None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from distlaunch import __version__, resources
-from distlaunch.errors import ImageError
+from distlaunch.errors import ImageError, os_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -311,8 +311,7 @@ def _text(folder: Path, path: Path) -> str:
     except UnicodeDecodeError:
         raise ImageError(f"{path}: not UTF-8 text; save it as UTF-8 or name another") from None
     except OSError as problem:
-        reason = (problem.strerror or str(problem)).lower()
-        raise ImageError(f"{path}: cannot be read ({reason})") from None
+        raise ImageError(f"{path}: cannot be read ({os_reason(problem)})") from None
 
 
 def _render(name: str, folder: Path | None, **values: Any) -> str:

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from distlaunch.errors import OutputError, output_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from distlaunch.ui.events import Level
 
 LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
@@ -32,7 +30,6 @@ _RESET = "\x1b[0m"
 
 _CLEAR_LINE = b"\r\x1b[2K"
 _USUAL_WIDTH = 80
-_SHORT = 10.0  # seconds
 _LOOK = 200  # milliseconds between two looks at what else has happened
 _BACKLOG_LIMIT = 1 << 18  # bytes that wait for a slow reader before nothing more is taken in
 
@@ -264,29 +261,6 @@ def _written_out(found: re.Match[str]) -> str:
 def _with_reset(line: str) -> str:
     last = line.rfind("\x1b")
     return line if last < 0 or line.startswith((_RESET, "\x1b[m"), last) else line + _RESET
-
-
-def duration(seconds: float) -> str:
-    """Return a time in its two largest units, as ``2 min 3 s``; a short one as ``1.8 s``."""
-    if seconds < _SHORT:
-        return f"{max(seconds, 0.0):.1f} s"
-    left = int(seconds)
-    parts: list[str] = []
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        count, left = divmod(left, size)
-        if parts or count:
-            parts.append(f"{count} {unit}" if count else "")
-    return " ".join(filter(None, parts[:2]))
-
-
-def table(rows: Iterable[Sequence[str]]) -> str:
-    """Return rows as text, each column as wide as it has to be and flush right."""
-    listed = [tuple(row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*listed, strict=True)]
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in listed
-    )
 
 
 def _width(terminal: int) -> int:

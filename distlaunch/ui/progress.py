@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeGuard
 
-from distlaunch.ui.console import duration
+from distlaunch.text import duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from distlaunch.ui.console import CYAN, GREEN, RED, YELLOW, duration
+from distlaunch.text import duration
+from distlaunch.ui.console import CYAN, GREEN, RED, YELLOW
 from distlaunch.ui.events import JobChanged, Notice, TaskChanged, TaskLines, Trained, Waiting
 from distlaunch.ui.interrupts import Interrupts
 from distlaunch.ui.progress import Progress

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from distlaunch.ui.console import table
+from distlaunch.text import plural, table
 from distlaunch.ui.progress import as_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _VALIDATION = "val_"
+_NOUNS = {"worker": "worker", "ps": "parameter server", "evaluator": "evaluator"}
 
 
 def describe(summary: Mapping[str, object], *, with_epochs: bool = True) -> str:
@@ -44,19 +46,13 @@ def _facts(summary: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _tasks(names: object) -> str:
-    """Say which tasks there were, as ``chief + 2 workers``."""
+    """Return the tasks, such as ``chief + 2 workers``."""
     if not isinstance(names, list):
         return ""
-    counts = [
-        _plural(sum(str(name).partition(":")[0] == kind for name in names), noun)
-        for kind, noun in (
-            ("worker", "worker"),
-            ("ps", "parameter server"),
-            ("evaluator", "evaluator"),
-        )
-    ]
-    chief = "chief" if "chief" in names else ""
-    return " + ".join(filter(None, [chief, *counts]))
+    kinds = Counter(str(name).partition(":")[0] for name in names)
+    chief = ["chief"] if "chief" in names else []
+    counts = [plural(kinds[kind], noun) for kind, noun in _NOUNS.items() if kinds[kind]]
+    return " + ".join(chief + counts)
 
 
 def _examples(summary: Mapping[str, object]) -> str:
@@ -109,7 +105,3 @@ def _count(value: object, template: str = "{}") -> str:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}" if count else ""

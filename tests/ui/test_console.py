@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.ui.console import duration, table, visible
+from distlaunch.ui.console import visible
 
 SHOW = """
 from distlaunch.ui.console import Console
@@ -195,32 +195,6 @@ def test_nobody_who_reads_stderr_is_no_fault():
     )
     os.close(writer)
     assert done.stdout == b"on\n"
-
-
-def test_table_is_flush_right():
-    assert table([["a", "bb"], ["ccc", ""]]) == "  a  bb\nccc"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (-1, "0.0 s"),
-        (0, "0.0 s"),
-        (1.84, "1.8 s"),
-        (9.99, "10.0 s"),
-        (10, "10 s"),
-        (59.9, "59 s"),
-        (60, "1 min"),
-        (123.4, "2 min 3 s"),
-        (3_600, "1 h"),
-        (3_605, "1 h"),
-        (3_660, "1 h 1 min"),
-        (86_399, "23 h 59 min"),
-        (180_000, "2 d 2 h"),
-    ],
-)
-def test_times_are_told_in_their_two_largest_units(seconds, text):
-    assert duration(seconds) == text
 
 
 STATES = """

@@ -8,6 +8,7 @@ from distlaunch.checks.cloud.context import is_denied, unanswered
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import GoogleError
 from distlaunch.job import vertex
+from distlaunch.text import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +97,7 @@ def _permissions(about: About, lacks: list[str]) -> Iterator[Problem]:
     where = f"project {about.asked.project}"
     of_jobs = [each for each in lacks if each != _LOGS]
     if of_jobs:
-        told = f"{about.who} lacks {_listed(of_jobs)}"
+        told = f"{about.who} lacks {join_names(of_jobs)}"
         yield error("permission-missing", where, told, _grant(about, "roles/aiplatform.user"))
     if _LOGS in lacks:
         told = f"{about.who} lacks {_LOGS}, so the job's output cannot be shown"
@@ -108,7 +109,3 @@ def _grant(about: About, role: str) -> str:
         f"who may grant it runs 'gcloud projects add-iam-policy-binding {about.asked.project} "
         f"--member={about.member} --role={role}'"
     )
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import Problem, error, warning
+from distlaunch.text import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -207,4 +208,4 @@ def _listed(sizes: Iterable[int]) -> str:
     texts = list(map(str, sizes))
     if len(texts) > _MAX_LISTED:
         texts = [*texts[: _MAX_LISTED - 1], "…", texts[-1]]
-    return " or ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
+    return join_names(texts, "or")

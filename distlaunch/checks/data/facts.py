@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.text import plural
+
 if TYPE_CHECKING:
     from distlaunch.checks.data.sharding import ShardPlan
 
@@ -47,25 +49,21 @@ class DataFacts:
     def _examples_line(self) -> str:
         if self.plan.examples is None:
             return f"unknown (run 'distlaunch check --run' or 'distlaunch local'): {self.unknown}"
-        files = f" in {_counted(self.files, 'file')}" if self.files else ""
-        return f"{_counted(self.plan.examples, 'example')}{files}"
+        files = f" in {plural(self.files, 'file')}" if self.files else ""
+        return f"{plural(self.plan.examples, 'example')}{files}"
 
     def _steps_line(self) -> str:
         plan = self.plan
         if not plan.global_batch or not plan.rows:
             return ""
-        text = f"{_counted(plan.global_batch, 'row')} a step"
+        text = f"{plural(plan.global_batch, 'row')} a step"
         if plan.replicas > 1:
             share = " or ".join(f"{rows:,}" for rows in sorted(set(plan.rows)))
             text += f", {share} on each of {plan.replicas:,} replicas"
         steps = self.requested_steps or plan.steps
         if steps:
-            text += f"; {_counted(steps, 'step')} an epoch"
+            text += f"; {plural(steps, 'step')} an epoch"
         is_smaller = plan.last_rows and plan.last_rows != plan.global_batch
         if is_smaller and not self.requested_steps and steps and steps > 1:
             text += f", the last of {plan.last_rows:,}"
         return text
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.checks.machines.flex_start import may_start
 from distlaunch.checks.price.costs import cost, money, number
 from distlaunch.job.machine_catalogue import offered_as
-from distlaunch.ui.console import table
+from distlaunch.text import table
 
 if TYPE_CHECKING:
     import datetime as dt

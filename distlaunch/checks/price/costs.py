@@ -10,11 +10,11 @@ from distlaunch.checks.limits import boot_disk
 from distlaunch.checks.price.file import FILE_NAME
 from distlaunch.checks.price.skus import has_local_ssd
 from distlaunch.job.machine_catalogue import chips
-from distlaunch.ui.console import duration
+from distlaunch.text import duration, join_names
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from distlaunch.checks.price.quotes import Prices, Quote
     from distlaunch.checks.request_view import JobRequest, PoolRequest
@@ -137,7 +137,7 @@ class Cost:
             having = [pool for pool in self.pools if thing in pool.within + pool.without]
             roles = [_role(pool) for pool in having if (thing in pool.within) is is_within]
             if roles:
-                yield thing if len(roles) == len(having) else f"{thing} of {_and(roles)}"
+                yield thing if len(roles) == len(having) else f"{thing} of {join_names(roles)}"
 
     def lines(self) -> tuple[str, ...]:
         """Return it for a person, in two to four lines."""
@@ -146,11 +146,11 @@ class Cost:
     def _lines(self) -> Iterator[str]:
         if self.sources:
             yield f"{self._of_an_hour()}; {self._of_all()}"
-            within = f", with {_and(self.within)}" if self.within else ""
-            without = f", without {_and(self.without)}"
-            yield f"by {_and(self.sources)} ({self.strategy}){within}{without}"
+            within = f", with {join_names(self.within)}" if self.within else ""
+            without = f", without {join_names(self.without)}"
+            yield f"by {join_names(self.sources)} ({self.strategy}){within}{without}"
         if self.unknown:
-            names = f" for {_and(self.unknown)}" if self.sources else ""
+            names = f" for {join_names(self.unknown)}" if self.sources else ""
             yield f"unknown{names}: {self._why()}"
             yield self._remedy()
 
@@ -317,7 +317,3 @@ def _rounded(amount: Decimal) -> str:
 def number(amount: Decimal | None) -> float | None:
     """Return an amount for JSON, to a millionth, None where it is not known."""
     return None if amount is None else float(amount.quantize(_MILLIONTH, context=_ROUNDING))
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -1,0 +1,42 @@
+"""Counts, lists of names, durations and tables as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_SHORT_DURATION = 10.0  # seconds
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count and its noun, such as ``1 row`` or ``1,200 rows``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def join_names(names: Iterable[object], conjunction: str = "and") -> str:
+    """Return names as ``a, b and c``."""
+    *others, last = map(str, names)
+    return f"{', '.join(others)} {conjunction} {last}" if others else last
+
+
+def duration(seconds: float) -> str:
+    """Return a time in its two largest units, as ``2 min 3 s``; a short one as ``1.8 s``."""
+    if seconds < _SHORT_DURATION:
+        return f"{max(seconds, 0.0):.1f} s"
+    left = int(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if parts or count:
+            parts.append(f"{count} {unit}" if count else "")
+    return " ".join(filter(None, parts[:2]))
+
+
+def table(rows: Iterable[Sequence[str]], *, flush_left: bool = False) -> str:
+    """Return rows as text, each column as wide as its longest cell and flush right."""
+    rows = [tuple(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    align = str.ljust if flush_left else str.rjust
+    return "\n".join("  ".join(map(align, row, widths)).rstrip() for row in rows)
