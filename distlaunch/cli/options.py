@@ -33,10 +33,8 @@ _JOB_HELP = (
     "JOB is a launch id or a name, or Google's number or resource name (default: the newest job "
     "submitted from this directory)."
 )
-# Options of commands that a trainer may have, too; these may be passed after '--'.
-_PROGRAM_MAY_HAVE = frozenset(
-    {"--job-dir", "--resume", "--json", "--docker", "--run", "--help", "--verbose", "--yes"}
-)
+# Options that a program may have, too, so that they can be passed after '--'.
+_PROGRAM_MAY_HAVE = frozenset({"--job-dir", "--resume", "--run", "--help", "--verbose"})
 
 endpoint = click.option(
     "--endpoint",

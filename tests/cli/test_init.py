@@ -106,7 +106,7 @@ def test_force_keeps_a_copy_of_each_file_that_it_changes(cli, tmp_path):
     assert "kept" not in cli("init", "digits", "--force").stdout  # nothing differs
     (folder / "trainer/model.py").write_text("mine, too")
     second = cli("init", ".", "--force", cwd=folder)
-    assert second.stdout.startswith("kept trainer/model.py as trainer/model.py.1.bak\nmade ")
+    assert second.stdout.startswith("kept trainer/model.py as trainer/model.py.1.bak\ncreated ")
     copies = {path for path in folder.rglob("*") if path.is_file()} - before
     assert {str(path.relative_to(folder)): path.read_text() for path in copies} == {
         "data/train-00000-of-00005.tfrecord.bak": "also mine",
