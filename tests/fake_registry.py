@@ -124,8 +124,8 @@ class FakeRegistry:
             {
                 "schemaVersion": 2,
                 "mediaType": formats.DOCKER_MANIFEST,
-                "config": _descriptor(formats.DOCKER_CONFIG, encoded),
-                "layers": [_descriptor(formats.DOCKER_LAYER, layer)],
+                "config": descriptor(formats.DOCKER_CONFIG, encoded),
+                "layers": [descriptor(formats.DOCKER_LAYER, layer)],
             }
         ).encode()
         for key in (tag, digest_of(manifest)):
@@ -329,7 +329,7 @@ def basic(name: str, password: str) -> str:
     return f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
 
 
-def _descriptor(media_type: str, data: bytes) -> dict[str, Any]:
+def descriptor(media_type: str, data: bytes) -> dict[str, Any]:
     return {"mediaType": media_type, "digest": digest_of(data), "size": len(data)}
 
 

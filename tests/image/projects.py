@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -13,7 +14,10 @@ from distlaunch.image.registry.client import Registry
 from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from distlaunch.image.registry.client import RemoteImage
 
 PROGRAM = """\
 import sys
@@ -44,8 +48,7 @@ def content(uri: str, without: str | None = None) -> bytes:
     Without those of another image, which are large and well known.
     """
     known = layers(without) if without else ()
-    with Registry(Reference.parse(uri)) as registry:
-        image = registry.image()
+    with open_image(uri) as (registry, image):
         unpacked = [
             gzip.decompress(b"".join(registry.blob(each["digest"], each["size"]).chunks()))
             for each in image.manifest["layers"]
@@ -54,21 +57,31 @@ def content(uri: str, without: str | None = None) -> bytes:
     return b"".join([json.dumps([image.manifest, image.config]).encode(), *unpacked])
 
 
-def config(uri: str) -> dict[str, Any]:
-    with Registry(Reference.parse(uri)) as registry:
-        return dict(registry.image().config)
+def image(uri: Reference | str) -> RemoteImage:
+    """Return the manifest and config of an image."""
+    with open_image(uri) as (_, opened):
+        return opened
 
 
-def files(uri: str) -> set[str]:
-    """Return the paths of the files in an image's last layer."""
-    with Registry(Reference.parse(uri)) as registry:
-        *_, last = registry.image().manifest["layers"]
-        data = b"".join(registry.blob(last["digest"], last["size"]).chunks())
+def files(uri: Reference | str, layer: int = -1) -> dict[str, bytes | str]:
+    """Return the files of a layer, by default the last one; symlinks by their targets."""
+    with open_image(uri) as (registry, opened):
+        blob = opened.manifest["layers"][layer]
+        data = b"".join(registry.blob(blob["digest"], blob["size"]).chunks())
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        return {entry.name for entry in tar if entry.isfile()}
+        return {
+            entry.name: tar.extractfile(entry).read() if entry.isreg() else entry.linkname
+            for entry in tar
+            if not entry.isdir()
+        }
 
 
-def layers(uri: str) -> list[str]:
+def layers(uri: Reference | str) -> list[str]:
     """Return the digests of an image's layers."""
-    with Registry(Reference.parse(uri)) as registry:
-        return [each["digest"] for each in registry.image().manifest["layers"]]
+    return [each["digest"] for each in image(uri).manifest["layers"]]
+
+
+@contextlib.contextmanager
+def open_image(uri: Reference | str) -> Iterator[tuple[Registry, RemoteImage]]:
+    with Registry(Reference.parse(str(uri))) as registry:
+        yield registry, registry.image()

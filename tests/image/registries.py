@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -17,6 +16,8 @@ import uuid
 import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from fake_registry import descriptor
 
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry import manifests
@@ -52,7 +53,10 @@ def serving(folder: Path, *, auth: str = "") -> Iterator[str]:
     )
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [program() or PROGRAM, "serve", config], stdout=log, stderr=log, env=_quiet()
+            [program() or PROGRAM, "serve", config],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "OTEL_TRACES_EXPORTER": "none"},
         )
     try:
         _wait_for(port, process)
@@ -60,10 +64,6 @@ def serving(folder: Path, *, auth: str = "") -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(30)
-
-
-def _quiet() -> dict[str, str]:
-    return {**os.environ, "OTEL_TRACES_EXPORTER": "none"}
 
 
 def _free_port() -> int:
@@ -91,12 +91,9 @@ def tar_of(files: Mapping[str, bytes | None]) -> bytes:
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for path, content in files.items():
             entry = tarfile.TarInfo(path)
-            if content is None:
-                entry.type = tarfile.DIRTYPE
-                tar.addfile(entry)
-            else:
-                entry.size = len(content)
-                tar.addfile(entry, io.BytesIO(content))
+            entry.type = tarfile.DIRTYPE if content is None else tarfile.REGTYPE
+            entry.size = len(content or b"")
+            tar.addfile(entry, io.BytesIO(content or b""))
     return gzip.compress(layer.getvalue(), mtime=0)
 
 
@@ -109,54 +106,40 @@ class Recipe:
     architecture: str = "amd64"
     oci: bool = False
     has_media_type: bool = True
-    has_history: bool = True
 
     def push(self, reference: Reference, **options: Any) -> str:
         """Push it, and return its digest."""
-        with Registry(reference, policy=QUICK, **options) as registry:
-            for layer in self.layers:
-                registry.upload(Blob.of_bytes(layer))
-            config = json.dumps(self._config()).encode()
-            registry.upload(Blob.of_bytes(config))
-            manifest = json.dumps(self._manifest(config)).encode()
-            return registry.put_manifest(manifest, self._media_type(), reference.identifier)
-
-    def _media_type(self) -> str:
-        return manifests.OCI_MANIFEST if self.oci else manifests.DOCKER_MANIFEST
-
-    def _config(self) -> dict[str, Any]:
-        diff_ids = [digest_of(_decompress(layer)) for layer in self.layers]
-        config: dict[str, Any] = {
-            "os": "linux",
-            "architecture": self.architecture,
-            "created": "2026-01-02T03:04:05Z",
-            "container": "removed",
-            "config": self.config,
-            "rootfs": {"type": "layers", "diff_ids": diff_ids},
-        }
-        if self.has_history:
-            config["history"] = [{"created_by": "ADD base"} for _ in self.layers]
-        return config
-
-    def _manifest(self, config: bytes) -> dict[str, Any]:
+        config = json.dumps(
+            {
+                "os": "linux",
+                "architecture": self.architecture,
+                "created": "2026-01-02T03:04:05Z",
+                "container": "removed",
+                "config": self.config,
+                "rootfs": {"type": "layers", "diff_ids": [_diff_id(each) for each in self.layers]},
+                "history": [{"created_by": "ADD base"} for _ in self.layers],
+            }
+        ).encode()
+        media_type = manifests.OCI_MANIFEST if self.oci else manifests.DOCKER_MANIFEST
         layer_type = manifests.OCI_LAYER if self.oci else manifests.DOCKER_LAYER
         config_type = manifests.OCI_CONFIG if self.oci else manifests.DOCKER_CONFIG
         manifest = {
             "schemaVersion": 2,
             "config": descriptor(config_type, config),
             "layers": [descriptor(layer_type, layer) for layer in self.layers],
-        }
-        return manifest | ({"mediaType": self._media_type()} if self.has_media_type else {})
+        } | ({"mediaType": media_type} if self.has_media_type else {})
+        with Registry(reference, policy=QUICK, **options) as registry:
+            for blob in (*self.layers, config):
+                registry.upload(Blob.of_bytes(blob))
+            return registry.put_manifest(
+                json.dumps(manifest).encode(), media_type, reference.identifier
+            )
 
 
-def _decompress(layer: bytes) -> bytes:
+def _diff_id(layer: bytes) -> str:
     with contextlib.suppress(gzip.BadGzipFile, zlib.error, EOFError):
-        return gzip.decompress(layer)
-    return layer
-
-
-def descriptor(media_type: str, data: bytes) -> dict[str, Any]:
-    return {"mediaType": media_type, "digest": digest_of(data), "size": len(data)}
+        return digest_of(gzip.decompress(layer))
+    return digest_of(layer)
 
 
 def push_index(reference: Reference, images: Mapping[str, str], *, oci: bool) -> str:
@@ -174,7 +157,3 @@ def push_index(reference: Reference, images: Mapping[str, str], *, oci: bool) ->
     index = {"schemaVersion": 2, "mediaType": media_type, "manifests": entries}
     with Registry(reference, policy=QUICK) as registry:
         return registry.put_manifest(json.dumps(index).encode(), media_type, reference.identifier)
-
-
-def sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

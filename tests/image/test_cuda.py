@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
-import ipaddress
 import json
 import os
-import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,21 +51,8 @@ def requirements(engine, tmp_path_factory) -> Iterator[str]:
     # A library that the loader takes: every Linux with glibc has this small one.
     library = next(Path("/").glob("lib/*-linux-gnu/libdl.so.2")).read_bytes()
     wheel_index.write_wheel(folder, "foo", files={LIBRARY: library})
-    network = engine.docker(
-        "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Subnet}}"
-    )
-    gateway = str(next(ipaddress.ip_network(network.stdout.strip()).hosts()))
-    handler = functools.partial(Handler, directory=str(folder))
-    with http.server.ThreadingHTTPServer((gateway, 0), handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        url = f"http://{gateway}:{server.server_address[1]}/"
-        yield f"--no-index\n--find-links {url}\n--trusted-host {gateway}\nfoo==1\n"
-        server.shutdown()
-
-
-class Handler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
+    with wheel_index.serving(folder, engine) as (host, port):
+        yield f"--no-index\n--find-links http://{host}:{port}/\n--trusted-host {host}\nfoo==1\n"
 
 
 @pytest.fixture(scope="module")

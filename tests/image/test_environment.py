@@ -47,10 +47,6 @@ def test_what_is_no_part_of_the_environment_changes_nothing(before, after, tmp_p
     assert tag(tmp_path, DOCKERFILE.replace(before, after)) == tag(tmp_path)
 
 
-def test_code_changes_nothing(tmp_path):
-    assert tag(tmp_path, a="1") == tag(tmp_path)
-
-
 def test_each_part_of_the_environment_changes_its_tag(tmp_path):
     others = {
         tag(tmp_path),
@@ -84,10 +80,6 @@ def test_what_the_environment_copies_belongs_to_it(sources, paths, tmp_path):
     text = f"FROM a AS environment\nCOPY {sources} /x/\nFROM environment\n"
     environment = environment_of(read_dockerfile(text), context(tmp_path))
     assert tuple(file.path for file in environment.files) == paths
-
-
-def test_without_such_a_stage_there_is_no_environment(tmp_path):
-    assert environment_of(read_dockerfile("FROM a\nCOPY . .\n"), context(tmp_path)) is None
 
 
 def test_stages_before_it_belong_to_it(tmp_path):

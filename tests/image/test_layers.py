@@ -70,23 +70,10 @@ def test_what_goes_in_is_what_comes_out(tree):
     assert all(each[1] == 0o755 for each in added.values() if each[0] == tarfile.DIRTYPE)
 
 
-def test_a_folder_stands_before_what_lies_in_it(tmp_path):
-    tree = {"a/b/c": (b"", 0o644), "a/d": (b"", 0o644), "e": (b"", 0o644)}
-    layer = code_layer(context_of(tmp_path / "in", tree), tmp_path / "layer")
-    assert list(entries(layer)) == ["app", "app/a", "app/a/b", "app/a/b/c", "app/a/d", "app/e"]
-
-
 def test_folders_above_the_root_are_left_as_they_are(tmp_path):
     context = context_of(tmp_path / "in", {"a": (b"", 0o644)})
     layer = code_layer(context, tmp_path / "layer", root="/opt/my/code/")
     assert list(entries(layer)) == ["opt/my/code", "opt/my/code/a"]
-
-
-def test_a_link_stays_a_link(tmp_path):
-    context = context_of(tmp_path / "in", {"a": (b"1", 0o644)}, {"b": "a"})
-    layer = code_layer(context, tmp_path / "layer")
-    with tarfile.open(layer.file) as tar:
-        assert tar.getmember("app/b").linkname == "a"
 
 
 def test_nothing_of_the_machine_or_the_moment_is_in_it(tmp_path):

@@ -80,12 +80,11 @@ def test_code_is_appended_and_then_there_is_nothing_to_do(job, folder):
 def test_the_image_is_what_the_dockerfile_says(job, folder):
     push_environment(job, folder)
     uri = execute_plan(plan_image(job, folder, recipe), lambda _: None).uri
-    config = projects.config(uri)["config"]
+    config = projects.image(uri).config["config"]
     assert config["Entrypoint"] == ["python", "-m", "trainer.task"]
     assert config["WorkingDir"] == "/app"
-    assert projects.files(uri) == {"app/trainer/__init__.py", "app/trainer/task.py"} | {
-        "app/requirements.txt"
-    }
+    files = ("trainer/__init__.py", "trainer/task.py", "requirements.txt")
+    assert set(projects.files(uri)) == {f"app/{path}" for path in files}
 
 
 def test_a_line_of_code_is_another_image_on_the_same_environment(job, folder):
@@ -94,12 +93,6 @@ def test_a_line_of_code_is_another_image_on_the_same_environment(job, folder):
     after = plan_image(job, folder, recipe)
     assert before.reference != after.reference
     assert before.inputs.environment.tag == after.inputs.environment.tag
-
-
-def test_another_base_under_the_same_name_is_another_environment(job, folder, base):
-    before = plan_image(job, folder, recipe)
-    registries.Recipe(layers=[registries.tar_of({"etc/other": b"x"})]).push(base)
-    assert plan_image(job, folder, recipe).inputs.environment.tag != before.inputs.environment.tag
 
 
 def test_an_environment_that_is_gone_is_built_again(job, folder, registry):
@@ -127,22 +120,6 @@ def test_a_base_that_is_not_there_is_named(registry, folder):
         plan_image(projects.job(registries.fresh(registry).name, str(base)), folder, recipe)
 
 
-def test_a_base_by_digest_is_not_looked_up(registry, folder):
-    base = f"127.0.0.1:1/gone@sha256:{'0' * 64}"
-    assert (
-        plan_image(projects.job(registries.fresh(registry).name, base), folder, recipe).strategy
-        == "engine"
-    )
-
-
-def test_a_base_for_other_machines_is_refused(registry, folder):
-    base = registries.fresh(registry, "base", "1")
-    digest = registries.Recipe(architecture="arm64").push(base)
-    registries.push_index(base, {"linux/arm64": digest}, oci=True)
-    with pytest.raises(ImageError, match="linux/amd64"):
-        plan_image(projects.job(registries.fresh(registry).name, str(base)), folder, recipe)
-
-
 def test_an_image_that_is_not_pushed_needs_no_registry(folder):
     plan = plan_image(projects.job(None, "127.0.0.1:1/gone:1"), folder, recipe, push=False)
     assert (plan.strategy, plan.repository) == ("engine", "distlaunch/digits")
@@ -157,19 +134,6 @@ def test_an_image_that_is_not_pushed_needs_no_registry(folder):
 def test_without_docker_its_remedy_is_reported(job, folder, base):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
     with pytest.raises(ImageError, match=f"Docker is not running at {NO_DOCKER}; start Docker"):
-        execute_plan(plan_image(job, folder, recipe), print)
-
-
-def test_without_docker_other_steps_than_pip_are_refused(job, folder):
-    templates = folder / "templates"
-    templates.mkdir()
-    (templates / "Dockerfile.j2").write_text(
-        "FROM {{ base }} AS environment\nRUN apt-get install x\nRUN pip install six\n"
-        'WORKDIR /app\nFROM environment\nCOPY . .\nENTRYPOINT ["x"]\n'
-    )
-    with pytest.raises(
-        ImageError, match="Docker is needed for the Dockerfile's step 'RUN apt-get install x'"
-    ):
         execute_plan(plan_image(job, folder, recipe), print)
 
 

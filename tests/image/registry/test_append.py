@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
-import json
 import os
-import subprocess
-import sys
-import tarfile
 
+import projects
 import pytest
 import registries
 from fake_registry import FakeRegistry, Fault
@@ -23,7 +19,7 @@ from distlaunch.image.registry import manifests
 from distlaunch.image.registry.append import append_layers
 from distlaunch.image.registry.blobs import digest_of
 from distlaunch.image.registry.client import Registry
-from distlaunch.image.registry.config import ImageSettings, extend_config
+from distlaunch.image.registry.config import ImageSettings
 from distlaunch.image.registry.transport import RetryPolicy
 
 SETTINGS = ImageSettings(
@@ -58,20 +54,10 @@ def append(base, target, layers, settings=SETTINGS, **options):
     return append_layers(base, target, layers, settings, **options)
 
 
-def pull(reference, identifier=None):
-    with Registry(reference, policy=QUICK, credentials=anonymous) as registry:
-        return registry.image(identifier)
-
-
 def files_of(reference):
     """Return the files of all layers."""
-    files = {}
-    with Registry(reference, policy=QUICK, credentials=anonymous) as registry:
-        for each in registry.image().manifest["layers"]:
-            data = b"".join(registry.blob(each["digest"], each["size"]).chunks())
-            with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-                files |= {e.name: tar.extractfile(e).read() for e in tar if e.isreg()}
-    return files
+    layers = [projects.files(reference, index) for index in range(len(projects.layers(reference)))]
+    return {path: content for each in layers for path, content in each.items()}
 
 
 @pytest.fixture
@@ -90,9 +76,9 @@ def test_a_layer_and_settings_are_added_to_the_base(any_registry, code, oci, has
     base_digest = Recipe(config=BASE_CONFIG, oci=oci, has_media_type=has_media_type).push(base)
     appended = append(base, target, [code])
 
-    image = pull(target)
-    assert image.digest == appended.digest == pull(target, appended.digest).digest
-    assert pull(base).digest == base_digest
+    image = projects.image(target)
+    assert image.digest == appended.digest
+    assert projects.image(base).digest == base_digest
     assert files_of(target) == {"etc/base": b"base\n", "app/task.py": b"print(1)\n"}
     assert image.config["config"] == {
         "Env": ["PATH=/new", "B=a=b", "A=1"],
@@ -109,19 +95,6 @@ def test_a_layer_and_settings_are_added_to_the_base(any_registry, code, oci, has
     layer_type = manifests.OCI_LAYER if oci else manifests.DOCKER_LAYER
     assert image.manifest["mediaType"] == media_type
     assert image.manifest["layers"][-1]["mediaType"] == layer_type
-
-
-def test_a_config_without_history():
-    config = {
-        "rootfs": {"diff_ids": ["sha256:a", "sha256:b"]},
-        "os": "linux",
-        "config": {"Cmd": ["bash"], "Entrypoint": ["tini"]},
-    }
-    extended = extend_config(config, [], ImageSettings())
-    assert extended["config"] == config["config"]
-    assert extended["created"] == "1970-01-01T00:00:00Z"
-    assert len(extended["history"]) == 2
-    assert json.loads(json.dumps(extended)) == extended
 
 
 def test_equal_input_gives_an_equal_digest(registry, code):
@@ -155,7 +128,7 @@ def test_the_base_is_mounted_in_its_registry(any_registry, code):
     assert len(files_of(target)) == 13
 
 
-@pytest.mark.parametrize("status", [202, 401, 403, 404, 405])
+@pytest.mark.parametrize("status", [202, 403])
 def test_a_base_that_cannot_be_mounted_is_copied(fake, door, code, status):
     refusing = door(lambda r: Fault(status) if "mount=" in r.path else None)
     base = registries.fresh(fake.host, "base")
@@ -189,7 +162,7 @@ def test_the_image_for_linux_amd64_is_chosen_from_an_index(registry, code, oci):
     registries.push_index(base, digests, oci=oci)
     target = registries.fresh(registry)
     append(base, target, [code])
-    assert pull(target).config["architecture"] == "amd64"
+    assert projects.image(target).config["architecture"] == "amd64"
     with Registry(base, policy=QUICK, credentials=anonymous) as images:
         assert images.digest() == digests["linux/amd64"]
         assert images.digest(digests["linux/amd64"]) == digests["linux/amd64"]
@@ -209,19 +182,6 @@ def test_a_base_for_another_platform_is_refused(registry, code):
         )
 
 
-@pytest.mark.parametrize("fault", [Fault(drop="response"), Fault(502)], ids=["lost", "502"])
-def test_a_lost_response_to_the_manifest_is_retried(registry, door, code, fault):
-    base = registries.fresh(registry, "base")
-    Recipe().push(base)
-    faults = [fault]
-    flaky = door(
-        lambda r: faults.pop() if faults and r.method == "PUT" and "/manifests/" in r.path else None
-    )
-    target = registries.fresh(flaky.host)
-    assert append(base, target, [code]).digest == pull(target).digest
-    assert not faults
-
-
 def test_the_first_error_cancels_other_uploads(fake, door, code):
     base = registries.fresh(fake.host, "base")
     large = os.urandom(1_500_000)
@@ -237,25 +197,3 @@ def test_the_first_error_cancels_other_uploads(fake, door, code):
     policy = RetryPolicy(connect=5, read=5, delay=3600.0)
     with pytest.raises(ImageError, match=f"^push of {target.name} denied; "):
         append(base, target, [code], policy=policy)
-
-
-def test_appending_imports_few_packages(registry, code):
-    base, target = registries.fresh(registry, "base"), registries.fresh(registry)
-    Recipe().push(base)
-    program = f"""
-import sys
-from pathlib import Path
-from distlaunch.image.registry.append import append_layers
-from distlaunch.image.registry.config import ImageSettings
-from distlaunch.image.layers import Layer
-from distlaunch.image.reference import Reference
-layer = Layer(Path({str(code.file)!r}), {code.digest!r}, {code.diff_id!r}, {code.size}, "COPY")
-parse = Reference.parse
-append_layers(parse({str(base)!r}), parse({str(target)!r}), [layer], ImageSettings())
-heavy = {{"google.auth", "docker", "jinja2", "pydantic", "yaml", "cryptography", "click"}}
-print(sorted(heavy & set(sys.modules)))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -7,7 +7,7 @@ import os
 import pytest
 import registries
 from fake_registry import FakeRegistry, Fault
-from registries import QUICK, Recipe, tar_of
+from registries import QUICK
 
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import Reference
@@ -167,20 +167,3 @@ def test_an_unusable_manifest(manifest, reason):
         assert str(caught.value) == (
             f"{reference} is not a usable image: {reason}; push that image again"
         )
-
-
-@pytest.mark.slow
-def test_docker_pulls_from_and_pushes_to_the_fake_registry(engine, fake):
-    reference, copy = registries.fresh(fake.host), registries.fresh(fake.host, "copy")
-    Recipe(layers=[tar_of({"a": LARGE})]).push(reference)
-    for command in (
-        ("pull", str(reference)),
-        ("tag", str(reference), str(copy)),
-        ("push", str(copy)),
-        ("rmi", str(reference), str(copy)),
-    ):
-        done = engine.docker(*command)
-        assert done.returncode == 0, done.stderr
-    with Registry(copy, policy=QUICK, credentials=lambda _: None) as registry:
-        (layer,) = registry.image().manifest["layers"]
-        assert list(registry.blob(layer["digest"], layer["size"]).chunks())

@@ -17,34 +17,27 @@ from distlaunch.image.registry.client import Registry
 from distlaunch.image.registry.config import ImageSettings
 from distlaunch.image.registry.credentials import Credentials
 
-NAME, PASSWORD, IDENTITY = "ann", "open sesame", "an identity"
-USERS = {NAME: PASSWORD, "<token>": IDENTITY}
+USERS = {"ann": "open sesame", "<token>": "an identity"}
 # bcrypt of the password, the only hash that Docker's registry supports.
-HTPASSWD = f"{NAME}:$2b$04$SvLOa/.6uFIuG.d6bZaGsOWGLaMFu2cVoWj0Md0NgNEtZunFEmAvO\n"
-
-
-def ann(_host):
-    return Credentials(NAME, PASSWORD, source="config.json")
-
-
-def stranger(_host):
-    return Credentials("eve", "x", source="config.json")
-
-
-def identity(_host):
-    return Credentials(identity_token=IDENTITY, source="config.json")
-
-
-def wrong_identity(_host):
-    return Credentials(identity_token="another", source="config.json")  # noqa: S106
-
-
-def anonymous(_host):
-    return None
+HTPASSWD = "ann:$2b$04$SvLOa/.6uFIuG.d6bZaGsOWGLaMFu2cVoWj0Md0NgNEtZunFEmAvO\n"
+ANN = Credentials("ann", USERS["ann"], source="config.json")
+STRANGER = Credentials("eve", "x", source="config.json")
+IDENTITY = Credentials(identity_token=USERS["<token>"], source="config.json")
+WRONG_IDENTITY = Credentials(identity_token="another", source="config.json")  # noqa: S106
 
 
 def open_registry(reference, credentials):
-    return Registry(reference, policy=QUICK, credentials=credentials)
+    return Registry(reference, policy=QUICK, credentials=lambda _: credentials)
+
+
+def push(reference, credentials=ANN, **recipe):
+    return Recipe(**recipe).push(reference, credentials=lambda _: credentials)
+
+
+def upload_error(reference, credentials):
+    with open_registry(reference, credentials) as registry, pytest.raises(ImageError) as caught:
+        registry.upload(Blob.of_bytes(b"x"))
+    return str(caught.value)
 
 
 @pytest.fixture
@@ -71,52 +64,42 @@ def bearer():
 def test_basic(request, fixture):
     host = request.getfixturevalue(fixture)
     reference = registries.fresh(host)
-    digest = Recipe().push(reference, credentials=ann)
-    with open_registry(reference, ann) as registry:
+    digest = push(reference)
+    with open_registry(reference, ANN) as registry:
         assert registry.digest() == digest
     remedy = f"run 'docker login {host}'"
     for credentials, end in (
-        (anonymous, remedy),
-        (stranger, f"the credentials from config.json do not suffice, {remedy} with others"),
+        (None, remedy),
+        (STRANGER, f"the credentials from config.json do not suffice, {remedy} with others"),
     ):
-        with open_registry(reference, credentials) as registry:
-            with pytest.raises(ImageError) as caught:
-                registry.upload(Blob.of_bytes(b"x"))
-            assert str(caught.value) == f"push of {reference.name} denied; {end}"
-            with pytest.raises(ImageError):
-                registry.digest()
+        assert upload_error(reference, credentials) == f"push of {reference.name} denied; {end}"
+        with open_registry(reference, credentials) as registry, pytest.raises(ImageError):
+            registry.digest()
 
 
-def test_a_token_is_requested_with_name_and_password_and_kept(bearer):
-    reference = registries.fresh(bearer.host)
-    Recipe().push(reference, credentials=ann)
+def test_tokens_are_requested_with_a_password_or_an_identity_and_kept(bearer):
+    push(registries.fresh(bearer.host))
     assert len(bearer.token_requests) <= 2
     assert bearer.token_requests[0]["service"] == [SERVICE]
-
-
-def test_a_token_is_requested_with_an_identity_token(bearer):
-    Recipe().push(registries.fresh(bearer.host), credentials=identity)
-    assert {tuple(each["refresh_token"]) for each in bearer.token_requests} == {(IDENTITY,)}
+    bearer.token_requests.clear()
+    push(registries.fresh(bearer.host), IDENTITY)
+    assert {each["refresh_token"][0] for each in bearer.token_requests} == {USERS["<token>"]}
 
 
 def test_an_anonymous_token_allows_to_pull_only(bearer):
     reference = registries.fresh(bearer.host)
-    digest = Recipe().push(reference, credentials=ann)
-    with open_registry(reference, anonymous) as registry:
+    digest = push(reference)
+    with open_registry(reference, None) as registry:
         assert registry.digest() == digest
-        assert bearer.token_requests[-1]["scope"] == [f"repository:{reference.path}:pull"]
-        with pytest.raises(ImageError) as caught:
-            registry.upload(Blob.of_bytes(b"x"))
-    assert str(caught.value) == (
+    assert bearer.token_requests[-1]["scope"] == [f"repository:{reference.path}:pull"]
+    assert upload_error(reference, None) == (
         f"push of {reference.name} denied (token); run 'docker login {bearer.host}'"
     )
 
 
-@pytest.mark.parametrize("credentials", [stranger, wrong_identity])
+@pytest.mark.parametrize("credentials", [STRANGER, WRONG_IDENTITY])
 def test_rejected_credentials(bearer, credentials):
-    with pytest.raises(ImageError) as caught:
-        Recipe().push(registries.fresh(bearer.host), credentials=credentials)
-    assert str(caught.value) == (
+    assert upload_error(registries.fresh(bearer.host), credentials) == (
         f"{bearer.host} rejects the credentials from config.json (401); "
         f"run 'docker login {bearer.host}'"
     )
@@ -124,22 +107,21 @@ def test_rejected_credentials(bearer, credentials):
 
 def test_a_mount_requests_a_token_for_both_repositories(bearer):
     base, target = registries.fresh(bearer.host, "base"), registries.fresh(bearer.host)
-    layers = [tar_of({f"{n}": os.urandom(1000)}) for n in range(10)]
-    Recipe(layers=layers).push(base, credentials=ann)
+    push(base, layers=[tar_of({f"{n}": os.urandom(1000)}) for n in range(10)])
     bearer.token_requests.clear()
-    append_layers(base, target, [], ImageSettings(), policy=QUICK, credentials=ann)
+    append_layers(base, target, [], ImageSettings(), policy=QUICK, credentials=lambda _: ANN)
     scopes = bearer.token_requests[-1]["scope"]
     assert f"repository:{base.path}:pull" in scopes
     assert f"repository:{target.path}:pull,push" in scopes
     assert len(bearer.token_requests) <= 6  # not one for each layer
-    with open_registry(target, ann) as registry:
+    with open_registry(target, ANN) as registry:
         assert len(registry.image().manifest["layers"]) == 10
 
 
 @pytest.mark.parametrize("method", ["HEAD", "POST", "PUT"])
 def test_an_expired_token_is_renewed(bearer, method):
     data = os.urandom(3_000_000)
-    with open_registry(registries.fresh(bearer.host), ann) as registry:
+    with open_registry(registries.fresh(bearer.host), ANN) as registry:
         registry.upload(Blob.of_bytes(b"first"))
         bearer.token_requests.clear()
 
@@ -158,40 +140,34 @@ def test_an_expired_token_is_renewed(bearer, method):
     ("challenge", "error"),
     [
         ('Bearer realm="http://example.com/token"', "which is not secure"),
-        ('Bearer realm="ftp://x"', "which is not secure"),
         ("Bearer", "which is not secure"),
         ('Basic realm="a", Bearer realm="ftp://x"', "is 'ftp://x', which is not secure"),
-        ("Negotiate", "push of .* denied"),
-        ("???", "push of .* denied"),
-        ("", "push of .* denied"),
+        ("Negotiate", "push of "),
+        ("", "push of "),
     ],
 )
 def test_a_challenge_that_cannot_be_answered(challenge, error):
     fault = Fault(401, headers={"WWW-Authenticate": challenge})
     with FakeRegistry(lambda _: fault) as refusing:
-        registry = open_registry(Reference.parse(f"{refusing.host}/a"), ann)
-        with registry, pytest.raises(ImageError, match=error):
-            registry.upload(Blob.of_bytes(b"x"))
+        assert error in upload_error(Reference.parse(f"{refusing.host}/a"), ANN)
         assert len(refusing.requests) == 1
 
 
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (Fault(503), r"returns no token for .* \(503\); try again later"),
-        (Fault(200, b"[]"), r"returns no token for .* \(200\)"),
-        (Fault(200, b"{}"), r"returns no token for .* \(200\)"),
-        (Fault(403), r"rejects the credentials from config.json \(403\)"),
-        (Fault(drop="request"), "the connection to .* broke"),
+        (Fault(503), "(503); try again later"),
+        (Fault(200, b"[]"), "returns no token for "),
+        (Fault(200, b"{}"), "returns no token for "),
+        (Fault(403), "rejects the credentials from config.json (403)"),
+        (Fault(drop="request"), "the connection to "),
     ],
 )
 def test_a_token_server_that_fails(fault, error):
     with FakeRegistry(lambda _: fault) as server:
         challenge = {"WWW-Authenticate": f'Bearer realm="http://{server.host}/v2/token"'}
         with FakeRegistry(lambda _: Fault(401, headers=challenge)) as refusing:
-            registry = open_registry(Reference.parse(f"{refusing.host}/a"), ann)
-            with registry, pytest.raises(ImageError, match=error):
-                registry.upload(Blob.of_bytes(b"x"))
+            assert error in upload_error(Reference.parse(f"{refusing.host}/a"), ANN)
 
 
 def test_credentials_are_sent_to_the_registry_only():
@@ -209,7 +185,7 @@ def test_credentials_are_sent_to_the_registry_only():
             return Fault(202, headers=location) if request.method == "POST" else None
 
         registry.rule = rule
-        with open_registry(registries.fresh(registry.host), ann) as images:
+        with open_registry(registries.fresh(registry.host), ANN) as images:
             images.digest()  # logs in
             assert b"".join(images.blob(digest_of(b"blob"), 4).chunks()) == b"blob"
             images.upload(Blob.of_bytes(b"other"))
@@ -222,4 +198,4 @@ def test_netrc_does_not_replace_the_credentials(basic, tmp_path, monkeypatch):
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login eve password x\n")
     (tmp_path / ".netrc").chmod(0o600)
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
-    assert Recipe().push(registries.fresh(basic), credentials=ann)
+    assert push(registries.fresh(basic))
