@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 # What tests start as scripts too lies beside them and is imported from there.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -23,7 +24,7 @@ import emulators
 import engine as engines
 import fake_google
 import fake_registry  # noqa: F401 - for the tests, which import it from there
-import tensorflow_host  # noqa: F401 - for the tests, which import it from there
+import tensorflow_host
 
 sys.path.pop(0)
 
@@ -31,9 +32,23 @@ sys.path.pop(0)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# What takes a command long to import, without threads, which cannot be forked.
+COMMAND_IMPORTS = (
+    "click",
+    "jinja2",
+    "pydantic",
+    "requests",
+    "yaml",
+    "google.auth.transport.requests",
+)
+
 # Property-based tests run the same examples every time, however slow the machine is.
 settings.register_profile(
-    "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "fixed",
+    max_examples=25,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 # `make fuzz`: random examples, and more of them.
 settings.register_profile(
@@ -59,20 +74,28 @@ def checkout(pytestconfig: pytest.Config) -> Path:
     return pytestconfig.rootpath
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run `distlaunch` as a process of its own, in an empty folder unless `cwd` says otherwise."""
+@pytest.fixture(scope="session")
+def python() -> Iterator[tensorflow_host.PythonHost]:
+    """A Python that has imported what the commands import."""
+    with tensorflow_host.running(*COMMAND_IMPORTS) as host:
+        yield host
 
-    def run(*words: object, cwd: Path = tmp_path, **kwargs) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "distlaunch", *map(str, words)],
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-            **kwargs,
-        )
+
+@pytest.fixture
+def cli(python, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `distlaunch`, by default in an empty folder; with PYTHONPATH in a new Python."""
+
+    def run(
+        *words: object, cwd: Path = tmp_path, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        arguments = [str(word) for word in words]
+        if env and "PYTHONPATH" in env:
+            command = [sys.executable, "-m", "distlaunch", *arguments]
+            return subprocess.run(
+                command, cwd=cwd, env=env, capture_output=True, text=True, check=False
+            )
+        result = python.run("distlaunch", *arguments, cwd=cwd, env=env or os.environ)
+        return subprocess.CompletedProcess(arguments, result.code, result.out, result.err)
 
     return run
 

@@ -1,9 +1,9 @@
-"""A process that has imported TensorFlow once and forks what the tests run with it.
+"""A process that has imported modules once and forks the commands that tests run.
 
-Most tests that train start `distlaunch local`, whose host imports TensorFlow: some seconds of a
-core each time. Here the launcher and its host are forks of one process; everything after the
-import is real, the interpreter's exit too, in which TensorFlow waits for its peers. Tests of
-starting, signals and interpreters run their own processes instead.
+Python and distlaunch take half a second of a core to start, TensorFlow in a host of `distlaunch
+local` some seconds more. Here a command and its host are forks of one process; everything after
+the imports is real, the interpreter's exit too, in which TensorFlow waits for its peers. Tests of
+starting, streams and signals run their own processes instead.
 
     this process ── a fork for each command: the launcher ── a fork that waits: its next host
 """
@@ -11,6 +11,7 @@ starting, signals and interpreters run their own processes instead.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import runpy
@@ -44,15 +45,18 @@ class Result:
         return self.out + self.err
 
 
-class TensorFlowHost:
-    """Runs Python modules in forks of a process that has imported TensorFlow."""
+class PythonHost:
+    """Runs Python modules in forks of a process that has imported others."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
 
     def run(self, module: str, *arguments: str, cwd: Path, env: Mapping[str, str]) -> Result:
         """Do what ``python -m module arguments`` does; killed after LIMIT_SECONDS."""
-        command = {"argv": [module, *arguments], "cwd": str(cwd), "env": dict(env)}
+        mask = os.umask(0)
+        os.umask(mask)
+        argv = [module, *arguments]
+        command = {"argv": argv, "cwd": str(cwd), "env": dict(env), "umask": mask}
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             _send(self._control, command, [out.fileno(), err.fileno()])
             code = json.loads(self._control.recv(MOST_BYTES))
@@ -60,19 +64,19 @@ class TensorFlowHost:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[TensorFlowHost]:
-    """Start the process; it ends with the block."""
+def running(*imports: str) -> Iterator[PythonHost]:
+    """Start the process with its imports; it ends with the block."""
     ours, theirs = _socket_pair()
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno())],
+            [sys.executable, __file__, str(theirs.fileno()), *imports],
             env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # a process with threads cannot fork
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
     with ours:
-        yield TensorFlowHost(ours)
+        yield PythonHost(ours)
     process.wait()
 
 
@@ -94,11 +98,10 @@ def _receive(control: socket.socket) -> tuple[Any, list[int]]:
     return (json.loads(data) if data else None), files
 
 
-def _serve(control: socket.socket) -> Callable[[], None] | None:
+def _serve(control: socket.socket, imports: list[str]) -> Callable[[], None] | None:
     """Fork for every command until the other end is closed; return what a fork is to run."""
-    import keras  # noqa: F401 - for the children
-    import tensorflow as tf  # noqa: F401
-
+    for name in imports:
+        importlib.import_module(name)
     del os.environ["OPENBLAS_NUM_THREADS"]
     assert threading.active_count() == 1
     while True:
@@ -141,16 +144,18 @@ def _settle(out: int, err: int, env: Mapping[str, str]) -> None:
 
 
 def _run_module(command: dict[str, Any]) -> None:
-    """Do what ``python -m`` does; a launcher's host becomes a fork of this process."""
-    from distlaunch.local import host_process
+    """Do what ``python -m`` does; the host of a launcher becomes a fork of this process."""
+    if "tensorflow" in sys.modules:
+        from distlaunch.local import host_process
 
-    ours, theirs = _socket_pair()
-    if not os.fork():
-        ours.close()
-        _fork_hosts(theirs)()
-        return
-    theirs.close()
-    host_process.start_host = partial(_start_host, ours)
+        ours, theirs = _socket_pair()
+        if not os.fork():
+            ours.close()
+            _fork_hosts(theirs)()
+            return
+        theirs.close()
+        host_process.start_host = partial(_start_host, ours)
+    os.umask(command["umask"])
     os.chdir(command["cwd"])
     sys.argv = command["argv"]
     sys.path[0] = command["cwd"]
@@ -235,6 +240,6 @@ class _Host:
 
 
 if __name__ == "__main__":
-    program = _serve(socket.socket(fileno=int(sys.argv[1])))
+    program = _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
     if program:
         program()

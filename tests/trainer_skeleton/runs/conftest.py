@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tensorflow_host import Result, TensorFlowHost
+    from tensorflow_host import PythonHost, Result
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Project:
     """A project folder, and the commands that a user would run in it."""
 
     folder: Path
-    host: TensorFlowHost
+    host: PythonHost
     environment: dict[str, str] = field(default_factory=dict)
 
     def write(self, name: str, text: str) -> None:
@@ -113,8 +113,8 @@ def validation():
 
 
 @pytest.fixture(scope="session")
-def tensorflow() -> Iterator[TensorFlowHost]:
-    with tensorflow_host.running() as host:
+def tensorflow() -> Iterator[PythonHost]:
+    with tensorflow_host.running("tensorflow", "keras") as host:
         yield host
 
 
@@ -128,7 +128,7 @@ def scaffolded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def new_project(
-    scaffolded: Path, tensorflow: TensorFlowHost, tmp_path_factory: pytest.TempPathFactory
+    scaffolded: Path, tensorflow: PythonHost, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[], Project]:
     """Make a project to change."""
 
