@@ -87,7 +87,7 @@ def run_checks(
         session = None  # it runs jobs, and has no project with quotas and prices
     elif session is None and not options.offline:
         session, not_connected = _connect(order)
-    prices = BackgroundTask(lambda: price.prices(request, session=session, file=price_file))
+    prices = BackgroundTask(lambda: price.load_prices(request, session=session, file=price_file))
     cloud = BackgroundTask(lambda: _cloud_problems(order, request, session, catalogue))
     message = BackgroundTask(lambda: list(_message_problems(order, request)))
     image = check_image(order, offline=options.offline)
@@ -117,9 +117,11 @@ def run_checks(
         image=image.plan,
         registry_contacted=image.registry_contacted,
         data=data,
-        cost=price.cost(request, catalogue, prices.result()),
+        cost=price.estimate_cost(request, catalogue, prices.result()),
         offers=(
-            price.compare(request, catalogue, prices.result(), today) if options.compare else ()
+            price.compare_machines(request, catalogue, prices.result(), today)
+            if options.compare
+            else ()
         ),
         is_emulated=order.is_for_emulator,
     )

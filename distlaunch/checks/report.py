@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from distlaunch.checks.data import DataFacts
-    from distlaunch.checks.price import Cost, Offer
+    from distlaunch.checks.price import Cost, MachineOption
     from distlaunch.checks.problem import Problem, Severity
     from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.errors import DistlaunchError
@@ -45,7 +45,7 @@ class Report:
     registry_contacted: bool = True
     data: DataFacts | None = None
     cost: Cost | None = None
-    offers: tuple[Offer, ...] = ()
+    offers: tuple[MachineOption, ...] = ()
     is_checked: bool = True
     is_emulated: bool = False
 
@@ -155,9 +155,9 @@ def format_verdict(report: Report) -> str:
 def _format_offers(report: Report) -> str:
     if not report.offers:
         return ""
-    from distlaunch.checks.price import comparison
+    from distlaunch.checks.price import format_options
 
-    return comparison(report.offers)
+    return format_options(report.offers)
 
 
 def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from distlaunch.checks.price.file import read as read_prices
+from distlaunch.checks.price.file import read_price_file
 from distlaunch.job import machine_catalogue
 
 from .corpus.cases import BROKEN, Case, run
@@ -51,7 +51,7 @@ def test_its_files_are_valid(document, tmp_path):
     prices, machines = (block.partition("```")[0] for block in document.split("```yaml\n")[1:])
     (tmp_path / "prices.yaml").write_text(prices)
     (tmp_path / "catalogue.yaml").write_text(machines)
-    paid = read_prices(tmp_path / "prices.yaml").of("us-central1", "SPOT")
+    paid = read_price_file(tmp_path / "prices.yaml").regions["us-central1"]["SPOT"]
     assert {str(amount) for amount in paid.values()} == {"0.09", "0.14"}
     known = machine_catalogue.load(tmp_path / "catalogue.yaml")
     assert known.machines["n9-standard-8"].takes("NVIDIA_L4", 2)

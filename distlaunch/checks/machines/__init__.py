@@ -1,13 +1,20 @@
-"""Machines, accelerators and regions: what a job asks for that Vertex AI does not have.
+"""Machines, accelerators and regions of a job, compared with the catalogue.
 
-What the catalogue knows is held against it; what it does not know is told and lets pass.
+A contradiction to the catalogue is an error; a name that it does not have is a warning.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.machines.alternatives import Market, continent, either, short
+from distlaunch.checks.machines.alternatives import (
+    Availability,
+    change_to,
+    continent,
+    either,
+    machine_of,
+    nearest,
+)
 from distlaunch.checks.machines.flex_start import flex_start_problems
 from distlaunch.checks.machines.tpus import tpu_problems
 from distlaunch.checks.problem import error, warning
@@ -22,164 +29,143 @@ from distlaunch.job.machine_catalogue import (
 from distlaunch.job.model import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from datetime import date
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.job.machine_catalogue import MachineType
 
+_NOT_IN_CATALOGUE = {"TPU_V4_POD"}  # of Google's AcceleratorType
 
-def problems(asked: JobRequest, catalogue: Catalogue, today: date) -> Iterator[Problem]:
-    """Yield what speaks against a job's machines, accelerators and region.
 
-    Parameters
-    ----------
-    asked
-        What the job asks for.
-    catalogue
-        What there is.
-    today
-        The day that decides what is there no more.
-    """
-    market = Market(catalogue, asked.region, today)
-    for pool in asked.pools:
-        yield from _machine_problems(pool, market)
-        yield from _accelerator_problems(pool, market)
+def problems(request: JobRequest, catalogue: Catalogue, today: date) -> Iterator[Problem]:
+    """Yield the problems of a job's machines, accelerators and region."""
+    available = Availability(catalogue, request.region, today)
+    for pool in request.pools:
+        yield from _machine_problems(pool, available)
+        yield from _accelerator_problems(pool, available)
         yield from _architecture_problems(pool, catalogue)
-    yield from _region_problems(asked, market)
-    yield from tpu_problems(asked, catalogue)
-    yield from flex_start_problems(asked, market)
+    yield from _region_problems(request, available)
+    yield from tpu_problems(request, catalogue)
+    yield from flex_start_problems(request, available)
 
 
-def _machine_problems(pool: PoolRequest, market: Market) -> Iterator[Problem]:
-    catalogue, where, name = market.catalogue, pool.key("machine"), pool.machine
-    if catalogue.is_retired(name, market.today):
-        yield error("machine-retired", where, *_of_retired_machine(pool, market))
+def _machine_problems(pool: PoolRequest, available: Availability) -> Iterator[Problem]:
+    catalogue, location, name = available.catalogue, pool.key("machine"), pool.machine
+    if catalogue.is_retired(name, available.today):
+        yield _retired_machine(pool, available)
     elif not name:
-        yield error("machine-unknown", where, "no machine is said", "write one, as n1-standard-8")
-    elif name not in catalogue.machines and name not in catalogue.retired_machines:
-        hint = _hint(suggest_machine(name, catalogue.machines))
-        yield warning(
-            "machine-unknown",
-            where,
-            f"the catalogue of {catalogue.date} does not know {name}",
-            f"{hint}if it is new, {_as_known(pool)}",
+        yield error(
+            "machine-unknown", location, "machine type missing", "set one, e.g. n1-standard-8"
         )
+    elif name not in catalogue.machines and name not in catalogue.retired_machines:
+        hint = suggest_machine(name, catalogue.machines)
+        remedy = _add_to_catalogue(hint, _catalogue_entry(pool))
+        yield warning("machine-unknown", location, _unknown(name, catalogue), remedy)
 
 
-def _of_retired_machine(pool: PoolRequest, market: Market) -> tuple[str, str]:
-    """Return what a name of the past is, and what to write today."""
-    gone = market.catalogue.retired_machines[pool.machine]
-    was = gone.replacement
-    instead: tuple[Machine, ...] = (was,)
-    accelerator = was.accelerator
-    if accelerator and market.catalogue.is_retired(accelerator, market.today):
-        others = market.catalogue.retired_accelerators[accelerator].replacements
-        instead = market.in_place_of(was, others)
-    with_it = f" with {was.accelerator_count} {accelerator}" if accelerator else ""
-    it_was = (
-        f"{was.type} comes nearest, as {gone.why}" if gone.why else f"it was {was.type}{with_it}"
+def _retired_machine(pool: PoolRequest, available: Availability) -> Problem:
+    catalogue = available.catalogue
+    retired = catalogue.retired_machines[pool.machine]
+    machine = retired.replacement
+    machines: tuple[Machine, ...] = (machine,)
+    accelerator = machine.accelerator
+    if accelerator and catalogue.is_retired(accelerator, available.today):
+        others = catalogue.retired_accelerators[accelerator].replacements
+        machines = available.replacements(machine, others)
+    with_accelerator = f" with {machine.accelerator_count} {accelerator}" if accelerator else ""
+    former = (
+        f"the nearest machine is {machine.type}, as {retired.why}"
+        if retired.why
+        else f"it was {machine.type}{with_accelerator}"
     )
-    what = f"{pool.machine} is a name that ended on {gone.since}; {it_was}"
-    return what, either(Machine(pool.machine), instead)
+    return error(
+        "machine-retired",
+        pool.key("machine"),
+        f"machine name {pool.machine} was withdrawn on {retired.since}; {former}",
+        change_to(Machine(pool.machine), machines),
+    )
 
 
-def _accelerator_problems(pool: PoolRequest, market: Market) -> Iterator[Problem]:
-    """Tell of an accelerator by itself, and where nothing is wrong there, of it on its machine."""
-    catalogue, name = market.catalogue, pool.accelerator
+def _accelerator_problems(pool: PoolRequest, available: Availability) -> Iterator[Problem]:
+    """Yield the problems of an accelerator, and if there is no error, of its machine with it."""
+    catalogue, name = available.catalogue, pool.accelerator
+    location = pool.key("accelerator.type")
     if name is not None and name not in catalogue.accelerators:
-        yield _unknown_accelerator(pool, catalogue)
+        hint = suggest_accelerator(name, catalogue.accelerators | _NOT_IN_CATALOGUE)
+        remedy = _add_to_catalogue(hint, _catalogue_entry(pool))
+        yield warning("accelerator-unknown", location, _unknown(name, catalogue), remedy)
         return
-    gone = catalogue.retired_accelerators.get(name or "")
-    if gone is not None:
-        others = market.in_place_of(_machine(pool), gone.replacements)
-        remedy = either(_machine(pool), others)
-        if gone.since <= market.today:
-            what = f"Google withdrew {name} on {gone.since}"
-            yield error("accelerator-retired", pool.key("accelerator.type"), what, remedy)
+    retired = catalogue.retired_accelerators.get(name or "")
+    if retired is not None:
+        machines = available.replacements(machine_of(pool), retired.replacements)
+        remedy = change_to(machine_of(pool), machines)
+        if retired.since <= available.today:
+            message = f"Google withdrew {name} on {retired.since}"
+            yield error("accelerator-retired", location, message, remedy)
             return
-        what = f"Google withdraws {name} on {gone.since}"
-        yield warning("accelerator-ending", pool.key("accelerator.type"), what, remedy)
+        message = f"Google withdraws {name} on {retired.since}"
+        yield warning("accelerator-ending", location, message, remedy)
     kind = catalogue.machines.get(pool.machine)
-    if kind is not None and not catalogue.is_retired(pool.machine, market.today):
-        yield from _pairing_problems(pool, kind, market)
+    if kind is not None and not catalogue.is_retired(pool.machine, available.today):
+        yield from _combination_problems(pool, kind, available)
 
 
-def _unknown_accelerator(pool: PoolRequest, catalogue: Catalogue) -> Problem:
-    name, known = pool.accelerator or "", catalogue.accelerators
-    hint = _hint(suggest_accelerator(name, known))
-    return warning(
-        "accelerator-unknown",
-        pool.key("accelerator.type"),
-        f"the catalogue of {catalogue.date} does not know {name}",
-        f"{hint}if it is new, {_as_known(pool)}",
-    )
+def _unknown(name: str, catalogue: Catalogue) -> str:
+    return f"{name} is not in the catalogue of {catalogue.date}"
 
 
-def _as_known(pool: PoolRequest) -> str:
-    """Return how a user's own catalogue says a pool's machine with its accelerators."""
+def _catalogue_entry(pool: PoolRequest) -> str:
+    """Return the entry of a pool's machine and accelerator in the user's catalogue."""
     count = pool.accelerator_count
-    has = f"accelerators: {{{pool.accelerator}: [{count}]}}" if pool.accelerator else ""
-    return f"say 'machines: {{{pool.machine}: {{{has}}}}}' in {FILE_NAME}"
+    taken = f"accelerators: {{{pool.accelerator}: [{count}]}}" if pool.accelerator else ""
+    return f"machines: {{{pool.machine}: {{{taken}}}}}"
 
 
-def _hint(did_you_mean: str) -> str:
-    """Return the beginning of a remedy, where something like it is known."""
-    return f"{did_you_mean.removeprefix('; ')} or, " if did_you_mean else ""
+def _add_to_catalogue(hint: str, entry: str) -> str:
+    """Return the remedy for an unknown name; `hint` is empty or ``; did you mean …?``."""
+    alternative = f"{hint.removeprefix('; ')} or, " if hint else ""
+    return f"{alternative}if it is new, add '{entry}' to {FILE_NAME}"
 
 
-def _pairing_problems(pool: PoolRequest, kind: MachineType, market: Market) -> Iterator[Problem]:
-    name, count, wanted = pool.accelerator, pool.accelerator_count, _machine(pool)
-    if name is None:
-        yield from _no_accelerator_problems(pool, kind, market)
-    elif name not in kind.accelerators:
-        others = [market.machine_with(name, count, pool.machine)]
-        others.append(market.accelerator_on(pool.machine, count) or _bare(pool, kind))
+def _combination_problems(
+    pool: PoolRequest, kind: MachineType, available: Availability
+) -> Iterator[Problem]:
+    name, count, wanted = pool.accelerator, pool.accelerator_count, machine_of(pool)
+    without = None if kind.needs_accelerator else Machine(pool.machine)
+    if name is None and (count or kind.needs_accelerator):
+        number = f"an accelerator count of {count} and no type" if count else "no accelerator"
+        required = ", and it needs one" if kind.needs_accelerator else ""
+        yield error(
+            "accelerator-missing",
+            pool.key("accelerator"),
+            f"{pool.machine} is requested with {number}{required}",
+            change_to(wanted, [available.accelerator_on(pool.machine, count or 1) or without]),
+        )
+    elif name is not None and name not in kind.accelerators:
+        on_machine = available.accelerator_on(pool.machine, count) or without
         yield error(
             "accelerator-not-on-machine",
             pool.key("accelerator.type"),
-            f"{pool.machine} takes {_taken(kind)}, not {name}",
-            either(wanted, others),
+            f"{pool.machine} takes {_accelerators(kind)}, not {name}",
+            change_to(wanted, [available.machine_with(wanted, name), on_machine]),
         )
-    elif not kind.takes(name, count) and not name.startswith("TPU_"):
-        others = [market.with_count(wanted), market.machine_with(name, count, pool.machine)]
+    elif name is not None and not kind.takes(name, count) and not name.startswith("TPU_"):
+        counts = kind.accelerators[name]
+        fewer = Machine(pool.machine, name, nearest(count, counts))
         yield error(
             "accelerator-count",
             pool.key("accelerator.count"),
-            f"{pool.machine} takes {short(map(str, kind.accelerators[name]))} {name}, not {count}",
-            either(wanted, others),
+            f"{pool.machine} takes {either(map(str, counts))} {name}, not {count}",
+            change_to(wanted, [fewer, available.machine_with(wanted, name)]),
         )
 
 
-def _taken(kind: MachineType) -> str:
+def _accelerators(kind: MachineType) -> str:
     if kind.accelerators:
-        return short(kind.accelerators)
+        return either(kind.accelerators)
     return "a topology and no accelerator" if kind.tpu else "no accelerator"
-
-
-def _bare(pool: PoolRequest, kind: MachineType) -> Machine | None:
-    """Return a machine without accelerators, where it comes without."""
-    return None if kind.needs_accelerator else Machine(pool.machine)
-
-
-def _no_accelerator_problems(
-    pool: PoolRequest, kind: MachineType, market: Market
-) -> Iterator[Problem]:
-    count = pool.accelerator_count
-    if not count and not kind.needs_accelerator:
-        return
-    instead = market.accelerator_on(pool.machine, count or 1) or _bare(pool, kind)
-    said = (
-        f"{count} accelerator{'s' if count > 1 else ''} of no type" if count else "no accelerator"
-    )
-    comes = ", and it does not come without one" if kind.needs_accelerator else ""
-    yield error(
-        "accelerator-missing",
-        pool.key("accelerator"),
-        f"{pool.machine} is asked for with {said}{comes}",
-        either(_machine(pool), [instead]),
-    )
 
 
 def _architecture_problems(pool: PoolRequest, catalogue: Catalogue) -> Iterator[Problem]:
@@ -188,64 +174,54 @@ def _architecture_problems(pool: PoolRequest, catalogue: Catalogue) -> Iterator[
         yield error(
             "image-architecture",
             pool.key("machine"),
-            f"{pool.machine} runs images for linux/{kind.architecture}, and the one that is built "
-            "from the project is for linux/amd64",
-            f"say image.uri: HOST/PATH:TAG, of one for linux/{kind.architecture}, or choose "
-            "another machine",
+            f"{pool.machine} runs images for linux/{kind.architecture}, and the image that is "
+            "built from the project is for linux/amd64",
+            f"set image.uri to an image for linux/{kind.architecture}, or choose another machine",
         )
 
 
-def _region_problems(asked: JobRequest, market: Market) -> Iterator[Problem]:
-    catalogue, region = market.catalogue, asked.region
-    if not region:
-        return
-    if region not in catalogue.regions:
-        hint = _hint(did_you_mean(region, catalogue.regions))
-        yield warning(
-            "region-unknown",
-            "region",
-            f"the catalogue of {catalogue.date} does not know {region}",
-            f"{hint}if it is new, say 'regions: {{{region}: {{}}}}' in {FILE_NAME}",
-        )
-        return
-    names = dict.fromkeys(_offered_names(asked, market))
-    for name in names:
-        yield from _offer_problems(name, names, market)
+def _region_problems(request: JobRequest, available: Availability) -> Iterator[Problem]:
+    catalogue, region = available.catalogue, request.region
+    if region and region not in catalogue.regions:
+        hint = did_you_mean(region, catalogue.regions)
+        remedy = _add_to_catalogue(hint, f"regions: {{{region}: {{}}}}")
+        yield warning("region-unknown", "region", _unknown(region, catalogue), remedy)
+    elif region:
+        names = dict.fromkeys(_names_in_regions(request, available))
+        for name in names:
+            yield from _offer_problems(name, names, available)
 
 
-def _offered_names(asked: JobRequest, market: Market) -> Iterator[str]:
-    """Yield the names by which regions offer what the job has, as far as they are known."""
-    catalogue = market.catalogue
-    for pool in asked.pools:
+def _names_in_regions(request: JobRequest, available: Availability) -> Iterator[str]:
+    """Yield the names under which regions offer a job's accelerators, as far as known."""
+    catalogue = available.catalogue
+    for pool in request.pools:
         kind = catalogue.machines.get(pool.machine)
         name = offered_as(kind, pool.accelerator, pool.accelerator_count)
-        if name in catalogue.accelerators and not catalogue.is_retired(name, market.today):
+        if name in catalogue.accelerators and not catalogue.is_retired(name, available.today):
             yield name
 
 
-def _offer_problems(name: str, names: Iterable[str], market: Market) -> Iterator[Problem]:
-    catalogue, region = market.catalogue, market.region
-    offered = catalogue.offers(region, name)
-    others = market.regions_with(name, names)
-    if offered is None:
-        near = [each for each in others if continent(each) == continent(region)] or others
+def _offer_problems(name: str, names: Iterable[str], available: Availability) -> Iterator[Problem]:
+    catalogue, region = available.catalogue, available.region
+    is_offered = catalogue.offers(region, name)
+    regions = available.regions_with(name, names)
+    if is_offered is None:
+        near = [other for other in regions if continent(other) == continent(region)] or regions
         yield warning(
             "accelerator-in-region-unknown",
             "region",
-            f"the catalogue of {catalogue.date} does not say whether {region} offers {name}",
-            f"{_move(near)}; or if it does, say 'regions: {{{region}: {{{name}: training}}}}' "
-            f"in {FILE_NAME}",
+            f"the catalogue of {catalogue.date} does not list whether {region} offers {name}",
+            f"{_move_to(near)}; or if it does, add 'regions: {{{region}: {{{name}: training}}}}' "
+            f"to {FILE_NAME}",
         )
-    elif not offered:
-        elsewhere = name in catalogue.regions[region].not_for_training
-        has_some = ", though it has some for other uses" if elsewhere else ""
-        what = f"{region} offers no {name} for training{has_some}"
-        yield error("accelerator-not-in-region", "region", what, _move(others))
+    elif not is_offered:
+        is_elsewhere = name in catalogue.regions[region].not_for_training
+        other_uses = ", though it has some for other uses" if is_elsewhere else ""
+        message = f"{region} offers no {name} for training{other_uses}"
+        yield error("accelerator-not-in-region", "region", message, _move_to(regions))
 
 
-def _move(regions: Sequence[str]) -> str:
-    return f"write region: {short(regions)}" if regions else "choose another accelerator"
-
-
-def _machine(pool: PoolRequest) -> Machine:
-    return Machine(pool.machine, pool.accelerator, pool.accelerator_count)
+def _move_to(regions: Iterable[str]) -> str:
+    names = list(regions)
+    return f"write region: {either(names)}" if names else "choose another accelerator"

@@ -1,9 +1,9 @@
-"""What a job could take in place of machines and accelerators that it cannot have."""
+"""Machines, accelerators and regions to use in place of unavailable ones."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from distlaunch.job.model import Machine
@@ -12,118 +12,79 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import date
 
+    from distlaunch.checks.request_view import PoolRequest
     from distlaunch.job.machine_catalogue import Catalogue
 
-_MOST = 2  # alternatives that are told
+_MOST_ALTERNATIVES = 2
 _MAINLANDS = {"northamerica": "us"}
 _NEXT_TO = {"southamerica": "us", "africa": "europe", "me": "europe"}
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
-    """What there is to have in a region on a day.
-
-    Parameters
-    ----------
-    region
-        Its name, or nothing where none is said.
-    """
+class Availability:
+    """What the catalogue offers in a region (empty if the job has none) on a day."""
 
     catalogue: Catalogue
     region: str
     today: date
 
-    def sells(self, accelerator: str) -> bool:
-        """Whether an accelerator can be had, as far as is known."""
-        gone = self.catalogue.is_retired(accelerator, self.today)
-        return not gone and self.catalogue.offers(self.region, accelerator) is not False
+    def accelerator_on(self, machine: str, count: int) -> Machine | None:
+        """Return a machine with an accelerator that it takes, in the nearest number."""
+        counts = self.catalogue.machines[machine].accelerators
+        names = self._available(counts)
+        return Machine(machine, names[0], nearest(count, counts[names[0]])) if names else None
 
-    def accelerator_on(self, machine: str, count: int = 1) -> Machine | None:
-        """Return a machine with an accelerator that it takes, and with the count nearest to one."""
-        kind = self.catalogue.machines[machine]
-        names = self._best(kind.accelerators)
-        if not names:
-            return None
-        return Machine(machine, names[0], nearest(count, kind.accelerators[names[0]]))
+    def machine_with(self, wanted: Machine, accelerator: str) -> Machine | None:
+        """Return the smallest machine with an accelerator and at least as many CPUs as another.
 
-    def machine_with(self, accelerator: str, count: int, near: str) -> Machine | None:
-        """Return the machine with an accelerator that is the likest to another machine.
-
-        Parameters
-        ----------
-        accelerator, count
-            What it is to have; where no machine has so many of it, the nearest count.
-        near
-            The other machine's type.
+        It has as many of the accelerator as the other has accelerators, or the nearest number.
         """
         kinds = self.catalogue.machines
-        counts = {
-            each for kind in kinds.values() for each in kind.accelerators.get(accelerator, ())
-        }
+        counts = {n for kind in kinds.values() for n in kind.accelerators.get(accelerator, ())}
         if not counts:
             built_in = [name for name, kind in kinds.items() if kind.tpu == accelerator]
-            return Machine(self._likest(built_in, near)) if built_in else None
-        count = nearest(count, counts)
+            return Machine(built_in[0]) if built_in else None
+        count = nearest(wanted.accelerator_count, counts)
         names = self.catalogue.machines_with(accelerator, count)
-        return Machine(self._likest(names, near), accelerator, count)
+        wanted_kind = kinds.get(wanted.type)
+        wanted_cpus = (wanted_kind.cpus if wanted_kind else None) or 0
+        large = [name for name in names if (kinds[name].cpus or math.inf) >= wanted_cpus]
+        return Machine((large or names[-1:])[0], accelerator, count)
 
-    def with_count(self, wanted: Machine) -> Machine:
-        """Return a machine with the nearest count that it takes of its accelerator."""
-        counts = self.catalogue.machines[wanted.type].accelerators[wanted.accelerator or ""]
-        return replace(wanted, accelerator_count=nearest(wanted.accelerator_count, counts))
-
-    def in_place_of(self, wanted: Machine, others: Iterable[str]) -> tuple[Machine, ...]:
-        """Return what has others of the accelerators in place of a machine's, the best first."""
-        found = [
-            made
-            for name in self._best(others)
-            if (made := self._with_another(wanted, name)) is not None
+    def replacements(self, wanted: Machine, accelerators: Iterable[str]) -> tuple[Machine, ...]:
+        """Return machines with some other accelerators, those with the same number if any."""
+        kind = self.catalogue.machines.get(wanted.type)
+        count = wanted.accelerator_count
+        machines = [
+            Machine(wanted.type, name, count)
+            if kind and kind.takes(name, count)
+            else self.machine_with(wanted, name)
+            for name in self._available(accelerators)
         ]
-        exact = [each for each in found if each.accelerator_count == wanted.accelerator_count]
-        return tuple(exact or found)[:_MOST]
+        known = [machine for machine in machines if machine]
+        same = [machine for machine in known if machine.accelerator_count == count]
+        return tuple(same or known)[:_MOST_ALTERNATIVES]
 
     def regions_with(self, accelerator: str, others: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return the regions that offer an accelerator, those of the same part of the world first.
-
-        Parameters
-        ----------
-        accelerator
-            Its name.
-        others
-            What the job has, too: where some regions offer all of it, only these.
-        """
+        """Return the regions with an accelerator, and with all others if any has; nearest first."""
         regions = self.catalogue.regions_with(accelerator)
         of_all = [name for name in regions if all(self.catalogue.offers(name, o) for o in others)]
         return tuple(sorted(of_all or regions, key=self._distance))
+
+    def _available(self, accelerators: Iterable[str]) -> list[str]:
+        """Return those that are offered in this region, or else in any."""
+        current = [name for name in accelerators if not self.catalogue.is_retired(name, self.today)]
+        here = [name for name in current if self.catalogue.offers(self.region, name) is not False]
+        return here or current
 
     def _distance(self, region: str) -> tuple[bool, bool]:
         is_far = continent(region) != continent(self.region)
         return is_far, region.partition("-")[0] != self.region.partition("-")[0]
 
-    def _with_another(self, wanted: Machine, accelerator: str) -> Machine | None:
-        kind = self.catalogue.machines.get(wanted.type)
-        if kind and kind.takes(accelerator, wanted.accelerator_count):
-            return Machine(wanted.type, accelerator, wanted.accelerator_count)
-        return self.machine_with(accelerator, wanted.accelerator_count, wanted.type)
 
-    def _likest(self, names: Iterable[str], near: str) -> str:
-        return min(names, key=lambda name: self._unlikeness(name, near))
-
-    def _unlikeness(self, name: str, near: str) -> tuple[float, bool, float]:
-        """Return how far a machine is from another: in virtual CPUs, then in kind and size."""
-        cpus, own = (self._cpus(each) for each in (name, near))
-        distance = abs(math.log(cpus / own)) if cpus and own else 0.0
-        kind, own_kind = (each.split("-")[1:2] for each in (name, near))
-        return distance, kind != own_kind, cpus or math.inf
-
-    def _cpus(self, name: str) -> int | None:
-        kind = self.catalogue.machines.get(name)
-        return kind.cpus if kind else None
-
-    def _best(self, accelerators: Iterable[str]) -> tuple[str, ...]:
-        """Return those that can be had here, or else those that can be had somewhere."""
-        there = [each for each in accelerators if not self.catalogue.is_retired(each, self.today)]
-        return tuple(filter(self.sells, there)) or tuple(there)
+def machine_of(pool: PoolRequest) -> Machine:
+    """Return the machine of a pool, with its accelerators."""
+    return Machine(pool.machine, pool.accelerator, pool.accelerator_count)
 
 
 def nearest(count: int, counts: Iterable[int]) -> int:
@@ -131,35 +92,35 @@ def nearest(count: int, counts: Iterable[int]) -> int:
     return min(counts, key=lambda each: (abs(each - count), -each))
 
 
-def said(wanted: Machine, instead: Machine) -> str:
-    """Return what a job file says in place of a machine and its accelerators.
+def describe_change(wanted: Machine, machine: Machine) -> str:
+    """Return the key to change from one machine to another.
 
-    Every form of it is one thing to write: ``machine: M``, ``count: N``, ``accelerator: {…}``,
-    ``no accelerator`` or ``machine: M with …``.
+    It is ``machine: M``, ``count: N``, ``accelerator: {…}``, ``no accelerator`` or ``machine: M
+    with …``.
     """
     accelerator = (
-        f"accelerator: {{type: {instead.accelerator}, count: {instead.accelerator_count}}}"
+        f"accelerator: {{type: {machine.accelerator}, count: {machine.accelerator_count}}}"
     )
-    is_same_kind = wanted.accelerator == instead.accelerator
-    if wanted.type == instead.type:
-        if instead.accelerator is None:
+    is_same_kind = wanted.accelerator == machine.accelerator
+    if wanted.type == machine.type:
+        if machine.accelerator is None:
             return "no accelerator"
-        return f"count: {instead.accelerator_count}" if is_same_kind else accelerator
-    if is_same_kind and wanted.accelerator_count == instead.accelerator_count:
-        return f"machine: {instead.type}"
+        return f"count: {machine.accelerator_count}" if is_same_kind else accelerator
+    if is_same_kind and wanted.accelerator_count == machine.accelerator_count:
+        return f"machine: {machine.type}"
     return (
-        f"machine: {instead.type} with {accelerator if instead.accelerator else 'no accelerator'}"
+        f"machine: {machine.type} with {accelerator if machine.accelerator else 'no accelerator'}"
     )
 
 
-def either(wanted: Machine, others: Iterable[Machine | None]) -> str:
-    """Return what to write, one of several things: ``write count: 2, or machine: …``."""
-    texts = dict.fromkeys(said(wanted, each) for each in others if each is not None)
-    return f"write {', or '.join(texts)}" if texts else "choose another machine"
+def change_to(wanted: Machine, machines: Iterable[Machine | None]) -> str:
+    """Return the remedy to use one of several machines: ``write count: 2, or machine: …``."""
+    changes = dict.fromkeys(describe_change(wanted, machine) for machine in machines if machine)
+    return f"write {', or '.join(changes)}" if changes else "choose another machine"
 
 
-def short(names: Iterable[str]) -> str:
-    """Return names as a person lists them: ``a, b or c``."""
+def either(names: Iterable[str]) -> str:
+    """Return names as ``a, b or c``."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -171,6 +132,6 @@ def continent(region: str) -> str:
 
 
 def mainland(location: str) -> str:
-    """Return the part of the world that a region is in, or that a multi-region is."""
+    """Return the part of the world of a region or a multi-region."""
     name = location.partition("-")[0]
     return _MAINLANDS.get(name, name)

@@ -1,4 +1,4 @@
-"""A job on each machine type that could run it, by price."""
+"""The machine types that could run a job, by price, for ``--compare-machines``."""
 
 from __future__ import annotations
 
@@ -7,48 +7,38 @@ from decimal import Decimal
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.checks.machines.alternatives import machine_of
 from distlaunch.checks.machines.flex_start import may_start
-from distlaunch.checks.price.costs import cost, money, number
-from distlaunch.job.machine_catalogue import offered_as
+from distlaunch.checks.price.costs import estimate_cost, format_money, json_number
+from distlaunch.job.machine_catalogue import MachineType
+from distlaunch.job.model import Machine
 from distlaunch.text import table
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from distlaunch.checks.price.quotes import Prices
+    from distlaunch.checks.price.book import PriceBook
     from distlaunch.checks.request_view import JobRequest, PoolRequest
-    from distlaunch.job.machine_catalogue import Catalogue, MachineType
+    from distlaunch.job.machine_catalogue import Catalogue
 
 _GPU = "NVIDIA_"
 
-_Kind = tuple[str, "str | None", int]
-"""Machine type, accelerator and how many of it."""
-
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """A job with its machines of the chief's kind changed to another.
+class MachineOption:
+    """The price of a job with the chief's machine replaced by another.
 
     Parameters
     ----------
-    machine, accelerator, count
-        What they are; None and 0 without an accelerator.
-    cpus, memory_gb
-        Of one machine, None where they are not known.
     an_hour
-        What the whole job costs an hour, None where a part of that is unknown.
-    currency
-        Of what it costs.
+        Of the whole job, None if a part is unknown.
     is_own
-        Whether that is what the job asks for.
+        Whether it is the job's own machine.
     """
 
-    machine: str
-    accelerator: str | None
-    count: int
-    cpus: int | None
-    memory_gb: float | None
+    machine: Machine
+    kind: MachineType
     an_hour: Decimal | None
     currency: str
     is_own: bool
@@ -56,126 +46,101 @@ class Offer:
     def as_json(self) -> dict[str, Any]:
         """Return it as plain data."""
         return {
-            "machine": self.machine,
-            "accelerator": self.accelerator,
-            "accelerator_count": self.count,
-            "cpus": self.cpus,
-            "memory_gb": self.memory_gb,
-            "an_hour": number(self.an_hour),
+            "machine": self.machine.type,
+            "accelerator": self.machine.accelerator,
+            "accelerator_count": self.machine.accelerator_count,
+            "cpus": self.kind.cpus,
+            "memory_gb": self.kind.memory_gb,
+            "an_hour": None if self.an_hour is None else json_number(self.an_hour),
             "currency": self.currency,
             "is_own": self.is_own,
         }
 
 
-def compare(
-    asked: JobRequest, catalogue: Catalogue, prices: Prices, today: dt.date
-) -> tuple[Offer, ...]:
-    """Return the job on each machine type that could run it, the cheapest first, unknown last.
+def compare_machines(
+    request: JobRequest, catalogue: Catalogue, prices: PriceBook, today: dt.date
+) -> tuple[MachineOption, ...]:
+    """Return the machine types that could run a job, the cheapest first, unknown prices last.
 
-    All pools of machines like the chief's move. A job with GPUs can run on any that the region
-    offers for training, as many on a machine as now; one without on any machine that needs none; a
-    TPU only on machines with the same.
-
-    Parameters
-    ----------
-    today
-        Says what is withdrawn.
+    All pools with the chief's machine change. A job with GPUs can run on any GPU that the region
+    offers for training, with the same number on each machine; a job without on any machine that
+    needs none. TPUs are not compared.
     """
-    if not asked.pools:
+    if not request.pools:
         return ()
-    own = _kind(asked.pools[0])
-    others = set(_kinds(asked, catalogue, today)) - {own}
-    offers = [_offer(kind, own, asked, catalogue, prices) for kind in [own, *others]]
-    return tuple(sorted(offers, key=_by_price))
+    own = machine_of(request.pools[0])
+    machines = {own, *_machines(request, catalogue, today)}
+    options = [_option(machine, own, request, catalogue, prices) for machine in machines]
+    return tuple(sorted(options, key=_by_price))
 
 
-def comparison(offers: Sequence[Offer]) -> str:
-    """Return offers as a table, a line each; no column is empty."""
+def format_options(options: Sequence[MachineOption]) -> str:
+    """Return a table with a line for each option, without empty columns."""
     heads = ("machine", "accelerators", "vCPUs", "GB", "an hour", "")
-    rows = [_row(offer) for offer in offers]
-    filled = [any(column) for column in zip(*rows, strict=True)]
-    return table(tuple(compress(row, filled)) for row in (heads, *rows))
+    rows = [_row(option) for option in options]
+    is_filled = [any(column) for column in zip(*rows, strict=True)]
+    return table(tuple(compress(row, is_filled)) for row in (heads, *rows))
 
 
-def _kinds(asked: JobRequest, catalogue: Catalogue, today: dt.date) -> Iterator[_Kind]:
-    chief = asked.pools[0]
+def _machines(request: JobRequest, catalogue: Catalogue, today: dt.date) -> Iterator[Machine]:
+    chief = request.pools[0]
+    own_kind = catalogue.machines.get(chief.machine, MachineType(""))
     for name, kind in catalogue.machines.items():
-        if catalogue.is_retired(name, today):
+        if catalogue.is_retired(name, today) or kind.architecture != own_kind.architecture:
             continue
-        for accelerator in _alike(chief, catalogue.machines.get(chief.machine), kind):
-            if _can_be_had(asked, catalogue, name, accelerator, today):
-                yield name, accelerator, chief.accelerator_count
+        for accelerator in _accelerators(chief, kind):
+            if accelerator is None or (
+                catalogue.offers(request.region, accelerator)
+                and not catalogue.is_retired(accelerator, today)
+            ):
+                machine = Machine(name, accelerator, chief.accelerator_count)
+                if request.strategy != "FLEX_START" or may_start(machine, catalogue):
+                    yield machine
 
 
-def _alike(
-    chief: PoolRequest, chiefs: MachineType | None, kind: MachineType
-) -> Iterable[str | None]:
-    """Return with which accelerators a machine could stand in for the chief's."""
-    count = chief.accelerator_count
-    if kind.architecture != (chiefs.architecture if chiefs else "amd64"):
-        return []  # its image is for another
-    if chief.topology is not None:
-        is_same = chiefs is not None and kind.tpu == chiefs.tpu
-        return [None] if is_same and chief.topology in kind.topologies else []
+def _accelerators(chief: PoolRequest, kind: MachineType) -> list[str | None]:
+    """Return the accelerators with which a machine could replace the chief's."""
+    if kind.has_tpu or chief.topology is not None:
+        return []
     if chief.accelerator is None:
-        return [] if kind.needs_accelerator or kind.has_tpu else [None]
-    names = [name for name in kind.accelerators if kind.takes(name, count)]
-    if chief.accelerator.startswith(_GPU):
-        return [name for name in names if name.startswith(_GPU)]
-    return [name for name in names if name == chief.accelerator]
+        return [] if kind.needs_accelerator else [None]
+    if not chief.accelerator.startswith(_GPU):
+        return []
+    return [name for name in kind.accelerators if kind.takes(name, chief.accelerator_count)]
 
 
-def _can_be_had(
-    asked: JobRequest, catalogue: Catalogue, machine: str, accelerator: str | None, today: dt.date
-) -> bool:
-    if asked.strategy == "FLEX_START" and not may_start(machine, accelerator, catalogue):
-        return False
-    wanted = offered_as(catalogue.machines[machine], accelerator, asked.pools[0].accelerator_count)
-    if wanted is None:
-        return True
-    is_gone = accelerator is not None and catalogue.is_retired(accelerator, today)
-    return not is_gone and bool(catalogue.offers(asked.region, wanted))
-
-
-def _offer(
-    kind: _Kind, own: _Kind, asked: JobRequest, catalogue: Catalogue, prices: Prices
-) -> Offer:
-    machine, accelerator, count = kind
+def _option(
+    machine: Machine, own: Machine, request: JobRequest, catalogue: Catalogue, prices: PriceBook
+) -> MachineOption:
     pools = tuple(
-        replace(pool, machine=machine, accelerator=accelerator, accelerator_count=count)
-        if _kind(pool) == own
+        replace(
+            pool,
+            machine=machine.type,
+            accelerator=machine.accelerator,
+            accelerator_count=machine.accelerator_count,
+        )
+        if machine_of(pool) == own
         else pool
-        for pool in asked.pools
+        for pool in request.pools
     )
-    known = catalogue.machines.get(machine)
-    return Offer(
-        machine=machine,
-        accelerator=accelerator,
-        count=count,
-        cpus=known.cpus if known else None,
-        memory_gb=known.memory_gb if known else None,
-        an_hour=cost(replace(asked, pools=pools), catalogue, prices).an_hour,
-        currency=prices.currency,
-        is_own=kind == own,
-    )
+    cost = estimate_cost(replace(request, pools=pools), catalogue, prices)
+    kind = catalogue.machines.get(machine.type, MachineType(""))
+    return MachineOption(machine, kind, cost.an_hour, prices.currency, machine == own)
 
 
-def _kind(pool: PoolRequest) -> _Kind:
-    return pool.machine, pool.accelerator, pool.accelerator_count
+def _by_price(option: MachineOption) -> tuple[bool, Decimal, int, str, str]:
+    price, machine = option.an_hour, option.machine
+    cpus = option.kind.cpus or 0
+    return price is None, price or Decimal(0), cpus, machine.type, machine.accelerator or ""
 
 
-def _by_price(offer: Offer) -> tuple[bool, Decimal, int, str, str]:
-    is_unknown = offer.an_hour is None
-    price = offer.an_hour or Decimal(0)
-    return is_unknown, price, offer.cpus or 0, offer.machine, offer.accelerator or ""
-
-
-def _row(offer: Offer) -> tuple[str, ...]:
+def _row(option: MachineOption) -> tuple[str, ...]:
+    machine, kind, price = option.machine, option.kind, option.an_hour
     return (
-        offer.machine,
-        f"{offer.count} {offer.accelerator}" if offer.accelerator else "",
-        str(offer.cpus or ""),
-        f"{offer.memory_gb:g}" if offer.memory_gb else "",
-        "unknown" if offer.an_hour is None else money(offer.an_hour, offer.currency),
-        "this job's" if offer.is_own else "",
+        machine.type,
+        f"{machine.accelerator_count} {machine.accelerator}" if machine.accelerator else "",
+        str(kind.cpus or ""),
+        f"{kind.memory_gb:g}" if kind.memory_gb else "",
+        "unknown" if price is None else format_money(price, option.currency),
+        "this job's" if option.is_own else "",
     )

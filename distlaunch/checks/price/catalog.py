@@ -1,14 +1,13 @@
-"""Google's price list, the Cloud Billing Catalog, kept for a day.
+"""Google's price list, the Cloud Billing Catalog (https://cloud.google.com/skus).
 
-It is long: tens of thousands of SKUs, in pages of some megabytes. What is kept of it is what jobs
-are billed for, in all regions.
+It has tens of thousands of SKUs. Those that a job may be billed for are cached for a day, for all
+regions.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,153 +17,123 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.background import BackgroundTask
-from distlaunch.checks.price.skus import hourly, meaning
+from distlaunch.checks.price.skus import classify, hourly_price
 from distlaunch.errors import RetryableError
+from distlaunch.files import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from distlaunch.google.client import Params, Session
+    from distlaunch.google.client import Session
 
-Listed = dict[str, dict[str, list[str]]]
-"""What a SKU is for → region → what each of those SKUs costs an hour."""
+PriceList = dict[str, dict[str, list[str]]]
+"""Item → region → the price per hour of each SKU for it."""
 
-_VERSION = 1  # of the kept files, and of what is taken from the list
+_CACHE_VERSION = 1
 _DAY = 24 * 3600  # seconds
-# Of the seconds that there are for all: how long a page may be silent, and until when it is asked
-# for once more.
-_SILENT, _AGAIN = 0.4, 0.7
 _FIELDS = (
     "nextPageToken,"
     "skus(description,serviceRegions,pricingInfo/pricingExpression(usageUnit,tieredRates))"
 )
-_EVERYWHERE = "global"
+_ALL_REGIONS = "global"
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What things cost in a region.
-
-    Parameters
-    ----------
-    hourly
-        What one of a thing costs an hour, where exactly one SKU says so.
-    date
-        The day the list is of.
-    """
+    """The prices per hour in a region, by item, and the day of the list."""
 
     hourly: Mapping[str, Decimal]
     date: date
 
 
-def rates(
-    session: Session, services: Sequence[str], region: str, currency: str, patience: float
+def fetch_rates(
+    session: Session, services: Sequence[str], region: str, currency: str, timeout: float
 ) -> Rates:
-    """Return what Google lists for a region.
+    """Return Google's prices in a region.
 
     Parameters
     ----------
-    patience
-        Seconds for all of it, within a page too: one may come in drops.
+    services
+        The ids of the services with the SKUs.
+    timeout
+        Seconds for the whole list.
 
     Raises
     ------
     GoogleError
-        If the Catalog cannot be read.
+        If the list cannot be read.
     """
-    reader = _Reader(session, currency, patience, session.clock() + patience)
-    reading = BackgroundTask(lambda: reader.rates(services, region))
-    try:
-        return reading.result(patience)
-    except TimeoutError:
-        raise reader.late() from None
 
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads lists until a moment of the session's clock."""
-
-    session: Session
-    currency: str
-    patience: float
-    until: float
-
-    def rates(self, services: Sequence[str], region: str) -> Rates:
-        days: list[date] = []
-        hourly: dict[str, Decimal] = {}
-        for service in services:
-            listed, day = self._list(service)
-            days.append(day)
-            hourly |= _single(listed, region)
-        return Rates(hourly, min(days))
-
-    def late(self) -> RetryableError:
-        return RetryableError(f"it was not there within {self.patience:g} seconds")
-
-    def _list(self, service: str) -> tuple[Listed, date]:
-        """Return the list that was read in the last day, or else read it."""
-        kept = _file(service, self.currency) if self.session.endpoint is None else None
-        found = _kept(kept) if kept else None
-        if found is None:
-            found = _listed(self._skus(service), self.currency), date.today()  # noqa: DTZ011
-            if kept:
-                _keep(kept, found[0])
-        return found
-
-    def _skus(self, service: str) -> Iterator[Any]:
-        path = f"services/{service}/skus"
-        params: dict[str, str | int] = {
-            "currencyCode": self.currency,
-            "pageSize": 5000,
-            "fields": _FIELDS,
+    def read() -> Rates:
+        lists = [_load_list(session, service, currency, timeout) for service in services]
+        hourly = {
+            item: price for prices, _ in lists for item, price in _unambiguous(prices, region)
         }
-        while True:
-            page = self._page(path, params)
-            skus = page.get("skus")
-            yield from skus if isinstance(skus, list) else ()
-            if not page.get("nextPageToken"):
-                return
-            params["pageToken"] = page["nextPageToken"]
+        return Rates(hourly, min(day for _, day in lists))
 
-    def _page(self, path: str, params: Params) -> dict[str, Any]:
-        left = self.until - self.session.clock()
-        if left <= 0:
-            raise self.late()
-        patience, silent = min(left, _AGAIN * self.patience), _SILENT * self.patience
-        return self.session.call(
+    try:
+        return BackgroundTask(read).result(timeout)
+    except TimeoutError:
+        raise RetryableError(f"no complete response within {timeout:g} s") from None
+
+
+def _load_list(
+    session: Session, service: str, currency: str, timeout: float
+) -> tuple[PriceList, date]:
+    """Return a service's prices and their day, from the cache or else from Google."""
+    cache = _cache_file(service, currency) if session.endpoint is None else None
+    cached = _read_cache(cache) if cache else None
+    if cached is not None:
+        return cached
+    prices = _relevant_prices(_fetch_skus(session, service, currency, timeout), currency)
+    if cache:
+        with suppress(OSError):  # it is fetched again
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(cache, json.dumps({"version": _CACHE_VERSION, "listed": prices}))
+    return prices, date.today()  # noqa: DTZ011 - the user's date
+
+
+def _fetch_skus(session: Session, service: str, currency: str, timeout: float) -> Iterator[Any]:
+    params: dict[str, str | int] = {"currencyCode": currency, "pageSize": 5000, "fields": _FIELDS}
+    while True:
+        page = session.call(
             "GET",
             "cloudbilling",
-            path,
+            f"services/{service}/skus",
             params=params,
-            retry_deadline=patience,
-            timeout=(silent, silent),
+            retry_deadline=timeout,
+            timeout=(timeout / 2, timeout / 2),  # so that one retry fits in
         )
+        skus = page.get("skus")
+        yield from skus if isinstance(skus, list) else ()
+        if not page.get("nextPageToken"):
+            return
+        params["pageToken"] = page["nextPageToken"]
 
 
-def _listed(skus: Iterable[Any], currency: str) -> Listed:
-    """Take from a list what jobs are billed for."""
-    found: Listed = {}
+def _relevant_prices(skus: Iterable[Any], currency: str) -> PriceList:
+    prices: PriceList = {}
     for sku in skus:
         if not isinstance(sku, dict):
             continue
-        thing, regions = meaning(str(sku.get("description"))), sku.get("serviceRegions")
-        price = hourly(sku, currency) if thing else None
-        if thing and price is not None and isinstance(regions, list):
+        item, regions = classify(str(sku.get("description"))), sku.get("serviceRegions")
+        price = hourly_price(sku, currency) if item else None
+        if item and price is not None and isinstance(regions, list):
             for region in regions:
-                found.setdefault(thing, {}).setdefault(str(region), []).append(str(price))
-    return found
+                prices.setdefault(item, {}).setdefault(str(region), []).append(str(price))
+    return prices
 
 
-def _single(listed: Listed, region: str) -> Iterator[tuple[str, Decimal]]:
-    """Pick what has exactly one price in a region; one for everywhere counts where none is."""
-    for thing, by_region in listed.items():
-        prices = by_region.get(region) or by_region.get(_EVERYWHERE) or []
-        if len(prices) == 1:
-            yield thing, Decimal(prices[0])
+def _unambiguous(prices: PriceList, region: str) -> Iterator[tuple[str, Decimal]]:
+    """Yield the items with exactly one price in a region, or else in all regions."""
+    for item, by_region in prices.items():
+        in_region = by_region.get(region) or by_region.get(_ALL_REGIONS) or []
+        if len(in_region) == 1:
+            yield item, Decimal(in_region[0])
 
 
-def _file(service: str, currency: str) -> Path | None:
-    """Return where a list is kept, None where this account has no place for that."""
+def _cache_file(service: str, currency: str) -> Path | None:
+    """Return the cache of a list, None for a user without a home directory."""
     try:
         folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError:
@@ -172,46 +141,14 @@ def _file(service: str, currency: str) -> Path | None:
     return Path(folder, "distlaunch", f"prices-{service}-{currency}.json")
 
 
-def _kept(file: Path) -> tuple[Listed, date] | None:
-    """Return the list in a file and its day, None where there is none of the last day."""
+def _read_cache(file: Path) -> tuple[PriceList, date] | None:
+    """Return a list that was cached less than a day ago."""
     try:
         written = file.stat().st_mtime
-        data = json.loads(file.read_bytes())
-    except (OSError, RecursionError, ValueError):
+        content = json.loads(file.read_bytes())
+        is_current = content["version"] == _CACHE_VERSION
+        prices: PriceList = content["listed"]
+    except (KeyError, OSError, TypeError, ValueError):
         return None
-    is_fresh = 0 <= time.time() - written < _DAY
-    is_ours = isinstance(data, dict) and data.get("version") == _VERSION
-    if not (is_fresh and is_ours and _is_listed(data.get("listed"))):
-        return None
-    return data["listed"], date.fromtimestamp(written)  # noqa: DTZ012 - the user's own day
-
-
-def _is_listed(data: Any) -> bool:
-    """Whether this is what was kept, whoever had the file in his hands since."""
-    try:
-        prices = [
-            Decimal(price)
-            for by_region in data.values()
-            for found in by_region.values()
-            for price in found
-        ]
-    except (ArithmeticError, AttributeError, TypeError, ValueError):
-        return False
-    return all(price.is_finite() and price > 0 for price in prices)
-
-
-def _keep(file: Path, listed: Listed) -> None:
-    """Write a list as a whole or not at all; one that cannot be kept is read again."""
-    text = json.dumps({"version": _VERSION, "listed": listed}, separators=(",", ":"))
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=file.parent, delete=False, encoding="utf-8"
-        ) as part:
-            try:
-                part.write(text)
-                part.close()
-                Path(part.name).replace(file)
-            except BaseException:
-                Path(part.name).unlink(missing_ok=True)
-                raise
+    is_recent = 0 <= time.time() - written < _DAY
+    return (prices, date.fromtimestamp(written)) if is_current and is_recent else None  # noqa: DTZ012

@@ -1,16 +1,14 @@
-"""What Google bills a job for, and by which of its SKUs.
+"""The items that Google bills a job for, and their SKUs.
 
-A job of strategy STANDARD is billed by Vertex AI's own SKUs; one on Spot VMs or with FLEX_START by
-Compute Engine's, with a management fee of Vertex AI's on top
-(https://cloud.google.com/vertex-ai/pricing, "custom-trained models"). The names are those of bills
-and of the Cloud Billing Catalog (https://cloud.google.com/skus).
+A STANDARD job is billed by SKUs of Vertex AI; a SPOT or FLEX_START job by SKUs of Compute Engine,
+and a management fee of Vertex AI (https://cloud.google.com/vertex-ai/pricing, "custom-trained
+models"). An item is named like ``standard core N1`` or ``fee gpu T4``.
 """
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,147 +24,97 @@ SERVICES: Mapping[Strategy, Sequence[str]] = {
     "SPOT": (VERTEX_AI, COMPUTE_ENGINE),
     "FLEX_START": (VERTEX_AI, COMPUTE_ENGINE),
 }
-"""Whose SKUs a job is billed by."""
+"""The services with the SKUs of a strategy."""
 
-HOURS_A_MONTH = 730
-"""By which Google divides the price of a month."""
-
-_WAYS: Mapping[Strategy, Sequence[str]] = {
+_RATES: Mapping[Strategy, Sequence[str]] = {
     "STANDARD": ("standard",),
     "SPOT": ("spot", "fee"),
     "FLEX_START": ("flex", "fee"),
 }
-_LOCAL_SSD_GB = {
-    "a2-ultragpu-1g": 375,
-    "a2-ultragpu-2g": 750,
-    "a2-ultragpu-4g": 1_500,
-    "a2-ultragpu-8g": 3_000,
-    "a3-highgpu-1g": 750,
-    "a3-highgpu-2g": 1_500,
-    "a3-highgpu-4g": 3_000,
-    "a3-highgpu-8g": 6_000,
-    "a3-megagpu-8g": 6_000,
-}  # that comes with the machine; Compute Engine bills it, Vertex AI has no SKU for it
-_ALL_WITH_LOCAL_SSD = {"A3", "A3MEGA", "A3ULTRA", "A4", "A4X", "G4"}  # of these families
-_BILLED_AS = {
-    "A3PLUS": "A3MEGA",
-    "COMPUTEOPTIMIZED": "C2",
-    "MEMORYOPTIMIZED": "M1",
+_FAMILY_NAMES = {"A3PLUS": "A3MEGA", "COMPUTEOPTIMIZED": "C2", "MEMORYOPTIMIZED": "M1"}
+_DISKS = {"ssd backed": "pd-ssd", "balanced": "pd-balanced", "storage": "pd-standard"}
+_HOURS_PER_UNIT = {"h": 1, "GiBy.h": 1, "GiBy.mo": 730}  # a month as Google converts it
+
+_CHARGES = {
+    "Vertex AI: Training/Pipelines on": "standard",
+    "Vertex AI: Training/Pipelines management fee on": "fee",
+    "Spot Preemptible": "spot",
+    "DWS Defined Duration": "flex",
 }
-_DISKS = {"SSD backed": "pd-ssd", "Balanced": "pd-balanced", "Storage": "pd-standard"}
-
-_IN = r"(?: running)? in .+"
-_CORE = (
-    r"(?P<family>[a-z]+[0-9]+[a-z]*(?: (?:Mega|Ultra))?|Compute optimized|Memory-optimized)"
-    r"(?: Predefined)?(?: Instance)? (?P<part>Core|Ram)"
-)
-_GPU = r"Nvidia (?P<gpu>[\w ]+?)(?: GPU)?"
-_DISK = r"(?P<disk>SSD backed|Balanced|Storage) PD Capacity(?: in .+)?"
-_LOCAL = r"(?P<local>SSD backed Local Storage)"
-_TRAINING = "Vertex AI: Training/Pipelines "
-_SPOT, _FLEX = "attached to Spot Preemptible VMs", "attached to DWS Defined Duration VMs"
-_UNITS = {"h": 1, "GiBy.h": 1, "GiBy.mo": HOURS_A_MONTH}
-
-
-def meaning(description: str) -> str | None:
-    """Return what a SKU is for, as ``standard core N1``; None where it is nothing of a job's."""
-    for pattern, way in _meanings():
-        found = pattern.fullmatch(description)
-        if found:
-            return f"{way} {_thing(found.groupdict())}"
-    return None
-
-
-@cache
-def _meanings() -> list[tuple[re.Pattern[str], str]]:
-    """Return what descriptions look like; only who reads a list takes the time to make it."""
-    return [
-        (re.compile(pattern, re.ASCII | re.IGNORECASE), way)
-        for pattern, way in (
-            (rf"{_TRAINING}on (?:(?:{_CORE}|{_GPU}){_IN}|{_DISK})", "standard"),
-            (rf"{_TRAINING}management fee on (?:{_CORE}|{_GPU}){_IN}", "fee"),
-            (rf"Spot Preemptible {_CORE}{_IN}", "spot"),
-            (rf"(?:{_GPU}|{_LOCAL}) {_SPOT}{_IN}", "spot"),
-            (rf"DWS Defined Duration (?:{_CORE}|{_LOCAL}){_IN}", "flex"),
-            (rf"{_GPU} {_FLEX}{_IN}", "flex"),
+_DESCRIPTION = re.compile(
+    rf"""((?P<charge>{"|".join(_CHARGES).replace(" ", "[ ]")})[ ])?
+    (
+        (
+            (?P<family>[a-z]+[0-9]+[a-z]*([ ](Mega|Ultra))?|Compute[ ]optimized|Memory-optimized)
+            ([ ]Predefined)?([ ]Instance)?[ ](?P<part>Core|Ram)
+            |
+            Nvidia[ ](?P<gpu>[\w ]+?)([ ]GPU)?
+            ([ ]attached[ ]to[ ](?P<attached>Spot[ ]Preemptible|DWS[ ]Defined[ ]Duration)[ ]VMs)?
         )
-    ]
+        ([ ]running)?[ ]in[ ].+
+        |
+        (?P<disk>SSD[ ]backed|Balanced|Storage)[ ]PD[ ]Capacity([ ]in[ ].+)?
+    )""",
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
+)
 
 
-def hourly(sku: Mapping[str, Any], currency: str) -> Decimal | None:
-    """Return the price of one for an hour, None where it has no single one in the currency.
+def classify(description: str) -> str | None:
+    """Return the item of a SKU, None if it is not for training."""
+    match = _DESCRIPTION.fullmatch(description)
+    charge = match and (match["charge"] or match["attached"])
+    if not match or not charge:
+        return None
+    charge = next(name for text, name in _CHARGES.items() if text.lower() == charge.lower())
+    if match["gpu"]:
+        return f"{charge} gpu {_gpu(match['gpu'])}"
+    if match["disk"]:
+        return f"{charge} disk {_DISKS[match['disk'].lower()]}"
+    return f"{charge} {match['part'].lower()} {_family(match['family'])}"
 
-    Parameters
-    ----------
-    sku
-        One of the Catalog's: ``pricingInfo[].pricingExpression`` says what it costs.
-    """
+
+def hourly_price(sku: Mapping[str, Any], currency: str) -> Decimal | None:
+    """Return the price per hour of a SKU of the Catalog, None unless it has exactly one."""
     try:
         expression = sku["pricingInfo"][-1]["pricingExpression"]
         tiers = [_amount(tier["unitPrice"], currency) for tier in expression["tieredRates"]]
-        hours = _UNITS[expression["usageUnit"]]
+        hours = _HOURS_PER_UNIT[expression["usageUnit"]]
     except (ArithmeticError, KeyError, IndexError, TypeError, ValueError):
         return None
     prices = [price for price in tiers if price]
     return prices[0] / hours if len(prices) == 1 and prices[0] > 0 else None
 
 
-def of_machine(name: str, kind: MachineType, strategy: Strategy) -> dict[str, float] | None:
-    """Return how much of what a machine without its accelerators is, None where that is unknown.
-
-    Parameters
-    ----------
-    name, kind
-        The machine type.
-    """
+def machine_items(kind: MachineType, strategy: Strategy) -> dict[str, float] | None:
+    """Return the items of a machine without its accelerators with their amounts, or None."""
     if kind.has_tpu or not kind.cpus or not kind.memory_gb:
         return None
     family = _family(kind.family)
-    billed = _BILLED_AS.get(family, family)
-    ways = _WAYS[strategy]
-    items: dict[str, float] = {}
-    for way in ways:
-        items |= {f"{way} core {billed}": kind.cpus, f"{way} ram {billed}": kind.memory_gb}
-    if strategy == "STANDARD":
-        return items
-    if name in _LOCAL_SSD_GB:
-        return items | {f"{ways[0]} local-ssd": _LOCAL_SSD_GB[name]}
-    return None if family in _ALL_WITH_LOCAL_SSD else items
+    amounts = {"core": kind.cpus, "ram": kind.memory_gb}
+    return {
+        f"{rate} {part} {family}": amount
+        for rate in _RATES[strategy]
+        for part, amount in amounts.items()
+    }
 
 
-def has_local_ssd(name: str, kind: MachineType) -> bool:
-    """Whether a machine comes with local SSDs, however large."""
-    return name in _LOCAL_SSD_GB or _family(kind.family) in _ALL_WITH_LOCAL_SSD
+def accelerator_items(name: str, strategy: Strategy) -> dict[str, float]:
+    """Return the items of one accelerator."""
+    return {f"{rate} gpu {_gpu(name)}": 1 for rate in _RATES[strategy]}
 
 
-def of_accelerator(name: str, strategy: Strategy) -> dict[str, float]:
-    """Return what one accelerator is."""
-    return {f"{way} gpu {_gpu(name)}": 1 for way in _WAYS[strategy]}
-
-
-def of_disk(kind: str, size: int) -> dict[str, float]:
-    """Return what a boot disk is, which is Vertex AI's whatever the strategy; size in GB."""
-    return {f"standard disk {kind}": size}
-
-
-def _thing(found: Mapping[str, str | None]) -> str:
-    if found.get("family"):
-        family = _family(str(found["family"]))
-        return f"{str(found['part']).lower()} {_BILLED_AS.get(family, family)}"
-    if found.get("gpu"):
-        return f"gpu {_gpu(str(found['gpu']))}"
-    if found.get("disk"):
-        written = str(found["disk"]).lower()
-        return "disk " + next(kind for name, kind in _DISKS.items() if name.lower() == written)
-    return "local-ssd"
+def disk_items(kind: str, gigabytes: int) -> dict[str, float]:
+    """Return the items of a boot disk, which Vertex AI bills for each strategy."""
+    return {f"standard disk {kind}": gigabytes}
 
 
 def _family(name: str) -> str:
-    return re.sub(r"[ _-]", "", name).upper()
+    family = re.sub(r"[ _-]", "", name).upper()
+    return _FAMILY_NAMES.get(family, family)
 
 
 def _gpu(name: str) -> str:
-    """Return an accelerator's name as neither Vertex AI nor a SKU has it, but both lead to."""
+    """Normalise the name of a GPU, which Vertex AI and its SKUs write differently."""
     words = set(re.split(r"[ _]+", name.upper())) - {"NVIDIA", "TESLA", "40GB"}
     return "-".join(sorted("MEGA" if word == "PLUS" else word for word in words))
 

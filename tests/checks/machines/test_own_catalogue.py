@@ -1,4 +1,4 @@
-"""Whatever a user's own catalogue says, jobs are checked with it and what is told makes sense."""
+"""Jobs checked with catalogues of users: every problem has a remedy."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ MACHINE = st.fixed_dictionaries(
         "architecture": st.sampled_from(["amd64", "arm64"]),
     },
 )
-GONE_KIND = st.fixed_dictionaries(
+RETIRED_ACCELERATOR = st.fixed_dictionaries(
     {"since": DAYS.map(str)}, optional={"instead": st.lists(KINDS, max_size=3)}
 )
-GONE_MACHINE = st.fixed_dictionaries(
+RETIRED_MACHINE = st.fixed_dictionaries(
     {"since": DAYS.map(str), "machine": MACHINES},
     optional={"accelerator": KINDS, "count": st.integers(1, 8), "why": st.just("it is old")},
 )
@@ -57,8 +57,8 @@ FILES = st.fixed_dictionaries(
         "retired": st.fixed_dictionaries(
             {},
             optional={
-                "machines": several(MACHINES, GONE_MACHINE),
-                "accelerators": several(KINDS, GONE_KIND),
+                "machines": several(MACHINES, RETIRED_MACHINE),
+                "accelerators": several(KINDS, RETIRED_ACCELERATOR),
             },
         ),
     },
@@ -81,16 +81,16 @@ A100_ENDS = {"retired": {"accelerators": {"NVIDIA_TESLA_A100": {"since": "2026-0
 @settings(max_examples=150)
 @example(A100_ENDS, [PoolRequest("chief", 1, "a2-highgpu-1g")], "", "STANDARD", date(2026, 1, 1))
 @given(FILES, st.lists(POOLS, min_size=1, max_size=2), REGIONS, STRATEGIES, DAYS)
-def test_every_catalogue_answers_every_job(said, pools, region, strategy, today):
+def test_every_catalogue_gives_problems_with_remedies(entries, pools, region, strategy, today):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mine.yaml"
-        path.write_text(json.dumps(said))
+        path.write_text(json.dumps(entries))
         known = load(path)
-    asked = JobRequest("digits", "my-project", region, tuple(pools), strategy)
-    for each in problems(asked, known, today):
-        assert "None" not in each.line
-        assert "  " not in each.line
-        assert each.what
-        assert each.remedy not in ("", "write ")
-        if each.what.endswith("it does not come without one"):
-            assert each.remedy.startswith(("write accelerator: ", "choose another machine"))
+    request = JobRequest("digits", "my-project", region, tuple(pools), strategy)
+    for problem in problems(request, known, today):
+        assert "None" not in problem.line
+        assert "  " not in problem.line
+        assert problem.what
+        assert problem.remedy not in ("", "write ")
+        if problem.what.endswith("and it needs one"):
+            assert problem.remedy.startswith(("write accelerator: ", "choose another machine"))
