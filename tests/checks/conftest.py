@@ -14,7 +14,7 @@ from fake_registry import FakeRegistry
 
 from distlaunch import scaffold
 
-from .corpus.cases import BROKEN, GOOD, Case, Result
+from .corpus.cases import Case, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -111,24 +111,6 @@ def run_without_network(bare_machine: Path) -> Callable[..., tuple[list[Result],
         return [Result(*each) for each in output["results"]], set(output["modules"])
 
     return run
-
-
-@pytest.fixture(scope="session")
-def offline(
-    tmp_path_factory: pytest.TempPathFactory,
-    pristine: Path,
-    base_registry: FakeRegistry,
-    run_without_network: Callable[..., tuple[list[Result], set[str]]],
-) -> dict[Case, Result]:
-    """The results of `check --offline` for all jobs that need no Google."""
-    folder = tmp_path_factory.mktemp("offline")
-    jobs = [job for job in (*BROKEN.values(), *GOOD.values()) if job.google is None]
-    folders = [
-        job.write(folder / str(number), base_registry.host, pristine)
-        for number, job in enumerate(jobs)
-    ]
-    results, _ = run_without_network([("--offline", *job.words) for job in jobs], folders)
-    return dict(zip(jobs, results, strict=True))
 
 
 @pytest.fixture(scope="session")

@@ -28,8 +28,13 @@ main()
 
 def test_nothing_heavy_is_imported_and_a_connection_would_be_seen(run_without_network, write):
     folder = write(Case())
-    [result], modules = run_without_network([("--offline",)], [folder])
-    assert result.code == 0
+    words = [
+        ("--offline",),
+        ("--offline", "--set", "service_account=me"),
+        ("--offline", "--image=x/y:1"),
+    ]
+    results, modules = run_without_network(words, [folder] * len(words))
+    assert [result.code for result in results] == [0, 1, 0]
     assert modules & HEAVY == set()
     [result], _ = run_without_network([()], [folder])
     assert "socket." in result.stdout + result.stderr
