@@ -1,4 +1,4 @@
-# Each target installs what it needs; only make and a Python with venv must be installed.
+# Each target installs its dependencies; only make and Python with venv are required.
 # To use another Python: make demo PYTHON=/path/to/python3.12
 
 .DEFAULT_GOAL := help
@@ -11,7 +11,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3 python
 IS_FIT := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
 
-# Tests that take seconds and need few packages, for the Python versions that `make test` is not run on.
+# Tests without TensorFlow, for the Python versions that `make test` is not run on.
 QUICK_TESTS := tests/job tests/google tests/checks/machines \
   tests/checks/project/test_arguments.py tests/checks/project/test_source.py
 QUICK_PACKAGES := google-api-python-client hypothesis jsonschema pytest pytest-timeout pytest-xdist trustme
@@ -23,7 +23,7 @@ ROUNDS := 3
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo ## From nothing to a trained model: a chief and a worker on this machine
+demo: $(VENV)/.demo ## Train the starter model: a chief and a worker on this machine
 	@rm -rf build/demo
 	@$(BIN)/distlaunch init build/demo/digits
 	@cd build/demo/digits && "$(CURDIR)/$(BIN)/distlaunch" local --workers 2
@@ -40,7 +40,7 @@ fuzz: $(VENV)/.test ## Run the property-based tests on random examples, 3 rounds
 	  $(BIN)/python -m pytest --numprocesses=2 --quiet -m hypothesis --hypothesis-profile=fuzz || exit; \
 	done
 
-laws: $(VENV)/.test ## Run the trainer's laws at full length: every model and kill, on every size
+laws: $(VENV)/.test ## Run the long tests of the trainer's promises: every model and kill, on every size
 	@DISTLAUNCH_TEST_LAWS=1 $(PYTEST) \
 	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_zoo.py
 
@@ -60,15 +60,15 @@ check: $(VENV)/.test ## Check the code: ruff and mypy
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-# The candidates are run, not only looked up: a shim can be there without a Python behind it.
+# The candidates are run, because a shim may exist without a Python.
 $(VENV)/.made:
 	@for python in $(or $(PYTHON),$(CANDIDATES)); do \
 	  if "$$python" -c "$(IS_FIT)" >/dev/null 2>&1; then \
 	    "$$python" -m venv $(VENV) && touch $@; exit; \
 	  fi; \
 	done; \
-	echo "needs Python 3.10 to 3.13 with venv and ensurepip, and found none among:" \
-	  "$(or $(PYTHON),$(CANDIDATES)) (another: make PYTHON=/path/to/python3.12)" >&2; \
+	echo "needs Python 3.10 to 3.13 with venv and ensurepip; not found among:" \
+	  "$(or $(PYTHON),$(CANDIDATES)) (use another: make PYTHON=/path/to/python3.12)" >&2; \
 	exit 1
 
 $(VENV)/.demo: $(VENV)/.made pyproject.toml
@@ -77,11 +77,11 @@ $(VENV)/.demo: $(VENV)/.made pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.made pyproject.toml
-	@echo "installing distlaunch, TensorFlow and what tests need into $(VENV)"
+	@echo "installing distlaunch, TensorFlow and the test dependencies into $(VENV)"
 	@$(PIP_INSTALL) -e '.[local,dev]'
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.quick: $(VENV)/.made pyproject.toml
-	@echo "installing distlaunch and what the quick tests need into $(VENV)"
+	@echo "installing distlaunch and the dependencies of the quick tests into $(VENV)"
 	@$(PIP_INSTALL) --no-compile -e . $(QUICK_PACKAGES)
 	@touch $@

@@ -82,8 +82,8 @@ def test_no_python_is_one_line(folder, line):
     assert done.returncode != 0
     said, *rest = done.stderr.splitlines()
     assert said == (
-        "needs Python 3.10 to 3.13 with venv and ensurepip, and found none among: "
-        f"{folder}/bin/other (another: make PYTHON=/path/to/python3.12)"
+        "needs Python 3.10 to 3.13 with venv and ensurepip; not found among: "
+        f"{folder}/bin/other (use another: make PYTHON=/path/to/python3.12)"
     )
     assert [line for line in rest if not line.startswith("make: ***")] == []
     assert not (folder / ".venv" / "bin" / "pip").exists()
