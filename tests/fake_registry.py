@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    Response = tuple[int, bytes, Mapping[str, str]]
+
 SERVICE = "fake registry"
 _PATH = re.compile(r"/v2/(?P<name>.+)/(?P<kind>manifests|blobs/uploads|blobs)/(?P<key>.*)")
 
@@ -38,27 +40,16 @@ class Request:
 
 @dataclass
 class Fault:
-    """What the registry does instead of responding as usual.
-
-    Parameters
-    ----------
-    status, body, headers
-        The response.
-    drop
-        Close the connection without a response: before the request is handled, after some bytes of
-        it were read (``"body"``), or after it was handled (``"response"``).
-    cut
-        Close the connection after so many bytes of the response's body.
-    hang
-        Seconds to wait first.
-    """
+    """What the registry does instead of responding as usual."""
 
     status: int = 0
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
+    # Close the connection without a response: before the request is handled ("request"), after
+    # half of its body was read ("body"), or after it was handled ("response").
     drop: str = ""
-    cut: int | None = None
-    hang: float = 0.0
+    cut: int | None = None  # close the connection after so many bytes of the response's body
+    hang: float = 0.0  # seconds to wait first
 
 
 @dataclass
@@ -70,20 +61,10 @@ class Repository:
 
 
 class FakeRegistry:
-    """Listens on loopback at `host`.
+    """Listens on loopback at `host`; may share the repositories of another registry.
 
-    Parameters
-    ----------
-    rule
-        Returns the fault for a request, if any.
-    login
-        ``basic`` or ``bearer``: require the credentials of `users` to push; ``basic`` also to pull.
-    users
-        Passwords by name; the name ``<token>`` is for an identity token.
-    repositories
-        Those of another registry, to share them.
-    read_only
-        Respond to every change with 403.
+    `rule` returns the fault for a request, if any. The login is ``basic``, or ``bearer`` to push;
+    the name ``<token>`` in `users` is for an identity token.
     """
 
     def __init__(
@@ -103,7 +84,6 @@ class FakeRegistry:
         self.requests: list[Request] = []
         self.token_requests: list[dict[str, list[str]]] = []
         self.tokens: dict[str, dict[str, set[str]]] = {}  # to repository to actions
-        self.uploads: dict[str, bytearray] = {}
         self._server = ThreadingHTTPServer(
             ("127.0.0.1", 0), type("Bound", (_Handler,), {"registry": self})
         )
@@ -167,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(fault.hang)
         if fault.drop == "body":
             self.rfile.read(length // 2)
-        body = self._read_body(length) if fault.drop != "body" else b""
+        body = self.rfile.read(length) if fault.drop != "body" else b""
         if fault.drop in ("request", "body"):
             self._reset()
         elif fault.status:
@@ -186,17 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.registry.requests.append(request)
         return self.registry.rule(request) or Fault()
 
-    def _read_body(self, length: int) -> bytes:
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(length)
-        body = b""
-        while size := int(self.rfile.readline(), 16):
-            body += self.rfile.read(size)
-            self.rfile.readline()
-        self.rfile.readline()
-        return body
-
-    def _handle(self, body: bytes) -> tuple[int, bytes, Mapping[str, str]]:
+    def _handle(self, body: bytes) -> Response:
         url = urlsplit(self.path)
         if denied := self._denied():
             return denied
@@ -210,13 +180,11 @@ class _Handler(BaseHTTPRequestHandler):
         if match["kind"] == "manifests":
             return self._manifest(repository, match["key"], body)
         if match["kind"] == "blobs/uploads":
-            return self._upload(match["name"], repository, match["key"], query, body)
+            return self._upload(match["name"], repository, query, body)
         content = repository.blobs.get(match["key"])
         return _error(404, "BLOB_UNKNOWN") if content is None else (200, content, {})
 
-    def _manifest(
-        self, repository: Repository, key: str, body: bytes
-    ) -> tuple[int, bytes, Mapping[str, str]]:
+    def _manifest(self, repository: Repository, key: str, body: bytes) -> Response:
         if self.command == "PUT":
             document = json.loads(body)
             blobs = [document["config"], *document["layers"]] if "config" in document else []
@@ -232,30 +200,20 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, manifest, headers
 
     def _upload(
-        self, name: str, repository: Repository, key: str, query: Mapping[str, str], body: bytes
-    ) -> tuple[int, bytes, Mapping[str, str]]:
-        uploads = self.registry.uploads
+        self, name: str, repository: Repository, query: Mapping[str, str], body: bytes
+    ) -> Response:
         if self.command == "POST":
             source = self.registry.repository(query.get("from", ""))
             if query.get("mount") in source.blobs:
                 repository.blobs[query["mount"]] = source.blobs[query["mount"]]
                 return 201, b"", {"Location": f"/v2/{name}/blobs/{query['mount']}"}
-            key = secrets.token_hex(8)
-            uploads[key] = bytearray()
-        elif key not in uploads:
-            return _error(404, "BLOB_UPLOAD_UNKNOWN")
-        uploads[key] += body
-        if self.command != "PUT":
-            location = f"/v2/{name}/blobs/uploads/{key}?state=1"
-            size = max(len(uploads[key]) - 1, 0)
-            return 202, b"", {"Location": location, "Range": f"0-{size}"}
-        content = bytes(uploads.pop(key))
-        if digest_of(content) != query["digest"]:
+            return 202, b"", {"Location": f"/v2/{name}/blobs/uploads/1?state=1"}
+        if digest_of(body) != query["digest"]:
             return _error(400, "DIGEST_INVALID")
-        repository.blobs[query["digest"]] = content
+        repository.blobs[query["digest"]] = body
         return 201, b"", {"Location": f"/v2/{name}/blobs/{query['digest']}"}
 
-    def _denied(self) -> tuple[int, bytes, Mapping[str, str]] | None:
+    def _denied(self) -> Response | None:
         authorization = self.headers.get("Authorization", "")
         if self.registry.login == "basic" and not self._user(authorization):
             return _error(401, "UNAUTHORIZED", "login", {"WWW-Authenticate": 'Basic realm="fake"'})
@@ -278,7 +236,7 @@ class _Handler(BaseHTTPRequestHandler):
         )
         return _error(401, "UNAUTHORIZED", "token", {"WWW-Authenticate": challenge})
 
-    def _issue_token(self, body: bytes) -> tuple[int, bytes, Mapping[str, str]]:
+    def _issue_token(self, body: bytes) -> Response:
         parameters = parse_qs(body.decode() or urlsplit(self.path).query)
         authorization = self.headers.get("Authorization", "")
         refresh = parameters.get("refresh_token")
@@ -318,7 +276,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.close()
         self.close_connection = True
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _respond  # noqa: N815
+    do_GET = do_HEAD = do_POST = do_PUT = _respond  # noqa: N815
 
 
 def digest_of(data: bytes) -> str:
@@ -335,6 +293,6 @@ def descriptor(media_type: str, data: bytes) -> dict[str, Any]:
 
 def _error(
     status: int, code: str, message: str = "", headers: Mapping[str, str] | None = None
-) -> tuple[int, bytes, Mapping[str, str]]:
+) -> Response:
     body = json.dumps({"errors": [{"code": code, "message": message}]}).encode()
     return status, body, headers or {}

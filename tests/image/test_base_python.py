@@ -77,10 +77,9 @@ def test_installed_packages_have_normalised_names(python_of):
         ({"opt/python/bin/python3.12": b"", **LIBC}, "has no Python 3 on its PATH"),
         ({"lib/ld-musl-x86_64.so.1": b"", "usr/bin/python3.12": b""}, "does not use glibc"),
         (gzip.compress(b"no tar" * 1000), "cannot be read"),
-        (b"\x1f\x8b\x08broken" * 100, "cannot be read"),
         (b"\x28\xb5\x2f\xfd" + b"0" * 100, "cannot be read"),
     ],
-    ids=["no Python", "not on PATH", "musl", "no tar", "broken", "zstd"],
+    ids=["no Python", "not on PATH", "musl", "no tar", "zstd"],
 )
 def test_a_base_without_a_suitable_python_is_refused(python_of, layer, error):
     with pytest.raises(ImageError, match=error):

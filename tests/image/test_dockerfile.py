@@ -73,7 +73,6 @@ def test_base_images(text, bases, base):
         ("FROM a\nRUN <<EOF\nENV not=one\nEOF\nENV A=1\n", ["<<EOF", "A=1"]),
         ("FROM a\nCOPY <<-'END' /x\nENV no\n\tEND\nENV A=1\n", ["<<-'END' /x", "A=1"]),
         ("FROM a\nRUN <<A cat <<B\n1\nA\n2\nB\nENV A=1\n", ["<<A cat <<B", "A=1"]),
-        ("FROM a\nENV\tA=1\n", ["A=1"]),
         ("FROM a\nRUN cat <<< EOF\nENV A=1\n", ["cat <<< EOF", "A=1"]),
         ("FROM a\nRUN echo $((1<<N))\nENV A=1\n", ["echo $((1<<N))", "A=1"]),
         ("FROM a\nRUN echo 'a <<B c'\nENV A=1\n", ["echo 'a <<B c'", "A=1"]),
@@ -105,7 +104,6 @@ def test_syntax_that_needs_buildkit(text, needs):
 @pytest.mark.parametrize(
     ("after", "settings"),
     [
-        ("COPY . .", {}),
         ("COPY . /app", {}),
         ('COPY ["./", "/app/"]', {}),
         (
@@ -126,17 +124,13 @@ def test_the_last_stage_adds_code_and_settings(after, settings):
     [
         ("COPY . .", "COPY . .\nRUN make"),
         ("COPY . .", "COPY trainer trainer"),
-        ("COPY . .", "COPY --chown=1:1 . ."),
         ("COPY . .", "COPY . /elsewhere"),
-        ("COPY . .", "COPY . .\nCOPY . ."),
         ("COPY . .", ""),
         ("COPY . .", "ENV B=$A\nCOPY . ."),
-        ("COPY . .", "ENV B 2\nCOPY . ."),
         ("COPY . .", "USER nobody\nCOPY . ."),
         ('ENTRYPOINT ["python", "-m", "trainer.task"]', "ENTRYPOINT python -m trainer.task"),
         ('ENTRYPOINT ["python", "-m", "trainer.task"]', ""),
         ("WORKDIR /app", ""),
-        ("WORKDIR /app", "WORKDIR app"),
         ("FROM environment", "FROM python:3.12"),
         ("AS environment", "AS environment\nFROM x AS y"),
     ],

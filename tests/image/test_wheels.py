@@ -118,11 +118,8 @@ def test_every_pip_step_is_done(build, index):
         "RUN pip install --index-url https://example.invalid/simple two",
         "RUN pip install two && rm -r /opt",
         "RUN pip install $PACKAGES",
-        "RUN pip install two > /log",
         "RUN pip install --no-deps two",
-        "RUN pip install -c /limits.txt two",
         "RUN pip install -r /other.txt",
-        "RUN PIP_PRE=1 pip install two",
         "RUN /opt/venv/bin/pip install two",
         "RUN pip install <<EOF two\nEOF",
         "RUN apt-get install x",
@@ -142,10 +139,8 @@ def test_a_step_that_cannot_be_reproduced_is_refused(build, index, step):
 @pytest.mark.parametrize(
     "line",
     [
-        "git+https://example.invalid/a.git",
         "mine @ git+ssh://git@example.invalid/a.git@main",
         "mine @ file:///mine",
-        "https://example.invalid/mine-1.tar.gz",
         "mine @ https://example.invalid/mine-1.zip#sha256=0",
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import ssl
@@ -76,17 +77,10 @@ def test_other_denied_requests():
         ),
         (404, b"", "a.b/c", "there is no repository a.b/c; create it in a.b, or check the name"),
         (413, b"", "a.b/c", "a.b rejects a layer of this size; put less into the image, or raise"),
-        (
-            429,
-            error("X", "slow\ndown"),
-            "a.b/c",
-            "a.b limits the rate of requests (slow down); ",
-        ),
+        (429, error("X", "slow\ndown"), "a.b/c", "a.b limits the rate of requests (slow down); "),
         (500, b"<html>", "a.b/c", "the registry a.b fails with 500; try again later"),
-        (503, b"[]", "a.b/c", "the registry a.b fails with 503; try again later"),
         (400, error("X", "x" * 500), "a.b/c:1", f"a.b rejects a.b/c:1 with 400 ({'x' * 200}); "),
         (418, b'{"errors": [1]}', "a.b/c:1", "a.b rejects a.b/c:1 with 418; "),
-        (418, b'{"errors": [{"code": "X"}]}', "a.b/c:1", "a.b rejects a.b/c:1 with 418 (X); "),
     ],
 )
 def test_other_statuses(status, body, reference, expected):
@@ -104,25 +98,20 @@ def text_of_connection(url, reference="a.b/c", **options):
 @pytest.fixture
 def serve():
     """Start a server that passes each connection to a function, and keeps what that returns."""
-    opened = []
+    with contextlib.ExitStack() as opened:
 
-    def start(handle):
-        server = socket.create_server(("127.0.0.1", 0))
-        opened.append(server)
+        def start(handle):
+            server = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
 
-        def accept():
-            try:
-                while True:
-                    opened.append(handle(server.accept()[0]))
-            except OSError:
-                return
+            def accept():
+                with contextlib.suppress(OSError):
+                    while True:
+                        opened.push(handle(server.accept()[0]) or contextlib.nullcontext())
 
-        threading.Thread(target=accept, daemon=True).start()
-        return server.getsockname()[1]
+            threading.Thread(target=accept, daemon=True).start()
+            return server.getsockname()[1]
 
-    yield start
-    for each in filter(None, opened):
-        each.close()
+        yield start
 
 
 def test_an_unreachable_registry(serve):
