@@ -22,7 +22,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def serve():
-    """Make a server of a function from what is request to what is replied."""
+    """Make a server of a function from a request to its reply."""
     servers: list[Server] = []
 
     def make(answer: Callable[[Request], Reply], tls: Any = None) -> Server:

@@ -48,10 +48,6 @@ def test_a_call_and_its_answer(serve):
     assert request.headers["user-agent"] == f"distlaunch/{__version__}"
 
 
-def test_an_answer_without_a_body_is_an_empty_one(call):
-    assert call(Reply(204, b"")) == {}
-
-
 @pytest.mark.parametrize(
     "failure",
     [
@@ -114,20 +110,11 @@ def test_an_answer_that_is_too_large_is_not_read_to_its_end(call, clock, monkeyp
     assert clock.slept == []
 
 
-def test_a_large_refusal_is_told_as_one(call, monkeypatch):
-    monkeypatch.setattr(google_session, "MAX_RESPONSE_BYTES", 1 << 17)
-    with pytest.raises(GoogleError, match="Google refuses") as error:
-        call(Reply(400, b"no " * 200_000))
-    assert error.value.status == 400
-
-
-def test_the_target_of_a_redirection_is_not_looked_at(call):
-    with pytest.raises(GoogleError, match="Google refuses"):
-        call(Reply(302, b"", {"Location": "http://[::1"}))
-
-
-def test_google_says_how_long_to_wait(call, clock):
+def test_retry_after_is_waited_for_unless_it_exceeds_the_deadline(call, clock):
     call(Reply(503, {}, {"Retry-After": "9"}), GOOD)
+    assert clock.slept == [9.0]
+    with pytest.raises(RetryableError):
+        call(Reply(503, {}, {"Retry-After": "3600"}), retry_deadline=60)
     assert clock.slept == [9.0]
 
 
@@ -139,25 +126,23 @@ def test_patience_ends(call, clock):
     assert 30 < sum(clock.slept) <= 60
 
 
-def test_no_patience_is_one_attempt(call, clock):
-    with pytest.raises(RetryableError):
-        call(RESET, retry_deadline=0)
-    assert (len(call.server.requests), clock.slept) == (1, [])
-
-
-def test_waiting_for_longer_than_patience_is_not_begun(call, clock):
-    with pytest.raises(RetryableError):
-        call(Reply(503, {}, {"Retry-After": "3600"}), retry_deadline=60)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(refused(status, "SO_IT_IS") for status in (400, 401, 403, 404, 409, 412)),
+        Reply(400, b"no " * 200_000),
+        Reply(302, b"", {"Location": "http://[::1"}),
+    ],
+    ids=lambda reply: str(reply.status),
+)
+def test_a_refusal_is_not_retried(call, clock, monkeypatch, reply):
+    monkeypatch.setattr(google_session, "MAX_RESPONSE_BYTES", 1 << 17)
+    is_renewed = reply.status == 401  # once, with a new token
+    with pytest.raises(GoogleError, match=r"Google (refuses|does not)|not found") as problem:
+        call(reply, refused(401) if is_renewed else GOOD)
+    assert problem.value.status == reply.status
     assert clock.slept == []
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 412, 302])
-def test_a_refusal_is_told_at_once(call, clock, status):
-    with pytest.raises(GoogleError) as problem:
-        call(refused(status, "SO_IT_IS"), GOOD if status != 401 else refused(401))
-    assert problem.value.status == status
-    assert clock.slept == []
-    assert len(call.server.requests) == (2 if status == 401 else 1)
+    assert len(call.server.requests) == (2 if is_renewed else 1)
 
 
 def test_a_redirection_is_not_followed(serve):
@@ -168,7 +153,7 @@ def test_a_redirection_is_not_followed(serve):
     assert elsewhere.requests == []
 
 
-def test_waiting_is_told_once_when_it_takes_long(serve, clock):
+def test_a_long_wait_is_reported_once(serve, clock):
     server = serve(in_turn(*[refused(503)] * 7, GOOD))
     messages = []
     session = connect(server.url, clock=clock, sleep=clock.sleep, show_message=messages.append)
@@ -176,7 +161,7 @@ def test_waiting_is_told_once_when_it_takes_long(serve, clock):
     assert messages == [f"{server.url} answers 503 (No); retrying"]
 
 
-def test_nobody_listens_on_loopback(clock):
+def test_no_server_on_loopback(clock):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -219,7 +204,7 @@ def robot(no_credentials, monkeypatch, private_key, tmp_path):
     """Give a service account's credentials that get their tokens from a server of the test's."""
 
     def write(token_uri: str) -> None:
-        messages = {
+        content = {
             "type": "service_account",
             "project_id": "p",
             "private_key_id": "1",
@@ -228,26 +213,20 @@ def robot(no_credentials, monkeypatch, private_key, tmp_path):
             "token_uri": token_uri,
         }
         path = tmp_path / "robot.json"
-        path.write_text(json.dumps(messages))
+        path.write_text(json.dumps(content))
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
 
     return write
 
 
-def test_credentials_go_with_every_call(serve, trusted, user):
-    server = serve(in_turn(GOOD), trusted)
-    session = connect(server.url, project="mine")
-    session.call("GET", "logging", "x")
-    headers = server.requests[0].headers
-    assert headers["authorization"] == "Bearer the-token"
-    assert headers["x-goog-user-project"] == "mine"
-
-
-def test_the_project_that_pays_is_the_one_that_the_credentials_name(serve, trusted, user):
-    user(quota_project_id="theirs")
+@pytest.mark.parametrize("quota", [{}, {"quota_project_id": "theirs"}], ids=["none", "quota"])
+def test_credentials_go_with_every_call_and_name_the_project_that_pays(serve, trusted, user, quota):
+    user(**quota)
     server = serve(in_turn(GOOD), trusted)
     connect(server.url, project="mine").call("GET", "logging", "x")
-    assert server.requests[0].headers["x-goog-user-project"] == "theirs"
+    headers = server.requests[0].headers
+    assert headers["authorization"] == "Bearer the-token"
+    assert headers["x-goog-user-project"] == ("theirs" if quota else "mine")
 
 
 def token(number: int) -> Reply:
@@ -264,24 +243,28 @@ def test_an_expired_token_is_renewed_once(serve, trusted, robot):
     used = [request.headers["authorization"] for request in server.requests]
     assert used == ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
     claim = tokens.requests[0].body.partition("assertion=")[2].split(".")[1]
-    messages = json.loads(base64.urlsafe_b64decode(claim + "=="))
-    assert messages["iss"] == "robot@p.iam.gserviceaccount.com"
+    claims = json.loads(base64.urlsafe_b64decode(claim + "=="))
+    assert claims["iss"] == "robot@p.iam.gserviceaccount.com"
 
 
-def test_a_token_that_is_refused_twice_is_told_with_the_login(serve, trusted, robot):
+def test_a_refused_token_is_renewed_once_and_errors_name_the_account(serve, trusted, robot):
     tokens = serve(in_turn(token(1)))
     robot(f"{tokens.url}/token")
-    server = serve(in_turn(refused(401, "UNAUTHENTICATED", "Expired.")), trusted)
+    denied = refused(403, "PERMISSION_DENIED", "The caller …")
+    server = serve(in_turn(*[refused(401, "UNAUTHENTICATED", "Expired.")] * 2, denied), trusted)
+    session = connect(server.url, project="p")
     with pytest.raises(GoogleError) as problem:
-        connect(server.url).call("GET", "logging", "x")
+        session.call("GET", "logging", "x")
     assert str(problem.value) == (
         "Google does not accept the credentials (Expired); "
         "run 'gcloud auth application-default login'"
     )
     assert len(server.requests) == 2
+    with pytest.raises(GoogleError, match=r"--member=serviceAccount:robot@p\.iam"):
+        session.call("GET", "logging", "x")
 
 
-def test_credentials_that_get_no_token_are_told_with_the_login(serve, trusted, robot):
+def test_credentials_that_get_no_token_are_reported_with_the_login(serve, trusted, robot):
     refusal = {"error": "invalid_grant", "error_description": "Account has been deleted"}
     tokens = serve(in_turn(Reply(400, refusal)))
     robot(f"{tokens.url}/token")
@@ -307,15 +290,7 @@ def test_a_token_service_that_cannot_be_reached_is_waited_for(serve, trusted, ro
     assert len(clock.slept) >= 2
 
 
-def test_a_missing_permission_names_the_account(serve, trusted, robot):
-    tokens = serve(in_turn(token(1)))
-    robot(f"{tokens.url}/token")
-    server = serve(in_turn(refused(403, "PERMISSION_DENIED", "The caller …")), trusted)
-    with pytest.raises(GoogleError, match=r"--member=serviceAccount:robot@p\.iam"):
-        connect(server.url, project="p").call("GET", "logging", "x")
-
-
-def test_a_certificate_that_is_not_trusted_is_told_at_once(serve, tls, user, clock):
+def test_a_certificate_that_is_not_trusted_is_not_retried(serve, tls, user, clock):
     server = serve(in_turn(GOOD), tls[0])
     session = connect(server.url, clock=clock, sleep=clock.sleep)
     with pytest.raises(GoogleError, match=r"set REQUESTS_CA_BUNDLE to") as problem:
@@ -324,27 +299,21 @@ def test_a_certificate_that_is_not_trusted_is_told_at_once(serve, tls, user, clo
     assert clock.slept == []
 
 
-def test_no_credentials_are_told_with_the_command_that_makes_them(no_credentials):
-    with pytest.raises(GoogleError) as problem:
+@pytest.mark.parametrize("text", ["", "[]", "no json", '{"type": "authorized_user"}'])
+def test_invalid_or_missing_credentials_are_reported_with_a_remedy(
+    no_credentials, monkeypatch, text
+):
+    login = "run 'gcloud auth application-default login'"
+    with pytest.raises(GoogleError, match=f"^no credentials for Google Cloud; {login}$"):
         connect()
-    assert str(problem.value) == (
-        "no credentials for Google Cloud; run 'gcloud auth application-default login'"
-    )
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", "no json", '{"type": "authorized_user"}'])
-def test_credentials_that_cannot_be_used_are_named(no_credentials, text):
     path = no_credentials / "application_default_credentials.json"
     path.write_text(text)
     with pytest.raises(GoogleError) as problem:
         connect()
-    expected = str(problem.value)
-    assert expected.startswith(f"{path}: not valid credentials (")
-    assert expected.endswith("; run 'gcloud auth application-default login' to write a new one")
-    assert "\n" not in expected
-
-
-def test_a_missing_file_that_the_environment_names(no_credentials, monkeypatch):
+    message = str(problem.value)
+    assert message.startswith(f"{path}: not valid credentials (")
+    assert message.endswith(f"; {login} to write a new one")
+    assert "\n" not in message
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
     with pytest.raises(GoogleError, match=r"^/nowhere.json: .*GOOGLE_APPLICATION_CREDENTIALS"):
         connect()

@@ -7,28 +7,17 @@ from distlaunch.google import endpoints
 
 
 @pytest.mark.parametrize(
-    ("service", "region", "endpoint", "url"),
+    ("service", "options", "url"),
     [
-        (
-            "aiplatform",
-            "europe-west4",
-            None,
-            "https://europe-west4-aiplatform.googleapis.com/v1/projects/p",
-        ),
-        ("logging", None, None, "https://logging.googleapis.com/v2/projects/p"),
-        ("storage", None, None, "https://storage.googleapis.com/storage/v1/projects/p"),
-        ("aiplatform", "r1", "http://127.0.0.1:1", "http://127.0.0.1:1/v1/projects/p"),
-        ("logging", None, "http://127.0.0.1:1", "http://127.0.0.1:1/v2/projects/p"),
+        ("aiplatform", {"region": "eu-w4"}, "https://eu-w4-aiplatform.googleapis.com/v1/p"),
+        ("logging", {}, "https://logging.googleapis.com/v2/p"),
+        ("storage", {}, "https://storage.googleapis.com/storage/v1/p"),
+        ("storage", {"version": "v2"}, "https://storage.googleapis.com/storage/v2/p"),
+        ("logging", {"endpoint": "http://127.0.0.1:1"}, "http://127.0.0.1:1/v2/p"),
     ],
 )
-def test_url_of_a_call(service, region, endpoint, url):
-    assert endpoints.service_url(service, "projects/p", region=region, endpoint=endpoint) == url
-
-
-def test_another_version_of_a_service():
-    for service, path in (("serviceusage", "/v1beta1/x"), ("storage", "/storage/v1beta1/x")):
-        found = endpoints.service_url(service, "x", version="v1beta1")
-        assert found == f"https://{service}.googleapis.com{path}"
+def test_url_of_a_call(service, options, url):
+    assert endpoints.service_url(service, "p", **options) == url
 
 
 @pytest.mark.parametrize(
@@ -39,16 +28,11 @@ def test_a_token_never_goes_where_a_region_leads_it(region):
         endpoints.service_url("aiplatform", "x", region=region)
 
 
+LOOPBACK = ["http://127.0.0.1:8085", "http://127.1.2.3:8085/", "http://localhost:1", "http://[::1]"]
+
+
 @pytest.mark.parametrize(
-    "endpoint",
-    [
-        "http://127.0.0.1:8085",
-        "http://127.1.2.3:8085/",
-        "http://localhost:8085",
-        "http://[::1]:8085",
-        "https://example.com",
-        "https://127.0.0.1:8085/gate",
-    ],
+    "endpoint", [*LOOPBACK, "https://example.com", "https://127.0.0.1:8085/gate"]
 )
 def test_endpoints_that_are_taken(endpoint):
     assert endpoints.normalise_endpoint(endpoint) == endpoint.rstrip("/")

@@ -16,7 +16,6 @@ from distlaunch.google.client import connect
 from distlaunch.google.follow import JobFollower
 from distlaunch.google.jobs import Jobs
 from distlaunch.google.logs import Logs
-from distlaunch.google.tail import LogSelection
 from distlaunch.ui.events import JobChanged, TaskLines
 
 from .clouds import (
@@ -66,7 +65,7 @@ def test_a_job_from_its_beginning_to_its_end(follow, clock):
     assert cloud.now < 330
 
 
-def test_google_is_not_asked_too_often(follow, clock):
+def test_google_is_not_called_too_often(follow, clock):
     cloud = Cloud(clock, RUN | ended("SUCCEEDED", 1_500), lines(every=60, until=500))
     list(follow(cloud))
     gets = [at for call, at in cloud.calls if call == "get"]
@@ -91,35 +90,8 @@ def test_late_and_doubled_lines_are_shown_once(follow, clock):
     assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
 
 
-def test_lines_of_some_tasks(follow, clock):
-    cloud = Cloud(
-        clock,
-        RUN | ended("SUCCEEDED", 100),
-        [
-            ("workerpool0-0", "one", 70, (70,)),
-            ("workerpool1-0", "two", 71, (71,)),
-            ("service", "three", 72, (72,)),
-        ],
-    )
-    assert texts(follow(cloud, selection=LogSelection(("chief", "vertex")))) == ["one", "three"]
-
-
-def test_lines_from_a_time_on_one_by_one(follow, clock):
-    cloud = Cloud(
-        clock,
-        RUN | ended("SUCCEEDED", 100),
-        [("workerpool0-0", text, at, (at,)) for text, at in [("old", 70), ("new", 80), ("er", 81)]],
-    )
-    events = list(follow(cloud, selection=LogSelection(since=BEGAN + 75), per_entry=True))
-    shown = [e for e in events if isinstance(e, TaskLines)]
-    assert [(e.text, e.time, e.severity) for e in shown] == [
-        ("new\n", stamp(80), "INFO"),
-        ("er\n", stamp(81), "INFO"),
-    ]
-
-
 @pytest.mark.parametrize("state", ["FAILED", "EXPIRED", "PARTIALLY_SUCCEEDED"])
-def test_an_end_without_success_waits_for_what_google_says_of_it(follow, clock, state):
+def test_an_end_without_success_waits_for_its_error(follow, clock, state):
     life = RUN | ended(state, 200) | ended(state, 265, error=ERROR, endTime=stamp(200))
     events = list(follow(Cloud(clock, life, lines(every=9, until=200))))
     assert states(events)[2:] == [(state, 140.0, ""), (state, None, ERROR["message"])]
@@ -131,13 +103,6 @@ def test_an_error_that_never_comes_is_not_waited_for_for_ever(follow, clock):
     events = list(follow(cloud))
     assert notices(events) == ["no error message from Vertex AI"]
     assert 300 < cloud.now < 340
-
-
-def test_a_cancelled_job_needs_no_error(follow, clock):
-    life = RUN | {150: {"state": "JOB_STATE_CANCELLING"}} | ended("CANCELLED", 160)
-    cloud = Cloud(clock, life)
-    assert [state for state, _, _ in states(follow(cloud))][2:] == ["CANCELLING", "CANCELLED"]
-    assert cloud.now < 180
 
 
 def test_a_job_that_ended_long_ago_is_read_once(follow, clock):
@@ -161,7 +126,7 @@ TROUBLE = {
 
 
 @pytest.mark.parametrize("kind", ["503", "reset"])
-def test_hours_of_trouble_are_survived_and_told_once(follow, clock, kind):
+def test_hours_of_trouble_are_survived_and_reported_once(follow, clock, kind):
     cloud = Cloud(clock, RUN | ended("SUCCEEDED", 15_100), lines(every=50, until=15_090))
     cloud.failing = lambda _, at: TROUBLE[kind] if 200 <= at < 15_000 else None
     events = list(follow(cloud))
@@ -174,32 +139,7 @@ def test_hours_of_trouble_are_survived_and_told_once(follow, clock, kind):
     assert len(meanwhile) < 2 * 14_000 / 60 * 1.1
 
 
-def test_an_invalid_job_ends_it(follow, clock):
-    cloud = Cloud(clock, RUN)
-    odd = Reply(body={"name": NAME, "state": 5})
-    cloud.failing = lambda call, at: odd if call == "get" and at > 100 else None
-    with pytest.raises(GoogleError, match=r"invalid response: state: expected text, got 5$"):
-        list(follow(cloud))
-
-
-def test_google_may_ask_to_be_left_alone_but_not_for_ever(follow, clock):
-    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 300), lines(every=50, until=290))
-    busy = Reply(503, {}, {"Retry-After": "1000000"})
-    cloud.failing = lambda _, at: busy if at < 100 else None
-    events = list(follow(cloud))
-    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
-    assert 600 < cloud.now < 650
-
-
-def test_a_moment_of_trouble_is_not_worth_a_word(follow, clock):
-    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 500), lines(every=5, until=490))
-    cloud.failing = lambda _, at: TROUBLE["503"] if at % 50 < 10 else None
-    events = list(follow(cloud))
-    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
-    assert notices(events) == []
-
-
-def test_a_job_that_ends_in_trouble_is_told_to_have_ended(follow, clock):
+def test_a_job_that_ends_in_trouble_is_reported_to_have_ended(follow, clock):
     cloud = Cloud(clock, RUN | ended("SUCCEEDED", 500), lines(every=50, until=490))
     cloud.failing = lambda call, at: TROUBLE["503"] if call == "list" and at > 300 else None
     events = list(follow(cloud))
@@ -211,7 +151,7 @@ def test_a_job_that_ends_in_trouble_is_told_to_have_ended(follow, clock):
     assert cloud.now < 900
 
 
-def test_logs_that_may_not_be_read_are_told_once_and_states_go_on(follow, clock):
+def test_logs_that_may_not_be_read_are_reported_once_and_states_go_on(follow, clock):
     cloud = Cloud(clock, RUN | ended("SUCCEEDED", 500))
     denied = refused(403, "PERMISSION_DENIED", "Permission 'logging.logEntries.list' denied")
     cloud.failing = lambda call, _: denied if call == "list" else None
@@ -222,30 +162,23 @@ def test_logs_that_may_not_be_read_are_told_once_and_states_go_on(follow, clock)
     assert sum(call == "list" for call, _ in cloud.calls) == 1
 
 
-@pytest.mark.parametrize("status", [403, 404])
-def test_a_job_that_is_gone_or_may_not_be_seen_ends_it(follow, clock, status):
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (refused(403), "Google refuses"),
+        (refused(404), "not found"),
+        (Reply(body={"name": NAME, "state": 5}), "invalid response: state: expected text, got 5$"),
+    ],
+    ids=["denied", "gone", "invalid"],
+)
+def test_a_job_that_cannot_be_read_ends_it(follow, clock, reply, message):
     cloud = Cloud(clock, RUN)
-    cloud.failing = lambda call, at: refused(status) if call == "get" and at > 100 else None
-    with pytest.raises(GoogleError):
+    cloud.failing = lambda call, at: reply if call == "get" and at > 100 else None
+    with pytest.raises(GoogleError, match=message):
         list(follow(cloud))
 
 
-def test_a_page_that_google_does_not_know_any_more_is_no_end(follow, clock):
-    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 110), lines(every=1, until=100), page=10)
-    answer, tokens = cloud._entries, []
-
-    def forgetful(body):
-        tokens.append(body.get("pageToken"))
-        is_forgotten = tokens[-1] and sum(map(bool, tokens)) % 5 == 3
-        return refused(400, "INVALID_ARGUMENT", "page_token") if is_forgotten else answer(body)
-
-    cloud._entries = forgetful
-    events = list(follow(cloud))
-    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
-    assert notices(events) == []
-
-
-def test_states_are_told_while_many_lines_are_read(follow, clock):
+def test_states_are_reported_while_many_lines_are_read(follow, clock):
     cloud = Cloud(clock, RUN | ended("SUCCEEDED", 90), lines(every=0.1, until=80), page=10)
     answer = cloud._entries
 
@@ -334,3 +267,66 @@ def test_whatever_fails_and_whoever_interrupts_each_line_is_shown_once(
     assert min(sent, 1) <= interruptions <= sent  # two that are held back together come as one
     assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
     assert [state for state, _, _ in states(events)] == ["PENDING", "RUNNING", "SUCCEEDED"]
+
+
+def test_google_may_ask_to_be_left_alone_but_not_for_ever(follow, clock):
+    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 300), lines(every=50, until=290))
+    busy = Reply(503, {}, {"Retry-After": "1000000"})
+    cloud.failing = lambda _, at: busy if at < 100 else None
+    events = list(follow(cloud))
+    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
+    assert 600 < cloud.now < 650
+
+
+# An emulator that stops
+
+
+@pytest.fixture
+def follow_until_stopped(clock):
+    """Follow a job at an emulator that stops at a time, and may be there again at another."""
+    servers = []
+
+    def run(cloud: Cloud, *, stops: float, back: float = float("inf")) -> JobFollower:
+        server = Server(cloud)
+        servers.append(server)
+        cloud.failing = lambda _, at: RESET if stops <= at < back else None
+
+        def sleep(seconds: float) -> None:
+            clock.sleep(seconds)
+            if stops <= cloud.now < back and servers:
+                servers.pop().close()
+            elif cloud.now >= back and not servers:
+                servers.append(Server(cloud, port=server.port))
+
+        session = connect(server.url, project="p", clock=clock, sleep=clock.sleep)
+        jobs, logs = Jobs(session, "p", "us-central1"), Logs(session, "p")
+        return JobFollower(jobs, logs, cloud.job(), clock=clock, sleep=sleep)
+
+    yield run
+    for server in servers:
+        server.close()
+
+
+def test_an_emulator_that_has_stopped_ends_it(follow_until_stopped, clock):
+    cloud = Cloud(clock, RUN)
+    with pytest.raises(
+        GoogleError,
+        match=r"^http://127\.0\.0\.1:[0-9]+ has refused connections for 12 s: "
+        "the emulator has stopped, and the job with it$",
+    ):
+        list(follow_until_stopped(cloud, stops=100))
+    assert 110 < cloud.now < 130
+
+
+def test_an_emulator_that_restarts_is_waited_for(follow_until_stopped, clock):
+    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 300), lines(every=50, until=290))
+    events = list(follow_until_stopped(cloud, stops=100, back=108))
+    assert states(events)[-1][0] == "SUCCEEDED"
+    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
+
+
+def test_an_emulator_that_stops_after_the_job_leaves_its_state(follow_until_stopped, clock):
+    cloud = Cloud(clock, RUN | ended("FAILED", 96))
+    events = list(follow_until_stopped(cloud, stops=104))
+    assert states(events)[-1][0] == "FAILED"
+    assert cloud.now < 130

@@ -60,13 +60,13 @@ def test_an_invalid_page_names_host_and_field(serve, page, problem):
     assert str(error.value) == f"{server.url}: invalid response: {problem}"
 
 
-@pytest.mark.parametrize("time", ["2026-11-21T17:00:infZ", "2026-11-21T17:00:nanZ", 5, None, {}])
+@pytest.mark.parametrize("time", ["2026-11-21T17:00:infZ", 5, None])
 def test_a_time_that_is_none_is_left_out(read, time):
     (found,), _ = read(entry(timestamp=time, receiveTimestamp=time))
     assert found.time == found.received == 0.0
 
 
-def test_what_is_asked(read):
+def test_the_request(read):
     entries, token = read(nextPageToken="more", token="this")  # noqa: S106 - no secret
     (request,) = read.server.requests
     assert (entries, token) == ([], "more")
@@ -84,23 +84,17 @@ def test_what_is_asked(read):
 @pytest.mark.parametrize(
     ("query", "terms"),
     [
-        (
-            LogQuery(("77",), ("chief",)),
-            'resource.labels.job_id="77" AND resource.labels.task_name="workerpool0-0"',
-        ),
+        (LogQuery(("77",), ("chief",)), 'JOB_ID="77" AND TASK_NAME="workerpool0-0"'),
         (
             LogQuery(("77",), ("worker:3", "vertex", "trial:2/worker:3")),
-            'resource.labels.job_id="77" AND (resource.labels.task_name="service" OR '
-            'resource.labels.task_name="workerpool1-3")',
+            'JOB_ID="77" AND (TASK_NAME="service" OR TASK_NAME="workerpool1-3")',
         ),
-        (
-            LogQuery(("77", "88", "99")),
-            '(resource.labels.job_id="77" OR resource.labels.job_id="88" OR '
-            'resource.labels.job_id="99")',
-        ),
+        (LogQuery(("77", "88", "99")), '(JOB_ID="77" OR JOB_ID="88" OR JOB_ID="99")'),
     ],
 )
 def test_filters(query, terms):
+    terms = terms.replace("JOB_ID", "resource.labels.job_id")
+    terms = terms.replace("TASK_NAME", "resource.labels.task_name")
     assert query.filter(0.0) == (
         f'resource.type="ml_job" AND {terms} AND timestamp>="1970-01-01T00:00:00.000000Z"'
     )
@@ -159,12 +153,6 @@ def test_times_of_an_entry(read):
     assert found.moment == timestamps.parse("2026-11-21T16:00:00Z")
 
 
-def test_entries_with_next_to_nothing_in_them(read):
-    (found, other), _ = read({}, {"timestamp": "yesterday", "severity": 3, "resource": []})
-    assert (found.task, found.text, found.severity) == ("vertex", "", "DEFAULT")
-    assert found.insert_id != other.insert_id
-
-
 @pytest.mark.parametrize(
     ("tasks", "wanted"),
     [
@@ -179,20 +167,7 @@ def test_tasks_of_one_trial_or_of_all(read, tasks, wanted):
     assert [each.task for each in found] == wanted
 
 
-@pytest.mark.parametrize("name", ["boss", "worker", "worker:-1", "trial:x/chief", "workerpool0-0"])
-def test_no_task(name):
-    with pytest.raises(UsageError, match="is not a task"):
-        check_tasks((name,), JOB)
-
-
-SPEC = {
-    "workerPoolSpecs": [
-        {"replicaCount": "1"},
-        {"replicaCount": 2},
-        {},
-        {"replicaCount": "1"},
-    ]
-}
+SPEC = {"workerPoolSpecs": [{"replicaCount": "1"}, {"replicaCount": 2}, {}, {"replicaCount": "1"}]}
 
 
 def test_names_of_a_jobs_tasks():
@@ -239,6 +214,9 @@ def test_tasks_that_a_job_has_not():
     many = {"jobSpec": {"workerPoolSpecs": [{"replicaCount": 1}, {"replicaCount": 99}]}}
     with pytest.raises(UsageError, match=r"there are: chief, worker:0, worker:1, …, vertex$"):
         check_tasks(("ps:0",), many)
+    for name in ("boss", "worker", "worker:-1", "trial:x/chief", "workerpool0-0"):
+        with pytest.raises(UsageError, match="is not a task"):
+            check_tasks((name,), JOB)
 
 
 JOB = {"name": "projects/1/locations/r/customJobs/77", "createTime": "2026-11-21T17:00:00Z"}
@@ -259,21 +237,9 @@ def test_neighbouring_lines_of_a_task_come_together(serve):
     assert (first.task, first.text, first.time) == ("chief", "a\nb\nc\n", "")
     assert (second.task, second.text) == ("vertex", "d\n")
     assert 'timestamp>="2026-11-21T16:59:00.000000Z"' in server.requests[0].body["filter"]
-    content = list(LogReader(logs, JOB, LogSelection(), per_entry=True).read_all(JOB))
-    assert [each.text for each in content] == ["a\n", "b\nc\n", "d\n"]
-    assert {(each.time, each.severity) for each in content} == {(STAMP, "INFO")}
-
-
-def test_all_pages_are_gone_through_once(serve):
-    pages = [
-        Reply(body={"entries": entries(("service", "a")), "nextPageToken": "1"}),
-        Reply(body={"nextPageToken": "2"}),
-        Reply(body={"entries": [entry(insertId="z")]}),
-    ]
-    server = serve(in_turn(*pages))
-    found = list(LogReader(Logs(connect(server.url), "p"), JOB, LogSelection()).read_all(JOB))
-    assert [each.text for each in found] == ["a\n", "hello\n"]
-    assert [request.body.get("pageToken") for request in server.requests] == [None, "1", "2"]
+    lines = list(LogReader(logs, JOB, LogSelection(), per_entry=True).read_all(JOB))
+    assert [each.text for each in lines] == ["a\n", "b\nc\n", "d\n"]
+    assert {(each.time, each.severity) for each in lines} == {(STAMP, "INFO")}
 
 
 def tuning_job(trials: int) -> dict:
@@ -336,24 +302,14 @@ def test_the_noise_of_tensorflow_is_hidden_on_request(serve):
     assert [line.text for line in reader.read_all(JOB)] == ["epoch 1\n", "\n"]
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("1970-01-01T00:00:00Z", 0.0),
-        ("1970-01-01T00:01:01.5Z", 61.5),
-        ("2026-11-21T17:00:00.123456789Z", 1795280400.1234567),
-    ],
-)
-def test_times(text, seconds):
-    assert timestamps.parse(text) == pytest.approx(seconds, abs=1e-6)
+def test_times():
+    seconds = timestamps.parse("2026-11-21T17:00:00.123456789Z")
+    assert seconds == pytest.approx(1795280400.1234567, abs=1e-6)
     assert timestamps.parse(timestamps.format(seconds)) == pytest.approx(seconds, abs=1e-6)
-
-
-@pytest.mark.parametrize("text", ["", "Z", "None", "2026-11-21", "2026-11-21T17:00:00+01:00"])
-def test_no_times(text):
-    with pytest.raises(ValueError, match=r"not an RFC 3339|does not match"):
-        timestamps.parse(text)
-    assert timestamps.seconds_between(text, "2026-11-21T17:00:00Z") is None
+    for text in ("", "Z", "None", "2026-11-21", "2026-11-21T17:00:00+01:00"):
+        with pytest.raises(ValueError, match=r"not an RFC 3339|does not match"):
+            timestamps.parse(text)
+        assert timestamps.seconds_between(text, "2026-11-21T17:00:00Z") is None
 
 
 def test_since(monkeypatch):
@@ -365,3 +321,9 @@ def test_since(monkeypatch):
     for text in ("", "ten", "10", "-5m", "1w"):
         with pytest.raises(ValueError, match="neither a duration such as 10m nor a time"):
             since(text)
+
+
+def test_entries_with_next_to_nothing_in_them(read):
+    (found, other), _ = read({}, {"timestamp": "yesterday", "severity": 3, "resource": []})
+    assert (found.task, found.text, found.severity) == ("vertex", "", "DEFAULT")
+    assert found.insert_id != other.insert_id

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from distlaunch.errors import GoogleError, RetryableError
 from distlaunch.google.logs import LogEntry
-from distlaunch.google.tail import WINDOW, RecentIds, Tail
+from distlaunch.google.tail import RecentIds, Tail
 
 from .servers import Clock
 
@@ -112,21 +112,6 @@ def test_a_quiet_log_is_always_looked_at_for_late_ones():
         assert [e.insert_id for e in tail.step()] == [late]
 
 
-def test_looks_tell_when_they_were_whole_and_brought_nothing():
-    clock = Clock()
-    log = Log(clock, [(clock.time, entry(clock.time, n)) for n in range(4)])
-    tail = Tail(log.read, 0.0, clock=clock)
-    tail.step()
-    assert (tail.in_progress, tail.last_full_scan) == (True, float("-inf"))
-    tail.step()
-    assert (tail.in_progress, tail.last_full_scan) == (False, clock.time)
-    assert tail.last_empty_scan == float("-inf")
-    clock.sleep(5.0)
-    tail.step(full=True)
-    tail.step(full=True)
-    assert tail.last_empty_scan == clock.time
-
-
 def test_a_page_that_failed_is_read_again_where_it_was():
     clock = Clock()
     log = Log(clock, [(clock.time, entry(clock.time, n)) for n in range(7)])
@@ -139,13 +124,6 @@ def test_a_page_that_failed_is_read_again_where_it_was():
     assert log.starts == [0.0]
 
 
-def test_a_refusal_of_the_first_page_is_told():
-    clock = Clock()
-    log = Log(clock, [], [GoogleError("no permission")])
-    with pytest.raises(GoogleError, match="no permission"):
-        Tail(log.read, 0.0, clock=clock).step()
-
-
 def test_ids_of_a_flood_are_evicted_and_their_entries_not_shown_again():
     ids = RecentIds(limit=100)
     for number in range(1_000):
@@ -154,7 +132,3 @@ def test_ids_of_a_flood_are_evicted_and_their_entries_not_shown_again():
     assert all(ids.has(number) == (number > ids.evicted_up_to) for number in range(1_000))
     ids.expire(990.0)
     assert next(number for number in range(1_000) if ids.has(number)) == 991
-
-
-def test_the_window_is_several_minutes():
-    assert WINDOW >= 180
