@@ -300,9 +300,7 @@ def test_a_certificate_that_is_not_trusted_is_not_retried(serve, tls, user, cloc
 
 
 @pytest.mark.parametrize("text", ["", "[]", "no json", '{"type": "authorized_user"}'])
-def test_invalid_or_missing_credentials_are_reported_with_a_remedy(
-    no_credentials, monkeypatch, text
-):
+def test_invalid_or_missing_credentials_are_reported(no_credentials, monkeypatch, text):
     login = "run 'gcloud auth application-default login'"
     with pytest.raises(GoogleError, match=f"^no credentials for Google Cloud; {login}$"):
         connect()
