@@ -1,7 +1,8 @@
-"""The trainer's engine room, imported from the skeleton; helpers to run it and to fill a disk."""
+"""`trainer.distributed`, imported from the skeleton; fixtures to run it and to fill a disk."""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -10,32 +11,78 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import tensorflow_host  # imported by tests/conftest.py
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tensorflow_host import PythonHost, Result
+
 BASE = Path(__file__).parents[2] / "trainer_skeleton" / "base"
 
-# `import trainer.distributed.…` finds its way by the package from here on: the path of the other
-# tests stays as it is.
+# From here on `import trainer.distributed.…` uses this package; sys.path stays as it was.
 sys.path.insert(0, str(BASE))
-import trainer.distributed  # noqa: E402, F401 - found by the path that is there just now
+import trainer.distributed  # noqa: E402, F401 - while the path is set
 
 sys.path.remove(str(BASE))
 
 
-@pytest.fixture
-def trainer_environment() -> dict[str, str]:
-    """The environment of a process that can import the trainer and is in no cluster."""
+def environment_outside_clusters() -> dict[str, str]:
     left_out = ("TF_CONFIG", "CLUSTER_SPEC", "DISTLAUNCH_", "AIP_")
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
-    return kept | {"PYTHONPATH": str(BASE)}
+    return {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
+
+
+@pytest.fixture(scope="session")
+def tensorflow() -> Iterator[PythonHost]:
+    with tensorflow_host.running("tensorflow", "keras") as host:
+        yield host
 
 
 @pytest.fixture
-def python(
-    trainer_environment: dict[str, str], tmp_path: Path
-) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def run_code(tensorflow: PythonHost, tmp_path: Path) -> Callable[..., Result]:
+    """Run code that can import the trainer in a fork of a process with TensorFlow."""
+    (tmp_path / "trainer").symlink_to(BASE / "trainer")
+
+    def run(code: str, *arguments: str, **environment: str) -> Result:
+        (tmp_path / "program.py").write_text(code)
+        env = environment_outside_clusters() | environment
+        return tensorflow.run("program", *arguments, cwd=tmp_path, env=env)
+
+    return run
+
+
+# At the beginning of code that two tasks run: a chief and a worker.
+TWO_TASKS = """
+import json, os, sys
+rank = 0 if (worker := os.fork()) else 1
+chief, peer = (f"127.0.0.1:{port}" for port in json.loads(sys.argv[1]))
+task = {"type": ("chief", "worker")[rank], "index": 0}
+cluster = {"chief": [chief], "worker": [peer]}
+os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
+os.environ["DISTLAUNCH_PEER_TIMEOUT"] = "200"
+"""
+
+END_OF_TASKS = """
+if rank == 0:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
+"""
+
+
+@pytest.fixture
+def run_two_tasks(run_code: Callable[..., Result], ports: list[int]) -> Callable[..., Result]:
+    """Run code in a chief and a worker, in which ``rank`` is 0 and 1."""
+
+    def run(code: str, **environment: str) -> Result:
+        wait = (
+            "\nif rank == 0:\n    sys.exit(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))\n"
+        )
+        return run_code(TWO_TASKS + code + wait, json.dumps(ports), **environment)
+
+    return run
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start Python, in an empty folder, so that it can import the trainer."""
     started = []
 
@@ -43,7 +90,7 @@ def python(
         process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=tmp_path,
-            env=trainer_environment | environment,
+            env=environment_outside_clusters() | {"PYTHONPATH": str(BASE)} | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -60,13 +107,10 @@ def python(
 @pytest.fixture
 def ports() -> list[int]:
     """Ports that were free a moment ago, all at once."""
-    sockets = [socket.socket() for _ in range(2)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    numbers = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return numbers
+    with socket.socket() as chief, socket.socket() as worker:
+        for server in (chief, worker):
+            server.bind(("127.0.0.1", 0))
+        return [server.getsockname()[1] for server in (chief, worker)]
 
 
 @pytest.fixture

@@ -40,27 +40,22 @@ def test_the_environment_of_a_replica_is_read(replica):
     assert list(role.addresses) == expected["addresses"]
 
 
-@pytest.mark.parametrize("text", ["", "  ", "{}", '{"cluster": {}}', '{"cluster": null}'])
-def test_a_process_without_a_cluster_is_the_chief_alone(text):
-    assert role_from({"TF_CONFIG": text}) == role_from({}) == Role()
+def test_a_process_without_a_cluster_is_the_chief_alone():
+    for text in ("", "  ", "{}", '{"cluster": {}}', '{"cluster": null}'):
+        assert role_from({"TF_CONFIG": text}) == role_from({}) == Role()
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         ("{", "TF_CONFIG is not JSON"),
         ("not\njson", "it begins 'not\\njson'"),
         ("[" * 100_000, "TF_CONFIG is nested too deeply"),
         ("[]", "expected an object, got list"),
-        ("3", "expected an object, got int"),
         ({"cluster": ["a:1"]}, "'cluster' must map task types"),
-        ({"cluster": ""}, "'cluster' must map task types"),
         ({"cluster": {"workerpool0": ["a:1"]}}, "task type 'workerpool0' is none of"),
-        ({"cluster": {"a\nb": ["a:1"]}}, "task type 'a\\nb' is none of"),
         ({"cluster": {"worker": "a:1"}}, "cluster.worker must be a list"),
-        ({"cluster": {"worker": {"0": "a:1"}}}, "cluster.worker must be a list"),
         ({"cluster": {"worker": [1]}}, "cluster.worker: 1 is not 'host:port'"),
-        ({"cluster": {"worker": ["a"]}}, "cluster.worker: 'a' is not 'host:port'"),
         ({"cluster": {"worker": ["a:b"]}}, "cluster.worker: 'a:b' is not 'host:port'"),
         ({"cluster": {"worker": ["a\n:1"]}}, "cluster.worker: 'a\\n:1' is not 'host:port'"),
         ({"cluster": {"worker": ["a:1", "a:1"]}}, "gives a:1 to more than one task"),
@@ -68,7 +63,6 @@ def test_a_process_without_a_cluster_is_the_chief_alone(text):
         ({"cluster": {"chief": ["a:1", "b:1"]}, "task": CHIEF}, "has 2 chiefs (a:1, b:1)"),
         ({"cluster": {"chief": ["a:1"], "master": ["b:1"]}, "task": CHIEF}, "has 2 chiefs"),
         ({"cluster": TWO}, "task.type must be one of"),
-        ({"cluster": TWO, "task": None}, "task.type must be one of"),
         ({"cluster": TWO, "task": {"type": "boss"}}, "task.type must be one of"),
         ({"cluster": TWO, "task": {"type": ["chief"]}}, "task.type must be one of"),
         *(
@@ -96,11 +90,11 @@ def test_a_process_without_a_cluster_is_the_chief_alone(text):
         ),
     ],
 )
-def test_a_malformed_configuration_is_refused_in_one_line(config, told):
+def test_a_malformed_configuration_is_refused_in_one_line(config, message):
     text = config if isinstance(config, str) else json.dumps(config)
     with pytest.raises(ClusterError) as refused:
         role_from({"TF_CONFIG": text})
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert str(refused.value).startswith("TF_CONFIG")
     assert "\n" not in str(refused.value)
 
@@ -166,24 +160,22 @@ connect(role_from(os.environ))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_peer_that_does_not_come_is_named(python, ports, rank):
-    task = python("-c", CONNECT, TF_CONFIG=config_of(ports, rank), DISTLAUNCH_PEER_TIMEOUT="3")
-    _, err = task.communicate(timeout=120)
-    assert task.returncode == 1
+def test_a_peer_that_does_not_come_is_named(run_code, ports, rank):
+    environment = {"TF_CONFIG": config_of(ports, rank), "DISTLAUNCH_PEER_TIMEOUT": "1"}
+    task = run_code(CONNECT, **environment)
+    assert task.code == 1
     missing = (f"worker:0 (127.0.0.1:{ports[1]})", f"chief (127.0.0.1:{ports[0]})")[rank]
-    assert f"trainer: error: {missing} did not come within 3 s: " in err
-    assert "Traceback" not in err
+    assert f"trainer: error: {missing} did not come within 1 s: " in task.err
+    assert "Traceback" not in task.err
 
 
 TEAM = """
-import json, os
 import numpy as np
 from trainer.distributed.cluster import Team, connect, role_from
 
 role = role_from(os.environ)
 team = Team(role, connect(role))
-rank = role.rank
-told = {
+results = {
     "replicas": [team.replicas, team.local_replicas, list(team.own_replicas)],
     "sum": team.sum(np.array([[1 + rank, 10]], np.int64)).tolist(),
     "sum of floats": team.sum(np.array([0.5], np.float32)).tolist(),
@@ -200,19 +192,18 @@ told = {
     "chief alone is zero": team.all_equal(rank),
 }
 team.meet()
-print(json.dumps(told))
+with open(f"results-{rank}.json", "w") as file:
+    json.dump(results, file)
 """
 
 
 @pytest.mark.slow
-def test_tasks_that_come_agree(python, ports):
+def test_tasks_that_come_agree(run_two_tasks, tmp_path):
     # Through this proxy no peer could be reached.
-    environment = {"DISTLAUNCH_PEER_TIMEOUT": "90", "https_proxy": "http://127.0.0.1:1"}
-    tasks = [python("-c", TEAM, TF_CONFIG=config_of(ports, rank), **environment) for rank in (0, 1)]
-    ends = [task.communicate(timeout=60) for task in tasks]
-    assert [task.returncode for task in tasks] == [0, 0], ends
-    for rank, (out, _) in enumerate(ends):
-        assert json.loads(out) == {
+    result = run_two_tasks(TEAM, https_proxy="http://127.0.0.1:1")
+    assert result.code == 0, result.text
+    for rank in (0, 1):
+        assert json.loads((tmp_path / f"results-{rank}.json").read_text()) == {
             "replicas": [2, 1, [rank]],
             "sum": [[3, 20]],
             "sum of floats": [1.0],

@@ -1,4 +1,4 @@
-"""What a run says of its data before it trains on them."""
+"""Warnings and errors about the data before the training."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def write(folder: Path, *counts: int) -> Path:
 
 
 def test_empty_files_among_others_are_a_warning(tmp_path):
+    assert warnings_of(write(tmp_path / "whole", 1, 40)) == []
     training = write(tmp_path / "training", 1, 0, 1200, 0, 0, 0)
     validation = write(tmp_path / "validation", 0, 5)
     assert warnings_of(training, validation) == [
@@ -53,10 +54,6 @@ def test_empty_files_among_others_are_a_warning(tmp_path):
         f"{training}/4.tfrecord and 1 more): the others hold 1,201 examples",
         f"1 of 2 files is empty ({validation}/0.tfrecord): the others hold 5 examples",
     ]
-
-
-def test_files_with_records_are_no_warning(tmp_path):
-    assert warnings_of(write(tmp_path / "training", 1, 40)) == []
 
 
 def test_empty_files_alone_are_an_error(tmp_path):

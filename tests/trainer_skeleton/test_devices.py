@@ -1,4 +1,4 @@
-"""What a task says of its devices, and why it has fewer GPUs than expected."""
+"""A task's line about its devices, and the reasons for fewer GPUs than expected."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ MISSING = "libdistlaunch-missing.so.1"
 
 # Prints the reasons of a process whose dynamic loader finds a driver in LD_LIBRARY_PATH.
 REASONS = """
-import json, os, sys
+import json, os, sys, types
 from pathlib import Path
+sys.modules["tensorflow"] = types.ModuleType("tensorflow")  # takes seconds, and is not used here
 from trainer.distributed import devices
 devices._CUDA_12 = ("libm.so.6", "libdistlaunch-missing.so.12")
 devices._CUDNN = "libm.so.6"
@@ -27,51 +28,44 @@ build = {"is_cuda_build": True}
 print(json.dumps(list(devices.missing_gpu_reasons(os.environ, build, Path(sys.argv[1])))))
 """
 
-# Joins a cluster with as many virtual devices as the argument says; for TensorFlow they are CPUs.
+# Joins a cluster, the chief with two virtual devices; for TensorFlow they are CPUs.
 JOIN = """
-import os, sys, time
+import time
 from pathlib import Path
 import tensorflow as tf
 from trainer.distributed.cluster import connect, role_from
 from trainer.distributed.devices import check_same_devices
 cpu = tf.config.list_physical_devices("CPU")[0]
-virtual = [tf.config.LogicalDeviceConfiguration()] * int(sys.argv[1])
+virtual = [tf.config.LogicalDeviceConfiguration()] * (2 - rank)
 tf.config.set_logical_device_configuration(cpu, virtual)
 role = role_from(os.environ)
 connect(role)
 try:
     check_same_devices(role.peers, "CPU")
 except Exception as error:
-    print(type(error).__name__, error, flush=True)
-Path(f"{role.name}.done").touch()
-while len(list(Path().glob("*.done"))) < 2:
+    Path(f"{role.name}.error").write_text(f"{type(error).__name__} {error}")
+while len(list(Path().glob("*.error"))) < 2:
     time.sleep(0.05)  # the end of one task ends the other
-os._exit(0)
+if rank:
+    os._exit(0)
 """
 
 
-def test_a_tensorflow_without_cuda_is_the_reason():
+def test_expected_gpus_that_tensorflow_does_not_see():
     environ = {"DISTLAUNCH_EXPECTED_GPUS": "2"}
     with pytest.raises(DeviceError) as refused:
         devices.check_gpus("worker:1", environ, allow_cpu=False)
-    assert str(refused.value).startswith(
-        "worker:1: expected 2 GPUs (DISTLAUNCH_EXPECTED_GPUS), TensorFlow sees none: TensorFlow 2."
-    )
-    assert "is built without CUDA (install tensorflow[and-cuda])" in str(refused.value)
+    error = str(refused.value)
+    assert error.startswith("worker:1: expected 2 GPUs (DISTLAUNCH_EXPECTED_GPUS), TensorFlow sees")
+    assert "is built without CUDA (install tensorflow[and-cuda])" in error
     warning = devices.check_gpus("worker:1", environ, allow_cpu=True)
-    assert warning
     assert warning.startswith("worker:1: expected 2 GPUs")
 
-
-@pytest.mark.parametrize("environ", [{}, {"DISTLAUNCH_EXPECTED_GPUS": "0"}])
-def test_nothing_is_expected(environ):
-    assert devices.check_gpus("chief", environ, allow_cpu=False) is None
-
-
-@pytest.mark.parametrize("text", ["one", "-1", "1.5", "1 2"])
-def test_an_expectation_that_is_no_number_is_refused(text):
-    with pytest.raises(ClusterError, match="must be a whole number, got "):
-        devices.check_gpus("chief", {"DISTLAUNCH_EXPECTED_GPUS": text}, allow_cpu=True)
+    for nothing in ({}, {"DISTLAUNCH_EXPECTED_GPUS": "0"}):
+        assert devices.check_gpus("chief", nothing, allow_cpu=False) is None
+    for text in ("one", "-1", "1.5", "1 2"):
+        with pytest.raises(ClusterError, match="must be a whole number, got "):
+            devices.check_gpus("chief", {"DISTLAUNCH_EXPECTED_GPUS": text}, allow_cpu=True)
 
 
 def test_a_missing_driver_and_device_file_are_named(monkeypatch, tmp_path):
@@ -91,7 +85,7 @@ def test_libraries_that_cannot_be_opened_are_named(python, tmp_path):
     shutil.copy(_loaded(library), tmp_path / "libcuda.so.1")
     (tmp_path / "nvidia0").touch()
     process = python("-c", REASONS, str(tmp_path), LD_LIBRARY_PATH=str(tmp_path))
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert json.loads(out) == [
         "the driver does not start (cuInit returned -1)",
@@ -108,22 +102,17 @@ def _loaded(library: str) -> Path:
 
 
 @pytest.mark.slow
-def test_tasks_with_different_numbers_of_devices_are_named(python, ports):
-    chief, worker = (f"127.0.0.1:{port}" for port in ports)
-    cluster = {"chief": [chief], "worker": [worker]}
-    tasks = [
-        python(
-            *("-c", JOIN, number),
-            TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": kind, "index": 0}}),
-            CUDA_VISIBLE_DEVICES="-1",
+def test_tasks_with_different_numbers_of_devices_are_named(run_two_tasks, tmp_path):
+    result = run_two_tasks(JOIN, CUDA_VISIBLE_DEVICES="-1")
+    assert result.code == 0, result.text
+    for name in ("chief", "worker:0"):
+        assert (
+            (tmp_path / f"{name}.error")
+            .read_text()
+            .startswith(
+                "DeviceError the tasks have different numbers of CPUs (chief has 2, worker:0 has 1)"
+            )
         )
-        for kind, number in (("chief", "2"), ("worker", "1"))
-    ]
-    results = [task.communicate(timeout=120) for task in tasks]
-    for out, err in results:
-        assert out.startswith(
-            "DeviceError the tasks have different numbers of CPUs (chief has 2, worker:0 has 1)"
-        ), err
 
 
 def test_a_gpu_is_described_by_its_driver():

@@ -1,4 +1,4 @@
-"""Which layers are told of, and which batch normalisations see all rows."""
+"""Warnings about layers, and which batch normalisations see all rows."""
 
 from __future__ import annotations
 
@@ -12,32 +12,28 @@ layers = keras.layers
 
 
 def model(*hidden):
-    made = keras.Sequential([layers.Input((4, 3)), *hidden, layers.Flatten(), layers.Dense(1)])
-    made.compile("sgd", "mse")
-    return made
-
-
-def test_one_replica_has_nothing_to_tell():
-    made = model(layers.Dropout(0.5), layers.BatchNormalization())
-    assert differences(made, 1, synchronized=False) == []
+    model = keras.Sequential([layers.Input((4, 3)), *hidden, layers.Flatten(), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
 
 
 def test_layers_are_named():
-    made = model(
+    several = model(
         layers.Dropout(0.5, name="drop"),
         layers.BatchNormalization(name="norm"),
         layers.BatchNormalization(synchronized=True, name="common"),
         keras.Sequential([layers.GaussianNoise(0.1, name="noise")]),
     )
-    random, apart = differences(made, 2, synchronized=False)
+    random, apart = differences(several, 2, synchronized=False)
     assert random.startswith("the layers drop, noise draw random numbers")
     assert apart.startswith("the layers norm normalise each replica's rows by themselves")
     assert apart.endswith("--sync-batch-norm has them see all rows")
-    assert differences(made, 2, synchronized=True) == [random]
+    assert differences(several, 2, synchronized=True) == [random]
+    assert differences(several, 1, synchronized=False) == []
 
 
 @pytest.mark.parametrize(
-    ("layer", "draws"),
+    ("create_layer", "draws"),
     [
         (lambda: layers.Dropout(0.0), False),
         (lambda: layers.LSTM(2, return_sequences=True), False),
@@ -46,10 +42,10 @@ def test_layers_are_named():
         (lambda: layers.Dense(2), False),
     ],
 )
-def test_only_what_draws_is_told(layer, draws):
+def test_layers_that_draw_random_numbers(create_layer, draws):
     x = layers.Input((4, 3))
-    made = layer()
-    y = made(x, x) if isinstance(made, layers.MultiHeadAttention) else made(x)
+    layer = create_layer()
+    y = layer(x, x) if isinstance(layer, layers.MultiHeadAttention) else layer(x)
     assert bool(differences(keras.Model(x, y), 2, synchronized=False)) == draws
 
 
@@ -58,11 +54,11 @@ def test_frozen_weights_are_no_statistics():
     frozen = keras.Sequential([layers.Dense(3), layers.BatchNormalization()])
     frozen.trainable = False
     trained = layers.BatchNormalization()
-    made = model(frozen, trained)
+    both = model(frozen, trained)
     expected = [trained.moving_mean, trained.moving_variance]
-    assert [v.path for v in step._statistics(made)] == [v.path for v in expected]
-    apart = BatchNormalizations(made, 2)
+    assert [v.path for v in step._statistics(both)] == [v.path for v in expected]
+    apart = BatchNormalizations(both, 2)
     assert [v.path for v in apart.averages] == [v.path for v in expected]
-    together = BatchNormalizations(made, 2, synchronize=True)
+    together = BatchNormalizations(both, 2, synchronize=True)
     assert together.averages == []
     assert together.synchronized == [trained]

@@ -1,4 +1,4 @@
-"""The law of once: every example in its step, of any files, on any cluster, from any step on."""
+"""Every example once and in its step: of any files, on any cluster, from any step on."""
 
 from __future__ import annotations
 
@@ -24,16 +24,24 @@ def team():
 
 
 @st.composite
-def dealt(draw: st.DrawFn) -> tuple[list[int], Plan]:
+def plans(draw: st.DrawFn, *, examples: int, most_replicas: int, steps: int = 40) -> Plan:
+    replicas = draw(st.integers(1, min(most_replicas, examples)))
+    shards = replicas * draw(st.integers(1, 4))
+    batch = draw(st.integers(max(replicas, examples // steps), 200))
+    return Plan(examples, batch, replicas, shards)
+
+
+@st.composite
+def files_and_plans(draw: st.DrawFn) -> tuple[list[int], Plan]:
     """Return the records of each file, and a plan for them."""
     files = draw(st.lists(st.integers(0, 90) | st.just(1), min_size=1, max_size=50))
-    examples = sum(files)
-    if not examples:
-        files, examples = [*files, 1], 1
-    replicas = draw(st.integers(1, min(16, examples)))
-    shards = replicas * draw(st.integers(1, 4))
-    batch = draw(st.integers(max(replicas, examples // 40), 200))
-    return files, Plan(examples, batch, replicas, shards)
+    files = files if sum(files) else [*files, 1]
+    return files, draw(plans(examples=sum(files), most_replicas=16))
+
+
+few_examples = st.integers(1, 200).flatmap(
+    lambda count: plans(examples=count, most_replicas=5, steps=8)
+)
 
 
 def index_of(files: list[int]) -> Index:
@@ -47,9 +55,10 @@ def index_of(files: list[int]) -> Index:
     )
 
 
-@given(dealt())
-def test_every_record_of_every_file_is_in_one_shard(made):
-    files, plan = made
+@settings(max_examples=40)
+@given(files_and_plans())
+def test_every_record_of_every_file_is_in_one_shard(files_and_plan):
+    files, plan = files_and_plan
     items = RecordItems(Records("file-*", parse=lambda record: record), index_of(files))
     read: Counter[tuple[int, int]] = Counter()
     for replica in range(plan.replicas):
@@ -63,22 +72,21 @@ def test_every_record_of_every_file_is_in_one_shard(made):
 def numbers_of(pipeline, replica, steps, first=0):
     """Return the examples that a replica gets in each step."""
     batches = iter(pipeline.dataset(range(replica, replica + 1), first, steps))
-    found = []
+    steps_rows = []
     for _ in range(first, steps):
         data, own, total, numbers = next(batches)
         assert int(own) <= len(numbers)
         assert len(tf.nest.flatten(data)[0]) == len(numbers)
-        found.append((numbers.numpy()[: int(own)].tolist(), int(total)))
-    return found
+        steps_rows.append((numbers.numpy()[: int(own)].tolist(), int(total)))
+    return steps_rows
 
 
 @settings(
-    max_examples=8,
+    max_examples=5,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(dealt(), st.integers(0, 60), st.data())
-def test_every_example_is_trained_on_once_in_a_pass(team, made, pool, data):
-    _, plan = made
+@given(few_examples, st.integers(0, 60), st.data())
+def test_every_example_is_trained_on_once_in_a_pass(team, plan, pool, data):
     x = np.arange(plan.examples)
     order = Order(seed=pool, pool=pool)
     pipelines = [
@@ -112,7 +120,7 @@ def test_shares_see_all_their_rows_in_a_pass(plan, steps):
     assert plan.may_lack_rows == (min(map(plan.steps_of, range(plan.replicas))) < plan.steps)
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 5), st.data())
 def test_own_data_sets_are_seen_once_in_a_pass(rows, replicas, batch, data):
     batches = tf.data.Dataset.range(rows).map(lambda x: (x, x)).batch(batch * replicas)

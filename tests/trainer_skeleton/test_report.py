@@ -27,59 +27,54 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def scalars(folder: Path) -> list[tuple[str, int, float]]:
     (file,) = folder.iterdir()
-    found = []
+    values = []
     for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
         event = tf.compat.v1.Event.FromString(record)
         for value in event.summary.value:
             assert value.metadata.plugin_data.plugin_name == "scalars"
-            found.append((value.tag, event.step, float(tf.make_ndarray(value.tensor))))
-    return found
+            values.append((value.tag, event.step, float(tf.make_ndarray(value.tensor))))
+    return values
 
 
-def test_events_are_whole_lines(events):
+def test_events_are_appended_as_whole_lines(events):
+    events.write_text('{"event": "ready"}\n')
     report = Report(WORKER, "logs")
     report.event("step", step=1, loss=0.5)
     report.event("step", step=2, loss=np.float32(0.25))
     lines = events.read_text().splitlines(keepends=True)
     assert all(line.endswith("\n") for line in lines)
-    first, second = map(json.loads, lines)
+    ready, first, second = map(json.loads, lines)
+    assert ready == {"event": "ready"}
     assert first.pop("time") <= second.pop("time")
     assert first == {"event": "step", "step": 1, "loss": 0.5}
     assert second == {"event": "step", "step": 2, "loss": 0.25}
 
 
-def test_events_are_appended(events):
-    events.write_text('{"event": "ready"}\n')
-    Report(CHIEF, "logs").event("end")
-    assert [json.loads(line)["event"] for line in events.read_text().splitlines()] == [
-        "ready",
-        "end",
-    ]
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, np.float32("nan")])
-def test_numbers_that_json_lacks_become_null(events, value):
+def test_numbers_that_are_not_in_json_become_null(events, value):
     Report(CHIEF, "logs").event("epoch", logs={"loss": value, "accuracy": 0.5})
     assert json.loads(events.read_text())["logs"] == {"loss": None, "accuracy": 0.5}
     assert "NaN" not in events.read_text()
     assert "Infinity" not in events.read_text()
 
 
-def test_no_events_where_no_launcher_asks_for_them(tmp_path, monkeypatch):
+def test_no_events_without_a_launcher(tmp_path, monkeypatch):
     monkeypatch.delenv("DISTLAUNCH_EVENTS", raising=False)
     monkeypatch.chdir(tmp_path)
     Report(CHIEF, "logs").event("step", step=1)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_the_chief_prints(capsys):
+def test_only_the_chief_prints_and_writes_scalars(capsys, tmp_path):
     for role in (WORKER, CHIEF):
-        report = Report(role, "logs")
-        report.log(f"said by {role.name}")
-        report.warn(f"warned by {role.name}")
-    told = capsys.readouterr()
-    assert told.out == "said by chief\n"
-    assert told.err == "trainer: warning: warned by chief\n"
+        report = Report(role, str(tmp_path / role.name))
+        report.log(f"log of {role.name}")
+        report.warn(f"warning of {role.name}")
+        report.scalars(0, {"loss": 0.5})
+    printed = capsys.readouterr()
+    assert printed.out == "log of chief\n"
+    assert printed.err == "trainer: warning: warning of chief\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["chief"]
 
 
 def test_an_epoch_is_one_line():
@@ -103,16 +98,13 @@ def test_scalars_can_be_read_back(tmp_path):
     ]
 
 
-def test_only_the_chief_writes_scalars(tmp_path):
-    Report(WORKER, str(tmp_path)).scalars(0, {"loss": 0.5})
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("rates", "median"),
     [([], None), ([5.0], 5.0), ([5.0, 90.0], 90.0), ([5.0, 100.0, 90.0, 101.0], 100.0)],
 )
 def test_the_summary_holds_the_facts_and_the_steady_rate(tmp_path, monkeypatch, rates, median):
+    write_summary(str(tmp_path), {"epochs": []})
+    assert json.loads((tmp_path / "summary.json").read_text())["restarts"] == 0
     monkeypatch.setenv("DISTLAUNCH_RESTARTS", "2")
     epochs = [{"examples_per_second": rate, "logs": {"loss": math.nan}} for rate in rates]
     write_summary(str(tmp_path), {"steps": np.int64(46), "epochs": epochs, "resumed_from": None})
@@ -124,9 +116,3 @@ def test_the_summary_holds_the_facts_and_the_steady_rate(tmp_path, monkeypatch, 
         "examples_per_second": median,
         "restarts": 2,
     }
-
-
-def test_a_run_without_a_launcher_has_no_restarts(tmp_path, monkeypatch):
-    monkeypatch.delenv("DISTLAUNCH_RESTARTS", raising=False)
-    write_summary(str(tmp_path), {"epochs": []})
-    assert json.loads((tmp_path / "summary.json").read_text())["restarts"] == 0

@@ -40,7 +40,7 @@ MOMENTS = {
 def test_sigterm_before_training_ends_the_task(python, moment):
     program = PREAMBLE + "Stop = stop_signal.StopSignal\n" + moment
     task = python("-c", program)
-    out, err = task.communicate(timeout=30)
+    out, err = task.communicate(timeout=300)
     assert (task.returncode, out, err) == (143, "", STOPPED)
 
 
@@ -55,7 +55,7 @@ send()
 print(before, stop.received)
 """
     task = python("-c", PREAMBLE + program)
-    out, err = task.communicate(timeout=30)
+    out, err = task.communicate(timeout=300)
     assert (task.returncode, out, err) == (0, "False True\n", "")
 
 
@@ -77,7 +77,7 @@ os.kill(children[0], signal.SIGTERM)
 print(os.waitstatus_to_exitcode(os.wait()[1]))
 """
     task = python("-W", "ignore", "-c", PREAMBLE + program)
-    out, err = task.communicate(timeout=30)
+    out, err = task.communicate(timeout=300)
     assert (task.returncode, out, err) == (0, "-15\n", "")
 
 
@@ -89,7 +89,7 @@ def test_a_start_that_fails_still_ends_on_sigterm(python, tmp_path):
     (packages / "keras.py").write_text(f"import os, signal; {fault}")
     path = f"{packages}:{Path(waiting.__file__).parents[2]}"
     task = python("-m", "trainer.task", PYTHONPATH=path)
-    _, err = task.communicate(timeout=30)
+    _, err = task.communicate(timeout=300)
     assert (task.returncode, err) == (-signal.SIGTERM, "")
 
 
@@ -105,7 +105,7 @@ send()
 time.sleep(60)
 """
     task = python("-c", PREAMBLE + program, waiting.__file__, json.dumps(order))
-    _, err = task.communicate(timeout=30)
+    _, err = task.communicate(timeout=300)
     assert (task.returncode, err) == (
         -signal.SIGKILL,
         "trainer: stopped by a signal while waiting for peers\n",

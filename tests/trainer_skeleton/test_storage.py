@@ -40,42 +40,22 @@ def contents(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
 
 
-@pytest.mark.parametrize(
-    ("names", "path"),
-    [
-        (("gs://bucket/job/", "model", "a"), "gs://bucket/job/model/a"),
-        (("/gcs/bucket", "a"), "/gcs/bucket/a"),
-        (("job", "logs"), "job/logs"),
-        (("/", "a"), "/a"),
-    ],
-)
-def test_join(names, path):
-    assert join(*names) == path
-
-
-def test_only_urls_are_remote():
+def test_paths_and_urls():
+    assert join("gs://bucket/job/", "model", "a") == "gs://bucket/job/model/a"
+    assert join("/gcs/bucket", "a") == "/gcs/bucket/a"
+    assert join("/", "a") == "/a"
     assert is_remote("gs://bucket/a")
     assert not any(map(is_remote, ("/gcs/bucket/a", "a", "/a/b")))
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_files_are_read_as_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "_CHUNK", 4)
     path = str(tmp_path / "file")
     write_whole(path, b"one")
-    write_whole(path, b"two\0")
-    assert read_whole(path) == b"two\0"
+    write_whole(path, b"0123456\0 9")
+    assert read_whole(path) == b"0123456\0 9"
     assert names_in(str(tmp_path)) == ["file"]
-
-
-def test_what_is_larger_than_a_piece_is_read_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "_CHUNK", 4)
-    (tmp_path / "file").write_bytes(b"0123456789")
-    assert read_whole(str(tmp_path / "file")) == b"0123456789"
-
-
-def test_what_is_not_there_is_none(tmp_path):
-    (tmp_path / "file").write_bytes(b"")
-    assert read_if_there(str(tmp_path / "file")) == b""
-    assert read_if_there(str(tmp_path / "nothing")) is None
+    assert read_if_there(path) == b"0123456\0 9"
     assert read_if_there(str(tmp_path / "no" / "folder")) is None
     with pytest.raises(StorageError, match=r"^cannot read "):
         read_if_there(str(tmp_path / "file" / "below"))
@@ -97,20 +77,6 @@ def test_a_file_is_never_seen_half_written(tmp_path, monkeypatch):
     assert path.read_bytes() == b"new"
 
 
-def test_publish_moves_everything_the_marker_last(new, tmp_path, monkeypatch):
-    order = []
-    rename = storage._rename
-
-    def watched(source: str, target: str) -> None:
-        order.append(Path(source).relative_to(new).as_posix())
-        rename(source, target)
-
-    monkeypatch.setattr(storage, "_rename", watched)
-    publish(new, str(tmp_path / "to"), last="marker")
-    assert order == ["a", "sub/z", "values", "marker"]
-    assert contents(tmp_path / "to") == {name: f"new {name}" for name in order}
-
-
 def test_publish_to_another_file_system(new, small_disk):
     publish(new, str(small_disk / "to"), last="marker")
     assert contents(small_disk / "to") == {
@@ -119,23 +85,25 @@ def test_publish_to_another_file_system(new, small_disk):
     assert names_in(str(small_disk / "to")) == ["a", "marker", "sub", "values"]
 
 
-def test_the_old_marker_goes_before_anything_new_is_seen(new, tmp_path, monkeypatch):
+def test_publish_writes_the_marker_last_and_removes_the_old_one_first(new, tmp_path, monkeypatch):
     old = tmp_path / "to"
     old.mkdir()
     for name in ("marker", "values"):
         (old / name).write_text(f"old {name}")
-    seen = []
+    before, order = [], []
     rename = storage._rename
 
-    def watched(source: str, target: str) -> None:
-        seen.append(contents(old))
+    def recorded(source: str, target: str) -> None:
+        before.append(contents(old))
+        order.append(Path(source).relative_to(new).as_posix())
         rename(source, target)
 
-    monkeypatch.setattr(storage, "_rename", watched)
+    monkeypatch.setattr(storage, "_rename", recorded)
     publish(new, str(old), last="marker")
-    assert seen[0] == {"values": "old values"}
-    assert [moment for moment in seen if "marker" in moment] == []
-    assert contents(old) == {name: f"new {name}" for name in ("a", "sub/z", "values", "marker")}
+    assert before[0] == {"values": "old values"}
+    assert [files for files in before if "marker" in files] == []
+    assert order == ["a", "sub/z", "values", "marker"]
+    assert contents(old) == {name: f"new {name}" for name in order}
 
 
 def test_a_publish_that_fails_does_not_show_the_marker(new, tmp_path):
@@ -171,51 +139,52 @@ def test_a_full_disk_leaves_what_was_published(new, small_disk):
     assert contents(small_disk) == before
 
 
-def failing_calls(place: str) -> list:
-    return [
-        lambda: make_folder(f"{place}/a"),
-        lambda: write_whole(f"{place}/a", b"x"),
-        lambda: read_whole(f"{place}/a"),
-        lambda: scratch_folder(place).__enter__(),
-    ]
+FAILING_CALLS = [
+    lambda path: make_folder(f"{path}/a"),
+    lambda path: write_whole(f"{path}/a", b"x"),
+    lambda path: read_whole(f"{path}/a"),
+    lambda path: scratch_folder(path).__enter__(),
+]
 
 
-@pytest.mark.parametrize("call", range(4))
-def test_a_path_that_cannot_be_is_told_in_one_line(tmp_path, call):
+def test_errors_are_one_line_with_the_path(tmp_path):
     (tmp_path / "file").write_text("not a folder")
-    place = str(tmp_path / "file")
-    with pytest.raises(StorageError) as failed:
-        failing_calls(place)[call]()
-    assert place in str(failed.value)
-    assert "\n" not in str(failed.value)
+    path = str(tmp_path / "file")
+    for call in FAILING_CALLS:
+        with pytest.raises(StorageError) as failed:
+            call(path)
+        assert path in str(failed.value)
+        assert "\n" not in str(failed.value)
+    with (
+        pytest.raises(StorageError, match=r"^cannot write gs://bucket/a: no such bucket$"),
+        storage.explained("cannot write", "gs://bucket/a"),
+    ):
+        raise tf.errors.NotFoundError(None, None, "no such bucket\nand much more")
 
 
-def test_a_file_that_is_not_there_is_told_in_one_line(tmp_path):
-    with pytest.raises(StorageError, match=r"^cannot read .*/nothing: ") as failed:
-        read_whole(str(tmp_path / "nothing"))
-    assert "\n" not in str(failed.value)
-
-
-def test_a_folder_is_made_and_left_empty(tmp_path):
+def test_folders(tmp_path):
     make_folder(str(tmp_path / "a" / "b"))
     make_folder(str(tmp_path / "a" / "b"))
     assert names_in(str(tmp_path / "a")) == ["b"]
-    assert names_in(str(tmp_path / "a" / "b")) == []
     assert names_in(str(tmp_path / "nothing")) == []
+    make_new_folder(str(tmp_path / "a" / "c"))
+    with pytest.raises(StorageError, match=r"^cannot write .*/a/c: File exists$"):
+        make_new_folder(str(tmp_path / "a" / "c"))
+    make_new_folder("gs://bucket/a")
 
 
-def test_a_scratch_folder_is_beside_and_goes(tmp_path):
-    with scratch_folder(str(tmp_path)) as folder:
+def test_scratch_folders(tmp_path, monkeypatch):
+    """Beside the target, or on this machine for a bucket; removed at the end."""
+    job = tmp_path / "job"
+    job.mkdir()
+    with scratch_folder(str(job)) as folder:
         (folder / "a").write_text("a")
-        assert folder.parent == tmp_path
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("near", ["gs://bucket/job", "/gcs/bucket/job"])
-def test_a_scratch_folder_for_a_bucket_is_on_this_machine(near, tmp_path, monkeypatch):
+        assert folder.parent == job
+    assert list(job.iterdir()) == []
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with scratch_folder(near) as folder:
-        assert folder.parent == tmp_path
+    for bucket in ("gs://bucket/job", "/gcs/bucket/job"):
+        with scratch_folder(bucket) as folder:
+            assert folder.parent == tmp_path
 
 
 def test_remove_takes_files_and_folders_and_what_is_gone(tmp_path):
@@ -243,18 +212,3 @@ def test_files_are_removed_in_their_order_and_their_folder_with_them(tmp_path, m
         remove_files(str(tmp_path / "folder"), "two", "one")
     assert removed[:2] == ["two", "one"]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_new_folder_is_not_one_that_is_there(tmp_path):
-    make_new_folder(str(tmp_path / "a" / "b"))
-    with pytest.raises(StorageError, match=r"^cannot write .*/a/b: File exists$"):
-        make_new_folder(str(tmp_path / "a" / "b"))
-    make_new_folder("gs://bucket/a")
-
-
-def test_errors_of_tensorflow_are_told_in_one_line():
-    with (
-        pytest.raises(StorageError, match=r"^cannot write gs://bucket/a: no such bucket$"),
-        storage.explained("cannot write", "gs://bucket/a"),
-    ):
-        raise tf.errors.NotFoundError(None, None, "no such bucket\nand much more")

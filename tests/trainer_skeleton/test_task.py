@@ -27,48 +27,43 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--epochs", "0"], "argument --epochs: must be 1 or more, got 0"),
-        (["--epochs", "many"], "argument --epochs: invalid whole number value: 'many'"),
-        (["--epochs", "1.5"], "argument --epochs: invalid whole number value: '1.5'"),
-        (["--epochs"], "argument --epochs: expected one argument"),
-        (["--batch-size", "0"], "argument --batch-size: must be 1 or more, got 0"),
-        (["--batch-size", "8", "--global-batch-size", "8"], "not allowed with"),
-        (["--global-batch-size", "-1"], "argument --global-batch-size: must be 1 or more, got -1"),
-        (
-            ["--learning-rate", "fast"],
-            "argument --learning-rate: must be a number above 0, got fast",
-        ),
-        (["--learning-rate", "nan"], "argument --learning-rate: must be a number above 0, got nan"),
-        (["--learning-rate", "inf"], "argument --learning-rate: must be a number above 0, got inf"),
-        (["--learning-rate", "0"], "argument --learning-rate: must be a number above 0, got 0"),
-        (
-            ["--learning-rate=-1e-3"],
-            "argument --learning-rate: must be a number above 0, got -1e-3",
-        ),
-        (["--steps-per-epoch", "0"], "argument --steps-per-epoch: must be 1 or more, got 0"),
-        (["--seed", "-1"], "argument --seed: must be 0 or more, got -1"),
-        (["--seed", "4294967296"], "argument --seed: must be 4294967295 or less, got 4294967296"),
-        (["--epochs", "2147483648"], "argument --epochs: must be 2147483647 or less"),
-        (["--shards", "0"], "argument --shards: must be 1 or more, got 0"),
-        (["--shuffle", "-1"], "argument --shuffle: must be 0 or more, got -1"),
-        (["--precision", "float8"], "argument --precision: invalid choice: 'float8'"),
-        (["--checkpoint-every", "-1"], "argument --checkpoint-every: must be 0 or more, got -1"),
-        (["--epoch", "1"], "unrecognized arguments: --epoch 1"),
-        (["--bogus\nline"], "unrecognized arguments: --bogus"),
-        (["extra"], "unrecognized arguments: extra"),
-    ],
-)
-def test_a_bad_option_is_told_in_one_line(python, arguments, told):
-    task = python("-m", "trainer.task", *arguments)
-    out, err = task.communicate(timeout=60)
-    assert task.returncode == 2
-    assert out == ""
-    assert err.startswith("trainer: error: ")
-    assert told in err
-    assert err.count("\n") == 1
+LEARNING_RATE = "argument --learning-rate: must be a number above 0, got"
+BAD_OPTIONS = {
+    "--epochs 0": "argument --epochs: must be 1 or more, got 0",
+    "--epochs many": "argument --epochs: invalid whole number value: 'many'",
+    "--epochs 1.5": "argument --epochs: invalid whole number value: '1.5'",
+    "--epochs": "argument --epochs: expected one argument",
+    "--epochs 2147483648": "argument --epochs: must be 2147483647 or less",
+    "--batch-size 0": "argument --batch-size: must be 1 or more, got 0",
+    "--batch-size 8 --global-batch-size 8": "not allowed with",
+    "--global-batch-size -1": "argument --global-batch-size: must be 1 or more, got -1",
+    "--learning-rate fast": f"{LEARNING_RATE} fast",
+    "--learning-rate nan": f"{LEARNING_RATE} nan",
+    "--learning-rate inf": f"{LEARNING_RATE} inf",
+    "--learning-rate=-1e-3": f"{LEARNING_RATE} -1e-3",
+    "--steps-per-epoch 0": "argument --steps-per-epoch: must be 1 or more, got 0",
+    "--seed -1": "argument --seed: must be 0 or more, got -1",
+    "--seed 4294967296": "argument --seed: must be 4294967295 or less, got 4294967296",
+    "--shards 0": "argument --shards: must be 1 or more, got 0",
+    "--shuffle -1": "argument --shuffle: must be 0 or more, got -1",
+    "--precision float8": "argument --precision: invalid choice: 'float8'",
+    "--checkpoint-every -1": "argument --checkpoint-every: must be 0 or more, got -1",
+    "--epoch 1": "unrecognized arguments: --epoch 1",
+    "extra": "unrecognized arguments: extra",
+}
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_OPTIONS.items())
+def test_a_bad_option_is_one_line(options, message, capsys, monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(SystemExit) as end:
+        trainer.task.parser().parse_args(options.split())
+    printed = capsys.readouterr()
+    assert end.value.code == 2
+    assert printed.out == ""
+    assert printed.err.startswith("trainer: error: ")
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -99,13 +94,13 @@ def test_keras_is_imported_with_tensorflow_whatever_the_shell_sets(python, tmp_p
     (packages / "keras.py").write_text("import os, sys; sys.exit(os.environ['KERAS_BACKEND'])")
     path = f"{packages}:{Path(trainer.__file__).parents[1]}"
     task = python("-m", "trainer.task", PYTHONPATH=path, KERAS_BACKEND="torch")
-    _, err = task.communicate(timeout=60)
+    _, err = task.communicate(timeout=300)
     assert err == "tensorflow\n"
 
 
 def test_help_lists_all_options_without_tensorflow(python):
     task = python("-X", "importtime", "-m", "trainer.task", "--help")
-    out, err = task.communicate(timeout=60)
+    out, err = task.communicate(timeout=300)
     assert task.returncode == 0
     assert [option for option in OPTIONS if option not in out] == []
     imported = {line.rpartition("|")[2].strip() for line in err.splitlines()}

@@ -1,13 +1,15 @@
 """Keras's callbacks under `fit` and under the trainer.
 
-    python -m call_callbacks --folder FOLDER [--nan]
+    python -m call_callbacks --folder FOLDER
 
-Each writes the calls that it got, with their logs; alone, `fit` trains too.
+Each writes the calls that it got, with their logs, to FOLDER; on data with a NaN to FOLDER-nan.
+A task alone also runs `fit`.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 from pathlib import Path
@@ -20,6 +22,9 @@ from trainer.distributed import cluster, run
 from trainer.distributed.input import Arrays
 from trainer.distributed.plan import Plan
 from trainer.distributed.settings import Settings, UserCode
+
+run.connect = functools.cache(cluster.connect)
+run.save_model = lambda model, folder, report: []  # takes as long as the training
 
 EPOCHS = 7
 HOOKS = [name for name in dir(keras.callbacks.Callback) if name.startswith("on_")]
@@ -132,7 +137,6 @@ def train(folder, bad):
 
 def fit(folder, bad):
     folder.mkdir()
-    keras.backend.clear_session()
     keras.utils.set_random_seed(zoo.SEED)
     model = create_model()
     calls, given = callbacks(folder, bad)
@@ -152,11 +156,19 @@ def fit(folder, bad):
     write(folder, "fit", calls, model)
 
 
+def main(folder):
+    for bad in (False, True):
+        results = folder.with_name(f"{folder.name}-nan") if bad else folder
+        results.mkdir(parents=True, exist_ok=True)
+        role = train(results, bad)
+        keras.backend.clear_session()
+        if role.size == 1:
+            fit(results / "fit", bad)
+            keras.backend.clear_session()
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--nan", action="store_true")
     options, _ = parser.parse_known_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    if train(options.folder, options.nan).size == 1:
-        fit(options.folder / "fit", options.nan)
+    main(options.folder)

@@ -47,7 +47,7 @@ class CloudStorage:
     objects
         Contents by ``bucket/name``, in the order in which they were written last.
     requests
-        Each request's method and path, those for reading with the bytes that they asked for.
+        Each request's method and path, those for reading with the requested range of bytes.
     refused
         Ends of the names that must not be written.
     """
@@ -92,8 +92,8 @@ class CloudStorage:
 
     def names(self, prefix: str) -> list[str]:
         """Return the names behind a prefix, the oldest object first; no folders' markers."""
-        found = [name for name in list(self.objects) if name.startswith(prefix)]
-        return [name.removeprefix(prefix) for name in found if not name.endswith("/")]
+        names = [name for name in list(self.objects) if name.startswith(prefix)]
+        return [name.removeprefix(prefix) for name in names if not name.endswith("/")]
 
 
 def counted(requests: list[str]) -> Counter[str]:
@@ -117,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.request.close()
 
     def do_CONNECT(self) -> None:
-        """Answer in the place of whom the client wants to be connected with."""
+        """Answer in place of the requested host."""
         assert self.path.rpartition(":")[0] in HOSTS, self.path
         self.send_response(200)
         self.end_headers()

@@ -1,20 +1,22 @@
-"""Projects for the tests that train for real: made by `init`, then changed as a user would."""
+"""Projects for the tests that train: created by `init`, then changed as a user would."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import keras
+import numpy as np
 import pytest
-import tensorflow_host  # what tests/conftest.py has imported
+
+from ..conftest import environment_outside_clusters  # noqa: TID252
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tensorflow_host import PythonHost, Result
@@ -36,32 +38,20 @@ class Project:
         assert old in text
         self.write(name, text.replace(old, new))
 
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "distlaunch", *arguments]
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.command(*arguments),
-            cwd=self.folder,
-            env=_environment() | self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
     def job_dir(self, job: str) -> str:
         return job if "://" in job else str(self.folder / job)
 
     def local(self, job: str, *arguments: str) -> Result:
         """Run `distlaunch local` with the job folder ``job``."""
-        return self._run("distlaunch", "local", "--job-dir", self.job_dir(job), *arguments)
+        return self.run("distlaunch", "local", "--job-dir", self.job_dir(job), *arguments)
 
     def trainer(self, *arguments: str, **environment: str) -> Result:
         """Run the trainer without the launcher, as one process."""
-        return self._run("trainer.task", *arguments, **environment)
+        return self.run("trainer.task", *arguments, **environment)
 
-    def _run(self, module: str, *arguments: str, **environment: str) -> Result:
-        env = _environment() | self.environment | environment
+    def run(self, module: str, *arguments: str, **environment: str) -> Result:
+        """Do what ``python -m module arguments`` does in the project folder."""
+        env = environment_outside_clusters() | self.environment | environment
         return self.host.run(module, *arguments, cwd=self.folder, env=env)
 
     def summary(self, job: str) -> dict:
@@ -70,11 +60,6 @@ class Project:
     def events(self, job: str, task: str, attempt: int = 1) -> list[dict]:
         path = self.folder / job / f"task-logs/attempt-{attempt}/{task}.events.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def _environment() -> dict[str, str]:
-    left_out = ("TF_CONFIG", "CLUSTER_SPEC", "DISTLAUNCH_", "AIP_")
-    return {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
 
 
 # A model and data that show any difference: an odd number of examples, so that the last batch is
@@ -113,14 +98,8 @@ def validation():
 
 
 @pytest.fixture(scope="session")
-def tensorflow() -> Iterator[PythonHost]:
-    with tensorflow_host.running("tensorflow", "keras") as host:
-        yield host
-
-
-@pytest.fixture(scope="session")
 def scaffolded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project as `init` makes it; tests copy it."""
+    """A project created by `init`; tests copy it."""
     folder = tmp_path_factory.mktemp("scaffolded") / "digits"
     subprocess.run([sys.executable, "-m", "distlaunch", "init", str(folder)], check=True)
     return folder
@@ -152,3 +131,20 @@ def regression(new_project: Callable[[], Project]) -> Project:
     project.write("trainer/model.py", REGRESSION_MODEL)
     project.write("trainer/data.py", REGRESSION_DATA)
     return project
+
+
+# 121 examples in batches of 12: the last batch has one row, fewer than there are workers.
+SETTINGS = ("--epochs=3", "--global-batch-size=12", "--precision=float64", "--checkpoint-every=4")
+
+
+def weights(project: Project, job: str) -> np.ndarray:
+    model = keras.models.load_model(project.folder / job / "model/model.keras")
+    return np.concatenate([w.ravel() for w in model.get_weights()])
+
+
+@pytest.fixture(scope="session")
+def one_worker(regression: Project) -> tuple[np.ndarray, dict]:
+    """The weights that one worker ends with, and its summary."""
+    result = regression.local("one", "--workers", "1", "--", *SETTINGS)
+    assert result.code == 0, result.text
+    return weights(regression, "one"), regression.summary("one")

@@ -78,16 +78,20 @@ def check_newest(step):
 MANIFEST = "checkpoint.json"
 
 
-def run(python, storage, code):
-    """Run code as the trainer would be; return what it wrote, and what it asked for."""
-    before = len(storage.requests)
-    process = python("-c", code, **storage.environment)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, out + err
-    return out, storage.requests[before:]
+@pytest.fixture
+def run(run_code, storage):
+    """Run code with the trainer; return its output and its requests to the storage."""
+
+    def run(code):
+        before = len(storage.requests)
+        result = run_code(code, **storage.environment)
+        assert result.code == 0, result.text
+        return result.out, storage.requests[before:]
+
+    return run
 
 
-def test_a_checkpoint_takes_no_request_but_its_uploads_and_removals(python, storage):
+def test_a_checkpoint_takes_no_request_but_its_uploads_and_removals(run, storage):
     code = """
 checkpoints = open_checkpoints()
 assert checkpoints.newest() is None
@@ -95,7 +99,7 @@ for step in (1, 2, 3, 4):
     save(checkpoints, step)
 check_newest(4)
 """
-    _, requests = run(python, storage, CHECKPOINTS + code)
+    _, requests = run(CHECKPOINTS + code)
     assert storage.names("jobs/checkpoints/") == [
         f"step-0000000{step}/{name}" for step in (2, 3, 4) for name in ("values.npz", MANIFEST)
     ]
@@ -111,7 +115,7 @@ check_newest(4)
     assert kinds.total() <= 2
 
 
-def test_half_a_checkpoint_is_none(python, storage):
+def test_half_a_checkpoint_is_none(run, storage):
     storage.refused = ("step-00000002/values.npz", f"step-00000003/{MANIFEST}")
     code = """
 save(open_checkpoints(), 1)
@@ -122,7 +126,7 @@ for step in (2, 3):
         print(problem)
     check_newest(1)
 """
-    out, _ = run(python, storage, CHECKPOINTS + code)
+    out, _ = run(CHECKPOINTS + code)
     for line, step in zip(out.splitlines(), (2, 3), strict=True):
         assert line.startswith(f"cannot write gs://jobs/checkpoints/step-0000000{step}")
     assert {name.partition("/")[0] for name in storage.names("jobs/checkpoints/")} == {
@@ -149,7 +153,7 @@ def model_in(storage):
     return {name: storage.objects[f"jobs/model/{name}"].decode() for name in MODEL_FILES}
 
 
-def test_a_model_is_uploaded_at_once_or_beside_the_one_before(python, storage):
+def test_a_model_is_uploaded_at_once_or_beside_the_one_before(run, storage):
     storage.refused = (".partial/saved_model.pb",)
     code = """
 publish_model("first")
@@ -158,7 +162,7 @@ try:
 except StorageError as problem:
     print(problem)
 """
-    out, requests = run(python, storage, MODELS + code)
+    out, requests = run(MODELS + code)
     assert out.startswith("cannot write gs://jobs/model: ")
     assert storage.names("jobs/model/") == MODEL_FILES
     assert model_in(storage) == {name: f"first {name}" for name in MODEL_FILES}
@@ -169,7 +173,7 @@ except StorageError as problem:
 
     storage.refused = ()
     storage.put("jobs/model/.partial/left", b"by one that was killed")
-    _, requests = run(python, storage, MODELS + 'publish_model("third")')
+    _, requests = run(MODELS + 'publish_model("third")')
     assert storage.names("jobs/model/") == MODEL_FILES
     assert model_in(storage) == {name: f"third {name}" for name in MODEL_FILES}
     changes = [request for request in requests if not request.startswith("GET")]

@@ -7,18 +7,17 @@ import keras
 import numpy as np
 import pytest
 
-from .conftest import REGRESSION_DATA
+from .conftest import REGRESSION_DATA, REGRESSION_MODEL
 
 pytestmark = pytest.mark.slow
 
 HEAD = """
 import keras
-import tensorflow as tf
 
 layers = keras.layers
 """
 
-# The loss is summed over the rows; the weights that are kept are averages over the steps.
+# The loss is summed over the rows; the saved weights are averages over the steps.
 SUMMED_AND_AVERAGED = """
 def create_model():
     model = keras.Sequential([
@@ -33,34 +32,6 @@ def create_model():
     )
     return model
 """
-
-# Two outputs, one with a loss that Keras does not average itself, one in numbers of its own.
-TWO_OUTPUTS = """
-def spread(y, predicted):
-    return tf.reduce_mean(tf.square(y - predicted))
-
-
-def create_model():
-    x = layers.Input((6,))
-    words = keras.ops.cast(keras.ops.abs(x) * 3 % 5, "int32")  # several times the same in a batch
-    known = layers.Flatten()(layers.Embedding(5, 2)(words))
-    hidden = layers.Dense(8, activation="tanh")(layers.Concatenate()([x, known]))
-    outputs = {
-        "one": layers.Dense(1, name="one")(hidden),
-        "two": layers.Dense(1, name="two", dtype="float32")(hidden),
-    }
-    model = keras.Model(x, outputs)
-    model.compile(
-        keras.optimizers.Adam(1e-2, clipnorm=0.5),
-        {"one": spread, "two": "mse"},
-        loss_weights={"one": 1.0, "two": 0.5},
-    )
-    return model
-"""
-
-TWO_TARGETS = REGRESSION_DATA.replace(
-    "Arrays(x, y, 0.5 + random.random(examples))", 'Arrays(x, {"one": y, "two": np.cos(y)})'
-)
 
 SETTINGS = ("--epochs=2", "--precision=float64", "--learning-rate=0.01")
 
@@ -119,8 +90,8 @@ def test_all_workers_end_with_the_model_that_was_validated(project):
 
 
 def test_the_projects_own_test_takes_arrays_without_validation(project):
-    project.write("trainer/model.py", HEAD + TWO_OUTPUTS)
-    project.write("trainer/data.py", TWO_TARGETS.replace("_arrays(37, 2)", "None"))
+    project.write("trainer/model.py", REGRESSION_MODEL)
+    project.write("trainer/data.py", REGRESSION_DATA.replace("_arrays(37, 2)", "None"))
     command = [sys.executable, "-m", "pytest", "-q", "tests"]
     done = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -14,7 +14,7 @@ from typing import NoReturn
 _CHIEF_FIRST_SECONDS = 5.0
 
 
-class _Parser(argparse.ArgumentParser):
+class _OptionParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say what is wrong in one line."""
         if not _is_chief():  # the chief's end stops this task before it reports the same
@@ -56,7 +56,7 @@ def _learning_rate(text: str) -> float:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the program's options."""
-    options = _Parser(prog="python -m trainer.task", description=__doc__, allow_abbrev=False)
+    options = _OptionParser(prog="python -m trainer.task", description=__doc__, allow_abbrev=False)
     add = options.add_argument
     add("--epochs", type=_at_least(1), default=5, help="epochs in all (%(default)s)")
     batch = options.add_mutually_exclusive_group()

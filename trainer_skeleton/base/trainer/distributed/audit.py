@@ -18,7 +18,7 @@ from .report import Report
 _RUNS_AN_EVENT = 20_000
 
 
-def is_asked(environ: Any = os.environ) -> bool:
+def is_audited(environ: Any = os.environ) -> bool:
     """Return whether a launcher requests an audit."""
     return bool(environ.get("DISTLAUNCH_AUDIT"))
 
@@ -57,15 +57,15 @@ class Audit:
         self._records = 0
         self._bytes = 0
 
-    def see(self, what: np.ndarray) -> None:
-        """Record what identifies the examples of a step: numbers, and their bytes if known."""
-        if what.ndim > 1:
-            self._bytes += int(what[:, 1].sum())
-            what = what[:, 0]
-        self._seen.append(what)
+    def see(self, examples: np.ndarray) -> None:
+        """Record the examples of a step: their numbers, and their bytes if known."""
+        if examples.ndim > 1:
+            self._bytes += int(examples[:, 1].sum())
+            examples = examples[:, 0]
+        self._seen.append(examples)
 
     def report(self, first: int, stop: int) -> None:
-        """Tell what was seen in the steps ``first ... stop-1``, and what was read so far."""
+        """Report what was seen in the steps ``first ... stop-1``, and what was read so far."""
         numbers = self._numbers_of(np.concatenate([*self._seen, np.empty(0, np.int64)]))
         self._seen = []
         self._records += len(numbers)
@@ -78,10 +78,10 @@ class Audit:
             part = runs[at : at + _RUNS_AN_EVENT].tolist()
             self._report.event("audit", kind="seen", positions=part, **facts)
             facts.pop("unknown", None)
-        self._tell_read()
+        self._report_read()
 
-    def _tell_read(self) -> None:
-        """Tell what was read for the training so far."""
+    def _report_read(self) -> None:
+        """Report what was read for the training so far."""
         self._report.event(
             "audit",
             kind="read",

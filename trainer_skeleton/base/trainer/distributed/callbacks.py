@@ -79,7 +79,7 @@ class Callbacks(kc.CallbackList):
         used = [each for each in given if not isinstance(each, kc.BackupAndRestore)]
         if len(used) < len(given):
             report.log("BackupAndRestore is left out: every run resumes from its checkpoints")
-        # Asked of all callbacks, those of the chief alone too: the tasks must agree on it.
+        # From all callbacks, those of the chief alone too: the tasks must agree on it.
         self.see_batches = any(_has_hook(each, _TRAIN_HOOKS) for each in used)
         self.see_test_batches = any(_has_hook(each, _TEST_HOOKS) for each in used)
         self.take_bad_losses = any(isinstance(each, kc.TerminateOnNaN) for each in used)
@@ -108,7 +108,7 @@ class Callbacks(kc.CallbackList):
             states.append([name, state])
         return states, arrays
 
-    def go_on(
+    def resume(
         self, epochs: list[dict[str, Any]], states: list[Any], arrays: list[np.ndarray]
     ) -> None:
         """Begin the training again after ``epochs``, with what the callbacks had counted."""
@@ -118,11 +118,11 @@ class Callbacks(kc.CallbackList):
         self.on_train_begin()
         for record in epochs:
             self._history.on_epoch_end(record["epoch"] - 1, dict(record["logs"]))
-        found = dict(states)
+        known = dict(states)
         for name, callback in self._named():
-            if name in found:
-                _give_state(callback, _unpacked(found[name], arrays))
-        fresh = [type(c).__name__ for n, c in self._named() if _is_unknown(c) or n not in found]
+            if name in known:
+                _give_state(callback, _unpacked(known[name], arrays))
+        fresh = [type(c).__name__ for n, c in self._named() if _is_unknown(c) or n not in known]
         if fresh:
             self._report.warn(
                 f"these callbacks start from scratch, no checkpoint holds their state: "
@@ -142,27 +142,27 @@ class Callbacks(kc.CallbackList):
 
 def templates(states: list[Any]) -> list[np.ndarray]:
     """Return arrays of the shapes and types of those that belong to ``states``."""
-    found: dict[int, np.ndarray] = {}
+    arrays: dict[int, np.ndarray] = {}
 
     def look(value: Any) -> None:
         if isinstance(value, dict) and "array" in value:
-            found[value["array"]] = np.zeros(value["shape"], value["type"])
+            arrays[value["array"]] = np.zeros(value["shape"], value["type"])
         elif isinstance(value, (dict, list)):
             for part in value.values() if isinstance(value, dict) else value:
                 look(part)
 
     look(states)
-    return [found[number] for number in sorted(found)]
+    return [arrays[number] for number in sorted(arrays)]
 
 
 def _state_of(callback: kc.Callback) -> Any:
-    if _tells_state(callback):
+    if _returns_state(callback):
         return from_user(f"get_state() of {type(callback).__name__}", callback.get_state)
     return {name: getattr(callback, name, None) for name in _counted(callback)}
 
 
 def _give_state(callback: kc.Callback, state: Any) -> None:
-    if _tells_state(callback):
+    if _returns_state(callback):
         give: Callable[[], Any] = lambda: callback.set_state(state)  # noqa: E731
         from_user(f"set_state() of {type(callback).__name__}", give)
         return
@@ -175,14 +175,14 @@ def _counted(callback: kc.Callback) -> tuple[str, ...]:
     return next((names for kind, names in COUNTED.items() if isinstance(callback, kind)), ())
 
 
-def _tells_state(callback: kc.Callback) -> bool:
+def _returns_state(callback: kc.Callback) -> bool:
     return all(callable(getattr(callback, name, None)) for name in ("get_state", "set_state"))
 
 
 def _is_unknown(callback: kc.Callback) -> bool:
     """Return whether a callback may have state that it does not return."""
     kinds = (*COUNTED, *_COUNT_NOTHING)
-    return not _tells_state(callback) and type(callback) not in kinds
+    return not _returns_state(callback) and type(callback) not in kinds
 
 
 def _packed(value: Any, arrays: list[np.ndarray]) -> Any:

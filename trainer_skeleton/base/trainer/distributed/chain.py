@@ -238,17 +238,17 @@ class _Block:
         """Return the runs among the headers that end in the block."""
         headers = np.ndarray(_MARGIN + self.size, "V16", self.memory, strides=1)
         starts = self._zeros()
-        found = headers[starts]
-        right = _is_right(found)
+        candidates = headers[starts]
+        right = _is_right(candidates)
         # Where a checksum itself begins with a zero byte, the header begins a byte earlier.
         wrong = np.flatnonzero(~right)
         starts[wrong] -= 1
-        found[wrong] = headers[starts[wrong]]
-        right[wrong] = _is_right(found[wrong])
+        candidates[wrong] = headers[starts[wrong]]
+        right[wrong] = _is_right(candidates[wrong])
         right &= (starts > _MARGIN - _HEADER.size) & (starts <= self.last)
         if not right.all():
-            starts, found = starts[right], found[right]
-        ends = starts + _short_lengths(found) + _AROUND
+            starts, candidates = starts[right], candidates[right]
+        ends = starts + _short_lengths(candidates) + _AROUND
         breaks = np.flatnonzero(ends[:-1] != starts[1:])
         first, last = np.append(0, breaks + 1), np.append(breaks, len(starts) - 1)
         several = first < last

@@ -171,8 +171,8 @@ def _fingerprint(row: list[tf.Tensor]) -> tf.Tensor:
 
 def all_fingerprints(rows: Dataset) -> np.ndarray:
     """Return the fingerprints of all rows, in their order."""
-    found = [f.numpy() for f in rows.batch(_AT_ONCE).map(lambda *data: fingerprints(data))]
-    return np.concatenate([*found, np.empty(0, np.int64)])
+    hashes = [f.numpy() for f in rows.batch(_AT_ONCE).map(lambda *data: fingerprints(data))]
+    return np.concatenate([*hashes, np.empty(0, np.int64)])
 
 
 def _batch_of(batches: Dataset) -> int:
@@ -261,14 +261,14 @@ class Positions:
         self._rows_of_a_pass = self._left = rows_of_a_pass
         self._given: Counter[int] = Counter()
 
-    def __call__(self, found: np.ndarray) -> np.ndarray:
+    def __call__(self, fingerprints: np.ndarray) -> np.ndarray:
         """Return the places of rows that this task has seen; -1 for rows that are none."""
-        first = np.searchsorted(self._sorted, found, "left")
-        alike = np.searchsorted(self._sorted, found, "right") - first
-        nth = np.zeros_like(found)
-        nth[alike > 1] = self._turns(found[alike > 1])
+        first = np.searchsorted(self._sorted, fingerprints, "left")
+        alike = np.searchsorted(self._sorted, fingerprints, "right") - first
+        nth = np.zeros_like(fingerprints)
+        nth[alike > 1] = self._turns(fingerprints[alike > 1])
         place = first + nth % np.maximum(alike, 1)
-        self._count(len(found))
+        self._count(len(fingerprints))
         return np.where(alike > 0, self._order[np.minimum(place, self.examples - 1)], -1)
 
     def _turns(self, own: np.ndarray) -> np.ndarray:

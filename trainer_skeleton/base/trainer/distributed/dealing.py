@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .audit import Audit, is_asked
+from .audit import Audit, is_audited
 from .cluster import Team
 from .datasets import Positions, open_dataset
 from .errors import DataError, PlanError
@@ -143,11 +143,11 @@ class Dealer:
                 "--shard-policy is for a tf.data.Dataset of your own: Records and Arrays are dealt "
                 "out evenly by themselves; leave it out"
             )
-        items = self._open(source, numbered=is_asked())
+        items = self._open(source, numbered=is_audited())
         batch = start.global_batch or 32 * self._team.replicas
         plan = Plan(items.examples, batch, self._team.replicas, start.shards)
         audit = None
-        if is_asked():
+        if is_audited():
             audit = Audit(
                 self._report,
                 examples=plan.examples,
@@ -159,7 +159,7 @@ class Dealer:
 
     def _own_dataset(self, batches: tf.data.Dataset, start: Progress) -> tuple[Data, Audit | None]:
         policy = start.shard_policy
-        data, rows = open_dataset(batches, policy, self._team, self._report, numbered=is_asked())
+        data, rows = open_dataset(batches, policy, self._team, self._report, numbered=is_audited())
         batch = data.plan.global_batch
         if start.global_batch not in {0, batch}:
             raise PlanError(
@@ -171,7 +171,7 @@ class Dealer:
                 "a data set of your own is entered by skipping what was read: where it shuffles, "
                 "the epoch that was interrupted may see examples twice or never; later ones do not"
             )
-        if not is_asked():
+        if not is_audited():
             return data, None
         positions = Positions(rows, self._team, data.plan.examples)
         return data, Audit(self._report, examples=positions.examples, numbers_of=positions)

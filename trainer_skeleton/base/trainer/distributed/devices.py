@@ -146,8 +146,8 @@ def check_same_devices(peers: Sequence[str], kind: str = "GPU") -> None:
     DeviceError
         If they differ; the message has the number of each task.
     """
-    found = (_LOGICAL_DEVICE.fullmatch(d.name) for d in tf.config.list_logical_devices(kind))
-    counts = Counter(_task_name(*device.groups()) for device in found if device)
+    devices = (_LOGICAL_DEVICE.fullmatch(d.name) for d in tf.config.list_logical_devices(kind))
+    counts = Counter(_task_name(*device.groups()) for device in devices if device)
     if len({counts[peer] for peer in peers}) > 1:
         numbers = ", ".join(f"{peer} has {counts[peer]}" for peer in peers)
         raise DeviceError(

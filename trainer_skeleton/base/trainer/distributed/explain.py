@@ -36,7 +36,7 @@ def from_user(name: str, function: Callable[[], Any]) -> Any:
 
 
 @contextlib.contextmanager
-def user_code(what: str) -> Iterator[None]:
+def user_code(action: str) -> Iterator[None]:
     """Turn whatever the user's code raises into one line with the place.
 
     Raises
@@ -52,7 +52,7 @@ def user_code(what: str) -> Iterator[None]:
         # The user's variables are agreed on by all tasks as they are made.
         if _is_lost_peer(error):
             raise
-        raise ModelError(f"{what}: {_told(error)}") from error
+        raise ModelError(f"{action}: {_reason(error)}") from error
 
 
 @contextlib.contextmanager
@@ -72,7 +72,7 @@ def model_build() -> Iterator[None]:
             if not _is_of_compile(error):
                 raise
             raise ModelError(
-                f"an argument of model.compile() in trainer/model.py is not valid: {_told(error)}"
+                f"an argument of model.compile() in trainer/model.py is not valid: {_reason(error)}"
             ) from error
 
 
@@ -92,8 +92,8 @@ def ending(error: Exception) -> str:
         time.sleep(_PEERS_FIRST_SECONDS)
         return "this task lost its peers: another task ended"
     if _place(error):
-        return _told(error)
-    return f"unexpected {_told(error)}; --debug shows where it comes from"
+        return _reason(error)
+    return f"unexpected {_reason(error)}; --debug shows where it comes from"
 
 
 @contextlib.contextmanager
@@ -122,7 +122,7 @@ def steps(bad_record: Callable[[], str | None]) -> Iterator[None]:
             raise TrainerError(f"a step failed: {_out_of_memory(error)}") from error
         if _is_of_input(error) and (problem := bad_record()):
             raise DataError(problem) from error
-        raise TrainerError(f"a step failed: {_told(error)}") from error
+        raise TrainerError(f"a step failed: {_reason(error)}") from error
 
 
 def _is_lost_peer(error: Exception) -> bool:
@@ -144,7 +144,7 @@ def _is_of_input(error: tf.errors.OpError) -> bool:
     return isinstance(error, tf.errors.DataLossError) or bool(_INPUT_NODE.search(str(error)))
 
 
-def _told(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         path = Path(error.filename or "?")
         if path.is_relative_to(_USERS.parent):

@@ -182,14 +182,14 @@ def _scan_together(
     Return the files by path, and how many bytes this task has read.
     """
     mine = _share_by_size(files, team.role.size)[team.role.rank]
-    found = {number: scan(*files[number]) for number in mine}
+    indexes = {number: scan(*files[number]) for number in mine}
     facts = np.zeros((len(files), 2), np.int64)
-    for number, file in found.items():
+    for number, file in indexes.items():
         facts[number] = file.records, bool(file.compression)
     facts = team.sum(facts)
     ends = np.cumsum(-(-facts[:, 0] // EVERY))
     offsets = np.zeros(ends[-1], np.int64)
-    for number, file in found.items():
+    for number, file in indexes.items():
         offsets[ends[number] - len(file.offsets) : ends[number]] = file.offsets
     parts = np.split(team.sum(offsets), ends[:-1])
     indexed = {}

@@ -30,7 +30,7 @@ _BLOCK_SECONDS = 0.25
 _LONGEST_BLOCK = 50
 
 
-class Stopped(TrainerError):
+class TrainingStopped(TrainerError):
     """The run received a stop signal and has saved a checkpoint."""
 
 
@@ -140,7 +140,7 @@ class Loop:
 
         Raises
         ------
-        Stopped
+        TrainingStopped
             If a task received a stop signal; the chief has saved.
         TrainerError
             If the loss is not finite, or a checkpoint cannot be written.
@@ -149,7 +149,7 @@ class Loop:
         self._model.stop_training = self._progress.stopped
         if self._progress.step:
             progress = self._progress
-            self._callbacks.go_on(progress.history, progress.callbacks, self._carried)
+            self._callbacks.resume(progress.history, progress.callbacks, self._carried)
             self._carried = []
         else:
             self._callbacks.on_train_begin()
@@ -351,7 +351,7 @@ class Loop:
         """Leave together, when the chief has saved."""
         self._checkpoints.wait()
         self._team.meet()
-        raise Stopped(f"stopped by a signal: saved at step {self._progress.step}")
+        raise TrainingStopped(f"stopped by a signal: saved at step {self._progress.step}")
 
 
 def _check_same_model(

@@ -36,7 +36,7 @@ _PATCHED = (
 
 
 @dataclass(frozen=True)
-class Rows:
+class StepRows:
     """What of a step this replica has.
 
     Attributes
@@ -61,7 +61,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Share:
+class LossShare:
     """A replica's share of a step's loss.
 
     Attributes
@@ -96,8 +96,8 @@ class Losses:
         self._sums_activity = _sums_activity()
 
     def share(
-        self, x: Any, y: Any, predicted: Any, weights: Any, rows: Rows, *, training: bool
-    ) -> Share:
+        self, x: Any, y: Any, predicted: Any, weights: Any, rows: StepRows, *, training: bool
+    ) -> LossShare:
         """Return this replica's share of the global batch's loss."""
         with _reducing(rows):
             loss = self._model._compute_loss(  # noqa: SLF001 - calls theirs as it was written
@@ -107,7 +107,7 @@ class Losses:
             return _share_by_row(loss, rows)
         summed = self._summed(loss.dtype)
         share = (loss - summed) * rows.part(loss.dtype) + summed * rows.here(loss.dtype)
-        return Share(share, share)
+        return LossShare(share, share)
 
     def _summed(self, dtype: Any) -> Any:
         """Return what is a sum over this replica's rows."""
@@ -120,14 +120,14 @@ def loss_counters(model: keras.Model) -> list[Any]:
     return [variable for metric in metrics for variable in metric.variables]
 
 
-def _share_by_row(loss: tf.Tensor, rows: Rows) -> Share:
+def _share_by_row(loss: tf.Tensor, rows: StepRows) -> LossShare:
     """Return the share in a loss that is not reduced: its sum, and the mean that is reported.
 
     Keras takes no regularisers beside such a loss.
     """
     objective = tf.reduce_sum(loss) * rows.here(loss.dtype)
     a_row = tf.size(loss, tf.int64) // tf.shape(loss, tf.int64)[0]
-    return Share(objective, objective / tf.cast(rows.total * a_row, loss.dtype))
+    return LossShare(objective, objective / tf.cast(rows.total * a_row, loss.dtype))
 
 
 def _total(losses: list[Any], dtype: Any) -> Any:
@@ -154,7 +154,7 @@ _now = threading.local()  # a replica is traced in a thread of its own
 
 
 @contextmanager
-def _reducing(rows: Rows) -> Iterator[None]:
+def _reducing(rows: StepRows) -> Iterator[None]:
     """Have Keras's losses, reduced in here, look like means over ``rows``."""
     _now.rows = rows
     try:

@@ -17,7 +17,7 @@ from .cluster import Role, Team, connect, role_from
 from .dealing import Dealer
 from .errors import DeviceError, ModelError, TrainerError
 from .explain import from_user, model_build
-from .loop import Loop, Stopped
+from .loop import Loop, TrainingStopped
 from .model_files import files_in, save_model, serialization_problem
 from .normalization import differences
 from .pipeline import Data
@@ -59,7 +59,7 @@ def run(settings: Settings, load: Callable[[], UserCode]) -> int:
     """Train by ``settings`` on the cluster of ``TF_CONFIG``; return the exit code."""
     try:
         _run(settings, load)
-    except Stopped as stopped:
+    except TrainingStopped as stopped:
         print(f"trainer: {stopped}", file=sys.stderr, flush=True)
         return stop_signal.STOPPED
     except DeviceError as problem:
@@ -97,10 +97,10 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
     team = Team(role, connect(role))
     stop = StopSignal()
     checkpoints = _open_folders(folders, role, report)
-    # A group that is started again goes on from what it has saved, in any case.
+    # Restarted tasks always resume from their checkpoints.
     is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
-    found = _found(checkpoints, role, resume=settings.resume or is_restart)
-    progress = _agreed_start(team, found[0] if found else None)
+    saved = _checkpoint_to_resume(checkpoints, role, resume=settings.resume or is_restart)
+    progress = _agreed_start(team, saved[0] if saved else None)
     before = progress and progress.precision
     settings = replace(settings, precision=kept("--precision", settings.precision, before, FLOAT))
     _set_precision(settings.precision)
@@ -133,7 +133,7 @@ def _run(settings: Settings, load: Callable[[], UserCode]) -> None:
     if role.is_chief and (problem := serialization_problem(model)):
         report.warn(f"model.keras will not be written, only weights and a SavedModel: {problem}")
     if progress.step:
-        loop.restore(found[1] if found else None)
+        loop.restore(saved[1] if saved else None)
         report.log(f"resuming after step {progress.step}")
     if sets_rate:
         _set_learning_rate(model, settings.learning_rate)
@@ -195,8 +195,8 @@ def _open_folders(folders: Folders, role: Role, report: Report) -> Checkpoints:
     return Checkpoints(folders.checkpoints, report)
 
 
-def _found(checkpoints: Checkpoints, role: Role, *, resume: bool) -> Any:
-    """Return the checkpoint to go on from; the chief alone looks for one."""
+def _checkpoint_to_resume(checkpoints: Checkpoints, role: Role, *, resume: bool) -> Any:
+    """Return the checkpoint to resume from; only the chief reads it."""
     if not role.is_chief:
         return None
     if resume:
@@ -205,9 +205,9 @@ def _found(checkpoints: Checkpoints, role: Role, *, resume: bool) -> Any:
     return None
 
 
-def _agreed_start(team: Team, found: Progress | None) -> Progress | None:
+def _agreed_start(team: Team, progress: Progress | None) -> Progress | None:
     """Return on every task where the chief's checkpoint left the run."""
-    start = json.loads(team.text_from_chief(json.dumps(asdict(found) if found else None)))
+    start = json.loads(team.text_from_chief(json.dumps(asdict(progress) if progress else None)))
     return Progress(**start) if start else None
 
 

@@ -152,12 +152,12 @@ class Checkpoints(AbstractContextManager):
         is_damaged = False
         for name in reversed(list(self._names)):
             try:
-                found = self._read(name)
+                checkpoint = self._read(name)
             except StorageError as problem:
                 self._report.warn(f"{problem}; trying the checkpoint before it")
-                found, is_damaged = None, True
-            if found is not None:
-                return found
+                checkpoint, is_damaged = None, True
+            if checkpoint is not None:
+                return checkpoint
             self._names.remove(name)
             self._names.insert(0, name)
         if is_damaged:

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from .errors import ModelError
-from .losses import Losses, Rows, Share, loss_counters
+from .losses import Losses, LossShare, StepRows, loss_counters
 from .normalization import BatchNormalizations
 from .optimizer import branch_across_replicas, leave_summing_to_us
 
@@ -107,14 +107,14 @@ class Steps:
         self._count_metrics(rows, x, y, predicted, weights)
         return tf.concat([[tf.cast(loss, tf.float32)], votes], 0)
 
-    def _opened(self, batch: Any) -> tuple[Any, Rows]:
+    def _opened(self, batch: Any) -> tuple[Any, StepRows]:
         data, own, total, *numbers = batch
         if self._see is not None and numbers:
             tf.numpy_function(self._see, [numbers[0][:own]], [])
-        return data, Rows(own, total, self._replicas)
+        return data, StepRows(own, total, self._replicas)
 
     def _exchanged(
-        self, gradients: list[Any], share: Share, votes: tf.Tensor, rows: Rows
+        self, gradients: list[Any], share: LossShare, votes: tf.Tensor, rows: StepRows
     ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         """Sum gradients, loss and votes over the replicas, in one exchange with the averages."""
         # Dense: what an embedding's rows get from several places is summed before it is squared or
@@ -129,7 +129,7 @@ class Steps:
         return [None if g is None else next(rest) for g in gradients], loss, votes
 
     def _summed(
-        self, gradients: list[tf.Tensor], loss: tf.Tensor, votes: tf.Tensor, rows: Rows
+        self, gradients: list[tf.Tensor], loss: tf.Tensor, votes: tf.Tensor, rows: StepRows
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         if self._may_lack_rows:
             # Not times 0: what comes of a row that does not count need not be finite.
@@ -144,7 +144,7 @@ class Steps:
         loss, votes = tf.cast(numbers[0], loss.dtype), tf.cast(numbers[1:], tf.float32)
         return summed[len(averages) :], loss, votes
 
-    def _count_loss(self, loss: tf.Tensor, rows: Rows) -> None:
+    def _count_loss(self, loss: tf.Tensor, rows: StepRows) -> None:
         """Count the global loss once, on the first replica."""
         if self._loss_tracker is None:
             return
@@ -152,7 +152,7 @@ class Steps:
         weight = tf.where(tf.equal(replica, 0), rows.total, 0)
         self._loss_tracker.update_state(loss, sample_weight=weight)
 
-    def _count_metrics(self, rows: Rows, *data: Any) -> None:
+    def _count_metrics(self, rows: StepRows, *data: Any) -> None:
         def count() -> tf.Tensor:
             x, y, predicted, weights = data
             self._model.compute_metrics(x, y, predicted, sample_weight=weights)
@@ -175,7 +175,7 @@ class Steps:
         common = [v for layer in self._normalizations.synchronized for v in layer.variables]
         return [v for v in _statistics(self._model) if not any(v is each for each in common)]
 
-    def _settle(self, before: list[tuple[Any, tf.Tensor]], rows: Rows) -> None:
+    def _settle(self, before: list[tuple[Any, tf.Tensor]], rows: StepRows) -> None:
         """Let this replica's rows count for their share of the batch, for nothing without any."""
         for variable, value in before:
             if any(variable is each for each in self._counted_by_step):
@@ -257,8 +257,8 @@ def _sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
         by_type.setdefault(value.dtype, []).append(number)
     sums = list(values)
     for numbers in by_type.values():
-        found = context.all_reduce(tf.distribute.ReduceOp.SUM, [values[n] for n in numbers])
-        for number, value in zip(numbers, found, strict=True):
+        reduced = context.all_reduce(tf.distribute.ReduceOp.SUM, [values[n] for n in numbers])
+        for number, value in zip(numbers, reduced, strict=True):
             sums[number] = value
     return sums
 

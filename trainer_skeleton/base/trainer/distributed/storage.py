@@ -38,14 +38,14 @@ def join(folder: str, *names: str) -> str:
 
 
 @contextlib.contextmanager
-def explained(what: str, path: str) -> Iterator[None]:
+def explained(failure: str, path: str) -> Iterator[None]:
     """Turn an error of the file system into one line: what could not be done, and where."""
     try:
         yield
     except tf.errors.OpError as error:
-        raise StorageError(f"{what} {path}: {error.message.splitlines()[0]}") from error
+        raise StorageError(f"{failure} {path}: {error.message.splitlines()[0]}") from error
     except OSError as error:
-        raise StorageError(f"{what} {path}: {error.strerror or error}") from error
+        raise StorageError(f"{failure} {path}: {error.strerror or error}") from error
 
 
 def make_folder(path: str) -> None:

@@ -25,7 +25,7 @@ POLL_SECONDS = 0.5
 
 
 def main(name: str, others: dict[str, str], limit: float, notice_every: float, task: int) -> None:
-    """Tell who is missing every ``notice_every`` seconds, and for the last time after ``limit``.
+    """Print the missing peers every ``notice_every`` seconds, for the last time after ``limit``.
 
     ``task`` is the process id of the task that waits.
     """
