@@ -219,7 +219,7 @@ def test_a_failure_half_way_says_how_far_it_came(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_bytes", full)
     line = (
-        "folder/b: No space left on device; 1 of 2 files were written; once that is fixed, run "
+        "folder/b: no space left on device; 1 of 2 files were written; once that is fixed, run "
         "again with --force, which keeps each file that it changes as FILE.bak"
     )
     (tmp_path / "folder").mkdir()

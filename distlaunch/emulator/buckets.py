@@ -28,7 +28,7 @@ from werkzeug.wrappers import Response
 
 from distlaunch.emulator.api_error import ApiError
 from distlaunch.emulator.http import Route, read_json
-from distlaunch.emulator.times import format_time
+from distlaunch.emulator.store import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Literal
 from distlaunch.emulator.buckets import BucketService
 from distlaunch.emulator.faults import FaultCounter, Faults
 from distlaunch.emulator.http import Server
-from distlaunch.emulator.job_json import preload
+from distlaunch.emulator.job_messages import preload
 from distlaunch.emulator.jobs import JobService
-from distlaunch.emulator.log_service import LogService
-from distlaunch.emulator.logs import LogStore
+from distlaunch.emulator.logs import LogService, LogStore
 from distlaunch.emulator.run.job_runner import JobRunner, Timings
 from distlaunch.emulator.store import Store
 from distlaunch.errors import DistlaunchError, UsageError, os_reason

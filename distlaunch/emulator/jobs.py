@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.emulator.api_error import ApiError
 from distlaunch.emulator.filters import matches, parse_filter
 from distlaunch.emulator.http import Route, read_json
-from distlaunch.emulator.job_json import as_json, parse_job, with_enum_numbers
-from distlaunch.emulator.job_rules import check_job, check_location
-from distlaunch.emulator.store import ENDED, UnknownJob
-from distlaunch.emulator.times import parse_time
+from distlaunch.emulator.job_messages import (
+    as_json,
+    check_job,
+    check_location,
+    parse_job,
+    with_enum_numbers,
+)
+from distlaunch.emulator.store import ENDED, UnknownJob, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

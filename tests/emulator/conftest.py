@@ -12,8 +12,7 @@ from distlaunch.emulator.buckets import BucketService
 from distlaunch.emulator.faults import FaultCounter, Faults
 from distlaunch.emulator.http import Server
 from distlaunch.emulator.jobs import JobService
-from distlaunch.emulator.log_service import LogService
-from distlaunch.emulator.logs import LogStore
+from distlaunch.emulator.logs import LogService, LogStore
 from distlaunch.emulator.store import Store
 
 if TYPE_CHECKING:

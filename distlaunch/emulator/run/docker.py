@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from distlaunch.emulator.run.backend import START_ERROR, CannotRun, ExitStatus, LineWriter
-from distlaunch.emulator.run.environment import package_command, storage_path, variables
-from distlaunch.emulator.run.orphan_cleanup import LABEL, remove_labelled, remove_orphans
+from distlaunch.emulator.run.job_spec import package_command, storage_path, variables
 from distlaunch.errors import DistlaunchError
 
 if TYPE_CHECKING:
@@ -36,6 +35,9 @@ _BUCKETS = "/gcs"  # as Vertex AI mounts them
 _METRICS = "/var/hypertune"
 _ROOT = ("", "0", "root")
 _NETWORK_ATTEMPTS = 5
+
+LABEL = "distlaunch-emulator"
+Filters = dict[str, "str | list[str] | bool"]
 
 
 class DockerBackend:
@@ -307,3 +309,37 @@ def _ignore_missing() -> contextlib.suppress:
     import requests
 
     return contextlib.suppress(docker.errors.APIError, requests.RequestException)
+
+
+def remove_orphans(client: docker.DockerClient) -> None:
+    """Remove what emulators of this machine left that do not listen any more.
+
+    Containers and networks carry the host and port of their emulator as a label.
+    """
+    filters: Filters = {"label": LABEL}
+    containers = client.containers.list(all=True, filters=filters, ignore_removed=True)
+    networks = client.networks.list(filters=filters)
+    labels = [container.labels for container in containers]
+    labels += [network.attrs["Labels"] for network in networks]
+    for emulator in {each[LABEL] for each in labels}:
+        host, _, port = emulator.rpartition(":")
+        if host == socket.gethostname() and port.isdecimal() and not _is_listening(int(port)):
+            remove_labelled(client, emulator)
+
+
+def remove_labelled(client: docker.DockerClient, emulator: str) -> None:
+    """Remove the containers and networks of an emulator."""
+    import docker.errors
+
+    filters: Filters = {"label": f"{LABEL}={emulator}"}
+    for container in client.containers.list(all=True, filters=filters, ignore_removed=True):
+        with contextlib.suppress(docker.errors.APIError):  # it is being removed already
+            container.remove(force=True, v=True)
+    for network in client.networks.list(filters=filters):
+        with contextlib.suppress(docker.errors.APIError):
+            network.remove()
+
+
+def _is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

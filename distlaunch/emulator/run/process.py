@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from distlaunch.emulator.run.backend import CannotRun, ExitStatus, LineWriter
-from distlaunch.emulator.run.environment import package_command, storage_path, variables
+from distlaunch.emulator.run.job_spec import package_command, storage_path, variables
 from distlaunch.emulator.run.supervisor import BOOT
 from distlaunch.errors import DistlaunchError
 from distlaunch.local.ports import HOST, HeldPorts

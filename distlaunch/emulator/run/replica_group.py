@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
+from enum import Enum, auto
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Literal
 
 from distlaunch.emulator.run.backend import START_ERROR, CannotRun, ExitStatus
-from distlaunch.emulator.run.restarts import Decision, RestartPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,11 +23,69 @@ if TYPE_CHECKING:
         RunningReplica,
         Severity,
     )
-    from distlaunch.emulator.run.job_spec import Replica, Workload
+    from distlaunch.emulator.run.job_spec import Limits, Replica, Workload
     from distlaunch.job.model import Task
+
+REPLICA_RESTARTS = 5
+JOB_RESTARTS = 3
+
+_TRANSIENT = (6, 134, 11, 139)
 
 _QUOTED_LINES = 20  # last lines on stderr of a failed replica that its error quotes
 _POLL = 0.05  # seconds between two looks at the cancellation token
+
+
+class Decision(Enum):
+    """What is done about a replica that failed."""
+
+    RESTART_REPLICA = auto()
+    RESTART_JOB = auto()
+    FAIL = auto()
+
+
+class RestartPolicy:
+    """Decides on the restarts of one job, and counts them.
+
+    The rules are those of
+    https://cloud.google.com/vertex-ai/docs/training/understanding-training-service:
+
+    - An exception in the user's program and lack of memory are permanent: the job fails.
+    - The exit codes 6 and 134 (SIGABRT), 11 and 139 (SIGSEGV) may be transient: the job is
+      restarted up to three times.
+    - A replica lost for any other reason is restarted alone, at the same address, up to five times;
+      at the next loss the whole job is restarted, up to three times.
+    - `scheduling.restartJobOnWorkerRestart` restarts the whole job where a worker would be
+      restarted, `scheduling.disableRetries` nothing.
+
+    Which exit codes are 'any other reason' is not documented. Here they are those above 128: a
+    program ended by a signal, such as when its machine is taken away.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._replica_restarts: Counter[Task] = Counter()
+        self._job_restarts = 0
+
+    def decide(self, task: Task, status: ExitStatus) -> Decision:
+        """Decide what follows after a replica failed."""
+        if not self._limits.retries or status.out_of_memory:
+            return Decision.FAIL
+        if status.code in _TRANSIENT:
+            return self._restart_job()
+        if status.code <= START_ERROR:
+            return Decision.FAIL
+        is_too_often = self._replica_restarts[task] == REPLICA_RESTARTS
+        if is_too_often or self._limits.restarts_whole_job:
+            return self._restart_job()
+        self._replica_restarts[task] += 1
+        return Decision.RESTART_REPLICA
+
+    def _restart_job(self) -> Decision:
+        if self._job_restarts == JOB_RESTARTS:
+            return Decision.FAIL
+        self._job_restarts += 1
+        self._replica_restarts.clear()
+        return Decision.RESTART_JOB
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from distlaunch.emulator.run.study import read_measurements, suggest_parameters
+from distlaunch.emulator.run.trials import read_measurements, suggest_parameters
 
 RATE = {"parameterId": "rate", "doubleValueSpec": {"minValue": 0.001, "maxValue": 1.0}}
 LAYERS = {"parameterId": "layers", "integerValueSpec": {"minValue": "1", "maxValue": "3"}}
