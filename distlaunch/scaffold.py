@@ -23,18 +23,10 @@ _FORCE = "--force, which keeps each file that it changes as FILE.bak"
 
 @dataclass(frozen=True)
 class Scaffold:
-    """A project that is ready to be written.
-
-    Parameters
-    ----------
-    name
-        The project's name.
-    files
-        Every file's content by its path below the project's folder.
-    """
+    """A project that is ready to be written."""
 
     name: str
-    files: Mapping[Path, bytes]
+    files: Mapping[Path, bytes]  # content by path below the project's folder
 
     def in_the_way(self, folder: Path) -> list[Path]:
         """Return what is already there of its files, or where a file is in place of a folder."""
@@ -87,28 +79,14 @@ class Scaffold:
 
 
 def plan(folder: Path, starter: str) -> Scaffold:
-    """Return the project that `init` makes in a folder.
+    """Return the project that `init` creates in a folder: a starter over the skeleton's base.
 
-    Parameters
-    ----------
-    folder
-        Where it will be; its name becomes the project's.
-    starter
-        The starter that is laid over the skeleton's base.
-
-    Raises
-    ------
-    UsageError
-        If there is no such starter.
-    DistlaunchError
-        If the folder is a link to nothing.
+    The name of the folder becomes the project's. UsageError is raised if there is no such starter.
     """
     from distlaunch.job.json_schema import schema_text
 
     if folder.is_symlink() and not folder.exists():
-        raise DistlaunchError(
-            f"{folder}: is a link that leads nowhere; expected a folder or a new name"
-        )
+        raise DistlaunchError(f"{folder}: is a broken symlink; expected a folder or a new name")
     name = project_name(Path(os.path.realpath(folder)).name)
     sources = [resources.skeleton() / "base", resources.starter(starter)]
     files: dict[Path, bytes] = {}

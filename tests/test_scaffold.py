@@ -47,22 +47,6 @@ def test_a_name_from_anything(text):
     assert project_name(name) == name
 
 
-@pytest.mark.parametrize(
-    ("folder", "name"),
-    [
-        ("digits", "digits"),
-        ("My Project", "my_project"),
-        ("mnist-8x8.v2", "mnist_8x8_v2"),
-        ("2024", "job_2024"),
-        ("Café", "cafe"),
-        ("日本", "job"),
-        ("lambda", "lambda_job"),
-    ],
-)
-def test_names(folder, name):
-    assert project_name(folder) == name
-
-
 @pytest.mark.parametrize("folder", ["digits", "null", "Yes", "1e3", "日本"])
 def test_the_job_file_is_right_for_any_folder(tmp_path, folder):
     project = plan(tmp_path / folder, "digits")
@@ -99,13 +83,6 @@ def test_a_project_is_whole(tmp_path):
             ast.parse(content, name)
 
 
-def test_what_is_no_template_is_copied_byte_for_byte(tmp_path):
-    plan(tmp_path, "digits").write(tmp_path)
-    for source in (resources.skeleton() / "base", resources.starter("digits")):
-        for record in source.rglob("*.tfrecord"):
-            assert (tmp_path / record.relative_to(source)).read_bytes() == record.read_bytes()
-
-
 def test_a_starter_lies_over_the_base_and_by_products_stay_behind(tmp_path, monkeypatch):
     skeleton = tmp_path / "skeleton"
     for path, text in {
@@ -130,28 +107,11 @@ def test_a_starter_lies_over_the_base_and_by_products_stay_behind(tmp_path, monk
     }
 
 
-def test_a_template_that_asks_for_more_is_a_fault(tmp_path, monkeypatch):
-    import jinja2
-
-    for folder in ("base", "starters/one"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "base" / "x.j2").write_text("{{ nmae }}")
-    (tmp_path / "starters" / "one" / "DESCRIPTION").write_text("One.\n")
-    monkeypatch.setattr(resources, "skeleton", lambda: tmp_path)
-    with pytest.raises(jinja2.UndefinedError):
-        plan(tmp_path / "x", "one")
-
-
 def test_nothing_is_written_where_a_file_is_in_the_way(tmp_path):
     (tmp_path / "a").write_text("old a")
     with pytest.raises(DistlaunchError, match=rf"^{tmp_path}/a would be overwritten; .*--force, "):
         SMALL.write(tmp_path)
     assert tree(tmp_path) == {"a": b"old a"}
-
-
-def test_a_link_to_nowhere_is_in_the_way_too(tmp_path):
-    (tmp_path / "a").symlink_to("nowhere")
-    assert SMALL.in_the_way(tmp_path) == [Path("a")]
 
 
 def test_a_file_in_a_folders_place_is_in_the_way(tmp_path):

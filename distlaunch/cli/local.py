@@ -163,10 +163,9 @@ def _audit(outcome: Outcome, view: ProgressView, *, as_json: bool) -> int:
 def _plan(console: Console, values: LocalOptions, *, debug: bool) -> tuple[RunSpec, JobFolder]:
     """Return what to run, and its job folder."""
     from distlaunch.job.job_dir import job_dir_in
-    from distlaunch.local import arguments
     from distlaunch.local.faults import Fault, check_faults
     from distlaunch.local.job_folder import choose
-    from distlaunch.local.run_spec import Module, RunSpec
+    from distlaunch.local.run_spec import Module, RunSpec, is_program, parse_program
 
     project = Path.cwd()
     words = values.program_args
@@ -174,12 +173,12 @@ def _plan(console: Console, values: LocalOptions, *, debug: bool) -> tuple[RunSp
         [Fault.parse("kill", text) for text in values.kill]
         + [Fault.parse("freeze", text) for text in values.freeze]
     )
-    if not arguments.is_program(words):
+    if not is_program(words):
         options.reject_launcher_options(words)
     job = _load_job(project, values.overrides)
     in_words = job_dir_in(words)
     before_dashes = None if in_words else values.job_dir or values.resume or None
-    program = arguments.program(job, words, before_dashes)
+    program = parse_program(job, words, before_dashes)
     cluster = _cluster(job, values.workers)
     check_faults(faults, cluster.tasks())
     if isinstance(program, Module) and not values.docker:

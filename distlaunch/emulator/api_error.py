@@ -25,19 +25,7 @@ _TYPE = "type.googleapis.com/google.rpc"
 
 
 class ApiError(Exception):
-    """The emulator refuses a request.
-
-    Parameters
-    ----------
-    code
-        The HTTP status.
-    message
-        What is wrong.
-    status
-        Google's name of the error, by default that of the HTTP status.
-    details
-        Messages of google.rpc as JSON, with ``@type``.
-    """
+    """The emulator refuses a request; `details` are google.rpc messages as JSON with ``@type``."""
 
     def __init__(
         self,

@@ -29,6 +29,7 @@ from werkzeug.wrappers import Response
 from distlaunch.emulator.api_error import ApiError
 from distlaunch.emulator.http import Route, read_json
 from distlaunch.emulator.store import format_time
+from distlaunch.errors import os_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,14 +65,9 @@ class _Upload:
 
 
 class BucketService:
-    """Cloud Storage on the folder of the buckets; a bucket exists as soon as it is named.
+    """Cloud Storage on a folder with a folder for each bucket.
 
-    Parameters
-    ----------
-    storage
-        Has a folder for each bucket.
-    region
-        The location of all buckets.
+    A bucket exists as soon as it is named; `region` is the location of all.
     """
 
     def __init__(self, storage: Path, region: str) -> None:
@@ -203,7 +199,7 @@ class BucketService:
             path.parent.mkdir(parents=True, exist_ok=True)
             upload.path.replace(path)
         except OSError as problem:
-            text = f"{upload.name}: objects are files here ({problem.strerror})"
+            text = f"{upload.name}: objects are files here ({os_reason(problem)})"
             raise ApiError(400, text) from None
         return self._resource(request, upload.bucket, upload.name)
 

@@ -27,7 +27,6 @@ _ALWAYS = ("denied", "disabled", "quota")  # without a number these affect every
 _CALL_FAULTS = (*_MESSAGES, "reset", "lost", "hang", "expired", *_ALWAYS)
 _SETTINGS = {"slow-states": 5.0, "seed": 0.0, "expire-jobs": 1.0}
 _ALIASES = {f"lost-{call}": f"lost@{call}" for call in CALLS}
-_REMOVED = ("without", "bucket-in", "repository-format", "limit", "late-logs", "duplicate-logs")
 _PART = re.compile(
     r"(?P<name>[a-z0-9-]+)(:(?P<amount>[^@#]*))?(@(?P<call>[^#]*))?(#(?P<numbers>.*))?", re.ASCII
 )
@@ -37,57 +36,27 @@ _ENDLESS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class CallFault:
-    """A fault of API calls.
+    """A fault of API calls."""
 
-    Parameters
-    ----------
-    name
-        See ``distlaunch emulator --help``.
-    call
-        The kind of calls that it affects, None for all.
-    share
-        The share of those calls that fails, None where `first` and `last` count.
-    first, last
-        The first and last of those calls that fails, from 1.
-    """
-
-    name: str
-    call: Call | None = None
-    share: float | None = None
+    name: str  # see distlaunch emulator --help
+    call: Call | None = None  # the kind of calls that it affects, None for all
+    share: float | None = None  # the share of those calls that fails, None for first to last
     first: int = 1
     last: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """All faults of an emulator.
-
-    Parameters
-    ----------
-    calls
-        The faults of API calls.
-    slow_states
-        Seconds for which a job is QUEUED, and PENDING; None for the default.
-    seed
-        Of the random numbers.
-    expires
-        Whether jobs end EXPIRED in the queue.
-    """
+    """All faults of an emulator."""
 
     calls: tuple[CallFault, ...] = ()
-    slow_states: float | None = None
-    seed: int = 0
-    expires: bool = False
+    slow_states: float | None = None  # seconds for which a job is QUEUED, and PENDING
+    seed: int = 0  # of the random numbers
+    expires: bool = False  # whether jobs end EXPIRED in the queue
 
     @classmethod
     def parse(cls, text: str) -> Faults:
-        """Read the value of ``--faults``.
-
-        Raises
-        ------
-        UsageError
-            If a part of it is not a fault.
-        """
+        """Read the value of ``--faults``, or raise UsageError."""
         calls: list[CallFault] = []
         settings: dict[str, float] = {}
         for part in filter(None, (part.strip() for part in text.split(","))):
@@ -99,8 +68,6 @@ class Faults:
                 settings[name] = _setting(part, match)
             elif name in _CALL_FAULTS:
                 calls.append(_call_fault(part, match))
-            elif name in _REMOVED:
-                raise _problem(part, "was removed; the emulator runs jobs and has no project")
             else:
                 known = (*_CALL_FAULTS, *_SETTINGS, *_ALIASES)
                 raise _problem(part, f"no such fault{did_you_mean(name, known)}")

@@ -37,17 +37,7 @@ _EMPTY = "type.googleapis.com/google.protobuf.Empty"
 
 
 class JobService:
-    """Creates, lists, cancels and deletes jobs.
-
-    Parameters
-    ----------
-    store
-        Has the jobs.
-    logs
-        Where they will write.
-    runner
-        Starts and cancels them.
-    """
+    """Creates, lists, cancels and deletes jobs."""
 
     def __init__(self, store: Store, logs: LogStore, runner: JobRunner) -> None:
         self._store = store

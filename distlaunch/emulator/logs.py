@@ -37,27 +37,15 @@ _JOB_ID = ("resource", "labels", "job_id")
 
 
 class LogLine(NamedTuple):
-    """One line of a job.
+    """One line of a job."""
 
-    Parameters
-    ----------
-    number
-        Its position in the log, from 1; later entries have a later time.
-    task_name
-        ``workerpool0-0``, or ``service`` for lines of the platform.
-    severity
-        One of `SEVERITIES`.
-    trial
-        The id of the trial that wrote it, None outside of tuning jobs.
-    """
-
-    number: int
+    number: int  # its position in the log, from 1; later entries have a later time
     time: datetime
     job_id: str
-    task_name: str
-    severity: str
+    task_name: str  # workerpool0-0, or service for lines of the platform
+    severity: str  # one of SEVERITIES
     text: str
-    trial: str | None
+    trial: str | None  # the id of the trial that wrote it, None outside of tuning jobs
 
     @property
     def insert_id(self) -> str:

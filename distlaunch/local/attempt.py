@@ -9,10 +9,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError, OutputError
-from distlaunch.local.event_file import EventFile
 from distlaunch.local.host_process import HostProcess
 from distlaunch.local.output import TaskOutput
 from distlaunch.local.policy import Ended, Policy, Stopped
+from distlaunch.local.task_events import EventFile
 from distlaunch.ui.events import Notice, TaskChanged, TaskLines, Trained, Waiting
 
 if TYPE_CHECKING:
@@ -43,18 +43,10 @@ def event_path(folder: Path, task: Task) -> Path:
 
 
 class Attempt:
-    """Runs a group of tasks once.
+    """Runs a group of tasks once; the first is the primary.
 
-    Parameters
-    ----------
-    plans
-        What each task runs; the first is the primary.
-    folder
-        Where its output and events go.
-    ports
-        Released just before the tasks start.
-    faults
-        What is still to happen; what has happened is taken out.
+    The ports are released just before the tasks start. A fault that was injected is removed from
+    the list.
     """
 
     def __init__(
@@ -65,14 +57,14 @@ class Attempt:
         folder: Path,
         ports: HeldPorts,
         faults: list[Fault],
-        watch: ProgressView,
+        view: ProgressView,
         signals: StopSignals,
     ) -> None:
         self._tasks = {str(task): task for task in plans}
         self._has_modules = any(plan.is_module for plan in plans.values())
         self._ports = ports
         self._faults = faults
-        self._watch = watch
+        self._view = view
         self._signals = signals
         self._started_at: float | None = None
         self._next_tick = 0.0
@@ -86,22 +78,22 @@ class Attempt:
                 str(task),
                 self._group.outputs[str(task)],
                 folder / f"{file_stem(task)}.log",
-                self._see,
+                self._report,
             )
             for task in plans
         }
-        self.policy = Policy(plans, self._send, self._see)
+        self.policy = Policy(plans, self._send, self._report)
 
     @property
     def output_is_read(self) -> bool:
-        """Whether somebody still gets what the tasks write."""
+        """Whether the output of the tasks can still be written."""
         return self.output_problem is None
 
     def run(self) -> Verdict:
         """Run the group to its end and return how it went."""
         self._signals.at_second = self._group.request_kill
         if self._has_modules:
-            self._see(Waiting("starting TensorFlow"))
+            self._report(Waiting("starting TensorFlow"))
         with selectors.DefaultSelector() as everything, selectors.DefaultSelector() as urgent:
             for selector in (everything, urgent):
                 selector.register(self._signals, selectors.EVENT_READ)
@@ -109,13 +101,13 @@ class Attempt:
             for output in self.outputs.values():
                 everything.register(output, selectors.EVENT_READ)
             with contextlib.suppress(PermissionError):  # a file is always writable
-                urgent.register(self._watch, selectors.EVENT_WRITE)
+                urgent.register(self._view, selectors.EVENT_WRITE)
             try:
                 verdict = None
                 while verdict is None or not self.policy.is_over(time.monotonic()):
-                    if self._watch.is_full:
+                    if self._view.is_full:
                         self._turn(urgent, _TICK)
-                        self._show(self._watch.pump)
+                        self._show(self._view.pump)
                     else:
                         self._turn(everything, _TICK)
                     verdict = self.policy.verdict
@@ -134,19 +126,22 @@ class Attempt:
                 for message in source.receive():
                     self._handle(message)
                 if not source.is_open:
-                    raise self._host_is_gone()
-            elif source is not self._watch and not source.read() and not source.is_open:
+                    raise DistlaunchError(
+                        "the process that holds the tasks ended unexpectedly; "
+                        f"see {self._group.host_log}"
+                    )
+            elif source is not self._view and not source.read() and not source.is_open:
                 selector.unregister(source)
         now = time.monotonic()
         if now >= self._next_tick:
             self._next_tick = now + _TICK
             self._tick(now)
-            self._show(self._watch.pump)
+            self._show(self._view.pump)
 
     def _tick(self, now: float) -> None:
         for task, events in self._events.items():
             for event in events.poll():
-                self._see_event(task, event, now)
+                self._handle_event(task, event, now)
         if self._started_at is not None:
             self._inject(seconds=now - self._started_at)
         self.policy.tick(now)
@@ -154,7 +149,7 @@ class Attempt:
     def _handle(self, message: Message) -> None:
         saw, now = message["saw"], time.monotonic()
         if saw == "prepared":
-            self._see(Waiting(""))
+            self._report(Waiting(""))
             self._ports.release()
             self._group.start()
             self._started_at = now
@@ -168,22 +163,22 @@ class Attempt:
             self.policy.started(task, now)
         elif saw == "stopped":
             self.policy.stopped(task)
-            self._see(Notice(f"{task} is frozen (SIGSTOP)", "warning"))
+            self._report(Notice(f"{task} is frozen (SIGSTOP)", "warning"))
         elif saw == "continued":
             self.policy.continued(task)
-            self._see(Notice(f"{task} continues (SIGCONT)"))
+            self._report(Notice(f"{task} continues (SIGCONT)"))
         else:
             details = {key: message.get(key) for key in ("signal", "reason")}
             self.policy.exited(task, Ended(message.get("code", 0), **details), now)
-        self._see(TaskChanged(str(task), saw))
+        self._report(TaskChanged(str(task), saw))
 
-    def _see_event(self, task: Task, event: Mapping[str, Any], now: float) -> None:
+    def _handle_event(self, task: Task, event: Mapping[str, Any], now: float) -> None:
         if event["event"] == "ready":
             self.policy.ready(task, now)
         step = event.get("step")
         if isinstance(step, int):
             self._inject(step=step)
-        self._see(Trained(str(task), event))
+        self._report(Trained(str(task), event))
 
     def _inject(self, step: int = -1, seconds: float = -1.0) -> None:
         """Let the faults happen whose time has come."""
@@ -194,7 +189,7 @@ class Attempt:
             self._faults.remove(fault)
             number = signal.SIGKILL if fault.action == "kill" else signal.SIGSTOP
             at = f"at step {step}" if fault.step is not None else f"after {seconds:.1f} s"
-            self._see(Notice(f"{fault}: sending {number.name} to {fault.task} {at}", "warning"))
+            self._report(Notice(f"{fault}: sending {number.name} to {fault.task} {at}", "warning"))
             self._send(fault.task, number)
 
     def _send(self, task: Task, number: int) -> None:
@@ -205,12 +200,12 @@ class Attempt:
         self.policy.stop(number, time.monotonic())
         if is_first:
             name = signal.Signals(number).name
-            self._see(Notice(f"{name}: stopping the tasks; press Ctrl-C again to kill them"))
+            self._report(Notice(f"{name}: stopping the tasks; press Ctrl-C again to kill them"))
 
-    def _see(self, event: Event) -> None:
+    def _report(self, event: Event) -> None:
         """Show something; of what tasks write nothing more once it could not be shown."""
         if self.output_is_read or not isinstance(event, TaskLines):
-            self._show(lambda: self._watch.handle(event))
+            self._show(lambda: self._view.handle(event))
 
     def _show(self, show: Callable[[], None]) -> None:
         """Show something; a job whose output cannot be shown is stopped."""
@@ -219,11 +214,6 @@ class Attempt:
         except (BrokenPipeError, OutputError) as problem:
             self.output_problem = problem
             self.policy.stop_output_lost(time.monotonic())
-
-    def _host_is_gone(self) -> DistlaunchError:
-        return DistlaunchError(
-            f"the process that holds the tasks ended unexpectedly; see {self._group.host_log}"
-        )
 
     def _end(self) -> None:
         """Kill what is left, then take in all that was written."""
@@ -235,4 +225,4 @@ class Attempt:
                 output.finish()
             for task, events in self._events.items():
                 for event in events.rest():
-                    self._see(Trained(str(task), event))
+                    self._report(Trained(str(task), event))

@@ -19,35 +19,19 @@ _WHEN = re.compile(r"step=(?P<step>[0-9]{1,18})|(?P<seconds>[0-9]{1,9}(\.[0-9]{1
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A task to kill or to freeze; either `step` or `seconds` is set.
+    """A task to kill or to freeze; either `step` or `seconds` is set."""
 
-    Parameters
-    ----------
-    action
-        ``kill`` (SIGKILL) or ``freeze`` (SIGSTOP), for the task and all that it started.
-    step
-        The global step at which it happens, or at the first event after it.
-    seconds
-        How long after the start of the tasks it happens.
-    """
-
-    action: Action
+    action: Action  # kill (SIGKILL) or freeze (SIGSTOP), for the task and all that it started
     task: Task
-    step: int | None = None
-    seconds: float | None = None
+    step: int | None = None  # the global step, or the first event after it
+    seconds: float | None = None  # after the start of the tasks
 
     @classmethod
     def parse(cls, action: Action, text: str) -> Fault:
-        """Read ``worker:0@step=40`` or ``worker:0@5s``.
-
-        Raises
-        ------
-        UsageError
-            If it is neither.
-        """
+        """Read ``worker:0@step=40`` or ``worker:0@5s``, or raise UsageError."""
         name, _, when = text.rpartition("@")
-        found = _WHEN.fullmatch(when)
-        if not name or found is None:
+        match = _WHEN.fullmatch(when)
+        if not name or match is None:
             raise UsageError(
                 f"--{action}: {text!r} is not TASK@step=N or TASK@SECONDSs, "
                 "as worker:0@step=40 or chief@5s"
@@ -56,7 +40,7 @@ class Fault:
             task = Task.parse(name)
         except UsageError as problem:
             raise UsageError(f"--{action}: {problem}") from None
-        step, seconds = found["step"], found["seconds"]
+        step, seconds = match["step"], match["seconds"]
         return cls(action, task, int(step) if step else None, float(seconds) if seconds else None)
 
     @property
@@ -70,13 +54,7 @@ class Fault:
 
 
 def check_faults(faults: Iterable[Fault], tasks: Iterable[Task]) -> None:
-    """See to it that every fault is for a task there is.
-
-    Raises
-    ------
-    UsageError
-        If one is not, with the tasks there are.
-    """
+    """Raise UsageError if a fault is for a task that is not in the cluster."""
     known = tuple(tasks)
     for fault in faults:
         if fault.task not in known:

@@ -37,13 +37,7 @@ _COMMON = ("tensorflow", "keras")
 
 
 class Channel:
-    """One end of the stream between the launcher and the host: JSON objects, one a line.
-
-    Parameters
-    ----------
-    stream
-        A connected socket.
-    """
+    """One end of the stream between the launcher and the host: JSON objects, one a line."""
 
     def __init__(self, stream: socket.socket) -> None:
         self.stream = stream
@@ -70,13 +64,7 @@ class Channel:
 
 
 class Host:
-    """Starts tasks, watches them and ends them, by the launcher's commands.
-
-    Parameters
-    ----------
-    control
-        A stream to the launcher, with one JSON object a line in both directions.
-    """
+    """Starts tasks, watches them and ends them, by the launcher's commands."""
 
     def __init__(self, control: Channel) -> None:
         self._control = control
@@ -202,20 +190,20 @@ def _changes(process: int) -> list[Message]:
 
 def _waited_for(process: int) -> Iterator[Message]:
     with contextlib.suppress(ChildProcessError):  # one that has ended is not there for this
-        while found := os.waitid(os.P_PID, process, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
-            yield {"saw": "continued" if found.si_code == os.CLD_CONTINUED else "stopped"}
+        while change := os.waitid(os.P_PID, process, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
+            yield {"saw": "continued" if change.si_code == os.CLD_CONTINUED else "stopped"}
     # A leader stays a zombie to the end, so that no stranger gets the id of its group.
-    found = os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if found:
-        how = "code" if found.si_code == os.CLD_EXITED else "signal"
-        yield {"saw": "exited", how: found.si_status}
+    end = os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if end:
+        field = "code" if end.si_code == os.CLD_EXITED else "signal"
+        yield {"saw": "exited", field: end.si_status}
 
 
 def _reaped(process: int) -> Iterator[Message]:
     """Do it where there is no waitid: on macOS before Python 3.13."""
     while True:
-        found, status = os.waitpid(process, os.WUNTRACED | os.WCONTINUED | os.WNOHANG)
-        if not found:
+        changed, status = os.waitpid(process, os.WUNTRACED | os.WCONTINUED | os.WNOHANG)
+        if not changed:
             return
         if not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
             code = os.waitstatus_to_exitcode(status)

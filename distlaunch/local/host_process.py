@@ -1,4 +1,4 @@
-"""The tasks of one attempt as the launcher has them in hand: through the host that holds them."""
+"""The launcher's side of the host process that holds the tasks of one attempt."""
 
 from __future__ import annotations
 
@@ -29,17 +29,7 @@ _PACKAGE_PARENT = str(Path(__file__).parents[2])
 
 
 class HostProcess:
-    """A host process with the tasks of one attempt.
-
-    Parameters
-    ----------
-    plans
-        The tasks; their outputs are filled in here.
-    env
-        The environment of the host itself.
-    host_log
-        Where the host's own output goes.
-    """
+    """A host process with the tasks of one attempt; its own output goes to `host_log`."""
 
     def __init__(
         self, plans: Sequence[TaskPlan], *, env: Mapping[str, str], host_log: Path
@@ -84,10 +74,12 @@ class HostProcess:
         messages: list[Message] = []
         self.control.stream.settimeout(_PATIENCE)
         with contextlib.suppress(TimeoutError):
-            while self.control.is_open and not any(each["saw"] == "ended" for each in messages):
+            while self.control.is_open and not any(
+                message["saw"] == "ended" for message in messages
+            ):
                 messages += self.control.receive()
         self.control.stream.close()
-        if self._containers and not any(each["saw"] == "ended" for each in messages):
+        if self._containers and not _has_ended(messages):
             container.call(container.REMOVE, *self._containers)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._host.wait(_PATIENCE)
@@ -123,3 +115,7 @@ def _pipe() -> tuple[int, int]:
         with contextlib.suppress(OSError):  # the system limits what a user's pipes hold in all
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
     return reading, writing
+
+
+def _has_ended(messages: list[Message]) -> bool:
+    return any(message["saw"] == "ended" for message in messages)

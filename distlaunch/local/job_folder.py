@@ -1,4 +1,4 @@
-"""The folder of a local job: which one it is, whether it can be written, what was left in it."""
+"""The folder of a local job: new or resumed, and its summary."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,39 +20,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TASK_LOGS = "task-logs"
-NEWEST = ""  # what --resume is given for the newest job
-CLOUD_POINTER_FILE = "job-dir"  # holds the URI of a job that has only its output here
+NEWEST = ""  # the value of --resume without a job
 
-_IN_THE_CLOUD = "gs://"
-_IN_A_BUCKET = re.compile(r"gs://[^/]+(/.*)?", re.DOTALL)
+_CLOUD_POINTER = "job-dir"  # the file with the URI of a job that has only its output here
+_CLOUD = "gs://"
+_BUCKET_URI = re.compile(r"gs://[^/]+(/.*)?", re.DOTALL)
 _LOCK = ".lock"  # in the folder for the tasks' output
 
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """Where a job writes.
+    """Where a job writes."""
 
-    Parameters
-    ----------
-    job_dir
-        The job's folder, an absolute local path or ``gs://…``.
-    logs_dir
-        Where the tasks' output goes; always on this machine.
-    job_id
-        What the job is called: the name of the folder.
-    """
-
-    job_dir: str
-    logs_dir: Path
-    job_id: str
+    job_dir: str  # an absolute local path or gs://…
+    logs_dir: Path  # for the tasks' output; always on this machine
+    job_id: str  # the name of the folder
 
     def summary_version(self) -> tuple[int, int] | None:
-        """Return what is another after ``summary.json`` was written again; None without one."""
+        """Return a value that changes when ``summary.json`` is written; None without one."""
         try:
-            found = self._summary.stat()
+            status = self._summary.stat()
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns
+        return status.st_ino, status.st_mtime_ns
 
     def summary(self) -> dict[str, Any] | None:
         """Return the contents of the job's ``summary.json``, if it can be read."""
@@ -64,20 +54,15 @@ class JobFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other runs out of this job folder, if the file system has locks.
-
-        Raises
-        ------
-        DistlaunchError
-            If another run is in it.
-        """
+        """Keep other runs out of this job folder, if the file system has locks."""
         with ExitStack() as stack:
             try:
                 stack.enter_context(files.lock(self.logs_dir / _LOCK, wait=False))
             except BlockingIOError:
+                folder = _display(self.logs_dir.parent)
                 raise DistlaunchError(
-                    f"{_shown(self.logs_dir.parent)}: another 'distlaunch local' runs in this job "
-                    "folder; wait for it or choose another --job-dir"
+                    f"{folder}: another 'distlaunch local' runs in this job folder; "
+                    "wait for it or choose another --job-dir"
                 ) from None
             except OSError:
                 pass
@@ -91,92 +76,66 @@ class JobFolder:
 def choose(
     project: Path, resume: str | None, requested: str | None, by_file: str | None
 ) -> JobFolder:
-    """Return the folder that the command line and the job file request, and make it.
+    """Create and return the folder that the command line and the job file request.
 
     Parameters
     ----------
-    project
-        The project's folder.
     resume
-        The job to go on with, an empty word for the newest, None for none.
+        The job to resume: an id, a path, ``gs://…`` or `NEWEST`; None for a new job.
     requested
         The job folder of the command line.
     by_file
-        The one of the job file.
+        The job folder of the job file.
 
     Raises
     ------
     UsageError
-        If two folders are requested.
+        If two folders are requested, or one with another URI scheme.
     DistlaunchError
         If there is no such job, or its folder cannot be written.
     """
-    named = requested or by_file
-    if named:
-        check_scheme(named)
+    job_dir = requested or by_file
+    if job_dir:
+        check_scheme(job_dir)
     if resume is None:
-        return new(project, named)
+        return new(project, job_dir)
     if resume and requested:
         raise UsageError(
             f"--resume {resume} and --job-dir {requested} are two folders; give one of them"
         )
-    return resumed(project, resume or named or NEWEST)
+    return resumed(project, resume or job_dir or NEWEST)
 
 
 def new(project: Path, job_dir: str | None) -> JobFolder:
-    """Return the folder for a job that is no resumption, and make it.
-
-    Parameters
-    ----------
-    project
-        The project's folder, in which the job's lies unless `job_dir` is another.
-    job_dir
-        What the user requested.
-
-    Raises
-    ------
-    DistlaunchError
-        If it cannot be made or written.
-    """
+    """Create the folder of a new job, by default one of the project's."""
     if job_dir is None:
-        own = _made_anew(project / LOCAL_JOBS)
-        return JobFolder(str(own), own / TASK_LOGS, own.name)
-    if _is_in_the_cloud(job_dir):
-        _need_bucket(job_dir)
-        own = _made_anew(project / LOCAL_JOBS)
-        where = job_dir.rstrip("/")
-        _tell_where(own, where)
-        return JobFolder(where, own / TASK_LOGS, own.name)
-    folder = Path(os.path.abspath(project / job_dir))  # noqa: PTH100 - links stay
-    _make(folder)
+        folder = _create_numbered(project / LOCAL_JOBS)
+        return JobFolder(str(folder), folder / TASK_LOGS, folder.name)
+    if job_dir.startswith(_CLOUD):
+        if not _BUCKET_URI.fullmatch(job_dir):
+            raise UsageError(f"{job_dir}: no bucket is named; expected gs://BUCKET/FOLDER")
+        folder = _create_numbered(project / LOCAL_JOBS)
+        uri = job_dir.rstrip("/")
+        with _writing(folder):
+            (folder / _CLOUD_POINTER).write_text(f"{uri}\n", encoding="utf-8")
+        return JobFolder(uri, folder / TASK_LOGS, folder.name)
+    folder = Path(os.path.abspath(project / job_dir))  # noqa: PTH100 - symlinks stay
+    _create(folder)
     return JobFolder(str(folder), folder / TASK_LOGS, folder.name)
 
 
-def resumed(project: Path, which: str) -> JobFolder:
-    """Return the folder of a job that is to go on.
-
-    Parameters
-    ----------
-    project
-        The project's folder.
-    which
-        A job's id, a path, ``gs://…``, or nothing for the newest job of the project.
-
-    Raises
-    ------
-    DistlaunchError
-        If there is no such job, if it has no checkpoint, or if it cannot be written.
-    """
-    if _is_in_the_cloud(which):
-        return new(project, which)
-    folder = _newest(project) if which == NEWEST else _named(project, which)
-    where = _elsewhere(folder)
-    if where:
-        _make(folder)
-        return JobFolder(where, folder / TASK_LOGS, folder.name)
+def resumed(project: Path, job: str) -> JobFolder:
+    """Return the folder of a job to resume: an id, a path, ``gs://…`` or `NEWEST`."""
+    if job.startswith(_CLOUD):
+        return new(project, job)
+    folder = _newest(project) if job == NEWEST else _named(project, job)
+    uri = _cloud_uri(folder)
+    if uri:
+        _create(folder)
+        return JobFolder(uri, folder / TASK_LOGS, folder.name)
     if not _has_checkpoints(folder):
         raise DistlaunchError(
-            f"--resume: {_shown(folder)} has no checkpoints to resume from; "
+            f"--resume: {_display(folder)} has no checkpoints to resume from; "
             "start a new run without --resume"
         )
     return new(project, str(folder))
@@ -184,13 +143,13 @@ def resumed(project: Path, which: str) -> JobFolder:
 
 def _newest(project: Path) -> Path:
     try:
-        jobs = sorted((project / LOCAL_JOBS).iterdir(), key=_age)
+        jobs = sorted((project / LOCAL_JOBS).iterdir(), key=_age, reverse=True)
     except OSError:
         jobs = []
     if not jobs:
         raise DistlaunchError(f"--resume: no job in {LOCAL_JOBS} yet; start one without --resume")
-    for job in reversed(jobs):
-        if _elsewhere(job) or _has_checkpoints(job):
+    for job in jobs:
+        if _cloud_uri(job) or _has_checkpoints(job):
             return job
     raise DistlaunchError(
         f"--resume: no job in {LOCAL_JOBS} has checkpoints to resume from; "
@@ -200,119 +159,94 @@ def _newest(project: Path) -> Path:
 
 def _has_checkpoints(folder: Path) -> bool:
     try:
-        return any(map(_is_whole, (folder / "checkpoints").iterdir()))
+        return any(map(_is_complete, (folder / "checkpoints").iterdir()))
     except OSError:
         return False
 
 
-def _is_whole(checkpoint: Path) -> bool:
-    """Whether a checkpoint is none of the trainer's that was never finished."""
+def _is_complete(checkpoint: Path) -> bool:
+    """Whether the trainer has finished a checkpoint; those of other programs count as finished."""
     is_trainers = checkpoint.name.startswith("step-")
     return not is_trainers or (checkpoint / "checkpoint.json").exists()
 
 
-def _elsewhere(folder: Path) -> str | None:
-    """Return where in the cloud a job lies, which is taken to have checkpoints, or None."""
+def _cloud_uri(folder: Path) -> str | None:
+    """Return the ``gs://`` URI of a job that has only its output here, None for other jobs."""
     try:
-        where = (folder / CLOUD_POINTER_FILE).read_text(encoding="utf-8").strip()
+        uri = (folder / _CLOUD_POINTER).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return None
-    return where if _IN_A_BUCKET.fullmatch(where) else None
+    return uri if _BUCKET_URI.fullmatch(uri) else None
 
 
 def _age(folder: Path) -> tuple[str, int]:
-    """Return what sorts ids as YYYYMMDD-HHMMSS, YYYYMMDD-HHMMSS-2, …-10 by age."""
+    """Return a key that sorts the ids YYYYMMDD-HHMMSS, YYYYMMDD-HHMMSS-2, …-10 by age."""
     day, _, rest = folder.name.partition("-")
     time_of_day, _, number = rest.partition("-")
     return f"{day}-{time_of_day}", int(number) if number.isdecimal() else 1
 
 
-def _named(project: Path, which: str) -> Path:
-    by_id = project / LOCAL_JOBS / which
-    folder = by_id if _is_bare_name(which) and by_id.is_dir() else project / which
+def _named(project: Path, job: str) -> Path:
+    by_id = project / LOCAL_JOBS / job
+    is_bare_name = job == Path(job).name and job != ".."
+    folder = by_id if is_bare_name and by_id.is_dir() else project / job
     if not folder.is_dir():
         raise DistlaunchError(
-            f"--resume: {which!r} is neither a job in {LOCAL_JOBS} nor a folder; "
+            f"--resume: {job!r} is neither a job in {LOCAL_JOBS} nor a folder; "
             "give a job's id or path, or nothing for the newest"
         )
     return folder
 
 
-def _is_bare_name(which: str) -> bool:
-    return which == Path(which).name and which != ".."
-
-
-def _made_anew(jobs: Path) -> Path:
-    """Make a folder for this moment that no other run has."""
-    _make_plain(jobs, parents=True, exist_ok=True)
-    for name in _ids():
-        try:
-            _make_plain(jobs / name)
-        except FileExistsError:
-            continue
-        _make(jobs / name)
-        return jobs / name
-    raise AssertionError  # the ids never end
-
-
-def _ids() -> Iterator[str]:
+def _create_numbered(jobs: Path) -> Path:
+    """Create a folder named after the time, with a number if another run has that name."""
+    _create_folder(jobs)
     now = time.strftime("%Y%m%d-%H%M%S")
-    yield now
-    number = 1
+    folder, number = jobs / now, 1
     while True:
+        with suppress(FileExistsError), _writing(folder):
+            folder.mkdir()
+            break
         number += 1
-        yield f"{now}-{number}"
+        folder = jobs / f"{now}-{number}"
+    _create(folder)
+    return folder
 
 
-def _make(folder: Path) -> None:
-    """Make a folder, with that for the tasks' output in it, and see that it can be written."""
-    for each in (folder, folder / TASK_LOGS):
-        _make_plain(each, parents=True, exist_ok=True)
+def _create(folder: Path) -> None:
+    """Create a job folder with that of the tasks' output; check that both can be written."""
+    for path in (folder, folder / TASK_LOGS):
+        _create_folder(path)
     if not os.access(folder, os.W_OK | os.X_OK) or not os.access(folder / TASK_LOGS, os.W_OK):
         raise DistlaunchError(
-            f"{_shown(folder)}: the job folder cannot be written; choose another --job-dir"
+            f"{_display(folder)}: the job folder cannot be written; choose another --job-dir"
         )
 
 
-def _make_plain(folder: Path, *, parents: bool = False, exist_ok: bool = False) -> None:
-    """Make a folder; where there may be none before, FileExistsError is raised if there is one."""
+def _create_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=parents, exist_ok=exist_ok)
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as problem:
-        if not exist_ok:
-            raise
-        in_the_way = Path(problem.filename)
-        raise DistlaunchError(
-            f"{_shown(in_the_way)}: not a folder; choose another --job-dir"
-        ) from None
-    except OSError as problem:
-        raise _cannot_be_written(folder, problem) from None
+        path = Path(problem.filename)
+        raise DistlaunchError(f"{_display(path)}: not a folder; choose another --job-dir") from None
 
 
-def _tell_where(folder: Path, where: str) -> None:
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Raise DistlaunchError if the folder cannot be written; FileExistsError stays."""
     try:
-        (folder / CLOUD_POINTER_FILE).write_text(f"{where}\n", encoding="utf-8")
+        yield
+    except FileExistsError:
+        raise
     except OSError as problem:
-        raise _cannot_be_written(folder, problem) from None
+        raise DistlaunchError(
+            f"{_display(folder)}: the job folder cannot be written ({os_reason(problem)}); "
+            "choose another --job-dir"
+        ) from None
 
 
-def _cannot_be_written(folder: Path, problem: OSError) -> DistlaunchError:
-    return DistlaunchError(
-        f"{_shown(folder)}: the job folder cannot be written ({os_reason(problem)}); "
-        "choose another --job-dir"
-    )
-
-
-def _need_bucket(path: str) -> None:
-    if not _IN_A_BUCKET.fullmatch(path):
-        raise UsageError(f"{path}: no bucket is named; expected gs://BUCKET/FOLDER")
-
-
-def _is_in_the_cloud(path: str) -> bool:
-    return path.startswith(_IN_THE_CLOUD)
-
-
-def _shown(folder: Path) -> str:
-    """Return a path as it is shortest to read from here."""
+def _display(path: Path) -> str:
+    """Return a path relative to the current folder if it is below it."""
     here = Path.cwd()
-    return str(folder.relative_to(here) if folder.is_relative_to(here) else folder)
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

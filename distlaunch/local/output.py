@@ -23,27 +23,17 @@ _KEPT = 1 << 14  # bytes, for the last lines
 
 
 class TaskOutput:
-    """Takes one task's output in.
+    """Reads one task's output from a non-blocking pipe; the log file gets every byte."""
 
-    Parameters
-    ----------
-    task
-        The task's name.
-    descriptor
-        The pipe, which does not block.
-    log
-        The file for what comes, byte for byte.
-    see
-        Gets the lines.
-    """
-
-    def __init__(self, task: str, descriptor: int, log: Path, see: Callable[[Event], None]) -> None:
+    def __init__(
+        self, task: str, descriptor: int, log: Path, report: Callable[[Event], None]
+    ) -> None:
         self.log = log
         self.is_open = True
         self._task = task
         self._descriptor = descriptor
         self._log = log.open("wb", buffering=0)
-        self._see = see
+        self._report = report
         self._lines = Lines()
         self._last = b""
 
@@ -51,7 +41,7 @@ class TaskOutput:
         return self._descriptor
 
     def read(self) -> bool:
-        """Take in a part of what there is; returns whether there was any."""
+        """Read a part of what there is; return whether there was any."""
         try:
             data = os.read(self._descriptor, PIPE_SIZE)
         except BlockingIOError:
@@ -62,7 +52,7 @@ class TaskOutput:
         return self.is_open
 
     def finish(self) -> None:
-        """Take in what is left after everybody who could write is gone."""
+        """Read the rest after all processes that could write have ended."""
         while self.read():
             pass
         self._show(self._lines.close())
@@ -82,13 +72,13 @@ class TaskOutput:
                 data = data[self._log.write(data) :]
         except OSError as problem:
             self._log.close()
-            self._see(Notice(f"{self.log} ends here: {os_reason(problem)}", "warning"))
+            self._report(Notice(f"{self.log} ends here: {os_reason(problem)}", "warning"))
 
     def _show(self, lines: bytes) -> None:
         lines = without_noise(lines)
         if lines:
             self._last = (self._last + lines[-_KEPT:])[-_KEPT:]
-            self._see(TaskLines(self._task, _text(lines)))
+            self._report(TaskLines(self._task, _text(lines)))
 
 
 def _text(lines: bytes) -> str:

@@ -48,20 +48,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A task failed, as the first of its group.
-
-    Parameters
-    ----------
-    seconds
-        How long it had run, None where it never did.
-    likely
-        What may be behind it, one sentence each.
-    """
+    """A task failed, as the first of its group."""
 
     task: Task
     ended: Ended
-    seconds: float | None
-    likely: tuple[str, ...] = ()
+    seconds: float | None  # how long it had run, None where it never did
+    likely: tuple[str, ...] = ()  # causes, one sentence each
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,35 +70,26 @@ class Policy:
     """Follows what happens to a group of tasks, and decides.
 
     What first decides the outcome stays the verdict, whatever follows from it. Times are in
-    seconds of any steady clock.
-
-    Parameters
-    ----------
-    tasks
-        The group; the first is the primary.
-    send
-        Sends a signal to a task's process group.
-    see
-        Shows a notice to the user.
+    seconds of any steady clock. The first task is the primary.
     """
 
     def __init__(
         self,
         tasks: Iterable[Task],
         send: Callable[[Task, int], None],
-        see: Callable[[Notice], None],
+        report: Callable[[Notice], None],
     ) -> None:
         self._tasks = tuple(tasks)
         self._primary = self._tasks[0]
         self._send = send
-        self._see = see
+        self._report = report
         self._started: dict[Task, float] = {}
         self._left = set(self._tasks)  # those that have not ended
         self._frozen: set[Task] = set()
         self._ready: set[Task] = set()
         self._first_ready: float | None = None
         self._primary_done: float | None = None
-        self._has_named_at_start = self._has_named_at_end = False
+        self._reported_at_start = self._reported_at_end = False
         self._kill_at = 0.0
         self._is_hurried = False
         self.verdict: Verdict | None = None
@@ -180,19 +163,21 @@ class Policy:
             self._decide(Stopped(None), now + STOP_TIMEOUT)
 
     def tick(self, now: float) -> None:
-        """Hear how late it is."""
+        """Act on the time."""
         if self.verdict is not None:
             return
         if self._primary_done is None:
-            self._tell_at_start(now)
+            self._report_missing_at_start(now)
             return
-        names = _listed(self._training_left())
+        names = _join(self._training_left())
         if now >= self._primary_done + STOP_TIMEOUT:
-            self._see(Notice(f"{names}: ended, as {STOP_TIMEOUT:.0f} s were not enough", "warning"))
+            self._report(
+                Notice(f"{names}: ended, as {STOP_TIMEOUT:.0f} s were not enough", "warning")
+            )
             self._decide(Done(), now + KILL_TIMEOUT)
-        elif now >= self._primary_done + _PATIENT_AT_END and not self._has_named_at_end:
-            self._has_named_at_end = True
-            self._see(Notice(f"{self._primary} is done; waiting for {names}"))
+        elif now >= self._primary_done + _PATIENT_AT_END and not self._reported_at_end:
+            self._reported_at_end = True
+            self._report(Notice(f"{self._primary} is done; waiting for {names}"))
 
     def is_over(self, now: float) -> bool:
         """Whether nothing is left to do but to kill the remaining tasks."""
@@ -208,7 +193,7 @@ class Policy:
         for task in self._tasks:
             if self.is_running(task) and task not in self._frozen:
                 text = f"{task}: killed, as {STOP_TIMEOUT:.0f} s were not enough"
-                self._see(Notice(text, "warning"))
+                self._report(Notice(text, "warning"))
 
     def _decide(self, verdict: Verdict, kill_at: float) -> None:
         self.verdict = verdict
@@ -216,7 +201,7 @@ class Policy:
         self._terminate(self._tasks)
 
     def _terminate(self, tasks: Iterable[Task]) -> None:
-        """Ask tasks to end, and what is left of those that have ended."""
+        """Send SIGTERM to tasks, also to what is left of those that have ended."""
         for task in tasks:
             if task in self._started:
                 self._send(task, signal.SIGTERM)
@@ -227,27 +212,27 @@ class Policy:
                 yield f"{task} is frozen (SIGSTOP)"
         late = [task for task in self._training_left() if task not in self._ready]
         if self._ready and late:
-            yield f"never ready: {_listed(late)}"
+            yield f"never ready: {_join(late)}"
 
-    def _tell_at_start(self, now: float) -> None:
-        if self._first_ready is None or self._has_named_at_start:
+    def _report_missing_at_start(self, now: float) -> None:
+        if self._first_ready is None or self._reported_at_start:
             return
         late = [task for task in self._training_left() if task not in self._ready]
         if late and now >= self._first_ready + _PATIENT:
-            self._has_named_at_start = True
-            self._see(Notice(f"still waiting for {_listed(late)}"))
+            self._reported_at_start = True
+            self._report(Notice(f"still waiting for {_join(late)}"))
 
     def _training_left(self) -> list[Task]:
         return [task for task in self._tasks if task.is_training and task in self._left]
 
 
 def signal_name(number: int) -> str:
-    """Say a signal as ``9 (SIGKILL)``."""
+    """Return a signal's number and name, such as ``9 (SIGKILL)``."""
     try:
         return f"{number} ({signal.Signals(number).name})"
     except ValueError:
         return str(number)
 
 
-def _listed(tasks: Iterable[Task]) -> str:
+def _join(tasks: Iterable[Task]) -> str:
     return ", ".join(map(str, tasks))

@@ -27,17 +27,8 @@ class HeldPorts:
     """Ports that no other process gets until they are released.
 
     They lie below those that the system hands to outgoing connections, one of which could take
-    a port between its release and the moment its task listens.
-
-    Parameters
-    ----------
-    count
-        How many.
-
-    Raises
-    ------
-    DistlaunchError
-        If so many cannot be had.
+    a port between its release and the moment its task listens. DistlaunchError is raised if there
+    are not enough of them.
     """
 
     def __init__(self, count: int) -> None:
@@ -49,7 +40,7 @@ class HeldPorts:
                 self.release()
                 raise DistlaunchError(f"no {count} free ports on {HOST}; end what holds them")
             self._hold(tries.pop())
-        self.numbers = tuple(each.getsockname()[1] for each in self._sockets)
+        self.numbers = tuple(holder.getsockname()[1] for holder in self._sockets)
 
     def _hold(self, port: int) -> None:
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -62,8 +53,8 @@ class HeldPorts:
 
     def release(self) -> None:
         """Let the ports go."""
-        for each in self._sockets:
-            each.close()
+        for holder in self._sockets:
+            holder.close()
         self._sockets.clear()
 
     def __enter__(self) -> Self:
@@ -79,7 +70,7 @@ class HeldPorts:
 
 
 def is_taken(port: int) -> bool:
-    """Whether somebody listens on a port, or holds it."""
+    """Whether a process listens on a port, or holds it."""
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
         # Connections that have just ended do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -52,13 +52,13 @@ def living_descendants(spare: Collection[int] = ()) -> list[int]:
     children: dict[int, list[int]] = {}
     for process, (parent, _) in states.items():
         children.setdefault(parent, []).append(process)
-    found: list[int] = []
+    descendants: list[int] = []
     unseen = [os.getpid()]
     while unseen:
         own = [child for child in children.get(unseen.pop(), []) if child not in spare]
-        found += own
+        descendants += own
         unseen += own
-    return [process for process in found if states[process][1] not in "ZX"]
+    return [process for process in descendants if states[process][1] not in "ZX"]
 
 
 def kill_descendants(limit: float, spare: Collection[int] = ()) -> bool:

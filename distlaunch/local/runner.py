@@ -57,21 +57,13 @@ class Outcome:
 
 
 class Runner:
-    """Runs a job, restarting the group of its tasks as often as the order allows.
+    """Runs a job, restarting the group of its tasks as often as its specification allows."""
 
-    Parameters
-    ----------
-    order
-        What to run.
-    watch
-        Who shows what can be seen of it.
-    """
-
-    def __init__(self, order: RunSpec, watch: ProgressView) -> None:
-        self._order = order
-        self._watch = watch
-        self._tasks = order.cluster.tasks()
-        self._faults = list(order.faults)
+    def __init__(self, spec: RunSpec, view: ProgressView) -> None:
+        self._spec = spec
+        self._view = view
+        self._tasks = spec.cluster.tasks()
+        self._faults = list(spec.faults)
         self._restarts = 0
         self._event_files: list[Mapping[str, Path]] = []
 
@@ -87,8 +79,8 @@ class Runner:
         OutputError
             If the output cannot be written; the tasks have been stopped, or have lost some of it.
         """
-        self._share_out()
-        number = _next_attempt(self._order.logs_dir)
+        self._share_machine()
+        number = _next_attempt(self._spec.logs_dir)
         with StopSignals() as signals:
             while True:
                 code = self._attempt(number + self._restarts, signals)
@@ -97,39 +89,40 @@ class Runner:
                 self._restarts += 1
         if self._faults:
             never = ", ".join(map(str, self._faults))
-            self._watch.handle(Notice(f"fault not triggered: {never}", "warning"))
+            self._view.handle(Notice(f"fault not triggered: {never}", "warning"))
         return Outcome(code, tuple(self._event_files))
 
-    def _share_out(self) -> None:
-        self._env = common_environment(self._order)
+    def _share_machine(self) -> None:
+        self._env = common_environment(self._spec)
         machine = this_machine(self._env)
         if machine.gpus and self._runs_without_cuda():
             text = (
                 f"{machine.describe()}: GPUs are not used, as tensorflow-cpu is installed; install "
                 "distlaunch[local-gpu] in place of distlaunch[local]"
             )
-            self._watch.handle(Notice(text, "warning"))
+            self._view.handle(Notice(text, "warning"))
             machine = replace(machine, gpus=())
         self._shares = share_out(machine, self._tasks)
         shares = [share for task, share in self._shares.items() if task.is_training]
-        each, total = len(shares[0].gpus), len(machine.gpus)
-        if each * len(shares) < total:
+        per_task, total = len(shares[0].gpus), len(machine.gpus)
+        unused = total - per_task * len(shares)
+        if unused:
             text = (
-                f"{machine.describe()} for {len(shares)} training tasks: GPUs per task: {each}, "
-                f"unused: {total - each * len(shares)}"
+                f"{machine.describe()} for {len(shares)} training tasks: "
+                f"GPUs per task: {per_task}, unused: {unused}"
             )
-            self._watch.handle(Notice(text, "warning"))
+            self._view.handle(Notice(text, "warning"))
 
     def _runs_without_cuda(self) -> bool:
         """Whether tasks get no GPUs, because none were chosen and TensorFlow here has no CUDA."""
         is_chosen = "CUDA_VISIBLE_DEVICES" in self._env
-        is_contained = isinstance(self._order.program, Container)
+        is_contained = isinstance(self._spec.program, Container)
         return not is_chosen and not is_contained and has_cpu_tensorflow()
 
     def _attempt(self, number: int, signals: StopSignals) -> int | None:
         """Run the group once and return the exit code, or None where it is to be restarted."""
-        folder = self._order.logs_dir / f"attempt-{number}"
-        _make(folder)
+        folder = self._spec.logs_dir / f"attempt-{number}"
+        _create(folder)
         self._event_files.append(
             {str(task): event_path(folder, task) for task in self._tasks if task.is_training}
         )
@@ -139,11 +132,11 @@ class Runner:
                     ports = until_it_ends.enter_context(HeldPorts(len(self._tasks)))
                     attempt = Attempt(
                         self._plans(folder, ports.numbers),
-                        env=host_environment(self._order, self._env),
+                        env=host_environment(self._spec, self._env),
                         folder=folder,
                         ports=ports,
                         faults=self._faults if self._restarts == 0 else [],
-                        watch=self._watch,
+                        view=self._view,
                         signals=signals,
                     )
                 verdict = attempt.run()
@@ -151,10 +144,10 @@ class Runner:
             taken = self._taken(verdict, attempt, ports.numbers)
             if taken is None:
                 return self._conclude(verdict, attempt)
-            where = f"another program has taken port {taken} on {HOST}"
+            problem = f"another program has taken port {taken} on {HOST}"
             if tries_left:
-                self._watch.handle(Notice(f"{where}; starting again on new ports", "warning"))
-        raise DistlaunchError(f"{where}, and ports before it; end what takes them and try again")
+                self._view.handle(Notice(f"{problem}; starting again on new ports", "warning"))
+        raise DistlaunchError(f"{problem}, and ports before it; end what takes them and try again")
 
     def _plans(self, folder: Path, ports: tuple[int, ...]) -> dict[Task, TaskPlan]:
         addresses = {task: f"{HOST}:{port}" for task, port in zip(self._tasks, ports, strict=True)}
@@ -164,14 +157,14 @@ class Runner:
         share = self._shares[task]
         env = task_environment(
             self._env,
-            self._order,
+            self._spec,
             task,
             addresses=addresses,
             share=share,
             event_file=event_path(folder, task),
             restarts=self._restarts,
         )
-        return plan_task(self._order, task, share, env, folder)
+        return plan_task(self._spec, task, share, env, folder)
 
     def _conclude(self, verdict: Verdict, attempt: Attempt) -> int | None:
         if isinstance(verdict, Done):
@@ -179,14 +172,14 @@ class Runner:
         if not isinstance(verdict, Failure):
             return 128 + (verdict.signal or 0)
         self._show_failure(verdict, attempt)
-        if self._restarts == self._order.restarts or attempt.policy.is_interrupted:
+        if self._restarts == self._spec.restarts or attempt.policy.is_interrupted:
             return verdict.ended.exit_code
         reason = _reason_against_restart(verdict.ended, attempt)
         if reason:
-            self._watch.handle(Notice(f"not restarted: {reason}"))
+            self._view.handle(Notice(f"not restarted: {reason}"))
             return verdict.ended.exit_code
-        count = f"{self._restarts + 1} of {self._order.restarts}"
-        self._watch.handle(Notice(f"restarting all tasks ({count})"))
+        count = f"{self._restarts + 1} of {self._spec.restarts}"
+        self._view.handle(Notice(f"restarting all tasks ({count})"))
         return None
 
     def _raise_if_output_lost(self, verdict: Verdict, attempt: Attempt) -> None:
@@ -197,20 +190,20 @@ class Runner:
         if isinstance(problem, OutputError):
             if verdict == Done():
                 raise problem
-            self._watch.handle(Notice(str(problem), "error"))
+            self._view.handle(Notice(str(problem), "error"))
 
     def _show_failure(self, failure: Failure, attempt: Attempt) -> None:
         after = "" if failure.seconds is None else f" after {failure.seconds:.1f} s"
-        self._watch.handle(Notice(f"{failure.task} {failure.ended}{after}", "error"))
+        self._view.handle(Notice(f"{failure.task} {failure.ended}{after}", "error"))
         for sentence in failure.likely:
-            self._watch.handle(Notice(f"likely cause: {sentence}", "warning"))
+            self._view.handle(Notice(f"likely cause: {sentence}", "warning"))
         output = attempt.outputs[failure.task]
         last = output.last_lines().rstrip("\n")
         others = (attempt.outputs[task] for task in self._tasks if task != failure.task)
         # If no other task wrote, they are what was printed just before this.
-        if last and (not self._watch.is_one_stream or any(each.last_lines() for each in others)):
-            self._watch.handle(Notice(f"the last lines of {failure.task}:\n{last}", "error"))
-        self._watch.handle(Notice(f"full log: {output.log}", "error"))
+        if last and (not self._view.is_one_stream or any(other.last_lines() for other in others)):
+            self._view.handle(Notice(f"the last lines of {failure.task}:\n{last}", "error"))
+        self._view.handle(Notice(f"full log: {output.log}", "error"))
 
     def _taken(self, verdict: Verdict, attempt: Attempt, ports: tuple[int, ...]) -> int | None:
         """Return the port that a stranger took while the group started, if that made it fail."""
@@ -255,7 +248,7 @@ def _enough_files() -> Iterator[None]:
         ) from None
 
 
-def _make(folder: Path) -> None:
+def _create(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:

@@ -46,19 +46,19 @@ _REPLICA_VARIABLES = (
 )
 
 
-def common_environment(order: RunSpec) -> dict[str, str]:
+def common_environment(spec: RunSpec) -> dict[str, str]:
     """Return what all tasks see alike: this process's environment and the job's own variables.
 
     A container has its image's environment in place of this process's.
     """
-    if isinstance(order.program, Container):
-        inside = _DEFAULTS | {"HOME": "/tmp"} | dict(order.env)  # noqa: S108
+    if isinstance(spec.program, Container):
+        inside = _DEFAULTS | {"HOME": "/tmp"} | dict(spec.env)  # noqa: S108
         return inside | without_proxy(inside)
     inherited = {
         name: value for name, value in os.environ.items() if name not in _REPLICA_VARIABLES
     }
     # Not the shell's backend of Keras, which the cloud does not see either.
-    common = _DEFAULTS | inherited | {"KERAS_BACKEND": "tensorflow"} | dict(order.env)
+    common = _DEFAULTS | inherited | {"KERAS_BACKEND": "tensorflow"} | dict(spec.env)
     # So that `python` is this Python, with the packages that stand beside us.
     folders = [str(Path(sys.executable).parent), common.get("PATH", os.defpath)]
     own = {"PATH": os.pathsep.join(folders), "PYTHONUNBUFFERED": "1"}
@@ -83,17 +83,17 @@ def _with_loopback(hosts: str) -> str:
     return ",".join(dict.fromkeys([*given, *_LOOPBACK]))
 
 
-def host_environment(order: RunSpec, common: Mapping[str, str]) -> Mapping[str, str]:
+def host_environment(spec: RunSpec, common: Mapping[str, str]) -> Mapping[str, str]:
     """Return what the process that holds the tasks sees: what they do, unless they are contained.
 
     Then it sees what we do, and with it where the container engine is.
     """
-    return os.environ if isinstance(order.program, Container) else common
+    return os.environ if isinstance(spec.program, Container) else common
 
 
 def task_environment(
     common: Mapping[str, str],
-    order: RunSpec,
+    spec: RunSpec,
     task: Task,
     *,
     addresses: Mapping[Task, str],
@@ -102,23 +102,23 @@ def task_environment(
     restarts: int,
 ) -> dict[str, str]:
     """Return the whole environment of one task."""
-    replica = replica_environment(addresses, task, job_id=order.job_id, job_dir=order.job_dir)
+    replica = replica_environment(addresses, task, job_id=spec.job_id, job_dir=spec.job_dir)
     ours = {"DISTLAUNCH_EVENTS": str(event_file), "DISTLAUNCH_RESTARTS": str(restarts)}
-    if order.audit:
+    if spec.audit:
         ours["DISTLAUNCH_AUDIT"] = "1"
     return {**common, **share.environment(common), **replica, **ours}
 
 
 def plan_task(
-    order: RunSpec, task: Task, share: Share, env: Mapping[str, str], attempt: Path
+    spec: RunSpec, task: Task, share: Share, env: Mapping[str, str], attempt: Path
 ) -> TaskPlan:
     """Return what the host starts for a task."""
-    program = order.program
+    program = spec.program
     if isinstance(program, Container):
-        name = f"distlaunch-{order.job_id}-{os.getpid()}-{attempt.name}-{task}".replace(":", "-")
-        spec = _spec(order, program, share, env, name)
+        name = f"distlaunch-{spec.job_id}-{os.getpid()}-{attempt.name}-{task}".replace(":", "-")
+        contained = _container_spec(spec, program, share, env, name)
         argv, cores = container.argv(container.RUN), None
-        env = {**os.environ, **spec.to_environment()}
+        env = {**os.environ, **contained.to_environment()}
     else:
         name, cores = None, share.cores
         argv = [program.name, *program.args] if isinstance(program, Module) else [*program.argv]
@@ -127,14 +127,14 @@ def plan_task(
         argv=argv,
         is_module=isinstance(program, Module),
         env=env,
-        work_dir=str(order.work_dir),
+        work_dir=str(spec.work_dir),
         cores=cores,
         container=name,
     )
 
 
-def _spec(
-    order: RunSpec, program: Container, share: Share, env: Mapping[str, str], name: str
+def _container_spec(
+    spec: RunSpec, program: Container, share: Share, env: Mapping[str, str], name: str
 ) -> container.Spec:
     credentials = _credentials()
     return container.Spec(
@@ -142,17 +142,17 @@ def _spec(
         image=program.image,
         args=program.args,
         environment={**env, **({_CREDENTIALS: credentials} if credentials else {})},
-        folders=_folders(order),
+        folders=_folders(spec),
         files=[credentials] if credentials else [],
         cores=share.cores,
         gpus=bool(share.gpus),
     )
 
 
-def _folders(order: RunSpec) -> list[str]:
+def _folders(spec: RunSpec) -> list[str]:
     """Return what a task writes to on this machine."""
-    own = [order.job_dir] if Path(order.job_dir).is_absolute() else []
-    return [*own, str(order.logs_dir)]
+    own = [spec.job_dir] if Path(spec.job_dir).is_absolute() else []
+    return [*own, str(spec.logs_dir)]
 
 
 def _credentials() -> str | None:

@@ -1,4 +1,4 @@
-"""What `render` does: files to read, and the commands that do by hand what `submit` does."""
+"""The files that `render` writes, and the commands that submit the job without `submit`."""
 
 from __future__ import annotations
 
@@ -25,21 +25,11 @@ _NEEDS_GOOGLES_LOGIN = ("pkg.dev", "gcr.io")
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Files that are ready to be written.
+    """Files that are ready to be written."""
 
-    Parameters
-    ----------
-    files
-        The text of each by its name.
-    notes
-        What they cannot express, a line each.
-    commands
-        What to type next, in the project's folder.
-    """
-
-    files: Mapping[str, str]
-    notes: tuple[str, ...]
-    commands: tuple[str, ...]
+    files: Mapping[str, str]  # text by name
+    notes: tuple[str, ...]  # what they cannot express, a line each
+    commands: tuple[str, ...]  # to type next, in the project's folder
 
     def write(self, folder: Path) -> None:
         """Write all files into a folder, which is made where it is missing."""
@@ -54,22 +44,7 @@ class Rendered:
 
 
 def render(job: Job, folder: Path, output: Path, format: templates.Format) -> Rendered:  # noqa: A002
-    """Render a job's files.
-
-    Parameters
-    ----------
-    folder
-        The project's folder.
-    output
-        Where they will be written to.
-    format
-        That of config.yaml.
-
-    Raises
-    ------
-    ImageError
-        If the job has no image to build, or something cannot be rendered.
-    """
+    """Render the files of a job, to be written to `output`; `format` is that of config.yaml."""
     builds = vertex.needs_image(job)
     image = _image(job) if builds else job.image.uri or ""
     files: dict[str, str] = {}
@@ -89,7 +64,7 @@ def render(job: Job, folder: Path, output: Path, format: templates.Format) -> Re
     elif recipe.own_ignore:
         notes.append(f"your own {recipe.own_ignore} is left alone")
     commands = [*(_docker(recipe, image, folder, output) if recipe else ())]
-    config = _from(folder, output / CONFIG)
+    config = _relative(folder, output / CONFIG)
     skips = format == "vertex" and _skips_a_pool(job)
     if skips:
         notes.append(
@@ -119,7 +94,7 @@ def _docker(recipe: templates.Recipe, image: str, folder: Path, output: Path) ->
     file = recipe.own_dockerfile
     if file is None and output.resolve() != folder.resolve():
         file = output / DOCKERFILE
-    named = ["--file", _from(folder, folder / file)] if file else []
+    named = ["--file", _relative(folder, folder / file)] if file else []
     yield shlex.join(["docker", "build", "--platform=linux/amd64", *named, "--tag", image, "."])
     yield shlex.join(["docker", "push", image])
 
@@ -127,9 +102,9 @@ def _docker(recipe: templates.Recipe, image: str, folder: Path, output: Path) ->
 def _skips_a_pool(job: Job) -> bool:
     """Whether a pool without machines comes before one with; gcloud looks only at untuned jobs."""
     pools = job.cluster.pools[1:]
-    there = [pool is not None and pool.count > 0 for pool in pools]
-    there[1] |= job.reduction_server is not None
-    return not vertex.is_tuned(job) and there != sorted(there, reverse=True)
+    has_machines = [pool is not None and pool.count > 0 for pool in pools]
+    has_machines[1] |= job.reduction_server is not None
+    return not vertex.is_tuned(job) and has_machines != sorted(has_machines, reverse=True)
 
 
 def _gcloud(job: Job, config: str) -> str:
@@ -146,7 +121,7 @@ def _gcloud(job: Job, config: str) -> str:
     return shlex.join(["gcloud", "ai", kind, "create", *options])
 
 
-def _from(folder: Path, path: Path) -> str:
+def _relative(folder: Path, path: Path) -> str:
     """Return a path as it is typed in the project's folder."""
     try:
         return str(path.resolve().relative_to(folder.resolve()))

@@ -71,10 +71,10 @@ def yaml_text(value: Any) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     Dumper.add_representer(str, text_of)
-    made: str = yaml.dump(
+    text: str = yaml.dump(
         value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
     )
-    return made.removesuffix("\n").removesuffix("\n...")
+    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def _json(text: str) -> str:
@@ -84,13 +84,24 @@ def _json(text: str) -> str:
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in quoted)
 
 
-def _as_class(found: re.Match[str]) -> str:
+def _as_class(match: re.Match[str]) -> str:
     r"""Write a character as the class that holds it alone; ``\*`` is not read alike everywhere."""
-    return "[\\\\]" if found[0] == "\\" else f"[{found[0]}]"
+    return "[\\\\]" if match[0] == "\\" else f"[{match[0]}]"
 
 
 def _one_line(text: str) -> str:
-    found = next((char for char in text if char != "\t" and (char < " " or char == "\x7f")), None)
-    if found is not None:
-        raise CannotBeQuoted(f"a Dockerfile has no way to write {found!r} in it")
+    for char in text:
+        if char != "\t" and (char < " " or char == "\x7f"):
+            raise CannotBeQuoted(f"a Dockerfile has no way to write {char!r} in it")
     return text
+
+
+FILTERS = {
+    "exec_form": exec_form,
+    "source": source,
+    "destination": destination,
+    "docker_value": docker_value,
+    "shell_word": shell_word,
+    "yaml": yaml_text,
+}
+"""The filters of templates."""

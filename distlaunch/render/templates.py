@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,33 +39,24 @@ _DIRECTIVES = re.compile(r"(?:#[ \t]*[A-Za-z]+[ \t]*=.*\n)*")  # they have to st
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a project's image is made by.
+    """The Dockerfile and the ignore file of a project's image, rendered or the user's own.
 
-    Parameters
-    ----------
-    dockerfile
-        The Dockerfile's text: the user's own, or a rendered one with the stages ``environment``
-        (base and requirements) and, last, the code in `CODE`. It bears no stamp.
-    ignore
-        The text of the ignore file that defines the context: the user's own, or a rendered
-        one.
-    own_dockerfile, own_ignore
-        Which file of the user's own that is, relative to the project's folder; None for a rendered
-        one.
+    A rendered Dockerfile has the stages ``environment`` (base and requirements) and, last, the code
+    in `CODE`.
     """
 
-    dockerfile: str
-    ignore: str
-    own_dockerfile: Path | None = None
+    dockerfile: str  # the text, without a stamp
+    ignore: str  # the text; it defines the context
+    own_dockerfile: Path | None = None  # relative to the project; None for a rendered one
     own_ignore: Path | None = None
 
 
 def recipe(job: Job, folder: Path) -> Recipe:
-    """Return what the project's image is made by: files of the user's own before rendered ones.
+    """Return the files that build the project's image, the user's own before rendered ones.
 
-    ``image.dockerfile`` names the user's Dockerfile; without it one that is called Dockerfile is,
+    ``image.dockerfile`` names the user's Dockerfile; without it a file called Dockerfile is used,
     unless `render` wrote it and it has not changed since. The same holds for .dockerignore; a
-    Dockerfile of one's own without one gets all of the folder but what never belongs in an image.
+    custom Dockerfile without one gets all of the folder but what never belongs in an image.
 
     Raises
     ------
@@ -77,36 +69,19 @@ def recipe(job: Job, folder: Path) -> Recipe:
         # What distlaunch notes there changes with each launch.
         ignore = f"{_text(folder, own_ignore)}\n.distlaunch\n{_allowed_secrets(job, folder)}"
     else:
-        ignore = _dockerignore(job, folder, None if own else _let_in(job, folder))
+        ignore = _dockerignore(job, folder, None if own else _included(job, folder))
     text = _text(folder, own) if own else _dockerfile(job, folder)
     return Recipe(text, ignore, own, own_ignore)
 
 
 def dockerfile(job: Job, folder: Path) -> str:
-    """Render the Dockerfile.
-
-    Parameters
-    ----------
-    folder
-        The project's folder. A template in its ``templates`` takes the place of ours.
-
-    Raises
-    ------
-    ImageError
-        If a value cannot stand in a Dockerfile, or a template of the user's own is wrong.
-    """
+    """Render the Dockerfile, by a template in the project's ``templates`` if there is one."""
     return _stamped(_dockerfile(job, folder))
 
 
 def dockerignore(job: Job, folder: Path) -> str:
-    """Render .dockerignore: nothing but the module's package, the requirements and `include`.
-
-    Raises
-    ------
-    ImageError
-        If a path cannot stand in it, or is not in the project's folder.
-    """
-    return _stamped(_dockerignore(job, folder, _let_in(job, folder)))
+    """Render .dockerignore: nothing but the module's package, the requirements and `include`."""
+    return _stamped(_dockerignore(job, folder, _included(job, folder)))
 
 
 def config(job: Job, *, format: Format, image: str, folder: Path | None = None) -> str:  # noqa: A002
@@ -118,45 +93,36 @@ def config(job: Job, *, format: Format, image: str, folder: Path | None = None) 
         ``vertex``: what ``gcloud ai custom-jobs create --config`` takes (or ``hp-tuning-jobs``, for
         a job that is tuned). ``ai-platform``: the file with masterType.
     image
-        The image of the job's own program in it.
-    folder
-        The project's folder, for templates of its own.
-
-    Raises
-    ------
-    ImageError
-        If a template of the user's own is wrong.
+        The image of the job's own program.
     """
     if format == "ai-platform":
         from distlaunch.job.ai_platform.from_job import from_job
 
-        written, _ = from_job(job, image)
-        values: dict[str, Any] = {"training_input": _as_text_itself(written.dump())}
+        training_job, _ = from_job(job, image)
+        values: dict[str, Any] = {"training_input": _escape_variables(training_job.dump())}
     else:
         from distlaunch.job import vertex
 
-        made = vertex.build_request(job, image=image, labels={}, job_dir=_output_of(job))
-        values = {"request": made, "is_tuned": vertex.is_tuned(job)}
+        values = {"request": _vertex_request(job, image), "is_tuned": vertex.is_tuned(job)}
     return _stamped(_render(f"config.{format}.yaml", folder, job=job, image=image, **values))
 
 
 def config_notes(job: Job, *, format: Format, image: str) -> tuple[str, ...]:  # noqa: A002
     """Return what config.yaml cannot express of the job or should not hold, a line each."""
-    from distlaunch.job import vertex
     from distlaunch.job.ai_platform.from_job import from_job
     from distlaunch.redaction import hide_secrets
 
     if format == "ai-platform":
         return from_job(job, image)[1]
-    made = vertex.build_request(job, image=image, labels={}, job_dir=_output_of(job))
+    request = _vertex_request(job, image)
     notes = [
         f"config.yaml: {variable}: gcloud takes it as it is; where 'distlaunch submit --config' "
         f"reads the file, write ${variable}"
-        for variable in dict.fromkeys(_VARIABLE.findall(str(made)))
+        for variable in dict.fromkeys(_VARIABLE.findall(str(request)))
     ]
-    _, secret = hide_secrets(made)
-    if secret:
-        names = ", ".join(secret)
+    _, secrets = hide_secrets(request)
+    if secrets:
+        names = ", ".join(secrets)
         notes.append(
             f"config.yaml: contains the values of {names}, which look secret; do not commit it"
         )
@@ -165,27 +131,27 @@ def config_notes(job: Job, *, format: Format, image: str) -> tuple[str, ...]:  #
 
 def is_ours(text: str) -> bool:
     """Whether a file was rendered by us and has not been changed since."""
-    found = _STAMP.search(text)
-    if found is None or not _DIRECTIVES.fullmatch(text, 0, found.start()):
+    stamp = _STAMP.search(text)
+    if stamp is None or not _DIRECTIVES.fullmatch(text, 0, stamp.start()):
         return False
-    return found[1] == _hash(text[: found.start()] + text[found.end() :])
+    return stamp[1] == _hash(text[: stamp.start()] + text[stamp.end() :])
 
 
-def _as_text_itself(value: Any) -> Any:
+def _escape_variables(value: Any) -> Any:
     """Write data so that no variables are filled in when the file is read by distlaunch."""
     if isinstance(value, dict):
-        return {key: _as_text_itself(each) for key, each in value.items()}
+        return {key: _escape_variables(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_as_text_itself(each) for each in value]
+        return [_escape_variables(item) for item in value]
     return _VARIABLE.sub(r"$\g<0>", value) if isinstance(value, str) else value
 
 
-def _output_of(job: Job) -> str | None:
+def _vertex_request(job: Job, image: str) -> dict[str, Any]:
     from distlaunch.job import vertex
 
-    if vertex.output_directory(job) or not job.bucket:
-        return None
-    return f"{job.bucket}/{job.name}"
+    has_own_folder = vertex.output_directory(job) or not job.bucket
+    job_dir = None if has_own_folder else f"{job.bucket}/{job.name}"
+    return vertex.build_request(job, image=image, labels={}, job_dir=job_dir)
 
 
 def _dockerfile(job: Job, folder: Path) -> str:
@@ -195,15 +161,15 @@ def _dockerfile(job: Job, folder: Path) -> str:
     if not _IMAGE.fullmatch(base):
         raise ImageError(f"image.base: expected an image, as {BASE}, got {base!r}")
     gpu = requirements.has_gpus(job.cluster)
-    found = _requirements(job, folder)
+    pip = _requirements(job, folder)
     return _render(
         "Dockerfile",
         folder,
         job=job,
         base=base,
         gpu=gpu,
-        requirements=list(found.files) if found else [],
-        changed=found.changed if found else (),
+        requirements=list(pip.files) if pip else [],
+        changed=pip.changed if pip else (),
         tensorflow_script=requirements.sed_script(gpu=gpu),
         cuda_folder=cuda.FOLDER,
         link_cuda=cuda.LINK_COMMAND,
@@ -212,10 +178,10 @@ def _dockerfile(job: Job, folder: Path) -> str:
     )
 
 
-def _dockerignore(job: Job, folder: Path, let_in: list[str] | None) -> str:
+def _dockerignore(job: Job, folder: Path, included: list[str] | None) -> str:
     from distlaunch.image import secrets
 
-    text = _render("dockerignore", folder, job=job, let_in=let_in, secrets=list(secrets.NAMES))
+    text = _render("dockerignore", folder, job=job, let_in=included, secrets=list(secrets.NAMES))
     return text + _allowed_secrets(job, folder)
 
 
@@ -230,14 +196,13 @@ def _allowed_secrets(job: Job, folder: Path) -> str:
     return "".join(f"# {secrets.ALLOW} {path}\n!{_pattern(path)}\n" for path in paths)
 
 
-def _let_in(job: Job, folder: Path) -> list[str]:
+def _included(job: Job, folder: Path) -> list[str]:
     """Return the patterns of what the image holds."""
     package = _package(job, folder)
     included = [_inner(folder, path, "include") for path in job.image.include]
     requirements = _requirements(job, folder)
     files = requirements.files if requirements else ()
-    paths = dict.fromkeys([*files, package, *included])
-    return [_pattern(path) for path in paths]
+    return [_pattern(path) for path in dict.fromkeys([*files, package, *included])]
 
 
 def _package(job: Job, folder: Path) -> str:
@@ -325,14 +290,14 @@ def _render(name: str, folder: Path | None, **values: Any) -> str:
             if isinstance(problem, CannotBeQuoted):
                 raise ImageError(f"{name}: {problem}") from None
             raise
-        why = " ".join(str(problem).split())
-        raise ImageError(f"{_location(problem, folder, f'{name}.j2')}: {why}") from None
+        reason = " ".join(str(problem).split())
+        raise ImageError(f"{_location(problem, folder, f'{name}.j2')}: {reason}") from None
 
 
 def _environment(folder: Path | None) -> jinja2.Environment:
-    """Return what renders templates; those of a project may have been written by anybody.
+    """Return an environment for untrusted templates.
 
-    So they run in Jinja's sandbox, without access to Python's objects, and are read from no other
+    They run in Jinja's sandbox, without access to Python's objects, and are read from no other
     folder than the project's and ours.
     """
     import jinja2
@@ -363,25 +328,17 @@ def _environment(folder: Path | None) -> jinja2.Environment:
         lstrip_blocks=True,
         autoescape=False,
     )
-    environment.filters |= {
-        "exec_form": quoting.exec_form,
-        "source": quoting.source,
-        "destination": quoting.destination,
-        "docker_value": quoting.docker_value,
-        "shell_word": quoting.shell_word,
-        "yaml": quoting.yaml_text,
-    }
+    environment.filters |= quoting.FILTERS
     return environment
 
 
 def _location(problem: Exception, folder: Path, template: str) -> str:
     """Return which line of the project's templates raised, as ``templates/Dockerfile.j2:3``."""
-    at, location = problem.__traceback__, f"{OWN_TEMPLATES}/{template}"
-    while at is not None:
-        file = Path(at.tb_frame.f_code.co_filename)
+    location = f"{OWN_TEMPLATES}/{template}"
+    for frame in traceback.extract_tb(problem.__traceback__):
+        file = Path(frame.filename)
         if file.is_relative_to(folder / OWN_TEMPLATES):
-            location = f"{file.relative_to(folder)}:{at.tb_lineno}"
-        at = at.tb_next
+            location = f"{file.relative_to(folder)}:{frame.lineno}"
     return location
 
 
@@ -391,9 +348,9 @@ def _stamped(text: str) -> str:
         f"# rendered by distlaunch {__version__}, sha256 {_hash(text)}; "
         "once changed it is yours, and left as it is\n"
     )
-    found = _DIRECTIVES.match(text)
-    at = found.end() if found else 0
-    return text[:at] + stamp + text[at:]
+    directives = _DIRECTIVES.match(text)
+    end = directives.end() if directives else 0
+    return text[:end] + stamp + text[end:]
 
 
 def _hash(text: str) -> str:

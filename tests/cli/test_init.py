@@ -55,7 +55,7 @@ def test_a_link_that_leads_nowhere(cli, tmp_path, target):
     done = cli("init", "loop")
     assert (done.returncode, done.stderr) == (
         1,
-        "distlaunch: error: loop: is a link that leads nowhere; expected a folder or a new name\n",
+        "distlaunch: error: loop: is a broken symlink; expected a folder or a new name\n",
     )
     if target == "loop":
         done = cli("init", "loop/digits")

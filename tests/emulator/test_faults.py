@@ -72,10 +72,6 @@ def test_settings():
             "'503@creat': unknown call 'creat'; expected create, get, list, cancel, delete, "
             "logs, storage",
         ),
-        (
-            "without:billing",
-            "'without:billing': was removed; the emulator runs jobs and has no project",
-        ),
         ("503:2", "'503:2': expected a number from 0 to 1 behind ':', got '2'"),
         ("503:nan", "'503:nan': expected a number from 0 to 1 behind ':', got 'nan'"),
         ("slow-states:-1", "'slow-states:-1': expected a number from 0 behind ':', got '-1'"),

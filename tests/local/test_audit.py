@@ -57,12 +57,6 @@ def test_what_is_proved_and_what_each_task_read():
     ]
 
 
-def test_bytes_that_cannot_be_measured_are_left_out():
-    found = lines({"chief": [ready(), seen(0, 2, ALL), read(None, 1437, 0)]})
-    assert found[0].endswith("was seen exactly once in 1 epoch (chief 10 an epoch)")
-    assert found[2].split() == ["chief", "10", "1,437", "0"]
-
-
 def test_rows_that_differ_from_epoch_to_epoch_and_many_tasks():
     halves = [[[0, 5]], [[5, 5]]]
     found = lines({
@@ -155,12 +149,6 @@ def test_epoch_that_an_earlier_run_began():
     ]
 
 
-def test_run_that_was_resumed_between_two_epochs():
-    found = lines({"chief": [ready(2), seen(2, 4, ALL)]})
-    assert "exactly once in 1 epoch" in found[0]
-    assert len(found) == 3
-
-
 def test_epoch_that_ended_early():
     told = [ready(), seen(0, 2, ALL), seen(2, 3, [[2, 3]])]
     assert lines({"chief": told})[1] == (
@@ -191,12 +179,6 @@ def test_what_is_trained_again_does_not_count_twice():
     found = lines({"chief": first}, {"chief": second}, {"chief": []}, {"chief": third})
     assert found[0].endswith("exactly once in each of 3 epochs (chief 10 an epoch)")
     assert len(found) == 3
-
-
-def test_attempt_that_goes_back_behind_the_first():
-    """The newest checkpoint may have become unreadable."""
-    found = lines({"chief": [ready(3), seen(3, 4, ALL)]}, {"chief": [ready(0), seen(0, 2, ALL)]})
-    assert "in 1 epoch" in found[0]
 
 
 def test_reading_is_of_all_attempts():
@@ -284,33 +266,6 @@ def test_ready_without_what_an_audit_needs(first, why):
     assert found[1].endswith(f"not understood ({why})")
 
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 12) | st.integers() | st.floats() | st.text(),
-    lambda some: st.lists(some, max_size=3) | st.dictionaries(st.text(), some, max_size=3),
-    max_leaves=6,
-)
-NAMES = ["kind", "step", "examples", "from", "to", "positions", "unknown", "bytes", "records"]
-GARBAGE = st.builds(
-    lambda kind, details: details | {"event": kind},
-    st.sampled_from(["ready", "audit", "step", "else"]),
-    st.dictionaries(st.sampled_from(NAMES), VALUES | st.sampled_from(["seen", "read"])),
-)
-SOUND = st.sampled_from([ready(), ready(2), seen(0, 2, ALL), seen(2, 4, ALL), read(7), step(4)])
-SPOILT = st.builds(
-    lambda event, garbage: {**event, **garbage, "event": event["event"]}, SOUND, GARBAGE
-)
-TOLD = st.lists(st.one_of(SOUND, SPOILT, GARBAGE), max_size=6)
-
-
-@given(st.lists(st.fixed_dictionaries({"chief": TOLD, "worker:0": TOLD}), min_size=1, max_size=3))
-def test_whatever_is_told_there_is_a_finding(attempts):
-    finding = judge(attempts)
-    for line in finding.problems:
-        assert line.startswith("audit: ")
-        assert "\n" not in line
-    assert finding.problems or finding.text.startswith("audit: each of ")
-
-
 def runs_of(examples: list[int]) -> list[list[int]]:
     """Return examples as runs of consecutive ones."""
     runs: list[list[int]] = []
@@ -392,21 +347,6 @@ for epoch in (0, 2):
 reads(1000, 10)
 """
 )
-RESTARTED = (
-    SEES
-    + """
-if RESTARTS == 0:
-    begins()
-    sees(0, 2, [0, 5] if TASK == "chief" else [5, 5])
-    sees(2, 3, [0, 2] if TASK == "chief" else [5, 3])
-    sees(3, 4, [2, 1])
-    is_up(TASK)
-    await_up(2)
-    sys.exit(5)
-begins(3)
-sees(3, 4, [2, 3] if TASK == "chief" else [8, 2])
-"""
-)
 WITH_OTHERS = "time.sleep(60 if TASK == 'evaluator-0' else 0)" + WHOLE
 MUCH = (
     WHOLE
@@ -442,26 +382,11 @@ def test_job_that_is_refuted_fails_after_its_summary(run):
     )
 
 
-def test_job_that_was_restarted_is_proved(run):
-    code, out, _ = run(RESTARTED, "--audit", "--restarts=1")
-    assert code == 0
-    assert "once in each of 2 epochs (chief 5, worker:0 5 an epoch)\n" in out
-
-
 def test_job_that_fails_keeps_its_code_and_proves_nothing(run):
     code, out, err = run(WHOLE + "sys.exit(7)\n", "--audit", workers=1)
     assert (code, out) == (7, "")
     assert err.splitlines()[-1] == (
         "distlaunch: warning: audit: not verified, because the job failed"
-    )
-
-
-def test_program_without_audit_events_is_told_so(run):
-    code, out, err = run("tell('ready', step=0)", "--audit")
-    assert (code, out) == (1, "")
-    assert err.splitlines()[-1] == (
-        "distlaunch: error: audit: the program reports nothing of what it read; "
-        "only the bundled trainer (trainer.task) does"
     )
 
 
@@ -472,19 +397,6 @@ def test_tasks_that_do_not_train_need_tell_nothing(run, tmp_path):
     )
     code, out, _ = run(WITH_OTHERS, "--audit", workers=None)
     assert (code, out.count("\n")) == (0, 4)
-
-
-def test_earlier_runs_of_a_job_folder_do_not_count(run):
-    for _ in range(2):
-        code, out, _ = run(WHOLE, "--audit", "--job-dir=job")
-        assert (code, "in each of 2 epochs" in out) == (0, True)
-
-
-@pytest.mark.parametrize(("options", "said"), [([], "None"), (["--audit"], "1")])
-def test_only_the_option_asks_a_program_to_tell(run, options, said):
-    env = {"DISTLAUNCH_AUDIT": "an outer job's"}
-    _, out, _ = run("print(os.environ.get('DISTLAUNCH_AUDIT'))", *options, workers=1, env=env)
-    assert out == f"chief | {said}\n"
 
 
 def test_all_that_is_told_at_the_end_is_heard(run):

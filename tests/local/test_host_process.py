@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -106,18 +105,6 @@ def test_a_program_that_cannot_be_started(cli, tmp_path, program, code, reason):
     assert "Traceback" not in ended.stderr
 
 
-def test_those_that_ignore_sigterm_are_killed_after_the_grace(run):
-    code, _, _ = run(
-        """
-        if TASK == "worker-0":
-            stay("task")
-        await_up(1)
-        sys.exit(5)
-        """
-    )
-    assert code == 5
-
-
 def test_a_clean_stop_lets_the_tasks_leave_by_themselves(launch):
     launched = launch(
         """
@@ -151,13 +138,6 @@ def test_a_task_that_does_not_end_after_ctrl_c_is_killed_and_reported(launch, tm
     assert code == 130
     assert "distlaunch: warning: worker:0: killed, as 0 s were not enough\n" in err
     assert "chief: killed" not in err
-
-
-def test_ctrl_c_of_a_terminal_reaches_the_launcher_alone(launch):
-    launched = launch("is_up('task'); time.sleep(60)")
-    launched.until_up(2)
-    tasks = [process for process in launched.left() if process.pid != launched.process.pid]
-    assert os.getpgid(launched.process.pid) not in [os.getpgid(each.pid) for each in tasks]
 
 
 def test_evaluators_and_parameter_servers_are_ended_when_the_primary_is_done(run, tmp_path):
@@ -238,13 +218,6 @@ def test_what_a_program_sees(run, tmp_path):
     assert int(chief["TF_NUM_INTRAOP_THREADS"]) == (1 if count < 2 else count - count // 2)
 
 
-def test_one_task_has_no_tf_config(run, tmp_path):
-    code, _, _ = run(
-        "sys.exit('TF_CONFIG' in os.environ)", workers=1, env={"TF_CONFIG": "an outer job's"}
-    )
-    assert code == 0
-
-
 def test_a_restart_starts_all_again_with_new_logs(run, tmp_path):
     code, out, err = run(
         """
@@ -306,12 +279,6 @@ def test_a_task_is_frozen_at_a_step(run):
     assert code == 6
     assert "--freeze worker:0@step=30" in err
     assert "likely cause: worker:0 is frozen (SIGSTOP)" in err
-
-
-def test_a_task_is_killed_after_some_seconds(run):
-    code, _, err = run("time.sleep(60)", "--kill=chief@0.2s")
-    assert code == 137
-    assert "--kill chief@0.2s: sending SIGKILL to chief after 0." in err
 
 
 def test_a_fault_that_never_happened_is_told(run):

@@ -170,10 +170,6 @@ def test_choice_between_command_line_and_job_file(tmp_path):
         choose(tmp_path, "one", "line", None)
 
 
-def test_resume_in_the_cloud(tmp_path):
-    assert resumed(tmp_path, "gs://bucket/job").job_dir == "gs://bucket/job"
-
-
 def test_summary_is_read_and_its_version_told(tmp_path):
     folder = new(tmp_path, "job")
     path = Path(folder.job_dir, "summary.json")

@@ -34,14 +34,6 @@ def test_any_chunking_gives_the_same_lines(data, cuts):
     assert lines_of([bytes([byte]) for byte in data]) == lines_of([data])
 
 
-@given(SEVERAL, CUTS)
-def test_nothing_is_lost(data, cuts):
-    shown = lines_of(pieces(data, cuts))
-    assert re.sub(rb"[\r\n]", b"", shown) == re.sub(rb"[\r\n]", b"", data)
-    assert b"\r" not in shown
-    assert shown == b"" or shown.endswith(b"\n")
-
-
 @given(SEVERAL)
 def test_lines_are_those_between_the_ends(data):
     """Every newline ends a line; returns end one where there is text."""
@@ -81,10 +73,6 @@ def test_no_character_is_torn_by_a_cut(text, longest):
 )
 def test_ends_of_lines(chunks, lines):
     assert lines_of(chunks) == lines
-
-
-def test_line_ended_by_a_return_is_given_out_at_once():
-    assert Lines().feed(b"50 %\r") == b"50 %\n"
 
 
 def test_memory_stays_flat_without_any_end():

@@ -117,5 +117,5 @@ def test_a_log_that_cannot_be_written_is_told_and_the_job_goes_on(launch, tmp_pa
     code, out, err = launched.end()
     assert (code, out.count("\n")) == (0, 1000)
     log = tmp_path / "job" / "task-logs" / "attempt-1" / "chief.log"
-    assert f"{log} ends here: File too large" in err
+    assert f"{log} ends here: file too large" in err
     assert log.stat().st_size == 1000

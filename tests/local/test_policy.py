@@ -55,14 +55,6 @@ def test_done_when_the_primary_and_the_workers_are_and_the_servers_were_ended(gr
     assert policy.is_over(now=2)
 
 
-def test_a_server_that_stays_is_waited_for_only_so_long(group):
-    policy = group.start()
-    policy.exited(CHIEF, OK, now=2)
-    policy.exited(WORKER, OK, now=3)
-    assert not policy.is_over(now=3)
-    assert policy.is_over(now=2 + KILL_TIMEOUT)
-
-
 def test_a_worker_that_stays_after_the_primary_is_ended_and_the_job_is_done(group):
     policy = group.start()
     policy.exited(CHIEF, OK, now=0)
@@ -180,14 +172,6 @@ def test_nobody_who_reads_is_nobody_who_stops(group):
     policy.stop(signal.SIGINT, now=14)
     assert policy.verdict == Stopped(signal.SIGTERM)
     assert policy.is_over(now=14)
-
-
-def test_nobody_who_reads_changes_no_verdict(group):
-    policy = group.start()
-    policy.exited(WORKER, Ended(7), now=3)
-    policy.stop_output_lost(now=4)
-    assert isinstance(policy.verdict, Failure)
-    assert not policy.is_over(now=4)
 
 
 def test_a_stop_while_it_ends_shortens_that_and_changes_no_verdict(group):

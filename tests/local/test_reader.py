@@ -12,8 +12,6 @@ import termios
 import time
 from pathlib import Path
 
-import pytest
-
 # Tasks that write all the time and, asked to end, save for as long as the test wants them to.
 SAVE_SLOWLY = """
 def save(*_):
@@ -60,21 +58,6 @@ def test_a_stop_after_the_reader_left_gives_time_too(launch, tmp_path):
     code, _, err = launched.end()
     assert (code, err) == (130, "")
     assert len(list(tmp_path.glob("*.saved"))) == 2
-    assert launched.left() == []
-
-
-def test_a_second_stop_after_the_reader_left_kills(launch, tmp_path):
-    launched = launch(SAVE_SLOWLY)
-    launched.until_up(2)
-    close_stdout(launched)
-    launched.until_up(4)
-    launched.process.send_signal(signal.SIGINT)
-    while b"SIGINT: stopping the tasks" not in launched.process.stderr.readline():
-        assert not launched.is_over
-    launched.process.send_signal(signal.SIGTERM)
-    code, _, _ = launched.end()
-    assert code == 130
-    assert not list(tmp_path.glob("*.saved"))
     assert launched.left() == []
 
 
@@ -130,16 +113,6 @@ def test_ctrl_c_ends_the_wait_for_a_reader_that_takes_nothing(launch):
         assert not launched.is_over
     launched.process.send_signal(signal.SIGINT)
     assert launched.process.wait(60) == 130
-
-
-@pytest.mark.slow
-def test_a_reader_that_pauses_at_the_end_loses_nothing(launch):
-    launched = launch("print(('x' * 99 + chr(10)) * 5000, end='')", workers=1)
-    while b"done; " not in launched.process.stderr.readline():
-        assert not launched.is_over
-    time.sleep(11)  # longer than it was once waited for
-    code, out, _ = launched.end()
-    assert (code, out.count("\n")) == (0, 5000)
 
 
 def test_a_terminal_that_hangs_up_gives_time_to_save(write, tmp_path, eventually):

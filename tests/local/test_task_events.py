@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.local import event_file
-from distlaunch.local.event_file import EventFile
+from distlaunch.local import task_events
+from distlaunch.local.task_events import EventFile
 
 STEP = {"event": "step", "time": 12.5, "step": 40}
 
@@ -43,7 +43,7 @@ def test_garbage_is_left_out(tmp_path, garbage):
 
 
 def test_memory_stays_flat_without_any_newline(tmp_path, monkeypatch):
-    monkeypatch.setattr(event_file, "_AT_ONCE", 64)
+    monkeypatch.setattr(task_events, "_AT_ONCE", 64)
     events = EventFile(tmp_path / "events")
     line = json.dumps(STEP).encode()
     events.path.write_bytes(b"x" * 1000 + line + b"\n" + line + b"\n")
@@ -53,7 +53,7 @@ def test_memory_stays_flat_without_any_newline(tmp_path, monkeypatch):
 
 
 def test_the_rest_is_all_that_is_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(event_file, "_AT_ONCE", 64)
+    monkeypatch.setattr(task_events, "_AT_ONCE", 64)
     events = EventFile(tmp_path / "events")
     assert list(events.rest()) == []
     line = json.dumps(STEP).encode() + b"\n"

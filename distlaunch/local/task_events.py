@@ -1,38 +1,76 @@
-"""What a task's program reports, in one attempt, of the examples it was trained on."""
+"""The events that a task's program appends to a file, and what they report for an audit."""
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, TypeGuard
-
-from distlaunch.local.coverage import MOST_EXAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     Event = Mapping[str, Any]
     Runs = list[tuple[int, int]]
+    from pathlib import Path
+
+MAX_EXAMPLES = 1 << 30  # an audit takes 3 bytes of memory for each
+
+_AT_ONCE = 1 << 20  # bytes read in one go; a longer line than that is no event
+
+
+class EventFile:
+    """Reads what was appended to a file since the last look; the file may not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read_to = 0
+        self._partial = b""
+
+    def poll(self) -> list[dict[str, Any]]:
+        """Return the new events; lines that are none are left out, half ones wait for the rest."""
+        lines = (self._partial + self._appended()).split(b"\n")
+        self._partial = lines.pop()
+        if len(self._partial) > _AT_ONCE:
+            self._partial = b"\0"  # makes no event of what the line ends with
+        return [event for event in map(_event, lines) if event is not None]
+
+    def rest(self) -> Iterator[dict[str, Any]]:
+        """Go through all that is new, however much it is."""
+        before = -1
+        while self._read_to > before:
+            before = self._read_to
+            yield from self.poll()
+
+    def _appended(self) -> bytes:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._read_to)
+                data = file.read(_AT_ONCE)
+        except OSError:
+            return b""
+        self._read_to += len(data)
+        return data
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, dict) and isinstance(value.get("event"), str):
+        return value
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class DataPlan:
-    """How a task goes through the data, from its ``ready`` event.
-
-    Parameters
-    ----------
-    examples
-        How many there are.
-    steps
-        Steps of an epoch.
-    start
-        The step that it resumes from.
-    """
+    """How a task goes through the data, from its ``ready`` event."""
 
     examples: int
-    steps: int
-    start: int
+    steps: int  # of an epoch
+    start: int  # the step that it resumes from
 
     def __str__(self) -> str:
         return f"{self.examples:,} examples, {self.steps:,} steps an epoch, from step {self.start}"
@@ -40,50 +78,24 @@ class DataPlan:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a task saw in some steps of an epoch.
-
-    Parameters
-    ----------
-    epoch
-        Numbered from 0.
-    end
-        One past the last of the steps.
-    runs
-        The first of some consecutive examples, and how many they are.
-    unknown
-        How many rows were none of the examples.
-    """
+    """What a task saw in some steps of an epoch."""
 
     task: str
-    epoch: int
-    end: int
-    runs: Runs
-    unknown: int
+    epoch: int  # from 0
+    end: int  # one past the last of the steps
+    runs: Runs  # the first of some consecutive examples, and their number
+    unknown: int  # rows that were none of the examples
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a task read for its training.
+    """What a task read for its training."""
 
-    Parameters
-    ----------
-    bytes
-        None where they cannot be measured.
-    index_bytes
-        Those that it read to index the data.
-    data_bytes
-        The size of all data.
-    records
-        How many it read.
-    steps
-        The steps that it was trained in meanwhile.
-    """
-
-    bytes: int | None
-    index_bytes: int
-    data_bytes: int
+    bytes: int | None  # None where they cannot be measured
+    index_bytes: int  # those that it read to index the data
+    data_bytes: int  # the size of all data
     records: int
-    steps: int
+    steps: int  # those that it was trained in meanwhile
 
     def __add__(self, later: Reading) -> Reading:
         is_known = self.bytes is not None and later.bytes is not None
@@ -102,19 +114,11 @@ class Reading:
 
 
 class TaskAudit:
-    """Reads the events of one task in one attempt, up to its ``ready`` at first.
-
-    Parameters
-    ----------
-    task
-        Its name.
-    events
-        Its events, in order.
-    """
+    """Reads the events of one task in one attempt, up to its ``ready`` at first."""
 
     def __init__(self, task: str, events: Iterable[Event]) -> None:
         self.task = task
-        self.course: DataPlan | None = None
+        self.plan: DataPlan | None = None
         self.step = 0  # the last one reported
         self.reading: Reading | None = None
         self.is_audited = False  # whether anything was reported for the audit
@@ -134,7 +138,7 @@ class TaskAudit:
     def _read_until_ready(self) -> None:
         for event in self._events:
             self._read(event)
-            if self.course:
+            if self.plan:
                 return
 
     def _read(self, event: Event) -> Seen | None:
@@ -161,25 +165,25 @@ class TaskAudit:
         return None
 
     def _begin(self, event: Event) -> None:
-        if self.course:
+        if self.plan:
             raise _BadEventError("it was ready a second time")
         examples, steps, start = map(event.get, ("examples", "steps_per_epoch", "step"))
         if not (_is_count(examples) and _is_count(steps) and _is_count(start)):
             return  # as a program may that is not to be audited
-        if not 1 <= examples <= MOST_EXAMPLES or steps < 1:
+        if not 1 <= examples <= MAX_EXAMPLES or steps < 1:
             raise _BadEventError(f"{examples:,} examples in {steps:,} steps cannot be counted")
-        self.course = DataPlan(examples, steps, start)
+        self.plan = DataPlan(examples, steps, start)
         self.step = max(self.step, start)
 
     def _seen(self, event: Event) -> Seen:
-        course = self.course
-        if course is None:
+        plan = self.plan
+        if plan is None:
             raise _BadEventError("no ready before it with examples, steps_per_epoch and step")
         start, end = _count(event, "from"), _count(event, "to")
-        epoch = start // course.steps
-        if not course.start <= start < end <= (epoch + 1) * course.steps:
-            raise _BadEventError(f"steps {start} to {end} are no part of an epoch: {course}")
-        runs = _runs(event.get("positions"), course.examples)
+        epoch = start // plan.steps
+        if not plan.start <= start < end <= (epoch + 1) * plan.steps:
+            raise _BadEventError(f"steps {start} to {end} are no part of an epoch: {plan}")
+        runs = _runs(event.get("positions"), plan.examples)
         unknown = _count(event, "unknown") if "unknown" in event else 0
         if epoch < self._epoch:
             raise _BadEventError(f"it goes back from epoch {self._epoch + 1} to {epoch + 1}")
@@ -193,7 +197,7 @@ class TaskAudit:
             index_bytes=_count(event, "index_bytes"),
             data_bytes=_count(event, "data_bytes"),
             records=_count(event, "records"),
-            steps=self.step - self.course.start if self.course else 0,
+            steps=self.step - self.plan.start if self.plan else 0,
         )
 
 
