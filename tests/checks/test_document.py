@@ -13,8 +13,7 @@ from .corpus.cases import BROKEN, Case, run
 
 ROW = re.compile(r"\| `([a-z-]+)` \| (E|W|E, W) \|")
 REPORTED = re.compile(r'\b(?:error|warning|report)\(\s*"([a-z-]+)"')
-# Other tests have them: they need TensorFlow, much data or jobs that run, or occur when a job is
-# read.
+# Tested elsewhere: they need TensorFlow, much data or running jobs, or occur when a job is read.
 ELSEWHERE = {
     "context-large",
     "job-file-invalid",
