@@ -1,47 +1,53 @@
-"""What Google says of a job before it is submitted: whether it can be, and what is missing.
+"""Checks of a job in Google Cloud: project, permissions, bucket, repository, quotas, images.
 
-Each check asks on a thread of its own, and gives up in time. What is not answered is a warning: who
-may submit a job may often not see everything that it takes.
+They run at the same time with a common deadline. A check that fails is a warning, since the caller
+may be allowed to submit a job and not to see all that it needs.
 """
 
 from __future__ import annotations
 
-import threading
-from dataclasses import replace
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.cloud import account, apis, bucket, images, project, quota, repository
-from distlaunch.checks.cloud.context import About, Unanswered, no_credentials, unanswered
+from distlaunch.background import BackgroundTask
+from distlaunch.checks.cloud import quota
+from distlaunch.checks.cloud.context import CloudContext, NotChecked, no_credentials, not_checked
+from distlaunch.checks.cloud.images import image_problems, named_images, pushed_image
+from distlaunch.checks.cloud.project import api_problems, billing_problems, project_problems
+from distlaunch.checks.cloud.resources import (
+    Resource,
+    bucket,
+    distance_problems,
+    repository,
+    resource_problems,
+    service_account,
+)
+from distlaunch.checks.cloud.service_agent import service_agent_problems
+from distlaunch.checks.problem import Problem
 from distlaunch.errors import DistlaunchError, GoogleError, RetryableError
-from distlaunch.google.api_errors import DISABLED
 from distlaunch.google.endpoints import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from distlaunch.checks.problem import Problem
     from distlaunch.checks.request_view import JobRequest
     from distlaunch.google.client import Session
-    from distlaunch.image.reference import GoogleRepository, Reference
+    from distlaunch.image.reference import GoogleRepository
     from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.submit.plan import LaunchRequest
 
     Check = tuple[str, Callable[[], Iterable[Problem]]]
-    """What a check looks at, and what it finds."""
+    """The location of a check, and the function that yields its problems."""
 
 __all__ = ["no_credentials", "problems"]
 
-PATIENCE = 11.0
-"""Seconds that all checks have together: enough for one call of each that is never answered."""
+TIMEOUT = 11.0
+"""Seconds for all checks: enough for one call without a response in each."""
 
-_TOKEN = 8.0  # seconds that who gives a token may be silent
-
-# What comes of JSON in which other things stand than Google says: a proxy's, or tomorrow's.
-_ODD = (AttributeError, LookupError, TypeError, ValueError)
-# Projects of Google's with images for everybody.
-_OF_GOOGLE = (
+_SIGN_IN_TIMEOUT = 8.0
+# Errors from JSON of an unexpected shape, such as that of a proxy.
+_UNEXPECTED_JSON = (AttributeError, LookupError, TypeError, ValueError)
+_GOOGLES_PROJECTS = (  # with public images
     "cloud-aiplatform",
     "deeplearning-platform-release",
     "vertex-ai",
@@ -50,131 +56,108 @@ _OF_GOOGLE = (
 
 
 def problems(
-    order: LaunchRequest, asked: JobRequest, session: Session, catalogue: Catalogue
+    launch: LaunchRequest, request: JobRequest, session: Session, catalogue: Catalogue
 ) -> list[Problem]:
-    """Return what speaks against a job in the cloud as it is now.
-
-    Parameters
-    ----------
-    order
-        What is to be launched.
-    asked
-        What it asks for; what needs a project or a region is left out where there is none.
-    session
-        What Google is asked through.
-    catalogue
-        What there is to train on.
-    """
-    until = session.clock() + PATIENCE
-    about = About(order, asked, session, catalogue)
-    first: list[Check] = [("google cloud", partial(_sign_in, session))]
-    return _at_once(first, session, until) or _merged(
-        _without_echoes(_at_once(list(_checks(about)), session, until))
-    )
+    """Return the problems of a job in the cloud; without project or region, those of the rest."""
+    deadline = session.clock() + TIMEOUT
+    sign_in: Check = ("google cloud", partial(_sign_in_problems, session))
+    refusal = _run([sign_in], session, deadline)
+    if refusal:
+        return _grouped(refusal)
+    context = CloudContext(launch, request, session, catalogue)
+    return _grouped(_run(list(_checks(context)), session, deadline))
 
 
-def _sign_in(session: Session) -> Iterator[Problem]:
-    """Yield that nothing can be asked at all, if so."""
+def _sign_in_problems(session: Session) -> Iterator[Problem]:
     try:
-        session.sign_in(_TOKEN)
+        session.sign_in(_SIGN_IN_TIMEOUT)
     except RetryableError as problem:
-        yield unanswered("google cloud", problem)
+        yield not_checked("google cloud", problem)
     except GoogleError as problem:
         yield no_credentials(problem)
 
 
-def _checks(about: About) -> Iterator[Check]:
-    asked = about.asked
-    where = f"project {asked.project}"
-    pushed, named = images.pushed(about), images.named(about)
+def _checks(context: CloudContext) -> Iterator[Check]:
+    request, launch = context.request, context.launch
+    project = f"project {request.project}"
+    pushed, named = pushed_image(launch.job), named_images(context)
     target = pushed.google_repository if pushed else None
-    is_own = target is not None and target.project == asked.project
-    if asked.project:
-        yield where, partial(project.problems, about)
-        yield f"the APIs of {where}", partial(apis.problems, about, with_images=is_own)
-        yield f"the billing of {where}", partial(apis.billing, about)
-    name = bucket.name_of(about)
-    if name:
-        yield f"gs://{name}", partial(bucket.problems, about, name)
+    if request.project:
+        is_own = target is not None and target.project == request.project
+        yield project, partial(project_problems, context)
+        yield f"the APIs of {project}", partial(api_problems, context, with_images=is_own)
+        yield f"the billing of {project}", partial(billing_problems, context)
     if target:
-        yield str(target), partial(repository.problems, about, target)
-    if asked.service_account:
-        yield asked.service_account, partial(account.problems, about, asked.service_account)
-    if asked.project:
-        for place in _pulled_from([*named, *([pushed] if pushed else [])]):
-            yield f"who pulls from {place}", partial(repository.pulling, about, place)
-    if asked.project and asked.region:
-        yield from quota.checks(about)
-    is_local = is_loopback(about.session.endpoint)
+        yield f"the distance to {target}", partial(distance_problems, context, target)
+    for resource in _resources(context, target):
+        yield resource.name, partial(resource_problems, context, resource)
+    if request.project:
+        images = [*named, pushed] if pushed else named
+        for place in dict.fromkeys(image.google_repository for image in images):
+            if place and place.project not in _GOOGLES_PROJECTS:
+                name = f"access of Vertex AI to {place}"
+                yield name, partial(service_agent_problems, context, place)
+    if request.project and request.region:
+        yield from quota.checks(context)
+    is_local = is_loopback(context.session.endpoint)
     for image in named:
         if image.is_loopback or not is_local:
-            yield str(image), partial(images.problems, about, image)
+            yield str(image), partial(image_problems, context, image)
 
 
-def _pulled_from(references: Iterable[Reference]) -> list[GoogleRepository]:
-    """Return the repositories of Artifact Registry that Vertex AI has to be let into."""
-    places = filter(None, (reference.google_repository for reference in references))
-    return [place for place in dict.fromkeys(places) if place.project not in _OF_GOOGLE]
+def _resources(context: CloudContext, target: GoogleRepository | None) -> Iterator[Resource]:
+    bucket_name = (context.launch.job_dir_of("ID") or "").removeprefix("gs://").partition("/")[0]
+    if bucket_name:
+        yield bucket(context, bucket_name)
+    if target:
+        yield repository(target)
+    if context.request.service_account:
+        yield service_account(context, context.request.service_account)
 
 
-def _at_once(checks: list[Check], session: Session, until: float) -> list[Problem]:
-    """Do all checks at once, on threads that nobody waits for beyond their time."""
-    done: SimpleQueue[tuple[int, list[Problem] | BaseException]] = SimpleQueue()
-    for number, check in enumerate(checks):
-        threading.Thread(target=_do, args=(number, check, done), daemon=True).start()
-    found: dict[int, list[Problem]] = {}
-    while len(found) < len(checks):
+def _run(checks: list[Check], session: Session, deadline: float) -> list[Problem]:
+    """Run checks at the same time, each on a thread that is abandoned after the deadline."""
+    tasks = [
+        (location, BackgroundTask(partial(_collect, location, run))) for location, run in checks
+    ]
+
+    def result(location: str, task: BackgroundTask[list[Problem]]) -> list[Problem]:
         try:
-            number, result = done.get(timeout=max(0.0, until - session.clock()))
-        except Empty:
-            break
-        if isinstance(result, BaseException):
-            raise result
-        found[number] = result
-    late = f"no answer within {PATIENCE:.0f} seconds"
-    given_up = [[unanswered(where, late)] for where, _ in checks]
-    return [each for number, nothing in enumerate(given_up) for each in found.get(number, nothing)]
+            return task.result(max(0.0, deadline - session.clock()))
+        except TimeoutError:
+            return [not_checked(location, f"no response within {TIMEOUT:.0f} s")]
+
+    return [problem for location, task in tasks for problem in result(location, task)]
 
 
-def _do(
-    number: int, check: Check, done: SimpleQueue[tuple[int, list[Problem] | BaseException]]
-) -> None:
-    where, look = check
+def _collect(location: str, run: Callable[[], Iterable[Problem]]) -> list[Problem]:
     found: list[Problem] = []
     try:
-        for each in look():
-            found.append(each)  # noqa: PERF402 - those before a refusal are kept
-    except DistlaunchError as problem:
-        found.append(unanswered(where, problem))
-    except _ODD as problem:
-        found.append(unanswered(where, f"the answer makes no sense ({problem})"))
-    except BaseException as problem:  # noqa: BLE001 - it is raised where the results are waited for
-        done.put((number, problem))
-        return
-    done.put((number, found))
+        for problem in run():
+            found.append(problem)  # noqa: PERF402 - those before an error are kept
+    except DistlaunchError as error:
+        found.append(not_checked(location, error))
+    except _UNEXPECTED_JSON as error:
+        found.append(not_checked(location, f"unexpected response ({error})"))
+    return found
 
 
-def _without_echoes(problems: list[Problem]) -> list[Problem]:
-    """Leave out what was not answered for want of an API or a project that is told of itself."""
-    if any(each.code == "project-missing" for each in problems):
-        return [each for each in problems if each.code != "unanswered"]
-    told = {each.where for each in problems if each.code == "api-disabled"}
-    return [each for each in problems if not _is_for_want_of(each, told)]
-
-
-def _is_for_want_of(problem: Problem, apis: Collection[str]) -> bool:
-    if not isinstance(problem, Unanswered):
-        return False
-    return problem.why == DISABLED and problem.service in apis
-
-
-def _merged(problems: list[Problem]) -> list[Problem]:
-    """Tell once what was not answered for the same reason."""
-    merged: dict[Problem, Problem] = {}
+def _grouped(problems: list[Problem]) -> list[Problem]:
+    """Join failed checks with the same reason, without those that another problem explains."""
+    is_project_missing = any(problem.code == "project-missing" for problem in problems)
+    disabled = {problem.where for problem in problems if problem.code == "api-disabled"}
+    groups: dict[tuple[str, ...], list[Problem]] = {}
     for problem in problems:
-        each = problem.plain if isinstance(problem, Unanswered) else problem
-        key = replace(each, where="") if each.code == "unanswered" else each
-        before = merged.get(key, each)
-        is_another = before.where != each.where
-        merged[key] = replace(before, where=f"{before.where}, {each.where}") if is_another else each
-    return list(merged.values())
+        location = problem.where
+        if isinstance(problem, NotChecked):
+            if is_project_missing or problem.disabled_api in disabled:
+                continue
+            location = ""
+        groups.setdefault((location, problem.code, problem.what, problem.remedy), []).append(
+            problem
+        )
+    joined = []
+    for (_, code, message, remedy), group in groups.items():
+        locations = ", ".join(dict.fromkeys(problem.where for problem in group))
+        joined.append(Problem(code, group[0].severity, locations, message, remedy))
+    return joined

@@ -1,4 +1,4 @@
-"""What is asked online, and what to say where nobody answers."""
+"""Calls to Google for the cloud checks, and the warnings for those that fail."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from distlaunch.checks.problem import Problem
+from distlaunch.checks.problem import Problem, warning
 from distlaunch.errors import GoogleError, RetryableError
 from distlaunch.google import auth
 from distlaunch.google.api_errors import CURRENT_ACCOUNT, DISABLED, NOT_CHARGED, NOT_PAID
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
     from distlaunch.checks.request_view import JobRequest
     from distlaunch.errors import DistlaunchError
@@ -21,192 +21,134 @@ if TYPE_CHECKING:
     from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.submit.plan import LaunchRequest
 
-TIMEOUT = (3.0, 4.0)  # seconds: to connect, and between two bytes of the answer
+TIMEOUT = (3.0, 4.0)  # seconds: to connect, and between two bytes of the response
 CONSOLE = "https://console.cloud.google.com"
 
-_SOON = 5.0  # seconds within which a call has to have failed to be tried once more
-_DELAY = 0.5
-_LONGEST_DELAY = 2.0
-_NEVER_SAID = "try again in a while; the job may do well all the same"
-_PAGES = 20
-_NOT_A_ROLE = (DISABLED, NOT_CHARGED, NOT_PAID)  # why Google refuses, though nobody lacks a role
+_FAST_FAILURE = 5.0  # seconds, after which a failed call is not retried
+_DELAY, _LONGEST_DELAY = 0.5, 2.0
+_MOST_PAGES = 20
+_TRY_LATER = "try again later; the job may succeed"
+_OTHER_THAN_ROLES = (DISABLED, NOT_CHARGED, NOT_PAID)  # reasons of a 403
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered(Problem):
-    """What is told of a question that was not answered.
+class NotChecked(Problem):
+    """A call that failed; `disabled_api` is the reason, if Google names one."""
 
-    Parameters
-    ----------
-    why, service
-        Google's word for the reason, and the API that it is about, where it refused.
-    """
-
-    why: str = ""
-    service: str = ""
-
-    @property
-    def plain(self) -> Problem:
-        """What is told, and no more."""
-        return Problem(self.code, self.severity, self.where, self.what, self.remedy)
+    disabled_api: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """What the checks are about, and how they ask.
+class CloudContext:
+    """The launch to check, and the session that calls Google."""
 
-    Parameters
-    ----------
-    order
-        What is to be launched.
-    asked
-        What it asks for.
-    session
-        What carries the calls.
-    catalogue
-        What there is to train on.
-    """
-
-    order: LaunchRequest
-    asked: JobRequest
+    launch: LaunchRequest
+    request: JobRequest
     session: Session
     catalogue: Catalogue
 
     @property
     def project(self) -> str:
-        """The job's project, as it stands in a path."""
-        return quote(self.asked.project, safe="")
+        """The job's project, quoted for a path."""
+        return quote(self.request.project, safe="")
 
     @property
     def member(self) -> str:
-        """Who asks, as IAM writes it."""
+        """The caller for a gcloud command."""
         return auth.iam_member(self.session.credentials) or CURRENT_ACCOUNT
 
     @property
-    def who(self) -> str:
-        """Who asks, for a person."""
-        return auth.iam_member(self.session.credentials) or "who runs this"
+    def caller(self) -> str:
+        """The caller for a message."""
+        return auth.iam_member(self.session.credentials) or "your account"
 
-    def get(
-        self,
-        service: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        region: str | None = None,
-        version: str | None = None,
-    ) -> dict[str, Any]:
-        """Return what is told of something.
+    def get(self, service: str, path: str, **options: Any) -> dict[str, Any]:
+        """Return the response of a GET call, with the options of `Session.call`."""
+        return self._call("GET", service, path, **options)
 
-        Raises
-        ------
-        GoogleError
-            If it is refused, or nobody answers.
-        """
-        return self._call("GET", service, path, params=params, region=region, version=version)
-
-    def post(self, service: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a question that has a body.
-
-        Raises
-        ------
-        GoogleError
-            If it is refused, or nobody answers.
-        """
+    def post(self, service: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the response of a POST call that changes nothing."""
         return self._call("POST", service, path, body=body)
 
     def pages(
         self, service: str, path: str, key: str, params: Params, *, region: str | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Go through a list, page by page.
-
-        Parameters
-        ----------
-        key
-            Under which a page has its part of the list.
-
-        Raises
-        ------
-        GoogleError
-            If it is refused, or nobody answers.
-        """
-        more: Params = params
-        for _ in range(_PAGES):
-            answer = self.get(service, path, params=more, region=region)
-            yield from answer.get(key) or []
-            if not answer.get("nextPageToken"):
+        """Yield the entries of a list, which is the value of `key` in each page."""
+        page_params = params
+        for _ in range(_MOST_PAGES):
+            page = self.get(service, path, params=page_params, region=region)
+            yield from page.get(key) or []
+            if not page.get("nextPageToken"):
                 return
-            more = {**params, "pageToken": answer["nextPageToken"]}
+            page_params = {**params, "pageToken": page["nextPageToken"]}
 
-    def missing(self, service: str, resource: str, permissions: Collection[str]) -> list[str]:
-        """Return those of some permissions on a resource that who asks does not hold.
+    def missing_permissions(
+        self, service: str, resource: str, permissions: Sequence[str]
+    ) -> list[str]:
+        """Return the permissions on a resource that the caller does not have."""
+        if service == "storage":
+            params = {"permissions": list(permissions)}
+            response = self.get(service, f"{resource}/iam/testPermissions", params=params)
+        else:
+            body = {"permissions": list(permissions)}
+            response = self.post(service, f"{resource}:testIamPermissions", body)
+        held = response.get("permissions") or ()
+        return [permission for permission in permissions if permission not in held]
 
-        Raises
-        ------
-        GoogleError
-            If it is refused, or nobody answers.
-        """
-        body = {"permissions": list(permissions)}
-        answer = self.post(service, f"{resource}:testIamPermissions", body)
-        return lacking(permissions, answer)
+    def grant(self, command: str, role: str, member: str = "") -> str:
+        """Return the remedy for a missing role; `command` is one of gcloud's, with its resource."""
+        return (
+            f"have an administrator run 'gcloud {command} --member={member or self.member} "
+            f"--role={role}'"
+        )
 
-    def _call(self, method: str, service: str, path: str, **rest: Any) -> dict[str, Any]:
-        """Ask, and once more where the first attempt failed soon and may do better."""
+    def _call(self, method: str, service: str, path: str, **options: Any) -> dict[str, Any]:
+        """Call, with one retry if the first attempt fails fast."""
         session = self.session
-        began = session.clock()
+        started = session.clock()
+        options = {"retry_deadline": 0, "timeout": TIMEOUT, **options}
         try:
-            return session.call(method, service, path, retry_deadline=0, timeout=TIMEOUT, **rest)
-        except RetryableError as problem:
-            is_slow = session.clock() - began > _SOON or problem.wait > _LONGEST_DELAY
-            if is_slow or session.is_emulator_down(problem):
+            return session.call(method, service, path, **options)
+        except RetryableError as error:
+            is_slow = session.clock() - started > _FAST_FAILURE or error.wait > _LONGEST_DELAY
+            if is_slow or session.is_emulator_down(error):
                 raise
-            session.sleep(max(problem.wait, _DELAY))
-        return session.call(method, service, path, retry_deadline=0, timeout=TIMEOUT, **rest)
+            session.sleep(max(error.wait, _DELAY))
+        return session.call(method, service, path, **options)
 
 
-def lacking(permissions: Collection[str], answer: Mapping[str, Any]) -> list[str]:
-    """Return those permissions that an answer to the question for them does not name."""
-    held = answer.get("permissions") or ()
-    return [each for each in permissions if each not in held]
+def is_denied(error: GoogleError) -> bool:
+    """Whether the caller has no role for a call, or the resource does not exist."""
+    return error.status == HTTPStatus.FORBIDDEN and error.error_reason not in _OTHER_THAN_ROLES
 
 
-def is_denied(refusal: GoogleError | None) -> bool:
-    """Whether an answer is that to who lacks a role, or to all where a thing is not there."""
-    return (
-        refusal is not None
-        and refusal.status == HTTPStatus.FORBIDDEN
-        and refusal.error_reason not in _NOT_A_ROLE
-    )
-
-
-def unanswered(where: str, why: DistlaunchError | str, *, grant: str = "") -> Problem:
-    """Return what to tell of a question that was not answered.
+def not_checked(location: str, reason: DistlaunchError | str, *, grant: str = "") -> Problem:
+    """Return the warning for a check that failed.
 
     Parameters
     ----------
-    where
-        What it was about.
-    why
-        What was said instead, with the remedy behind the last semicolon, if there is one.
+    reason
+        Its last part after a semicolon is the remedy.
     grant
-        What gives the role that is lacking, where it is known better than by whoever refused.
+        The remedy if a role is missing, where it is more precise.
     """
-    if isinstance(why, GoogleError) and why.status == HTTPStatus.UNAUTHORIZED:
-        return no_credentials(why)
-    text, _, remedy = str(why).rpartition("; ")
-    if not text:
-        text, remedy = remedy, _NEVER_SAID
-    reason, service = "", ""
-    if isinstance(why, GoogleError):
-        reason, service = why.error_reason, why.service
-        remedy = grant if grant and is_denied(why) else remedy
-    what = f"not checked: {text}"
-    return Unanswered("unanswered", "warning", where, what, remedy, reason, service)
+    if isinstance(reason, GoogleError) and reason.status == HTTPStatus.UNAUTHORIZED:
+        return no_credentials(reason)
+    text, remedy = _split_remedy(reason)
+    disabled_api = ""
+    if isinstance(reason, GoogleError):
+        remedy = grant if grant and is_denied(reason) else remedy
+        disabled_api = reason.service if reason.error_reason == DISABLED else ""
+    message = f"not checked: {text}"
+    return NotChecked("unanswered", "warning", location, message, remedy, disabled_api)
 
 
-def no_credentials(why: GoogleError) -> Problem:
-    """Return what to tell where nobody can be asked, for want of credentials."""
-    text, _, remedy = str(why).rpartition("; ")
-    what = f"nothing is asked of Google: {text or remedy}"
-    remedy = remedy if text else _NEVER_SAID
-    return Problem("no-credentials", "warning", "google cloud", what, remedy)
+def no_credentials(reason: GoogleError) -> Problem:
+    """Return the warning that all cloud checks were skipped."""
+    text, remedy = _split_remedy(reason)
+    return warning("no-credentials", "google cloud", f"cloud checks skipped: {text}", remedy)
+
+
+def _split_remedy(reason: DistlaunchError | str) -> tuple[str, str]:
+    text, _, remedy = str(reason).rpartition("; ")
+    return (text, remedy) if text else (remedy, _TRY_LATER)

@@ -1,10 +1,10 @@
-"""The images that are there already, as their registries have them."""
+"""Images that exist already, as their registries have them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.cloud.context import TIMEOUT, unanswered
+from distlaunch.checks.cloud.context import TIMEOUT, not_checked
 from distlaunch.checks.problem import error
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import Reference
@@ -13,30 +13,26 @@ from distlaunch.job import reduction_server, vertex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from distlaunch.checks.cloud.context import About
+    from distlaunch.checks.cloud.context import CloudContext
     from distlaunch.checks.problem import Problem
+    from distlaunch.job.model import Job
 
 
-def named(about: About) -> list[Reference]:
-    """Return the images that the job's pools name; other names are reported elsewhere.
-
-    Only Vertex AI itself may pull that of the Reduction Server.
-    """
-    own = [pool for pool in about.asked.pools if pool.role != reduction_server.KEY]
-    uris = dict.fromkeys(pool.image for pool in own if pool.image)
-    return list(filter(None, map(_read, uris)))
+def named_images(context: CloudContext) -> list[Reference]:
+    """Return the images that the job's pools name, but for that of Google's Reduction Server."""
+    pools = [pool for pool in context.request.pools if pool.role != reduction_server.KEY]
+    uris = dict.fromkeys(pool.image for pool in pools if pool.image)
+    return [image for uri in uris if (image := _parse(uri))]
 
 
-def pushed(about: About) -> Reference | None:
-    """Return the repository that the job's own image is pushed to, None where there is none."""
-    job = about.order.job
-    if not vertex.needs_image(job) or job.image.repository is None:
-        return None
-    return _read(job.image.repository)
+def pushed_image(job: Job) -> Reference | None:
+    """Return the image that is built for a job, without a tag; None if none is."""
+    repository = job.image.repository if vertex.needs_image(job) else None
+    return _parse(repository) if repository else None
 
 
-def problems(about: About, image: Reference) -> Iterator[Problem]:
-    """Yield that there is no such image, or that it is for other machines than the job's."""
+def image_problems(context: CloudContext, image: Reference) -> Iterator[Problem]:
+    """Yield that an image does not exist, or is for other machines than the job's."""
     from distlaunch.image.registry.client import Registry
     from distlaunch.image.registry.errors import RegistryError
     from distlaunch.image.registry.manifests import WrongPlatform
@@ -47,36 +43,34 @@ def problems(about: About, image: Reference) -> Iterator[Problem]:
         with Registry(image, policy=RetryPolicy(connect, read, retries=1)) as registry:
             registry.image()
     except WrongPlatform as problem:
-        if _is_for_amd64(about, image):
-            yield _told("image-architecture", image, problem)
+        if _runs_on_amd64(context, image):
+            yield _image_error("image-architecture", image, problem)
     except RegistryError as problem:
-        is_missing = problem.status == 404
-        yield _told("image-missing", image, problem) if is_missing else _unknown(image, problem)
+        if problem.status == 404:
+            yield _image_error("image-missing", image, problem)
+        else:
+            yield not_checked(str(image), str(problem))
     except ImageError as problem:
-        yield _unknown(image, problem)
+        yield not_checked(str(image), str(problem))
 
 
-def _is_for_amd64(about: About, image: Reference) -> bool:
-    """Whether a machine that runs an image is of the kind that most are."""
+def _runs_on_amd64(context: CloudContext, image: Reference) -> bool:
+    """Whether a machine with an image is for amd64, or unknown."""
     kinds = [
-        about.catalogue.machines.get(pool.machine)
-        for pool in about.asked.pools
-        if pool.image and _read(pool.image) == image
+        context.catalogue.machines.get(pool.machine)
+        for pool in context.request.pools
+        if pool.image and _parse(pool.image) == image
     ]
     return any(kind is None or kind.architecture == "amd64" for kind in kinds)
 
 
-def _read(text: str) -> Reference | None:
+def _parse(text: str) -> Reference | None:
     try:
         return Reference.parse(text)
     except ImageError:
-        return None
+        return None  # another check reports it
 
 
-def _told(code: str, image: Reference, problem: ImageError) -> Problem:
-    what, _, remedy = str(problem).rpartition("; ")
-    return error(code, str(image), what, remedy)
-
-
-def _unknown(image: Reference, problem: ImageError) -> Problem:
-    return unanswered(str(image), str(problem))
+def _image_error(code: str, image: Reference, problem: ImageError) -> Problem:
+    message, _, remedy = str(problem).rpartition("; ")
+    return error(code, str(image), message, remedy)

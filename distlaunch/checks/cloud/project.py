@@ -1,10 +1,10 @@
-"""Whether the project is there, and what who asks may do in it."""
+"""The job's project: the caller's permissions, APIs and billing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from distlaunch.checks.cloud.context import is_denied, unanswered
+from distlaunch.checks.cloud.context import CONSOLE, is_denied, not_checked
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import GoogleError
 from distlaunch.job import vertex
@@ -13,99 +13,120 @@ from distlaunch.text import join_names
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from distlaunch.checks.cloud.context import About
+    from distlaunch.checks.cloud.context import CloudContext
     from distlaunch.checks.problem import Problem
 
-_LOGS = "logging.logEntries.list"
+_READ_LOGS = "logging.logEntries.list"
+_APIS = ("aiplatform", "logging", "storage")
 
 
-def problems(about: About) -> Iterator[Problem]:
-    """Yield that the project is not there, or which permissions are missing in it.
+def project_problems(context: CloudContext) -> Iterator[Problem]:
+    """Yield that the project is missing, or the permissions in it that are.
 
-    Google gives the same answer for a project that is not there and for one that the caller may not
-    see. It is only told as missing where no service knows more of it.
+    Google's response is the same for a project that does not exist and for one without access, so
+    it is reported as missing only if no API knows it.
     """
-    where = f"project {about.asked.project}"
-    refusal = _refusal(about)
-    if refusal is not None and refusal.status == 404:
-        yield _missing(about)
-        return
-    wanted = [*_of_jobs(about), _LOGS]
+    location = f"project {context.request.project}"
+    refusal = None
     try:
-        lacks = about.missing("cloudresourcemanager", f"projects/{about.project}", wanted)
-    except GoogleError as second:
-        is_hidden = is_denied(refusal) and is_denied(second) and _is_unknown(about)
-        yield _missing(about) if is_hidden else unanswered(where, second)
+        project = _get_project(context)
+        is_missing = project.get("state", "ACTIVE") != "ACTIVE"  # about to be deleted
+    except GoogleError as problem:
+        refusal = problem
+        is_missing = refusal.status == 404
+    if is_missing:
+        yield _missing(context)
         return
-    if is_denied(refusal) and lacks == wanted and _is_unknown(about):
-        yield _missing(about)
+    kind = vertex.collection(context.launch.job)
+    of_jobs = [f"aiplatform.{kind}.{verb}" for verb in ("create", "get", "list", "cancel")]
+    wanted = [*of_jobs, _READ_LOGS]
+    has_no_access = refusal is not None and is_denied(refusal)
+    try:
+        missing = context.missing_permissions(
+            "cloudresourcemanager", f"projects/{context.project}", wanted
+        )
+    except GoogleError as problem:
+        is_hidden = has_no_access and is_denied(problem) and _is_hidden_from_service_usage(context)
+        yield _missing(context) if is_hidden else not_checked(location, problem)
+        return
+    if has_no_access and missing == wanted and _is_hidden_from_service_usage(context):
+        yield _missing(context)
         return
     if refusal is not None:
-        yield unanswered(where, refusal)
-    yield from _permissions(about, lacks)
+        yield not_checked(location, refusal)
+    yield from _permission_problems(context, missing)
 
 
-def number(about: About) -> str | None:
-    """Return the project's number, None where Google does not name it.
+def api_problems(context: CloudContext, *, with_images: bool) -> Iterator[Problem]:
+    """Yield the APIs that are not enabled, of Artifact Registry only with the job's images."""
+    project = context.request.project
+    apis = (*_APIS, "artifactregistry") if with_images else _APIS
+    names = [f"projects/{project}/services/{api}.googleapis.com" for api in apis]
+    path = f"projects/{context.project}/services:batchGet"
+    response = context.get("serviceusage", path, params={"names": names})
+    for service in response.get("services") or []:
+        if service.get("state") != "ENABLED":
+            host = str(service.get("name")).rpartition("/")[2]
+            yield error(
+                "api-disabled",
+                host,
+                f"not enabled in project {project}",
+                f"run 'gcloud services enable {host} --project={project}' and wait a minute",
+            )
 
-    Raises
-    ------
-    GoogleError
-        If it is refused, or nobody answers.
-    """
-    answer = about.get("cloudresourcemanager", f"projects/{about.project}")
-    found = str(answer.get("name", "")).rpartition("/")[2]
-    return found if found.isdecimal() else None
+
+def billing_problems(context: CloudContext) -> Iterator[Problem]:
+    """Yield that the project has no billing account."""
+    project = context.request.project
+    response = context.get("cloudbilling", f"projects/{context.project}/billingInfo")
+    if not response.get("billingEnabled"):
+        yield error(
+            "billing-off",
+            f"project {project}",
+            "no billing account",
+            f"run 'gcloud billing projects link {project} --billing-account=ACCOUNT', or see "
+            f"{CONSOLE}/billing/linkedaccount?project={project}",
+        )
 
 
-def _refusal(about: About) -> GoogleError | None:
-    """Ask for the project, and return what is said against it."""
+def project_number(context: CloudContext) -> str | None:
+    """Return the project's number, None if the response has none."""
+    number = str(_get_project(context).get("name", "")).rpartition("/")[2]
+    return number if number.isdecimal() else None
+
+
+def _get_project(context: CloudContext) -> dict[str, Any]:
+    return context.get("cloudresourcemanager", f"projects/{context.project}")
+
+
+def _is_hidden_from_service_usage(context: CloudContext) -> bool:
+    path = f"projects/{context.project}/services/aiplatform.googleapis.com"
     try:
-        found = about.get("cloudresourcemanager", f"projects/{about.project}")
-    except GoogleError as refusal:
-        return refusal
-    if found.get("state", "ACTIVE") == "ACTIVE":
-        return None
-    return GoogleError("the project is about to be deleted", status=404)
-
-
-def _is_unknown(about: About) -> bool:
-    """Whether nothing is told of the project's services either."""
-    try:
-        about.get("serviceusage", f"projects/{about.project}/services/aiplatform.googleapis.com")
+        context.get("serviceusage", path)
     except GoogleError as refusal:
         return refusal.status == 404 or is_denied(refusal)
     return False
 
 
-def _missing(about: About) -> Problem:
+def _missing(context: CloudContext) -> Problem:
     return error(
         "project-missing",
-        f"project {about.asked.project}",
-        f"it is not there, or {about.who} may not see it",
-        "write the id of yours, as 'gcloud projects list' tells it, or run "
-        "'gcloud auth application-default login' as who may",
+        f"project {context.request.project}",
+        f"it does not exist, or {context.caller} has no access to it",
+        "set the id of your project (see 'gcloud projects list'), or run "
+        "'gcloud auth application-default login' with another account",
     )
 
 
-def _of_jobs(about: About) -> list[str]:
-    kind = vertex.collection(about.order.job)
-    return [f"aiplatform.{kind}.{verb}" for verb in ("create", "get", "list", "cancel")]
-
-
-def _permissions(about: About, lacks: list[str]) -> Iterator[Problem]:
-    where = f"project {about.asked.project}"
-    of_jobs = [each for each in lacks if each != _LOGS]
+def _permission_problems(context: CloudContext, missing: list[str]) -> Iterator[Problem]:
+    project = context.request.project
+    location, command = f"project {project}", f"projects add-iam-policy-binding {project}"
+    of_jobs = [permission for permission in missing if permission != _READ_LOGS]
     if of_jobs:
-        told = f"{about.who} lacks {join_names(of_jobs)}"
-        yield error("permission-missing", where, told, _grant(about, "roles/aiplatform.user"))
-    if _LOGS in lacks:
-        told = f"{about.who} lacks {_LOGS}, so the job's output cannot be shown"
-        yield warning("permission-missing", where, told, _grant(about, "roles/logging.viewer"))
-
-
-def _grant(about: About, role: str) -> str:
-    return (
-        f"who may grant it runs 'gcloud projects add-iam-policy-binding {about.asked.project} "
-        f"--member={about.member} --role={role}'"
-    )
+        message = f"{context.caller} does not have {join_names(of_jobs)}"
+        remedy = context.grant(command, "roles/aiplatform.user")
+        yield error("permission-missing", location, message, remedy)
+    if _READ_LOGS in missing:
+        message = f"{context.caller} does not have {_READ_LOGS}, so there will be no output"
+        remedy = context.grant(command, "roles/logging.viewer")
+        yield warning("permission-missing", location, message, remedy)

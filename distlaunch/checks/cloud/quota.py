@@ -1,23 +1,23 @@
-"""The quotas of Vertex AI training: what a job takes of them, what is taken, what is allowed.
+"""The quotas of Vertex AI training: what a job needs, what other jobs use, and the limits.
 
-They are per project and region, apart from Compute Engine's, and a job that takes more is refused
-with 429: ``The following quota metrics exceed quota limits``. A machine takes of the quota of its
-accelerators and of that of its family's CPUs; what SPOT and FLEX_START take is called preemptible
+They are per project and region, and separate from Compute Engine's; Google refuses a job that
+exceeds them with 429. A machine counts towards the quota of its accelerators and that of its
+family's CPUs, those of SPOT and FLEX_START towards quotas called preemptible
 (https://cloud.google.com/vertex-ai/docs/quotas, …/docs/training/schedule-jobs-dws#quota).
 
-``preemptible_cpus`` is known from a refusal of a Spot job on N1. That the other families have
-``preemptible_<family>_cpus``, as they have ``<family>_cpus``, is inferred from the other names and
-stands nowhere; where Google knows no quota of an inferred name, nothing is said.
+``preemptible_cpus`` is known from the refusal of a SPOT job on N1. ``preemptible_<family>_cpus`` of
+other families is inferred; where Google has no quota of an inferred name, there is no problem.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from distlaunch.background import BackgroundTask
-from distlaunch.checks.cloud.context import CONSOLE, unanswered
+from distlaunch.checks.cloud.context import CONSOLE, not_checked
 from distlaunch.checks.problem import error
 from distlaunch.checks.request_view import pools_of
 from distlaunch.errors import GoogleError
@@ -27,7 +27,7 @@ from distlaunch.job.machine_catalogue import chips, offered_as
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from distlaunch.checks.cloud.context import About
+    from distlaunch.checks.cloud.context import CloudContext
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.request_view import PoolRequest
     from distlaunch.job.machine_catalogue import Catalogue
@@ -36,227 +36,160 @@ PREFIX = "custom_model_training_"
 
 _SERVICE = "aiplatform.googleapis.com"
 _UNLIMITED = -1
-_PREEMPTIBLE = ("SPOT", "FLEX_START", "LOW_COST")  # the last is Google's older word for SPOT
-_OF_PREEMPTIBLE = "preemptible_"
-_KNOWN_CPUS = f"{_OF_PREEMPTIBLE}cpus"
-_SHARING = ("n1", "e2")  # families with one quota of CPUs
-_SHORT = {"h100_80gb": "h100", "h100_mega_80gb": "h100_mega", "h200_141gb": "h200"}
+_PREEMPTIBLE = ("SPOT", "FLEX_START", "LOW_COST")  # the last is Google's former name of SPOT
+_PREEMPTIBLE_PREFIX = f"{PREFIX}preemptible_"
+_FAMILIES_WITHOUT_QUOTA = ("n1", "e2")  # which share one of CPUs
+_SHORT_NAMES = {"h100_80gb": "h100", "h100_mega_80gb": "h100_mega", "h200_141gb": "h200"}
 _TPUS = {"TPU_V5_LITEPOD": "tpu_v5e", "TPU_7X": "tpu7x"}
-_HOLDING = " OR ".join(f'state="JOB_STATE_{state}"' for state in ("QUEUED", "PENDING", "RUNNING"))
+_ACTIVE = " OR ".join(f'state="JOB_STATE_{state}"' for state in ("QUEUED", "PENDING", "RUNNING"))
 
 
-def checks(about: About) -> Iterator[tuple[str, Callable[[], Iterator[Problem]]]]:
-    """Yield what each quota of the job is called, and what looks at it."""
-    asked, job = about.asked, about.order.job
-    if _is_on_persistent(job.vertex.get(vertex.SPECS[vertex.collection(job)]) or {}):
+def checks(context: CloudContext) -> Iterator[tuple[str, Callable[[], Iterator[Problem]]]]:
+    """Yield the location and the check of each quota that the job needs."""
+    request, job = context.request, context.launch.job
+    if _uses_persistent_resource(job.vertex.get(vertex.SPECS[vertex.collection(job)]) or {}):
         return
-    is_preemptible = asked.strategy in _PREEMPTIBLE
-    wanted = demand(asked.pools, about.catalogue, is_preemptible=is_preemptible)
-    if wanted:
-        used = BackgroundTask(lambda: _used(about))
-        for metric, amount in sorted(wanted.items()):
-            check = _Check(about, metric, amount * asked.trials_at_once, used)
-            yield f"quota {metric}", check.problems
+    is_preemptible = request.strategy in _PREEMPTIBLE
+    needed = demand(request.pools, context.catalogue, is_preemptible=is_preemptible)
+    if needed:
+        used = BackgroundTask(lambda: _used(context))
+        for metric, amount in sorted(needed.items()):
+            total = amount * request.trials_at_once
+            yield f"quota {metric}", partial(_problems, context, metric, total, used)
 
 
 def demand(
     pools: Iterable[PoolRequest], catalogue: Catalogue, *, is_preemptible: bool
 ) -> Counter[str]:
-    """Return how much of each quota some pools take, by its metric.
-
-    Parameters
-    ----------
-    catalogue
-        Knows the CPUs of a machine; those of one that it doesn't know are not counted.
-    is_preemptible
-        Whether they are scheduled as SPOT or FLEX_START.
-    """
-    found: Counter[str] = Counter()
+    """Return how much of each quota some pools need; CPUs of unknown machines are not counted."""
+    prefix = _PREEMPTIBLE_PREFIX if is_preemptible else PREFIX
+    amounts: Counter[str] = Counter()
     for pool in pools:
-        for name, amount in _of_machine(pool, catalogue):
-            between = _OF_PREEMPTIBLE if is_preemptible else ""
-            found[f"{PREFIX}{between}{name}"] += amount * pool.replicas
-    return found
+        for name, amount in _machine_demand(pool, catalogue):
+            amounts[f"{prefix}{name}"] += amount * pool.replicas
+    return amounts
 
 
-def limit(answer: Mapping[str, Any], region: str) -> int | None:
-    """Return what is allowed in a region, -1 for no limit and None where it is not said.
+def limit(quota_metric: Mapping[str, Any], region: str) -> int | None:
+    """Return the limit in a region, -1 for none, and None if it is unknown.
 
     Parameters
     ----------
-    answer
-        A ConsumerQuotaMetric of serviceusage.v1beta1. The bucket without dimensions stands for all
-        regions that have none of their own.
+    quota_metric
+        A ConsumerQuotaMetric of serviceusage.v1beta1. The bucket without dimensions is of all
+        regions without one of their own.
     """
     buckets = [
         bucket
-        for each in answer.get("consumerQuotaLimits") or []
-        for bucket in each.get("quotaBuckets") or []
+        for entry in quota_metric.get("consumerQuotaLimits") or []
+        for bucket in entry.get("quotaBuckets") or []
     ]
     for dimensions in ({"region": region}, {}):
         for bucket in buckets:
             if (bucket.get("dimensions") or {}) == dimensions:
-                said = bucket.get("effectiveLimit")
-                return None if said is None else int(said)
+                value = bucket.get("effectiveLimit")
+                return None if value is None else int(value)
     return None
 
 
-class _Check:
-    """Looks at one quota.
-
-    Parameters
-    ----------
-    metric, wanted
-        Its name, and what the job takes of it.
-    used
-        What other jobs take of all quotas.
-    """
-
-    def __init__(
-        self, about: About, metric: str, wanted: int, used: BackgroundTask[Counter[str]]
-    ) -> None:
-        self._about = about
-        self._metric = metric
-        self._wanted = wanted
-        self._used = used
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield that the job takes more than is allowed, or than is left."""
-        try:
-            allowed = self._allowed()
-        except GoogleError as refusal:
-            if refusal.status != 404:
-                raise
-            if not _is_inferred(self._metric):
-                yield self._unknown("Google knows no quota of this name")
+def _problems(
+    context: CloudContext, metric: str, needed: int, used: BackgroundTask[Counter[str]]
+) -> Iterator[Problem]:
+    """Yield that the job needs more than the limit, or than other jobs leave of it."""
+    location, region = f"quota {metric}", context.request.region
+    link = f"{CONSOLE}/iam-admin/quotas?project={context.request.project}"
+    try:
+        allowed = limit(_get_metric(context, metric), region)
+        reason = "Google lists no limit for it, which often means 0"
+    except GoogleError as refusal:
+        if refusal.status != 404:
+            raise
+        if _is_inferred(metric):
             return
-        if allowed is None:
-            yield self._unknown("Google says no limit for it, which often means 0")
-        elif allowed != _UNLIMITED:
-            yield from self._compare(allowed)
-
-    def _allowed(self) -> int | None:
-        about = self._about
-        metric = quote(f"{_SERVICE}/{self._metric}", safe="")
-        path = f"projects/{about.project}/services/{_SERVICE}/consumerQuotaMetrics/{metric}"
-        answer = about.get("serviceusage", path, version="v1beta1", params={"view": "FULL"})
-        return limit(answer, about.asked.region)
-
-    def _compare(self, allowed: int) -> Iterator[Problem]:
-        wanted, region = self._wanted, self._about.asked.region
-        try:
-            used = self._used.result()[self._metric]
-        except GoogleError as problem:
-            if wanted <= allowed:
-                yield unanswered(f"what jobs in {region} take of their quotas", problem)
-                return
-            used = None
-        takes = f"the job takes {wanted}{self._trials()}, {allowed} are allowed in {region}"
-        if used is not None:
-            takes += f", and jobs that run or wait take {used}"
-        if wanted > allowed:
-            yield error("quota-too-low", self._where, takes, self._remedy)
-        elif used is not None and wanted + used > allowed:
-            remedy = f"wait for those jobs, as 'distlaunch list' shows them, or {self._remedy}"
-            yield error("quota-in-use", self._where, takes, remedy)
-
-    def _unknown(self, why: str) -> Problem:
-        region = self._about.asked.region
-        return unanswered(
-            self._where, f"{why}, and the job takes {self._wanted} in {region}; see {self._link}"
-        )
-
-    @property
-    def _where(self) -> str:
-        return f"quota {self._metric}"
-
-    @property
-    def _remedy(self) -> str:
-        return (
-            f"choose another machine or region, or ask for more of {self._metric} at {self._link}"
-        )
-
-    @property
-    def _link(self) -> str:
-        return f"{CONSOLE}/iam-admin/quotas?project={self._about.asked.project}"
-
-    def _trials(self) -> str:
-        trials = self._about.asked.trials_at_once
-        return f" ({trials} trials at once)" if trials > 1 else ""
+        allowed, reason = None, "Google has no quota of this name"
+    if allowed is None:
+        yield not_checked(location, f"{reason}, and the job needs {needed} in {region}; see {link}")
+        return
+    if allowed == _UNLIMITED:
+        return
+    trials = context.request.trials_at_once
+    message = f"the job needs {needed}{f' ({trials} trials at once)' if trials > 1 else ''}"
+    message = f"{message}, the limit in {region} is {allowed}"
+    remedy = f"choose another machine or region, or request more of {metric} at {link}"
+    try:
+        in_use = used.result()[metric]
+        message = f"{message}, and active jobs use {in_use}"
+    except GoogleError as refusal:
+        in_use = 0
+        if needed <= allowed:
+            yield not_checked(f"quotas that jobs in {region} use", refusal)
+    if needed > allowed:
+        yield error("quota-too-low", location, message, remedy)
+    elif needed + in_use > allowed:
+        remedy = f"wait for the jobs of 'distlaunch list', or {remedy}"
+        yield error("quota-in-use", location, message, remedy)
 
 
-def _of_machine(pool: PoolRequest, catalogue: Catalogue) -> Iterator[tuple[str, int]]:
-    """Yield what one machine takes, by the ends of the metrics' names."""
+def _get_metric(context: CloudContext, metric: str) -> dict[str, Any]:
+    name = quote(f"{_SERVICE}/{metric}", safe="")
+    path = f"projects/{context.project}/services/{_SERVICE}/consumerQuotaMetrics/{name}"
+    return context.get("serviceusage", path, version="v1beta1", params={"view": "FULL"})
+
+
+def _machine_demand(pool: PoolRequest, catalogue: Catalogue) -> Iterator[tuple[str, int]]:
+    """Yield the quotas of one machine, without their prefix."""
     kind = catalogue.machines.get(pool.machine)
     tpu = kind.tpu if kind else None
     if tpu and pool.topology:
-        yield _tpu(tpu), chips(pool.topology)
+        yield _TPUS.get(tpu, tpu.lower()), chips(pool.topology)
     elif pool.accelerator and pool.accelerator.startswith("TPU_"):
-        name = offered_as(kind, pool.accelerator, pool.accelerator_count) or pool.accelerator
-        yield _tpu(name), pool.accelerator_count
+        tpu = offered_as(kind, pool.accelerator, pool.accelerator_count) or pool.accelerator
+        yield _TPUS.get(tpu, tpu.lower()), pool.accelerator_count
     else:
         if pool.accelerator:
-            yield _gpus(pool.accelerator), pool.accelerator_count
+            gpu = pool.accelerator.lower().removeprefix("nvidia_").removeprefix("tesla_")
+            yield f"nvidia_{_SHORT_NAMES.get(gpu, gpu)}_gpus", pool.accelerator_count
         if kind and kind.cpus:
-            yield _cpus(kind.family), kind.cpus
-
-
-def _tpu(name: str) -> str:
-    return _TPUS.get(name, name.lower())
-
-
-def _gpus(accelerator: str) -> str:
-    name = accelerator.lower().removeprefix("nvidia_").removeprefix("tesla_")
-    return f"nvidia_{_SHORT.get(name, name)}_gpus"
-
-
-def _cpus(family: str) -> str:
-    name = family.lower().partition("_")[0]  # A3_MEGA's is A3's
-    return "cpus" if name in _SHARING else f"{name}_cpus"
+            family = kind.family.lower().partition("_")[0]  # A3_MEGA uses A3's quota
+            has_none = family in _FAMILIES_WITHOUT_QUOTA
+            yield "cpus" if has_none else f"{family}_cpus", kind.cpus
 
 
 def _is_inferred(metric: str) -> bool:
-    """Whether the name of a quota is only likely: that of a family's preemptible CPUs."""
-    name = metric.removeprefix(PREFIX)
-    return name.startswith(_OF_PREEMPTIBLE) and name.endswith("_cpus") and name != _KNOWN_CPUS
+    name = metric.removeprefix(_PREEMPTIBLE_PREFIX)
+    return name != metric and name.endswith("_cpus")
 
 
-def _used(about: About) -> Counter[str]:
-    """Return what the jobs that run or wait in the region take of each quota.
+def _used(context: CloudContext) -> Counter[str]:
+    """Return how much of each quota the active jobs in the region use.
 
-    A trial of a tuned job is a job of its own, too, and is counted with the tuned one.
+    The trials of a tuned job are listed as jobs, too, and are counted with it.
     """
-    jobs = {kind: list(_jobs(about, kind)) for kind in vertex.SPECS}
+    region = context.request.region
+    path = f"projects/{context.project}/locations/{region}"
+    params: dict[str, str | int] = {"filter": _ACTIVE, "pageSize": 100}
+    jobs = {
+        kind: list(context.pages("aiplatform", f"{path}/{kind}", kind, params, region=region))
+        for kind in vertex.SPECS
+    }
     tuned = jobs["hyperparameterTuningJobs"]
     trials = {trial.get("customJob") for job in tuned for trial in job.get("trials") or []}
-    found: Counter[str] = Counter()
+    amounts: Counter[str] = Counter()
     for kind, listed in jobs.items():
         for job in listed:
-            if job.get("name") not in trials:
-                found += _of_job(job.get(vertex.SPECS[kind]) or {}, about.catalogue, _at_once(job))
-    return found
+            spec = job.get(vertex.SPECS[kind]) or {}
+            if job.get("name") in trials or _uses_persistent_resource(spec):
+                continue
+            strategy = (spec.get("scheduling") or {}).get("strategy")
+            pools = pools_of(spec.get("workerPoolSpecs") or [])
+            is_preemptible = strategy in _PREEMPTIBLE
+            of_trial = demand(pools, context.catalogue, is_preemptible=is_preemptible)
+            at_once = max(1, int(job.get("parallelTrialCount") or 1))
+            for metric, amount in of_trial.items():
+                amounts[metric] += amount * at_once
+    return amounts
 
 
-def _jobs(about: About, kind: str) -> Iterator[dict[str, Any]]:
-    region = about.asked.region
-    path = f"projects/{about.project}/locations/{region}/{kind}"
-    params: dict[str, str | int] = {"filter": _HOLDING, "pageSize": 100}
-    return about.pages("aiplatform", path, kind, params, region=region)
-
-
-def _at_once(job: Mapping[str, Any]) -> int:
-    return max(1, int(job.get("parallelTrialCount") or 1))
-
-
-def _is_on_persistent(spec: Mapping[str, Any]) -> bool:
-    """Whether a job runs on machines that are there already, whose quota was taken with them."""
+def _uses_persistent_resource(spec: Mapping[str, Any]) -> bool:
+    """Whether a job runs on existing machines, which count towards the quota already."""
     return bool(spec.get("persistentResourceId"))
-
-
-def _of_job(spec: Mapping[str, Any], catalogue: Catalogue, times: int) -> Counter[str]:
-    if _is_on_persistent(spec):
-        return Counter()
-    is_preemptible = (spec.get("scheduling") or {}).get("strategy") in _PREEMPTIBLE
-    pools = pools_of(spec.get("workerPoolSpecs") or [])
-    taken = demand(pools, catalogue, is_preemptible=is_preemptible)
-    return Counter({metric: amount * times for metric, amount in taken.items()})

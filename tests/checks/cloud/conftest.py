@@ -1,4 +1,4 @@
-"""What the tests of the online checks share: emulators that lack things, servers made by hand."""
+"""Jobs, a fake Google with defects, and servers with chosen responses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 AGENT = "serviceAccount:service-123@gcp-sa-aiplatform.iam.gserviceaccount.com"
 OBJECTS = [f"storage.objects.{verb}" for verb in ("create", "delete", "get", "list")]
-# What is answered where all is well, by parts of the paths; the permissions asked for are all held.
+# Responses of a good project by parts of the paths; it has all requested permissions.
 GOOD = {
     "/iam/testPermissions": {"permissions": OBJECTS},
     "/b/demo-bucket": {"location": "US-CENTRAL1", "locationType": "region"},
@@ -44,10 +44,10 @@ def known():
 
 @pytest.fixture
 def job():
-    """Make a job, with what a test says of it."""
+    """Return a function that makes a job with some fields."""
 
     def make(**fields) -> Job:
-        usual = {
+        defaults = {
             "name": "digits",
             "project": "demo-project",
             "region": "us-central1",
@@ -56,14 +56,14 @@ def job():
             "service_account": "trainer@demo-project.iam.gserviceaccount.com",
             "cluster": Cluster(T4, Pool(T4.machine, 3)),
         }
-        return Job(**(usual | fields))
+        return Job(**(defaults | fields))
 
     return make
 
 
 @pytest.fixture
 def look(tmp_path, known):
-    """Return what is found of a job where somebody answers at `url`."""
+    """Return a function that checks a job with the server at a URL."""
 
     def run(job: Job, url: str, **kwargs) -> list:
         session = connect(url, project=job.project, **kwargs)
@@ -75,7 +75,7 @@ def look(tmp_path, known):
 
 @pytest.fixture
 def check_with(tmp_path, known, google):
-    """Return the problems of a job with a fake Google that lacks something."""
+    """Return a function that checks a job with the fake Google."""
 
     def run(job: Job, **knobs) -> list:
         google(**knobs)
@@ -87,12 +87,12 @@ def check_with(tmp_path, known, google):
 
 @pytest.fixture
 def serve_google():
-    """Serve answers by the ends of the paths that they are for; all else is as it should be."""
-    with contextlib.ExitStack() as until_the_end:
+    """Serve responses by the ends of their paths, and those of a good project."""
+    with contextlib.ExitStack() as servers:
 
         def make(answers: dict[str, object] | None = None) -> Server:
             server = Server(_answering(answers or {}))
-            until_the_end.callback(server.close)
+            servers.callback(server.close)
             return server
 
         yield make
@@ -100,24 +100,24 @@ def serve_google():
 
 def _answering(answers: dict[str, object]) -> Callable[[object], Reply]:
     def answer(request) -> Reply:
-        for end, said in answers.items():
+        for end, body in answers.items():
             if request.path.endswith(end):
-                return said if isinstance(said, Reply) else Reply(body=said)
-        return _as_it_should_be(request)
+                return body if isinstance(body, Reply) else Reply(body=body)
+        return _good_response(request)
 
     return answer
 
 
-def _as_it_should_be(request) -> Reply:
+def _good_response(request) -> Reply:
     if request.path.endswith(":testIamPermissions"):
         return Reply(body=request.body)
-    found = next((body for end, body in GOOD.items() if end in request.path), {})
-    return Reply(body=found)
+    body = next((body for part, body in GOOD.items() if part in request.path), {})
+    return Reply(body=body)
 
 
 @pytest.fixture
 def denied():
-    """Return a refusal as Google words it, of who may not see what was asked for."""
+    """Return a function that makes Google's response to a caller without a permission."""
     info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo"}
 
     def make(permission: str = "", why: str = "IAM_PERMISSION_DENIED") -> Reply:

@@ -1,4 +1,4 @@
-"""Images that are there already, in a registry on this machine."""
+"""Images that a job names, in a registry on this machine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from distlaunch.checks.cloud import images
-from distlaunch.checks.cloud.context import About
+from distlaunch.checks.cloud.context import CloudContext
+from distlaunch.checks.cloud.images import named_images
 from distlaunch.checks.request_view import job_request
 from distlaunch.job.model import Cluster, Image, Machine, Pool, Program, ReductionServer
 from distlaunch.submit.plan import LaunchRequest
@@ -24,7 +24,7 @@ def digest(data: bytes) -> str:
 
 
 def image(architecture: str) -> dict[str, Reply]:
-    """Return what a registry has of an image, by the ends of the paths."""
+    """Return a registry's replies for an image, by the ends of the paths."""
     config = json.dumps(
         {"os": "linux", "architecture": architecture, "rootfs": {"diff_ids": []}}
     ).encode()
@@ -44,8 +44,8 @@ def image(architecture: str) -> dict[str, Reply]:
 
 def index(*architectures: str) -> dict[str, Reply]:
     entries = [
-        {"digest": digest(b""), "platform": {"os": "linux", "architecture": each}}
-        for each in architectures
+        {"digest": digest(b""), "platform": {"os": "linux", "architecture": name}}
+        for name in architectures
     ]
     body = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).encode()
     return {"/manifests/index": Reply(200, body, {"Content-Type": INDEX})}
@@ -53,13 +53,15 @@ def index(*architectures: str) -> dict[str, Reply]:
 
 @pytest.fixture
 def registry():
-    there = {**image("amd64"), **image("arm64"), **index("arm64", "s390x")}
-    there["/manifests/broken"] = Reply(500, {})
-    there["/manifests/secret"] = Reply(403, {})
+    replies = {**image("amd64"), **image("arm64"), **index("arm64", "s390x")}
+    replies["/manifests/broken"] = Reply(500, {})
+    replies["/manifests/secret"] = Reply(403, {})
     unknown = Reply(404, {"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]})
 
     def answer(request) -> Reply:
-        return next((said for end, said in there.items() if request.path.endswith(end)), unknown)
+        return next(
+            (reply for end, reply in replies.items() if request.path.endswith(end)), unknown
+        )
 
     server = Server(answer)
     yield f"localhost:{server.port}/digits"
@@ -68,12 +70,12 @@ def registry():
 
 @pytest.fixture
 def of_image(job, look, serve_google):
-    """Return what is found of a job with an image that is there."""
+    """Return a function that checks a job with an image."""
     return lambda uri: look(job(image=Image(uri=uri)), serve_google().url)
 
 
 @pytest.mark.parametrize(
-    ("tag", "code", "told"),
+    ("tag", "code", "message"),
     [
         ("missing", "image-missing", "there is no image"),
         ("arm64", "image-architecture", "is for linux/arm64, and Google's machines are"),
@@ -82,21 +84,20 @@ def of_image(job, look, serve_google):
         ("secret", "unanswered", "pull of"),
     ],
 )
-def test_an_image_that_cannot_run(tag, code, told, registry, of_image):
+def test_an_unusable_image_is_a_problem(tag, code, message, registry, of_image):
     uri = f"{registry}:{tag}"
     [problem] = of_image(uri)
     assert (problem.code, problem.where) == (code, uri)
-    assert told in problem.what
+    assert message in problem.what
     assert problem.remedy
 
 
-def test_one_that_can_and_one_that_is_nobodys_to_ask_about(registry, of_image):
-    """Jobs of an emulator have images of any name, and nobody beyond this machine is asked."""
+def test_with_an_emulator_only_local_registries_are_contacted(registry, of_image):
     assert of_image(f"{registry}:amd64") == []
-    assert of_image("registry.invalid/nobody/asks:1") == []
+    assert of_image("registry.invalid/some/image:1") == []
 
 
-def test_pools_with_images_of_their_own(registry, job, look, serve_google):
+def test_images_of_pools_are_checked(registry, job, look, serve_google):
     machine = Machine("n1-standard-8")
     own = Pool(machine, 2, Program(image=f"{registry}:arm64"))
     cluster = Cluster(Pool(machine), own, Pool(machine, 1, own.program))
@@ -104,10 +105,10 @@ def test_pools_with_images_of_their_own(registry, job, look, serve_google):
     assert (problem.code, problem.where) == ("image-architecture", f"{registry}:arm64")
 
 
-def test_google_s_image_of_reduction_server_is_for_vertex_ai_alone(job, known, tmp_path):
+def test_the_image_of_the_reduction_server_is_not_checked(job, known, tmp_path):
     order = LaunchRequest(
         tmp_path, job(image=Image(uri="a/b:1"), reduction_server=ReductionServer(2))
     )
-    about = About(order, job_request(order), None, known)
-    assert about.asked.pools[-1].role == "reduction_server"
-    assert [str(image) for image in images.named(about)] == ["a/b:1"]
+    context = CloudContext(order, job_request(order), None, known)
+    assert context.request.pools[-1].role == "reduction_server"
+    assert [str(image) for image in named_images(context)] == ["a/b:1"]

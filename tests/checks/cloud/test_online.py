@@ -1,4 +1,4 @@
-"""All checks at once: where all is well, where something is not, and where nobody says."""
+"""All cloud checks: a good project, one with defects, and calls that fail."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ TUNING = Tuning(
 )
 REPOSITORY = "us-central1-docker.pkg.dev/demo-project/training"
 
-# What the fake Google lacks, and the expected problems: code, location, and words of the remedy.
-# What does not hide each other is in one case.
-LACKS = [
+# Defects of the fake Google, and the expected problems: code, location, and a part of the remedy.
+DEFECTS = [
     (
         {
             "without": ["logging.googleapis.com", "billing", "bucket", "repository", "account"],
@@ -148,15 +147,15 @@ def clock():
         {"cluster": Cluster(Pool(Machine("n9-standard-8")))},
     ],
 )
-def test_where_all_is_well_nothing_is_said(fields, job, check_with, caplog):
+def test_a_good_project_has_no_problems(fields, job, check_with, caplog):
     assert check_with(job(**fields)) == []
     assert caplog.records == []
 
 
-@pytest.mark.parametrize(("knobs", "expected"), LACKS)
-def test_what_is_missing_is_an_error_with_its_remedy(knobs, expected, job, check_with):
+@pytest.mark.parametrize(("knobs", "expected"), DEFECTS)
+def test_a_defect_is_a_problem_with_its_remedy(knobs, expected, job, check_with):
     found = check_with(job(), **knobs)
-    assert [(each.code, each.where) for each in found] == [each[:2] for each in expected]
+    assert [(problem.code, problem.where) for problem in found] == [row[:2] for row in expected]
     for problem, (_, _, remedy) in zip(found, expected, strict=True):
         assert remedy in problem.remedy
 
@@ -188,12 +187,12 @@ def test_what_is_missing_is_an_error_with_its_remedy(knobs, expected, job, check
         },
     ],
 )
-def test_what_is_not_answered_is_a_warning(knobs, job, check_with):
+def test_a_failed_call_is_a_warning(knobs, job, check_with):
     found = check_with(job(), **knobs)
-    unheard = [each for each in found if each.code == "unanswered"]
-    assert all(each.severity == "warning" and each.remedy for each in unheard)
-    told = " ".join(each.where for each in unheard)
-    for where in (
+    assert {problem.severity for problem in found} == {"warning"}
+    assert all(problem.remedy for problem in found)
+    locations = " ".join(problem.where for problem in found if problem.code == "unanswered")
+    for location in (
         "project demo-project",
         "the APIs of project demo-project",
         "the billing of project demo-project",
@@ -203,25 +202,24 @@ def test_what_is_not_answered_is_a_warning(knobs, job, check_with):
         "quota custom_model_training_cpus",
         "quota custom_model_training_nvidia_t4_gpus",
     ):
-        assert where in told
-    assert [each for each in found if each.severity == "error"] == []
+        assert location in locations
 
 
-def test_a_list_of_jobs_that_is_refused_leaves_the_limit_known(job, look, serve_google, denied):
+def test_limits_are_checked_without_the_list_of_jobs(job, look, serve_google, denied):
     limits = {
         f"_{name}": {"consumerQuotaLimits": [{"quotaBuckets": [{"effectiveLimit": limit}]}]}
         for name, limit in {"cpus": "10", "gpus": "4"}.items()
     }
     low, unknown = look(job(), serve_google({"/customJobs": denied(), **limits}).url)
     assert (low.code, low.where) == ("quota-too-low", "quota custom_model_training_cpus")
-    assert low.what == "the job takes 32, 10 are allowed in us-central1"
+    assert low.what == "the job needs 32, the limit in us-central1 is 10"
     assert (unknown.code, unknown.where) == (
         "unanswered",
-        "what jobs in us-central1 take of their quotas",
+        "quotas that jobs in us-central1 use",
     )
 
 
-def test_a_passing_failure_is_tried_once_more(job, look, serve_google, clock):
+def test_a_transient_failure_is_retried_once(job, look, serve_google, clock):
     server = serve_google()
     answer, seen = server.answer, set()
 
@@ -235,21 +233,21 @@ def test_a_passing_failure_is_tried_once_more(job, look, serve_google, clock):
     assert max(clock.slept) == 0.5
 
 
-def test_one_that_lasts_is_not_waited_for(job, look, serve_google, clock):
+def test_a_long_retry_after_is_not_waited_for(job, look, serve_google, clock):
     busy = Reply(503, {}, headers={"Retry-After": "60"})
     [problem] = look(job(), serve_google({"/billingInfo": busy}).url, sleep=clock.sleep)
     assert (problem.code, problem.where) == ("unanswered", "the billing of project demo-project")
     assert clock.slept == []
 
 
-def test_credentials_that_are_not_accepted_are_told_once(job, look, serve_google):
+def test_refused_credentials_are_reported_once(job, look, serve_google):
     expired = refused(401, "UNAUTHENTICATED", "Expired.")
     [problem] = look(job(), serve_google({"": expired}).url)
     assert (problem.code, problem.severity) == ("no-credentials", "warning")
     assert "gcloud auth application-default login" in problem.remedy
 
 
-def test_where_nobody_listens_it_is_said_once(job, look, serve_google):
+def test_an_emulator_that_is_down_is_reported_once(job, look, serve_google):
     server = serve_google()
     server.close()
     [problem] = look(job(), server.url)
@@ -258,8 +256,8 @@ def test_where_nobody_listens_it_is_said_once(job, look, serve_google):
     assert "start 'distlaunch emulator' there" in problem.remedy
 
 
-def test_who_does_not_answer_is_given_up(job, look):
-    """The clock says that the time is nearly over as soon as all has been asked."""
+def test_a_server_that_does_not_respond_is_given_up(job, look):
+    """The clock reaches the deadline as soon as all calls have been sent."""
     is_over = threading.Event()
     times = iter([0.0])
 
@@ -269,21 +267,23 @@ def test_who_does_not_answer_is_given_up(job, look):
 
     server = Server(answer)
     try:
-        found = look(job(), server.url, clock=lambda: next(times, 10.5))
-        assert {each.code for each in found} == {"unanswered"}
-        [problem] = found
-        assert problem.what == "not checked: no answer within 11 seconds"
-        assert all(each.daemon for each in threading.enumerate() if each.name.endswith("(_do)"))
+        [problem] = look(job(), server.url, clock=lambda: next(times, 11.0))
+        assert problem.what == "not checked: no response within 11 s"
     finally:
         is_over.set()
         server.close()
 
 
-WHO = {"refresh_token": "r", "client_id": "c", "client_secret": "s", "account": "me@example.com"}
+CREDENTIALS = {
+    "refresh_token": "r",
+    "client_id": "c",
+    "client_secret": "s",
+    "account": "me@example.com",
+}
 
 
-class Elsewhere(HTTPAdapter):
-    """Sends what is for Google to a server of the test's."""
+class RedirectTo(HTTPAdapter):
+    """Sends requests for Google to a server of the test."""
 
     def __init__(self, server: Server) -> None:
         super().__init__()
@@ -299,16 +299,18 @@ class Elsewhere(HTTPAdapter):
 
 @pytest.fixture
 def real(tmp_path, known, serve_google):
-    """Look at a job as if Google itself answered; the tokens come from a server of the test's."""
+    """Check a job with a session for Google itself, and a token server of the test."""
 
-    def run(job, answers=None, token_answer=None) -> tuple[list, Elsewhere]:
+    def run(job, answers=None, token_answer=None) -> tuple[list, RedirectTo]:
         server = serve_google(
             {"/token": token_answer or {"access_token": "t", "expires_in": 3600}, **(answers or {})}
         )
-        elsewhere = Elsewhere(server)
-        session = AuthorizedSession(Credentials(None, token_uri=f"{server.url}/token", **WHO))
+        adapter = RedirectTo(server)
+        session = AuthorizedSession(
+            Credentials(None, token_uri=f"{server.url}/token", **CREDENTIALS)
+        )
         session.trust_env = False
-        session.mount("https://", elsewhere)
+        session.mount("https://", adapter)
         calls = Session(
             session,
             endpoint=None,
@@ -318,13 +320,13 @@ def real(tmp_path, known, serve_google):
             show_message=None,
         )
         order = LaunchRequest(tmp_path, job)
-        return cloud.problems(order, job_request(order), calls, known), elsewhere
+        return cloud.problems(order, job_request(order), calls, known), adapter
 
     return run
 
 
-def test_google_itself_is_asked_where_its_services_are_with_one_token(job, real):
-    found, elsewhere = real(job())
+def test_calls_go_to_the_hosts_of_google_with_one_token(job, real):
+    found, adapter = real(job())
     assert found == []
     services = (
         "artifactregistry",
@@ -335,16 +337,16 @@ def test_google_itself_is_asked_where_its_services_are_with_one_token(job, real)
         "storage",
         "us-central1-aiplatform",
     )
-    assert elsewhere.hosts == {f"{each}.googleapis.com" for each in services}
-    paths = [each.path for each in elsewhere.server.requests]
+    assert adapter.hosts == {f"{service}.googleapis.com" for service in services}
+    paths = [request.path for request in adapter.server.requests]
     assert paths.count("/token") == 1
     assert any(path.startswith("/v1beta1/projects/demo-project/services/") for path in paths)
 
 
-def test_who_asks_stands_in_the_commands(job, real):
+def test_commands_name_the_caller(job, real):
     [problem], _ = real(job(), {"/iam/testPermissions": {}})
     assert problem.code == "bucket-denied"
-    assert "user:me@example.com lacks storage.objects.create" in problem.what
+    assert "user:me@example.com does not have storage.objects.create" in problem.what
     assert "--member=user:me@example.com" in problem.remedy
 
 
@@ -355,14 +357,14 @@ def test_who_asks_stands_in_the_commands(job, real):
         (RESET, "unanswered"),
     ],
 )
-def test_without_a_token_nothing_else_is_asked(token_answer, code, job, real):
-    [problem], elsewhere = real(job(), token_answer=token_answer)
+def test_without_a_token_there_are_no_calls(token_answer, code, job, real):
+    [problem], adapter = real(job(), token_answer=token_answer)
     assert (problem.code, problem.where) == (code, "google cloud")
-    assert elsewhere.hosts == set()
+    assert adapter.hosts == set()
 
 
-def test_no_token_goes_where_a_region_leads_it(job, real):
+def test_a_region_cannot_redirect_a_token(job, real):
     quota = {"consumerQuotaLimits": [{"quotaBuckets": [{"effectiveLimit": "99"}]}]}
-    found, elsewhere = real(job(region="evil.com/", bucket=None), {"_cpus": quota})
-    assert {each.code for each in found} == {"unanswered", "repository-far"}
-    assert all(host.endswith(".googleapis.com") for host in elsewhere.hosts)
+    found, adapter = real(job(region="evil.com/", bucket=None), {"_cpus": quota})
+    assert {problem.code for problem in found} == {"unanswered", "repository-far"}
+    assert all(host.endswith(".googleapis.com") for host in adapter.hosts)

@@ -1,4 +1,4 @@
-"""The project, the bucket, the repository and the account, where the answers are told apart."""
+"""The project, bucket, repository and service account, by Google's responses for them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ OTHERS = Image("us-central1-docker.pkg.dev/other/training/digits")
 
 @pytest.fixture
 def codes(job, look, serve_google):
-    """Return the codes of what is found where some answers are others."""
+    """Return the codes of a job's problems with some responses replaced."""
 
     def run(answers, **fields):
-        return [each.code for each in look(job(**fields), serve_google(answers).url)]
+        return [problem.code for problem in look(job(**fields), serve_google(answers).url)]
 
     return run
 
 
-def test_a_project_that_is_not_there(codes, denied, missing):
+def test_a_missing_project_is_an_error(codes, denied, missing):
     assert codes({PROJECT: missing}) == ["project-missing"]
     leaving = {"name": "projects/123", "state": "DELETE_REQUESTED"}
     assert codes({PROJECT: leaving}) == ["project-missing"]
@@ -36,7 +36,7 @@ def test_a_project_that_is_not_there(codes, denied, missing):
     assert codes({**hidden, f"{PROJECT}{TEST}": denied(), SEEN: denied()}) == ["project-missing"]
 
 
-def test_a_project_that_may_be_there_is_not_told_as_missing(codes, denied):
+def test_a_project_that_some_api_knows_is_not_missing(codes, denied):
     hidden = {PROJECT: denied(), f"{PROJECT}{TEST}": denied()}
     assert codes({**hidden, SEEN: {"state": "ENABLED"}}) == ["unanswered"]
     off = denied(why="SERVICE_DISABLED")
@@ -44,7 +44,7 @@ def test_a_project_that_may_be_there_is_not_told_as_missing(codes, denied):
     assert codes({PROJECT: denied()}) == ["unanswered"]
 
 
-def test_what_is_missing_for_want_of_an_api_is_told_once(codes, denied):
+def test_a_disabled_api_is_reported_once(codes, denied):
     off = denied(why="SERVICE_DISABLED")
     off.body["error"]["details"][0]["metadata"] = {"service": "aiplatform.googleapis.com"}
     names = [
@@ -64,7 +64,7 @@ def test_what_is_missing_for_want_of_an_api_is_told_once(codes, denied):
         ([], ["bucket-denied"]),
     ],
 )
-def test_a_bucket_that_one_may_not_look_at(held, expected, codes, denied):
+def test_a_bucket_may_be_writable_and_not_visible(held, expected, codes, denied):
     """An object admin of a bucket has no storage.buckets.get."""
     may = {"permissions": [f"storage.objects.{verb}" for verb in held]}
     answers = {BUCKET: denied("storage.buckets.get"), "/iam/testPermissions": may}
@@ -77,11 +77,11 @@ def remedy(look, job, server):
     return problem.remedy
 
 
-def test_who_lacks_a_role_is_told_which(job, look, serve_google, denied):
+def test_remedies_name_the_missing_role(job, look, serve_google, denied):
     me = "--member=user:$(gcloud config get account)"
     plain = denied()
     assert remedy(look, job, serve_google({BUCKET: denied("storage.buckets.get")})) == (
-        "who may grant it runs 'gcloud storage buckets add-iam-policy-binding gs://demo-bucket "
+        "have an administrator run 'gcloud storage buckets add-iam-policy-binding gs://demo-bucket "
         f"{me} --role=roles/storage.legacyBucketReader'"
     )
     assert remedy(look, job, serve_google({REPOSITORY: plain})).endswith(
@@ -97,17 +97,22 @@ def test_who_lacks_a_role_is_told_which(job, look, serve_google, denied):
     )
 
 
-def test_a_refusal_that_only_sounds_like_a_missing_api_is_told(job, look, serve_google):
+def test_an_error_that_only_mentions_an_api_is_reported(job, look, serve_google):
     names = [{"name": "projects/1/services/logging.googleapis.com", "state": "DISABLED"}]
-    said = refused(403, "PERMISSION_DENIED", "logging.googleapis.com is not yours to ask about")
-    answers = {"services:batchGet": {"services": names}, "/billingInfo": said}
+    refusal = refused(403, "PERMISSION_DENIED", "logging.googleapis.com is not visible")
+    answers = {"services:batchGet": {"services": names}, "/billingInfo": refusal}
     found = look(job(), serve_google(answers).url)
-    assert [each.code for each in found] == ["api-disabled", "unanswered"]
+    assert [problem.code for problem in found] == ["api-disabled", "unanswered"]
 
 
-def test_a_bucket_in_two_regions_is_none_of_the_job(codes):
+def test_a_bucket_in_several_regions_is_a_warning(job, look, serve_google):
     nam4 = {"location": "NAM4", "locationType": "dual-region"}
-    assert codes({BUCKET: nam4}) == ["bucket-not-regional"]
+    [problem] = look(job(), serve_google({BUCKET: nam4}).url)
+    assert (problem.severity, problem.code) == ("warning", "bucket-not-regional")
+    assert (
+        problem.what == "it is a dual-region bucket (nam4); a bucket in the job's region is faster"
+    )
+    assert problem.remedy.endswith("and set bucket: gs://demo-bucket-us-central1")
 
 
 @pytest.mark.parametrize(
@@ -123,12 +128,12 @@ def test_a_bucket_in_two_regions_is_none_of_the_job(codes):
         ("asia", ["repository-far"]),
     ],
 )
-def test_how_far_a_repository_is(location, expected, codes):
+def test_a_repository_on_another_continent_is_a_warning(location, expected, codes):
     image = Image(f"{location}-docker.pkg.dev/demo-project/training/digits")
     assert codes({}, image=image) == expected
 
 
-def test_a_repository_of_another_kind(codes, denied):
+def test_a_repository_must_accept_images(codes, denied):
     assert codes({REPOSITORY: {"format": "NPM"}}) == ["repository-format"]
     remote = {"format": "DOCKER", "mode": "REMOTE_REPOSITORY"}
     assert codes({REPOSITORY: remote}) == ["repository-format"]
@@ -154,7 +159,9 @@ def policy(role, *members):
         ({}, Reply(403, {}), []),
     ],
 )
-def test_who_pulls_from_the_projects_own_repository(of_project, of_repository, expected, codes):
+def test_the_service_agent_needs_access_to_the_own_repository(
+    of_project, of_repository, expected, codes
+):
     answers = {
         f"{PROJECT}:getIamPolicy": of_project,
         f"{REPOSITORY}:getIamPolicy": of_repository,
@@ -172,7 +179,9 @@ def test_who_pulls_from_the_projects_own_repository(of_project, of_repository, e
         ({}, Reply(403, {}), ["unanswered"]),
     ],
 )
-def test_who_pulls_from_another_projects(of_project, of_repository, expected, codes):
+def test_the_service_agent_needs_access_to_another_repository(
+    of_project, of_repository, expected, codes
+):
     answers = {
         "/v3/projects/other:getIamPolicy": of_project,
         f"{REPOSITORY}:getIamPolicy": of_repository,
@@ -180,7 +189,7 @@ def test_who_pulls_from_another_projects(of_project, of_repository, expected, co
     assert codes(answers, image=OTHERS) == expected
 
 
-def test_an_account_that_may_be_used_need_not_be_seen(codes, denied, missing):
+def test_an_account_may_be_usable_and_not_visible(codes, denied, missing):
     assert codes({ACCOUNT: denied("iam.serviceAccounts.get")}) == []
     hidden = {ACCOUNT: denied(), f"{ACCOUNT}{TEST}": {}}
     assert codes(hidden) == ["account-denied"]

@@ -1,13 +1,11 @@
-"""What a job takes of each quota, and what others leave of it."""
+"""Quotas: what a job needs, what active jobs use, and the limits."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
 
 from distlaunch.checks.cloud.quota import PREFIX, demand, limit
 from distlaunch.checks.request_view import PoolRequest
@@ -15,7 +13,6 @@ from distlaunch.job import machine_catalogue
 from distlaunch.job.model import Cluster, Machine, Pool, RangeParameter, Scheduling, Tuning
 
 KNOWN = machine_catalogue.load(None)
-PODS = ("TPU_V2", "TPU_V3")
 T4 = PoolRequest("chief", 1, "n1-standard-8", "NVIDIA_TESLA_T4", 2)
 
 
@@ -30,9 +27,9 @@ def every_pool():
             yield PoolRequest("chief", 1, name, accelerator, counts[0])
 
 
-def taken(*pools, is_preemptible=False):
-    found = demand(pools, KNOWN, is_preemptible=is_preemptible)
-    return {metric.removeprefix(PREFIX): amount for metric, amount in found.items()}
+def needed(*pools, is_preemptible=False):
+    amounts = demand(pools, KNOWN, is_preemptible=is_preemptible)
+    return {metric.removeprefix(PREFIX): amount for metric, amount in amounts.items()}
 
 
 @pytest.mark.parametrize(
@@ -57,13 +54,13 @@ def taken(*pools, is_preemptible=False):
         (PoolRequest("chief", 1, "n9-standard-8", "NVIDIA_L4", 1), {"nvidia_l4_gpus": 1}),
     ],
 )
-def test_what_a_pool_takes(pool, amounts):
-    assert taken(pool) == amounts
+def test_a_pool_needs_accelerators_and_cpus(pool, amounts):
+    assert needed(pool) == amounts
 
 
-def test_what_is_preemptible_has_quotas_of_its_own():
+def test_preemptible_pools_have_other_quotas():
     a100 = PoolRequest("chief", 1, "a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)
-    assert taken(T4, a100, is_preemptible=True) == {
+    assert needed(T4, a100, is_preemptible=True) == {
         "preemptible_nvidia_t4_gpus": 2,
         "preemptible_nvidia_a100_gpus": 1,
         "preemptible_cpus": 8,
@@ -71,11 +68,11 @@ def test_what_is_preemptible_has_quotas_of_its_own():
     }
 
 
-def test_every_machine_takes_of_some_quota():
-    assert all(taken(pool) for pool in every_pool())
+def test_every_machine_needs_a_quota():
+    assert all(needed(pool) for pool in every_pool())
 
 
-def test_a_name_that_is_only_likely_is_no_matter_where_google_does_not_know_it(
+def test_an_inferred_quota_that_google_does_not_have_is_no_problem(
     job, look, serve_google, missing
 ):
     url = serve_google({"_cpus": missing}).url
@@ -87,22 +84,9 @@ def test_a_name_that_is_only_likely_is_no_matter_where_google_does_not_know_it(
         assert problem.code == "unanswered"
 
 
-POOLS = some.lists(some.sampled_from(list(every_pool())), max_size=4)
-
-
-@given(POOLS, POOLS, some.integers(1, 9), some.booleans())
-def test_pools_take_what_each_of_them_takes(some_pools, others, times, is_preemptible):
-    one = demand(some_pools, KNOWN, is_preemptible=is_preemptible)
-    other = demand(others, KNOWN, is_preemptible=is_preemptible)
-    assert demand([*some_pools, *others], KNOWN, is_preemptible=is_preemptible) == one + other
-    more = [replace(pool, replicas=times) for pool in some_pools]
-    expected = Counter({metric: amount * times for metric, amount in one.items()})
-    assert demand(more, KNOWN, is_preemptible=is_preemptible) == expected
-
-
-def bucket(said=None, **dimensions):
-    found = {"dimensions": dimensions} if dimensions else {}
-    return found if said is None else {**found, "effectiveLimit": said}
+def bucket(limit=None, **dimensions):
+    entry = {"dimensions": dimensions} if dimensions else {}
+    return entry if limit is None else {**entry, "effectiveLimit": limit}
 
 
 @pytest.mark.parametrize(
@@ -123,12 +107,12 @@ def test_the_limit_of_a_region(buckets, allowed):
     assert limit({"consumerQuotaLimits": [{"quotaBuckets": buckets}]}, "us-central1") == allowed
 
 
-def test_a_limit_that_is_not_said_is_not_guessed(job, look, serve_google, missing):
+def test_an_unknown_limit_is_a_warning(job, look, serve_google, missing):
     answers = {"_cpus": {"consumerQuotaLimits": [{"quotaBuckets": [{}]}]}, "_gpus": missing}
     cpus, gpus = look(job(), serve_google(answers).url)
     assert (cpus.code, gpus.code) == ("unanswered", "unanswered")
-    assert "Google says no limit for it, which often means 0, and the job takes 32" in cpus.what
-    assert "Google knows no quota of this name" in gpus.what
+    assert "Google lists no limit for it, which often means 0, and the job needs 32" in cpus.what
+    assert "Google has no quota of this name" in gpus.what
 
 
 CPU_POOL = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1"}
@@ -136,14 +120,14 @@ OTHERS = {"workerPoolSpecs": [CPU_POOL, {**CPU_POOL, "replicaCount": "2"}]}
 LIMITS = {"cpus": 40, "nvidia_t4_gpus": 4, "preemptible_cpus": 40}
 
 
-def test_what_other_jobs_hold_is_counted(job, check_with):
+def test_the_use_of_active_jobs_is_counted(job, check_with):
     assert check_with(job(), limits=LIMITS) == []
     custom = {"name": "custom/1", "jobSpec": OTHERS}
     jobs = defaultdict(list, customJobs=[custom])
     [problem] = check_with(job(), limits=LIMITS, jobs=jobs)
     assert (problem.code, problem.where) == ("quota-in-use", f"quota {PREFIX}cpus")
     assert problem.what == (
-        "the job takes 32, 40 are allowed in us-central1, and jobs that run or wait take 12"
+        "the job needs 32, the limit in us-central1 is 40, and active jobs use 12"
     )
     assert "distlaunch list" in problem.remedy
     small = Cluster(Pool(Machine("n1-standard-4")))
@@ -159,8 +143,7 @@ def test_what_other_jobs_hold_is_counted(job, check_with):
     jobs["hyperparameterTuningJobs"].append(tuned)
     [problem] = check_with(job(cluster=small, tuning=tuning(2)), limits=LIMITS, jobs=jobs)
     assert problem.what == (
-        "the job takes 8 (2 trials at once), 40 are allowed in us-central1, "
-        "and jobs that run or wait take 36"
+        "the job needs 8 (2 trials at once), the limit in us-central1 is 40, and active jobs use 36"
     )
 
 
@@ -168,7 +151,7 @@ def tuning(at_once):
     return Tuning("accuracy", "maximize", {"rate": RangeParameter(0.1, 1.0)}, 4, at_once)
 
 
-def test_a_trial_is_counted_once_and_machines_that_are_there_are_not(job, look, serve_google):
+def test_trials_are_counted_once_and_persistent_resources_are_not(job, look, serve_google):
     pools = [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1"}]
     spec = {"workerPoolSpecs": pools}
     answers = {
@@ -194,4 +177,4 @@ def test_a_trial_is_counted_once_and_machines_that_are_there_are_not(job, look, 
     assert look(job(), serve_google(answers).url) == []
     answers["/customJobs"]["customJobs"].append({"name": "custom/4", "jobSpec": spec})
     [problem] = look(job(), serve_google(answers).url)
-    assert problem.what.endswith("and jobs that run or wait take 12")
+    assert problem.what.endswith("and active jobs use 12")

@@ -1,4 +1,4 @@
-"""What the tests of prices share."""
+"""Requests, and a server with price lists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .lists import REGION
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path):
-    """Keep price lists in a folder of the test's."""
+    """Cache price lists in a folder of the test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache/distlaunch"
 
@@ -38,7 +38,7 @@ def today():
 
 @pytest.fixture
 def job():
-    """Make what a job asks for: a chief, or the pools given."""
+    """Return a function that makes a request: a chief, or some pools."""
 
     def make(
         machine="n1-standard-8", accelerator=None, count=0, *, pools=(), region=REGION, **others
@@ -55,14 +55,14 @@ def listing():
     servers: list[Server] = []
 
     def serve(skus, page=3, refusal=None):
-        def answer(asked):
+        def answer(request):
             if refusal:
                 return refusal
-            service = asked.path.split("/")[3]
-            found = skus.get(service, [])
-            start = int(asked.params.get("pageToken") or 0)
-            rest = {"nextPageToken": str(start + page)} if start + page < len(found) else {}
-            return Reply(body={"skus": found[start : start + page], **rest})
+            service = request.path.split("/")[3]
+            listed = skus.get(service, [])
+            start = int(request.params.get("pageToken") or 0)
+            rest = {"nextPageToken": str(start + page)} if start + page < len(listed) else {}
+            return Reply(body={"skus": listed[start : start + page], **rest})
 
         servers.append(Server(answer))
         return servers[-1], connect(servers[-1].url, project="my-project")
