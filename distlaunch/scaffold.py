@@ -1,4 +1,4 @@
-"""What `init` does: copy the skeleton into a folder, with the name filled in."""
+"""Scaffolding of a project: the skeleton is copied into a folder, with the name filled in."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from distlaunch import resources
 from distlaunch.errors import DistlaunchError, os_reason
+from distlaunch.files import atomic_write
 from distlaunch.job.names import project_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 TEMPLATE = ".j2"
-SCHEMA = Path("distlaunch.schema.json")  # what editors know the job file's keys from
+SCHEMA = Path("distlaunch.schema.json")  # the job file's keys, for editors
 _MOST_NAMED = 10  # files that a refusal names
 _FORCE = "--force, which keeps each file that it changes as FILE.bak"
 
@@ -29,7 +30,7 @@ class Scaffold:
     files: Mapping[Path, bytes]  # content by path below the project's folder
 
     def in_the_way(self, folder: Path) -> list[Path]:
-        """Return what is already there of its files, or where a file is in place of a folder."""
+        """Return its files that exist already, or for which a file is in place of a folder."""
         return sorted(path for path in self.files if _is_taken(folder, path))
 
     def write(
@@ -39,12 +40,12 @@ class Scaffold:
         overwrite: bool = False,
         on_copy: Callable[[Path, Path], None] | None = None,
     ) -> None:
-        """Write all files below a folder, which is made where it is missing.
+        """Write all files below a folder, which is created if it is missing.
 
         Parameters
         ----------
         overwrite
-            Whether to replace files that are there. One with other content is kept as FILE.bak.
+            Whether to replace files that exist. One with other content is kept as FILE.bak.
         on_copy
             Called with the path of each such file and that of its copy.
 
@@ -59,7 +60,7 @@ class Scaffold:
         try:
             self._refuse(folder, overwrite=overwrite)
             for written, (path, content) in enumerate(self.files.items()):  # noqa: B007
-                copy = _write_whole(folder / path, content)
+                copy = _write_file(folder / path, content)
                 if copy and on_copy:
                     on_copy(folder / path, copy)
         except OSError as problem:
@@ -108,7 +109,7 @@ def _contents(source: Path, name: str) -> Iterator[tuple[Path, bytes]]:
 
 
 def _is_left_out(path: Path) -> bool:
-    """Whether this is a by-product of running the skeleton where it lies, or about a starter."""
+    """Whether this is a by-product of running the skeleton in place, or describes a starter."""
     hidden = any(part.startswith(".") and part != ".gitignore" for part in path.parts)
     is_bytecode = path.suffix == ".pyc" or "__pycache__" in path.parts
     return hidden or is_bytecode or path == Path(resources.DESCRIPTION)
@@ -121,7 +122,7 @@ def _rendered(template: Path, name: str) -> bytes:
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - no HTML is made
+        autoescape=False,  # noqa: S701 - no HTML is written
     )
     environment.filters["yaml"] = lambda text: yaml.safe_dump(text).splitlines()[0]
     text = environment.from_string(template.read_text(encoding="utf-8")).render(name=name)
@@ -136,24 +137,20 @@ def _is_taken(folder: Path, path: Path) -> bool:
     return any(parent.exists() and not parent.is_dir() for parent in above)
 
 
-def _write_whole(path: Path, content: bytes) -> Path | None:
-    """Write a file so that it is either there as a whole or not at all.
-
-    A file with other content is renamed, which a full disk allows; its new path is returned.
-    """
-    copy = None
+def _write_file(path: Path, content: bytes) -> Path | None:
+    """Write a file atomically; one with other content is renamed, and its new path returned."""
     if path.is_file() and path.read_bytes() == content:
-        return copy
+        return None
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
+    copy = _free_path(path) if path.is_symlink() or path.is_file() else None
+    if copy:
+        path.rename(copy)
     try:
-        part.write_bytes(content)
-        if path.is_symlink() or path.is_file():
-            copy = _free_path(path)
-            path.rename(copy)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+        atomic_write(path, content)
+    except OSError:
+        if copy:
+            copy.rename(path)
+        raise
     return copy
 
 

@@ -170,14 +170,12 @@ def test_a_file_for_a_folder(tmp_path):
 
 
 def test_a_failure_half_way_says_how_far_it_came(tmp_path, monkeypatch):
-    real = Path.write_bytes
-
-    def full(path: Path, content: bytes) -> int:
+    def full(path: Path, content: bytes) -> None:
         if path.parent.name == "folder":
             raise OSError(28, "No space left on device")
-        return real(path, content)
+        path.write_bytes(content)
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr("distlaunch.scaffold.atomic_write", full)
     line = (
         "folder/b: no space left on device; 1 of 2 files were written; once that is fixed, run "
         "again with --force, which keeps each file that it changes as FILE.bak"

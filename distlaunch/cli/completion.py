@@ -48,6 +48,18 @@ def local_tasks(_context: click.Context, _parameter: click.Parameter, incomplete
     return _matching([f"{task}@" for task in tasks], incomplete)
 
 
+def host_tasks(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the tasks of the hosts of the command line."""
+    from distlaunch.errors import DistlaunchError
+    from distlaunch.job.tf_config import parse_hosts
+
+    try:
+        tasks = parse_hosts(context.params.get("hosts") or "")
+    except DistlaunchError:
+        return []
+    return _matching(map(str, tasks), incomplete)
+
+
 def override_fields(
     _context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:

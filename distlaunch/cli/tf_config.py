@@ -7,7 +7,7 @@ import shlex
 
 import click
 
-from distlaunch.cli import show
+from distlaunch.cli import completion, show
 
 _MOST_LISTED = 12
 # Evaluated by a shell, the lines of several machines must not set TF_CONFIG to the last one's.
@@ -28,6 +28,7 @@ fi"""
     "--task",
     "name",
     metavar="TASK",
+    shell_complete=completion.host_tasks,
     help="Only the machine of this task: chief or worker:N (default: all).",
 )
 @click.option("--shell", is_flag=True, help="Print lines that set it in a shell.")

@@ -307,4 +307,8 @@ def test_completion_of_names(tmp_path, monkeypatch):
     assert complete("distlaunch submit --set cluster.workers.c", 3) == [
         "plain,cluster.workers.count="
     ]
+    assert complete("distlaunch tf-config --hosts a,b,c --task w", 5) == [
+        "plain,worker:0",
+        "plain,worker:1",
+    ]
     assert complete("distlaunch init --starter dig", 3) == ["plain,digits"]
