@@ -115,15 +115,7 @@ def token_error(error: Exception) -> GoogleError:
 
 
 def connection_error(host: str, error: Exception, *, is_local: bool) -> GoogleError:
-    """Return the error for a call without a response.
-
-    Parameters
-    ----------
-    error
-        The exception of Requests.
-    is_local
-        Whether the host is an emulator on this machine.
-    """
+    """Return the error for a call without a response."""
     from requests.exceptions import ConnectTimeout
 
     cause = root_cause(error)

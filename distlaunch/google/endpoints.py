@@ -67,13 +67,7 @@ def service_url(
 
 
 def normalise_endpoint(endpoint: str) -> str:
-    """Return an endpoint without a trailing slash.
-
-    Raises
-    ------
-    UsageError
-        If it is neither ``https://`` nor ``http://`` on this machine.
-    """
+    """Return an endpoint without a trailing slash."""
     parts = _split(endpoint)
     if parts is None or parts.query or parts.fragment or "@" in parts.netloc:
         raise UsageError(

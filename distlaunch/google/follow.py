@@ -214,17 +214,7 @@ class JobFollower:
 
 
 class PollSchedule:
-    """When a repeated call is due.
-
-    Parameters
-    ----------
-    clock
-        Seconds.
-    interval
-        Seconds between calls; may be changed.
-    outage
-        Reports that calls fail.
-    """
+    """When a repeated call is due."""
 
     def __init__(self, clock: Callable[[], float], interval: float, outage: OutageNotifier) -> None:
         self.interval = interval
@@ -293,11 +283,6 @@ class StateTracker:
 
     Durations come from Google's timestamps, so that they include neither this machine's clock nor
     the interval between polls.
-
-    Parameters
-    ----------
-    clock
-        Seconds, for durations without a timestamp.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

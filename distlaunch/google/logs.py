@@ -107,15 +107,7 @@ class LogQuery:
 
 
 def job_queries(job: Mapping[str, Any], tasks: Sequence[str]) -> list[LogQuery]:
-    """Return the queries for a job's log: one, or several for a job with many trials.
-
-    Parameters
-    ----------
-    job
-        The job's resource, with its trials as of now.
-    tasks
-        The tasks to include; all if empty.
-    """
+    """Return the queries for a job's log: one, or several for a job with many trials."""
     trials = {
         str(trial["customJob"]).rpartition("/")[2]: str(trial.get("id", ""))
         for trial in job.get("trials") or []
@@ -144,22 +136,7 @@ class Logs:
         *,
         retry_deadline: float = RETRY_DEADLINE,
     ) -> tuple[list[LogEntry], str | None]:
-        """Return a page of entries from a time on, oldest first, and the next page's token if any.
-
-        Parameters
-        ----------
-        since
-            Seconds since 1970.
-        token
-            The token of this page; None for the first.
-        retry_deadline
-            Seconds for which transient failures are retried.
-
-        Raises
-        ------
-        GoogleError
-            If Google refuses or cannot be reached, or the response is not valid.
-        """
+        """Return a page of entries from a time on, oldest first, and the next token if any."""
         body: dict[str, Any] = {
             "resourceNames": [f"projects/{self._project}"],
             "filter": query.filter(since),

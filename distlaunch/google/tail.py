@@ -136,20 +136,7 @@ class LogReader:
         return min((tail.last_empty_scan for tail in self._tails), default=float("-inf"))
 
     def step(self, job: Mapping[str, Any], *, full: bool = False) -> list[TaskLines]:
-        """Read one page and return its new lines.
-
-        Parameters
-        ----------
-        job
-            The job's resource, with its trials as of now.
-        full
-            Whether to look for late entries.
-
-        Raises
-        ------
-        GoogleError
-            If the page cannot be read; the next step resumes there.
-        """
+        """Read one page and return its new lines."""
         if not self._unread:
             self._start_scans(job)
         tail = self._unread[0]
@@ -204,13 +191,7 @@ class LogReader:
 
 
 class RecentIds:
-    """The ids of recent entries with their times.
-
-    Parameters
-    ----------
-    limit
-        How many ids are kept; then the older half is evicted.
-    """
+    """The ids of recent entries with their times."""
 
     def __init__(self, limit: int = _MAX_IDS) -> None:
         self._limit = limit
@@ -251,23 +232,7 @@ class _Scan:
 
 
 class Tail:
-    """Reads a log from a time on, each entry once.
-
-    Parameters
-    ----------
-    read_page
-        Returns a page of the entries from a time on (seconds since 1970), oldest first, and the
-        token of the next page, if there is one.
-    since
-        The time to start at.
-    clock
-        Seconds.
-
-    Attributes
-    ----------
-    last_full_scan, last_empty_scan
-        When the last full scan began, and the last one without a new entry.
-    """
+    """Reads a log from a time on, each entry once."""
 
     def __init__(
         self,
@@ -292,18 +257,7 @@ class Tail:
         return self._scan is not None
 
     def step(self, *, full: bool = False) -> list[LogEntry]:
-        """Read one page and return its new entries.
-
-        Parameters
-        ----------
-        full
-            Whether a scan that starts here must be a full one.
-
-        Raises
-        ------
-        GoogleError
-            If the page cannot be read; the next step resumes there.
-        """
+        """Read one page and return its new entries."""
         scan = self._scan = self._scan or self._new_scan(full=full)
         try:
             page, token = self._read_page(scan.start, scan.token)
