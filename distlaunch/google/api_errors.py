@@ -13,7 +13,7 @@ import socket
 import time
 from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from distlaunch.errors import GoogleError, RetryableError
@@ -37,33 +37,27 @@ _PERMISSION = re.compile(r"'?\b([a-z]+\.[A-Za-z]+\.[A-Za-z]+)\b'?")
 _RATE_MESSAGE = re.compile(
     r"per (second|minute|hour|day)|rate limit|resource has been exhausted", re.IGNORECASE
 )
-# A role that holds a permission, by the permission's prefix; the first match applies.
+# A role that holds a permission or, where none is named, the usual ones of a service, by the
+# prefix; the first match applies.
 _ROLES = {
-    "aiplatform.": "roles/aiplatform.user",
-    "logging.": "roles/logging.viewer",
+    "aiplatform": "roles/aiplatform.user",
+    "logging": "roles/logging.viewer",
     "storage.objects.get": "roles/storage.objectViewer",
     "storage.objects.list": "roles/storage.objectViewer",
     "storage.buckets.get": "roles/storage.legacyBucketReader",
-    "storage.": "roles/storage.objectAdmin",
+    "storage": "roles/storage.objectAdmin",
     "serviceusage.services.use": "roles/serviceusage.serviceUsageConsumer",
-    "serviceusage.": "roles/serviceusage.serviceUsageViewer",
-    "iam.serviceAccounts.": "roles/iam.serviceAccountUser",
+    "serviceusage": "roles/serviceusage.serviceUsageViewer",
+    "iam": "roles/iam.serviceAccountUser",
     "artifactregistry.repositories.getIamPolicy": "roles/iam.securityReviewer",
     "artifactregistry.repositories.get": "roles/artifactregistry.reader",
     "artifactregistry.": "roles/artifactregistry.writer",
-    "compute.": "roles/compute.networkUser",
-    "resourcemanager.projects.": "roles/browser",
+    "artifactregistry": "roles/artifactregistry.reader",
+    "compute": "roles/compute.networkUser",
+    "resourcemanager.projects": "roles/browser",
+    "cloudresourcemanager": "roles/browser",
 }
 _BUCKET_ROLES = ("roles/storage.legacyBucketReader",)  # cannot be granted on a project
-_SERVICE_ROLES = {
-    "aiplatform": "roles/aiplatform.user",
-    "logging": "roles/logging.viewer",
-    "storage": "roles/storage.objectAdmin",
-    "artifactregistry": "roles/artifactregistry.reader",
-    "cloudresourcemanager": "roles/browser",
-    "iam": "roles/iam.serviceAccountUser",
-    "serviceusage": "roles/serviceusage.serviceUsageViewer",
-}
 
 
 def from_response(
@@ -87,15 +81,9 @@ def from_response(
     member
         The caller in IAM's notation (``serviceAccount:…``), if known.
     """
-    return _ErrorResponse(
-        status,
-        headers,
-        body,
-        service=service,
-        host=host or f"{service}.googleapis.com",
-        project=project,
-        member=member or CURRENT_ACCOUNT,
-    ).error()
+    host = host or f"{service}.googleapis.com"
+    call = _Call(service, host, project, member or CURRENT_ACCOUNT)
+    return _ErrorResponse(call, status, headers, body).error()
 
 
 def token_error(error: Exception) -> GoogleError:
@@ -181,30 +169,24 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = wrapped[0] if wrapped else cause.__cause__ or cause.__context__
 
 
+class _Call(NamedTuple):
+    service: str
+    host: str
+    project: str | None
+    member: str
+
+
 class _ErrorResponse:
     """An error response of one of Google's APIs, or of a proxy before it."""
 
-    def __init__(
-        self,
-        status: int,
-        headers: Mapping[str, str],
-        body: bytes,
-        *,
-        service: str,
-        host: str,
-        project: str | None,
-        member: str,
-    ) -> None:
+    def __init__(self, call: _Call, status: int, headers: Mapping[str, str], body: bytes) -> None:
         error = _error_object(body)
         self._status = status
         self._message = _one_line(error.get("message")) or _plain_text(status, body)
         self._reason = _one_line(error.get("status")) or _status_phrase(status)
         self._details = _objects(error.get("details"))
         self._info = self._detail("ErrorInfo")
-        self._service = service
-        self._host = host
-        self._project = project
-        self._member = member
+        self._service, self._host, self._project, self._member = call
         self._wait = _retry_after(headers.get("Retry-After")) or self._retry_delay()
 
     def error(self) -> GoogleError:
@@ -286,12 +268,11 @@ class _ErrorResponse:
         if not permission:
             match = _PERMISSION.search(self._message)
             permission = match[1] if match else None
+        requested = permission or self._service
+        role = next((_ROLES[prefix] for prefix in _ROLES if requested.startswith(prefix)), None)
         if permission is None:
-            role = _SERVICE_ROLES.get(self._service)
             remedy = f"; {self._grant(role)}" if role else ""
             return f"Google refuses ({self._reason}): {self._message}{remedy}"
-        roles = (role for prefix, role in _ROLES.items() if permission.startswith(prefix))
-        role = next(roles, None)
         remedy = self._grant(role) if role else "request a role with it from the project's owner"
         project = f"project {self._project or self._consumer()}"
         resource = self._metadata().get("resource") or project

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,6 +53,7 @@ class _Request(NamedTuple):
         return api_errors.host_of(self.url)
 
 
+@dataclass(frozen=True)
 class Session:
     """Calls to Google, or to an endpoint that replaces it.
 
@@ -69,22 +71,13 @@ class Session:
         Prints that a call has been retried for some time, and warnings.
     """
 
-    def __init__(
-        self,
-        http: AuthorizedSession,
-        *,
-        endpoint: str | None,
-        project: str | None,
-        clock: Callable[[], float],
-        sleep: Callable[[float], None],
-        show_message: ShowMessage | None,
-    ) -> None:
-        self.http = http
-        self.endpoint = endpoint
-        self.project = project
-        self.clock = clock
-        self.sleep = sleep
-        self._show_message = show_message
+    http: AuthorizedSession
+    _: KW_ONLY
+    endpoint: str | None
+    project: str | None
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    show_message: ShowMessage | None
 
     @property
     def credentials(self) -> Credentials:
@@ -165,14 +158,14 @@ class Session:
                 if delay is None:
                     raise
                 if not is_reported and backoff.elapsed + delay > _REPORT_AFTER:
-                    self.show_message(f"{error}; retrying")
+                    self.show(f"{error}; retrying")
                     is_reported = True
             self.sleep(delay)
 
-    def show_message(self, *message: Any) -> None:
+    def show(self, *message: Any) -> None:
         """Print a message, given as to `ShowMessage`."""
-        if self._show_message:
-            self._show_message(*message)
+        if self.show_message:
+            self.show_message(*message)
 
     def invalid_response(
         self, service: str, problem: str, *, region: str | None = None

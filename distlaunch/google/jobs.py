@@ -209,7 +209,7 @@ class Jobs:
                     yield job
                 elif skip_invalid:
                     text = f"{self._invalid(problem)}; this job is skipped"
-                    self.session.show_message(text, "warning")
+                    self.session.show(text, "warning")
                 else:
                     raise self._invalid(problem)
             listed += len(jobs)
