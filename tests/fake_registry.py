@@ -84,10 +84,7 @@ class FakeRegistry:
         self.requests: list[Request] = []
         self.token_requests: list[dict[str, list[str]]] = []
         self.tokens: dict[str, dict[str, set[str]]] = {}  # to repository to actions
-        self._server = ThreadingHTTPServer(
-            ("127.0.0.1", 0), type("Bound", (_Handler,), {"registry": self})
-        )
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), type("Bound", (_Handler,), {"registry": self}))
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
 
     def repository(self, name: str) -> Repository:
@@ -95,7 +92,7 @@ class FakeRegistry:
 
     def put_image(self, name: str, tag: str, config: Mapping[str, Any], layer: bytes) -> str:
         """Store an image of one layer; return the digest of its manifest."""
-        from distlaunch.image.registry import manifests as formats
+        from distlaunch.image.registry import manifests
 
         repository = self.repository(name)
         encoded = json.dumps(config).encode()
@@ -103,13 +100,13 @@ class FakeRegistry:
         manifest = json.dumps(
             {
                 "schemaVersion": 2,
-                "mediaType": formats.DOCKER_MANIFEST,
-                "config": descriptor(formats.DOCKER_CONFIG, encoded),
-                "layers": [descriptor(formats.DOCKER_LAYER, layer)],
+                "mediaType": manifests.DOCKER.manifest,
+                "config": descriptor(manifests.DOCKER.config, encoded),
+                "layers": [descriptor(manifests.DOCKER.layer, layer)],
             }
         ).encode()
         for key in (tag, digest_of(manifest)):
-            repository.manifests[key] = (formats.DOCKER_MANIFEST, manifest)
+            repository.manifests[key] = (manifests.DOCKER.manifest, manifest)
         return digest_of(manifest)
 
     def count(self, method: str, part: str = "") -> int:
@@ -127,6 +124,11 @@ class FakeRegistry:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64  # connections that wait while this machine is busy
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""From nothing to a model in the job's folder, with a real engine, registry and TensorFlow."""
+"""From nothing to a model in the job's folder, with a real Docker, registry and TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from engine import Counter
 
-NO_ENGINE = {"DOCKER_HOST": "unix:///nobody/is/there.sock"}
+NO_DOCKER = {"DOCKER_HOST": "unix:///nowhere.sock"}
 SMALL = 1_000_000  # bytes: the code, and no part of TensorFlow
-QUESTIONS = 10_000  # bytes
+LOOKUPS = 10_000  # bytes: look-ups in the registry
 
 LOAD = """\
 import sys, keras, numpy
@@ -29,12 +29,12 @@ print(model.predict(numpy.zeros((3, 8, 8, 1), "float32"), verbose=0).shape)
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a test takes place."""
+class Setup:
+    """A project, an emulator, and a proxy of the registry that counts bytes."""
 
     project: Project
     emulator: emulators.Emulator
-    door: Counter
+    counter: Counter
 
     @property
     def bucket(self) -> Path:
@@ -68,18 +68,20 @@ class Project:
 
 
 @pytest.fixture(scope="module")
-def place(engine, tmp_path_factory) -> Iterator[Place]:
-    """A new project, an emulator that runs containers, and a door at which bytes are counted."""
+def setup(engine, tmp_path_factory) -> Iterator[Setup]:
+    """A new project, an emulator that runs containers, and a proxy that counts bytes."""
     folder = tmp_path_factory.mktemp("end-to-end")
     with (
-        engine.counted() as door,
+        engine.counted() as counter,
         emulators.running(folder, "--run-with=docker", **engine.environment) as emulator,
     ):
         settings = {
             "project": emulators.PROJECT,
             "bucket": "gs://demo-bucket",
             "image.base": engine.base,
-            "image.repository": engine.repository("digits").replace(engine.registry, door.address),
+            "image.repository": engine.repository("digits").replace(
+                engine.registry, counter.address
+            ),
             "cluster.workers.count": "2",
         }
         options = tuple(f"--set={field}={value}" for field, value in settings.items())
@@ -88,19 +90,19 @@ def place(engine, tmp_path_factory) -> Iterator[Place]:
         subprocess.run(
             [sys.executable, "-m", "distlaunch", "init", project.folder], check=True, cwd=folder
         )
-        yield Place(project, emulator, door)
+        yield Setup(project, emulator, counter)
 
 
 @pytest.mark.slow
-def test_from_a_new_project_to_a_model(place):
-    done = place.project.submit("--", "--epochs=2")
+def test_from_a_new_project_to_a_model(setup):
+    done = setup.project.submit("--", "--epochs=2")
 
     assert "chief    | epoch 2/2: loss" in done.stdout
     assert "worker:1 | " in done.stdout
     assert "chief + 2 workers\n" in done.stdout
     assert "state SUCCEEDED (RUNNING took" in done.stderr
-    [job] = place.emulator.jobs()
-    folder = place.bucket / job["jobSpec"]["baseOutputDirectory"]["outputUriPrefix"][5:]
+    [job] = setup.emulator.jobs()
+    folder = setup.bucket / job["jobSpec"]["baseOutputDirectory"]["outputUriPrefix"][5:]
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["tasks"] == ["chief", "worker:0", "worker:1"]
     [model] = (folder / "model").glob("*.keras")
@@ -109,24 +111,24 @@ def test_from_a_new_project_to_a_model(place):
     )
     assert loaded.stdout == "(3, 10)\n"
 
-    # A line of code: no engine is asked, and only the layer is sent.
-    with (place.project.folder / "trainer/model.py").open("a") as file:
+    # A line of code: Docker is not used, and only the layer is sent.
+    with (setup.project.folder / "trainer/model.py").open("a") as file:
         file.write("# another line\n")
-    before = place.door.sent
-    done = place.project.submit("--detach", **NO_ENGINE)
+    before = setup.counter.sent
+    done = setup.project.submit("--detach", **NO_DOCKER)
     assert "appending the code" in done.stderr
-    assert 1_000 < place.door.sent - before < SMALL
-    digest = _image(place.emulator.jobs()[0])
+    assert 1_000 < setup.counter.sent - before < SMALL
+    digest = _image(setup.emulator.jobs()[0])
     assert digest != _image(job)
 
-    # Nothing new: nothing is sent but questions.
-    place.project.run("cancel", **NO_ENGINE)
-    before = place.door.sent
-    done = place.project.submit("--detach", **NO_ENGINE)
+    # Nothing new: nothing is sent but look-ups.
+    setup.project.run("cancel", **NO_DOCKER)
+    before = setup.counter.sent
+    done = setup.project.submit("--detach", **NO_DOCKER)
     assert "the registry has this image" in done.stderr
-    assert place.door.sent - before < QUESTIONS
-    assert _image(place.emulator.jobs()[0]) == digest
-    place.project.run("cancel", **NO_ENGINE)
+    assert setup.counter.sent - before < LOOKUPS
+    assert _image(setup.emulator.jobs()[0]) == digest
+    setup.project.run("cancel", **NO_DOCKER)
 
 
 def _image(job):

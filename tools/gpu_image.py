@@ -24,7 +24,7 @@ import psutil
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry.append import append_layers
 from distlaunch.image.registry.client import Registry
-from distlaunch.image.registry.config import ImageSettings
+from distlaunch.image.registry.manifests import ImageSettings
 
 ROOT = Path(__file__).parent.parent
 sys.path += [str(ROOT / "tests"), str(ROOT / "tests/image")]

@@ -13,13 +13,13 @@ from packaging.utils import canonicalize_name
 
 from distlaunch.errors import ImageError
 from distlaunch.image import cuda
-from distlaunch.image.registry.config import environment_variables
+from distlaunch.image.registry.manifests import environment_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from distlaunch.image.registry.blobs import Blob
     from distlaunch.image.registry.client import Registry, RemoteImage
+    from distlaunch.image.registry.transport import Blob
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _PYTHON = re.compile(r".+/bin/python3\.[0-9]+", re.ASCII)

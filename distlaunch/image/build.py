@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from distlaunch.image.layers import Layer
     from distlaunch.image.plan import BuildInputs, ImagePlan
     from distlaunch.image.reference import Reference
-    from distlaunch.image.registry.config import ImageSettings
+    from distlaunch.image.registry.append import AppendedImage
+    from distlaunch.image.registry.manifests import ImageSettings
     from distlaunch.ui.events import Event
 
 
@@ -77,6 +78,11 @@ class _Build:
     show: Callable[[Event], None]
     progress: Callable[[str], None]
 
+    def docker(self) -> Docker:
+        from distlaunch.image.docker import Docker
+
+        return Docker(self.show, self.progress)
+
     def built(self, digest: str, strategy: BuildStrategy, sent: int) -> BuiltImage:
         return BuiltImage(str(self.target.with_digest(digest)), digest, strategy, sent)
 
@@ -90,17 +96,17 @@ class _Build:
         base = self.target.with_digest(environment)
         with tempfile.TemporaryDirectory(prefix="distlaunch-") as folder:
             layer = code_layer(self.inputs.context, Path(folder, "code.tar.gz"), root=code.root)
-            self._notify(f"appending the code ({layer.size:,} bytes) to {self.target.name}")
+            self.show(Notice(f"appending the code ({layer.size:,} bytes) to {self.target.name}"))
             digest, more = self._append(base, self.target, layer, code.settings)
         return self.built(digest, strategy, sent + more)
 
     def push_environment(self, environment: Environment) -> tuple[str, BuildStrategy, int]:
         """Build the environment with Docker or of wheels; return its digest and the bytes sent."""
-        from distlaunch.image.docker import Docker, NoDockerError
+        from distlaunch.image.docker import NoDockerError
 
         reference = self.target.with_tag(environment.tag)
         try:
-            docker = Docker(self.show, self.progress)
+            docker = self.docker()
         except NoDockerError as error:
             digest, sent = self._push_wheels(environment, reference, error)
             return digest, BuildStrategy.WHEELS, sent
@@ -111,19 +117,15 @@ class _Build:
 
     def build_whole(self) -> BuiltImage:
         """Build the user's own Dockerfile and push the image."""
-        from distlaunch.image.docker import Docker
-
-        with Docker(self.show, self.progress) as docker:
+        with self.docker() as docker:
             self._build_dockerfile(docker)
             digest, sent = _push(docker, self.target)
         return self.built(digest, BuildStrategy.DOCKER, sent)
 
     def build_locally(self) -> BuiltImage:
         """Build the image in Docker and push nothing."""
-        from distlaunch.image.docker import Docker
-
         inputs = self.inputs
-        with Docker(self.show, self.progress) as docker:
+        with self.docker() as docker:
             if inputs.environment is None:
                 self._build_dockerfile(docker)
             else:
@@ -141,7 +143,7 @@ class _Build:
 
         if docker.has_image(str(reference)):
             return
-        self._notify(f"building the environment {reference}")
+        self.show(Notice(f"building the environment {reference}"))
         text, secrets = environment.text, {}
         if environment.has_pip_step:
             folder = self.inputs.folder
@@ -162,20 +164,16 @@ class _Build:
         from distlaunch.image.pip_secrets import dockerfile_secrets
 
         dockerfile = self.inputs.dockerfile
-        self._notify(f"building the image {self.target}")
+        self.show(Notice(f"building the image {self.target}"))
         if dockerfile.needs_buildkit and not docker.has_buildkit:
             raise ImageError(
                 "the Dockerfile needs BuildKit (RUN --mount, a here-document or '# syntax'), and "
                 "no docker command has it; install docker-buildx"
             )
         docker.pull(dockerfile.bases)
-        docker.build(
-            dockerfile.text,
-            self.inputs.folder,
-            self.inputs.context.files,
-            self.target,
-            dockerfile_secrets() if "type=secret" in dockerfile.text else None,
-        )
+        secrets = dockerfile_secrets() if "type=secret" in dockerfile.text else {}
+        files = self.inputs.context.files
+        docker.build(dockerfile.text, self.inputs.folder, files, self.target, secrets)
 
     def _push_wheels(
         self, environment: Environment, reference: Reference, no_docker: ImageError
@@ -195,14 +193,10 @@ class _Build:
 
     def _append(
         self, base: Reference, target: Reference, layer: Layer, settings: ImageSettings
-    ) -> tuple[str, int]:
+    ) -> AppendedImage:
         from distlaunch.image.registry.append import append_layers
 
-        appended = append_layers(base, target, [layer], settings, progress=self.progress)
-        return appended.digest, appended.bytes_sent
-
-    def _notify(self, text: str) -> None:
-        self.show(Notice(text))
+        return append_layers(base, target, [layer], settings, progress=self.progress)
 
 
 def _push(docker: Docker, reference: Reference) -> tuple[str, int]:

@@ -32,45 +32,23 @@ _EXCLUDE = "exclude it in .dockerignore"
 
 
 class ContextFile(NamedTuple):
-    """A file of the context, or a symlink whose target is in the context.
+    """A file of the context, or a symlink whose target is in the context."""
 
-    Parameters
-    ----------
-    path
-        Posix, relative to the context's folder.
-    mode
-        0o755 if its owner may execute it, else 0o644; 0o777 for a symlink.
-    size
-        Bytes of its content, 0 for a symlink.
-    digest
-        Hexadecimal SHA-256 of its content, or of a symlink's target.
-    target
-        A symlink's target as written; None for a file.
-    """
-
-    path: str
-    mode: int
-    size: int
-    digest: str
-    target: str | None = None
+    path: str  # posix, relative to the context's folder
+    mode: int  # 0o755 if its owner may execute it, else 0o644; 0o777 for a symlink
+    size: int  # bytes of its content, 0 for a symlink
+    digest: str  # hexadecimal SHA-256 of its content, or of a symlink's target
+    target: str | None = None  # a symlink's target as written
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The files of a folder that go into an image, sorted by path; without folders.
-
-    Parameters
-    ----------
-    digest
-        Hexadecimal SHA-256 over path, mode and content of all files, without times and owners.
-    size
-        Bytes of all files.
-    """
+    """The files of a folder that go into an image, sorted by path; without folders."""
 
     folder: Path
     files: tuple[ContextFile, ...]
-    digest: str
-    size: int
+    digest: str  # hexadecimal SHA-256 over path, mode and content, without times and owners
+    size: int  # bytes of all files
 
     def report(self) -> str | None:
         """Return the size of a large context and its largest files, None if it is not large."""
@@ -85,16 +63,10 @@ class Context:
 
 
 def read_context(folder: Path, ignore: str) -> Context:
-    """Read the files of a folder that an ignore file does not exclude.
+    """Read the files of a folder that the text of an ignore file does not exclude.
 
-    Parameters
-    ----------
-    folder
-        The project's folder.
-    ignore
-        The text of the ignore file, in Docker's syntax. The file itself and the Dockerfile are
-        included unless it excludes them. A comment ``# distlaunch: allow-secret PATH`` includes a
-        file even if it contains a secret.
+    The ignore file and the Dockerfile are included unless it excludes them. Its comment
+    ``# distlaunch: allow-secret PATH`` includes a file even if it contains a secret.
 
     Raises
     ------
@@ -114,13 +86,7 @@ def read_context(folder: Path, ignore: str) -> Context:
 
 
 def paths(folder: Path, ignore: str) -> list[str]:
-    """Return the paths of the files that an ignore file does not exclude, readable or not.
-
-    Raises
-    ------
-    ImageError
-        If the ignore file has a malformed pattern.
-    """
+    """Return the paths of the files that an ignore file does not exclude, readable or not."""
     return [path for path, _ in _walk(folder, IgnoreRules(ignore), lambda _path, _reason: None)]
 
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import docker
@@ -54,12 +55,9 @@ class NoDockerError(ImageError):
 
 
 def connect_docker(timeout: int = 30) -> docker.DockerClient:
-    """Connect to the engine of DOCKER_HOST, or else of Docker's current context.
+    """Connect to Docker at DOCKER_HOST, or else in Docker's current context.
 
-    Parameters
-    ----------
-    timeout
-        Seconds to wait for an answer, of this call and of those on the client.
+    The timeout, in seconds, is for each response, also to later calls on the client.
 
     Raises
     ------
@@ -157,11 +155,11 @@ class Docker:
         folder: Path,
         files: Iterable[ContextFile],
         tag: Reference,
-        secrets: Mapping[str, str | Path] | None = None,
+        secrets: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Build an image of files of a folder; it gets the tag only if the build succeeds.
 
-        The secrets, texts or files by their ids, need BuildKit.
+        The secrets, texts by their ids, need BuildKit.
         """
         with tempfile.TemporaryDirectory(prefix="distlaunch-") as name:
             scratch = Path(name)
@@ -171,8 +169,11 @@ class Docker:
             _copy_files(folder, files, scratch / "context")
             command = [self._command, "build", f"--platform={PLATFORM}", f"--tag={tag}"]
             command += [f"--file={scratch}/Dockerfile"]
-            for key, secret in (secrets or {}).items():
-                command.append(f"--secret=id={key},src={_secret_file(key, secret, scratch)}")
+            for key, secret in secrets.items():
+                file = scratch / f"secret-{key}"
+                file.touch(mode=0o600)
+                file.write_text(secret, encoding="utf-8")
+                command.append(f"--secret=id={key},src={file}")
             self._run_build([*command, f"{scratch}/context"])
         if not self.has_image(str(tag)):
             raise ImageError(
@@ -288,15 +289,6 @@ def _copy_files(folder: Path, files: Iterable[ContextFile], target: Path) -> Non
             raise ImageError(f"{file.path}: cannot be read ({os_reason(error)})") from error
         path.chmod(file.mode)
         os.utime(path, (0, 0))
-
-
-def _secret_file(name: str, secret: str | Path, folder: Path) -> Path:
-    if isinstance(secret, Path):
-        return secret
-    path = folder / f"secret-{name}"
-    path.touch(mode=0o600)
-    path.write_text(secret, encoding="utf-8")
-    return path
 
 
 def _auth_config(login: Credentials | None) -> dict[str, str]:

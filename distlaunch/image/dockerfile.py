@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from distlaunch.image.registry.config import ImageSettings
+from distlaunch.image.registry.manifests import ImageSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -205,17 +206,22 @@ def code_of(dockerfile: Dockerfile) -> Code | None:
     return Code(root, ImageSettings(entrypoint, env, root, labels))
 
 
+def run_commands(instruction: Instruction) -> tuple[tuple[str, ...], ...]:
+    """Return the words of each command of a RUN instruction.
+
+    Redirections are left out, and variables are not expanded. A here-document is not read: see
+    `Instruction.has_heredoc`. Text that no shell can read is one command.
+    """
+    if instruction.word != "RUN":
+        return ()
+    return (instruction.array,) if instruction.array else tuple(_split(instruction.arguments))
+
+
 def parse_pairs(text: str, variables: Mapping[str, str] | None = None) -> dict[str, str] | None:
-    """Return the pairs of ``NAME=VALUE …``.
+    """Return the pairs of ``NAME=VALUE …``, None for the old form ``NAME VALUE``.
 
-    None for the old form ``NAME VALUE``, and for a variable that cannot be expanded.
-
-    Parameters
-    ----------
-    variables
-        The values for ``$NAME``, ``${NAME}``, ``${NAME:-word}`` and ``${NAME:+word}``, see
-        https://docs.docker.com/reference/dockerfile/#environment-replacement. Default: variables
-        are not expanded.
+    Also None for a variable that cannot be expanded; without `variables` none can be. See
+    https://docs.docker.com/reference/dockerfile/#environment-replacement.
     """
     cannot_expand = _VARIABLE.search(text) if variables is None else "$" in _USE.sub("", text)
     words = _WORD.findall(text)
@@ -326,3 +332,25 @@ def _directives(text: str) -> dict[str, str]:
             break
         directives[match[1].lower()] = match[2]
     return directives
+
+
+def _split(text: str) -> Iterator[tuple[str, ...]]:
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&")
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        words = list(lexer)
+    except ValueError:
+        yield tuple(text.split())
+        return
+    command: list[str] = []
+    while words:
+        word = words.pop(0)
+        if not word or set(word) - set("();<>|&"):
+            command.append(word)
+        elif set(word) & set("<>"):
+            del words[:1]
+        elif command:
+            yield tuple(command)
+            command = []
+    if command:
+        yield tuple(command)

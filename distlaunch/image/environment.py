@@ -57,17 +57,11 @@ class Environment:
     def with_secrets(self, names: Iterable[str]) -> Environment:
         """Return the environment with BuildKit secrets mounted into its pip steps."""
         mounts = " ".join(f"--mount=type=secret,id={name},mode=0444" for name in names)
-        stages = tuple(
-            replace(
-                stage,
-                instructions=tuple(
-                    _with_mounts(each, mounts) if is_pip(each) else each
-                    for each in stage.instructions
-                ),
-            )
-            for stage in self.stages
-        )
-        return replace(self, stages=stages)
+        stages = []
+        for stage in self.stages:
+            edited = [_with_mounts(i, mounts) if is_pip(i) else i for i in stage.instructions]
+            stages.append(replace(stage, instructions=tuple(edited)))
+        return replace(self, stages=tuple(stages))
 
 
 def environment_of(dockerfile: Dockerfile, context: Context) -> Environment | None:

@@ -73,10 +73,7 @@ class IgnoreRules:
     def match(self, path: str, parent: Matches) -> tuple[bool, Matches]:
         """Return whether a path is ignored, and the matches to pass on for its children.
 
-        Parameters
-        ----------
-        parent
-            The matches of the path's folder; `root` at the top.
+        `parent` are the matches of the path's folder; `root` at the top.
         """
         ignored = False
         matches = []

@@ -17,7 +17,6 @@ from distlaunch.errors import ImageError, os_reason
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from typing_extensions import Self
 
@@ -129,12 +128,7 @@ class LayerWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             for each in (self._gzip, self._file):
                 with contextlib.suppress(OSError):  # its last data may not fit

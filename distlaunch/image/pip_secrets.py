@@ -35,12 +35,8 @@ _GOOGLE = ".pkg.dev"
 def pip_secrets(requirements: Iterable[str]) -> dict[str, str]:
     """Return secrets by id: the settings by which pip finds packages, empty if there are none.
 
-    `VARIABLES` sets pip's variables; the others are files that these name in `FOLDER`.
-
-    Parameters
-    ----------
-    requirements
-        Texts that name package indexes and ``${VARIABLES}``, besides pip's settings.
+    `VARIABLES` sets pip's variables; the others are files that these name in `FOLDER`. The
+    requirements are texts that name package indexes and ``${VARIABLES}``, besides pip's settings.
     """
     texts = list(requirements)
     settings = _pip_settings()
@@ -61,13 +57,13 @@ def pip_secrets(requirements: Iterable[str]) -> dict[str, str]:
     return secrets
 
 
-def dockerfile_secrets() -> dict[str, str | Path]:
+def dockerfile_secrets() -> dict[str, str]:
     """Return the secrets that the user's own Dockerfile may mount: ``pip.conf`` and ``netrc``."""
     settings = _pip_settings()
     lines = [f"{name} = {settings[name]}" for name in (*_LISTS, *_WORDS) if name in settings]
-    config = "".join(f"{line}\n" for line in ("[global]", *lines))
-    secrets: dict[str, str | Path] = {"pip.conf": config} if lines else {}
-    return secrets | ({"netrc": _netrc()} if _netrc().is_file() else {})
+    config = "".join(f"{line}\n" for line in ("[global]", *lines) if lines)
+    secrets = {"pip.conf": config, "netrc": _read(_netrc())}
+    return {name: text for name, text in secrets.items() if text}
 
 
 def _pip_settings() -> dict[str, str]:
@@ -122,8 +118,8 @@ def _login(host: str) -> tuple[str, str] | None:
     return (google.username, google.password) if google and google.password else None
 
 
-def _netrc() -> Path:
-    return Path(os.environ.get("NETRC") or Path.home() / ".netrc")
+def _netrc() -> str:
+    return os.environ.get("NETRC") or str(Path.home() / ".netrc")
 
 
 def _variable(name: str) -> str:

@@ -33,17 +33,9 @@ class GoogleRepository(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An image in a registry, by the grammar of github.com/distribution/reference.
+    """An image in a registry, by the grammar of github.com/distribution/reference."""
 
-    Parameters
-    ----------
-    name
-        The repository as written, e.g. ``python``, without default host and path.
-    tag, digest
-        The image in it; both are optional.
-    """
-
-    name: str
+    name: str  # the repository as written, e.g. python, without default host and path
     tag: str | None = None
     digest: str | None = None
 
@@ -137,13 +129,10 @@ def _split_tag(text: str) -> tuple[str, str | None]:
 
 def _split_host(name: str) -> tuple[str, str]:
     first, slash, rest = name.partition("/")
-    if not slash or not _is_host(first):
+    is_host = "." in first or ":" in first or first == "localhost" or first != first.lower()
+    if not slash or not is_host:
         return DOCKER_HUB, name
     return (DOCKER_HUB if first == "index.docker.io" else first), rest
-
-
-def _is_host(word: str) -> bool:
-    return "." in word or ":" in word or word == "localhost" or word != word.lower()
 
 
 def _problem(name: str) -> str | None:

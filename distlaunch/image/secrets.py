@@ -23,52 +23,25 @@ _REMEDIES = {
     "put it into pip's configuration on this machine with 'pip config set global.index-url URL'"
 }
 
-# File names; '*' is supported at the start and at the end only.
-NAMES = {
-    ".env": "variables, often with secrets",
-    ".env.*": "variables, often with secrets",
-    "*.env": "variables, often with secrets",
-    ".envrc": "variables, often with secrets",
-    "secrets.toml": "secrets",
-    ".secrets.toml": "secrets",
-    "secrets.yaml": "secrets",
-    "secrets.yml": "secrets",
-    "secrets.json": "secrets",
-    ".netrc": "passwords",
-    "_netrc": "passwords",
-    ".pgpass": "passwords",
-    "pgpass.conf": "passwords",
-    ".my.cnf": "passwords",
-    ".mylogin.cnf": "passwords",
-    ".htpasswd": "passwords",
-    ".git-credentials": "passwords",
-    ".pypirc": "passwords",
-    "rclone.conf": "passwords",
-    "*.kdbx": "passwords",
-    "kaggle.json": "an API key of Kaggle",
-    ".databrickscfg": "a token of Databricks",
-    ".vault-token": "a token of Vault",
-    ".terraformrc": "a token of Terraform",
-    "credentials.tfrc.json": "a token of Terraform",
-    ".s3cfg": "credentials of AWS",
-    "msal_token_cache.json": "credentials of Azure",
-    ".boto": "credentials of Google Cloud",
-    "application_default_credentials.json": "credentials of Google Cloud",
-    "credentials.db": "credentials of Google Cloud",
-    "access_tokens.db": "credentials of Google Cloud",
-    "*.kubeconfig": "credentials of Kubernetes",
-    "id_rsa": "a private key",
-    "id_dsa": "a private key",
-    "id_ecdsa": "a private key",
-    "id_ecdsa_sk": "a private key",
-    "id_ed25519": "a private key",
-    "id_ed25519_sk": "a private key",
-    "*.p12": "a private key",
-    "*.pfx": "a private key",
-    "*.jks": "a private key",
-    "*.keystore": "a private key",
-    "*.ppk": "a private key",
+# File names by kind; '*' is supported at the start and at the end only.
+_FILES = {
+    "variables, often with secrets": ".env .env.* *.env .envrc",
+    "secrets": "secrets.toml .secrets.toml secrets.yaml secrets.yml secrets.json",
+    "passwords": ".netrc _netrc .pgpass pgpass.conf .my.cnf .mylogin.cnf .htpasswd "
+    ".git-credentials .pypirc rclone.conf *.kdbx",
+    "an API key of Kaggle": "kaggle.json",
+    "a token of Databricks": ".databrickscfg",
+    "a token of Vault": ".vault-token",
+    "a token of Terraform": ".terraformrc credentials.tfrc.json",
+    "credentials of AWS": ".s3cfg",
+    "credentials of Azure": "msal_token_cache.json",
+    "credentials of Google Cloud": ".boto application_default_credentials.json credentials.db "
+    "access_tokens.db",
+    "credentials of Kubernetes": "*.kubeconfig",
+    "a private key": "id_rsa id_dsa id_ecdsa id_ecdsa_sk id_ed25519 id_ed25519_sk *.p12 *.pfx "
+    "*.jks *.keystore *.ppk",
 }
+NAMES = {name: kind for kind, names in _FILES.items() for name in names.split()}
 _ENDINGS = {name[1:]: kind for name, kind in NAMES.items() if name.startswith("*")}
 # Not patterns of the rendered .dockerignore, because folders may have these names.
 _PATHS = {

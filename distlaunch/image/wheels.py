@@ -25,13 +25,17 @@ from packaging.utils import canonicalize_name
 from distlaunch.errors import ImageError
 from distlaunch.image import cuda
 from distlaunch.image.base_python import find_python
-from distlaunch.image.dockerfile import parse_pairs
+from distlaunch.image.dockerfile import parse_pairs, run_commands
 from distlaunch.image.layers import LayerWriter
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry.client import Registry
-from distlaunch.image.registry.config import ImageSettings, environment_variables
-from distlaunch.image.requirements import parse_requirement, read_requirements, sed_script
-from distlaunch.image.run_commands import pip_install, run_commands
+from distlaunch.image.registry.manifests import ImageSettings, environment_variables
+from distlaunch.image.requirements import (
+    parse_requirement,
+    pip_install,
+    read_requirements,
+    sed_script,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

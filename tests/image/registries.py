@@ -21,9 +21,8 @@ from fake_registry import descriptor
 
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry import manifests
-from distlaunch.image.registry.blobs import Blob, digest_of
 from distlaunch.image.registry.client import Registry
-from distlaunch.image.registry.transport import RetryPolicy
+from distlaunch.image.registry.transport import Blob, RetryPolicy, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -120,19 +119,17 @@ class Recipe:
                 "history": [{"created_by": "ADD base"} for _ in self.layers],
             }
         ).encode()
-        media_type = manifests.OCI_MANIFEST if self.oci else manifests.DOCKER_MANIFEST
-        layer_type = manifests.OCI_LAYER if self.oci else manifests.DOCKER_LAYER
-        config_type = manifests.OCI_CONFIG if self.oci else manifests.DOCKER_CONFIG
+        types = manifests.OCI if self.oci else manifests.DOCKER
         manifest = {
             "schemaVersion": 2,
-            "config": descriptor(config_type, config),
-            "layers": [descriptor(layer_type, layer) for layer in self.layers],
-        } | ({"mediaType": media_type} if self.has_media_type else {})
+            "config": descriptor(types.config, config),
+            "layers": [descriptor(types.layer, layer) for layer in self.layers],
+        } | ({"mediaType": types.manifest} if self.has_media_type else {})
         with Registry(reference, policy=QUICK, **options) as registry:
             for blob in (*self.layers, config):
                 registry.upload(Blob.of_bytes(blob))
             return registry.put_manifest(
-                json.dumps(manifest).encode(), media_type, reference.identifier
+                json.dumps(manifest).encode(), types.manifest, reference.identifier
             )
 
 
@@ -144,16 +141,16 @@ def _diff_id(layer: bytes) -> str:
 
 def push_index(reference: Reference, images: Mapping[str, str], *, oci: bool) -> str:
     """Push an index of existing images, by platform; return its digest."""
-    media_type = manifests.OCI_INDEX if oci else manifests.DOCKER_LIST
+    types = manifests.OCI if oci else manifests.DOCKER
     entries = [
         {
-            "mediaType": manifests.OCI_MANIFEST if oci else manifests.DOCKER_MANIFEST,
+            "mediaType": types.manifest,
             "digest": digest,
             "size": 1,
             "platform": dict(zip(("os", "architecture"), name.split("/"), strict=True)),
         }
         for name, digest in images.items()
     ]
-    index = {"schemaVersion": 2, "mediaType": media_type, "manifests": entries}
+    index = {"schemaVersion": 2, "mediaType": types.index, "manifests": entries}
     with Registry(reference, policy=QUICK) as registry:
-        return registry.put_manifest(json.dumps(index).encode(), media_type, reference.identifier)
+        return registry.put_manifest(json.dumps(index).encode(), types.index, reference.identifier)

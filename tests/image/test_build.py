@@ -12,9 +12,11 @@ import sys
 import time
 import uuid
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import base_image
 import engine as engines
 import projects  # what tests/image/conftest.py has imported
 import pytest
@@ -24,11 +26,11 @@ import wheel_index
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
 from distlaunch.image.reference import Reference
-from distlaunch.render.templates import recipe
+from distlaunch.job.model import Cluster, Machine, Pool
+from distlaunch.render.templates import dockerfile, dockerignore, recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from distlaunch.image import BuiltImage
     from distlaunch.job.model import Job
@@ -112,28 +114,106 @@ def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatc
     assert (fourth.strategy, fourth.uri, fourth.sent) == ("nothing", third.uri, 0)
 
 
-def test_the_rendered_dockerfile_gives_the_same_image(engine, folder, repository, tmp_path):
-    """An image by appending has the content of one by `docker build`."""
-    job = projects.job(repository, engine.base)
-    appended = build(job, folder)
-    rendered = build(job, folder, push=False)
-    assert (rendered.digest, rendered.sent) == (None, 0)
-    for uri in (appended.uri, rendered.uri):
-        engine.docker("pull", uri)
-    inspected = [
-        json.loads(engine.docker("inspect", uri).stdout)[0] for uri in (appended.uri, rendered.uri)
-    ]
-    names = ("Entrypoint", "Env", "WorkingDir", "Cmd")
-    first, second = ([each["Config"][name] for name in names] for each in inspected)
-    assert first == second
-    assert [each["Architecture"] for each in inspected] == ["amd64", "amd64"]
-    command = ("-c", "find /app -type f -not -name '*.pyc' -exec ls -l {} + | cut -c1-10,45-")
-    listed = [
-        engine.docker("run", "--rm", "--entrypoint", "sh", uri, *command).stdout
-        for uri in (appended.uri, rendered.uri)
-    ]
-    assert "task.py" in listed[0]
-    assert sorted(listed[0].split()) == sorted(listed[1].split())
+# CUDA's libraries are found, and every way to build gives the same image
+
+LIBRARY = "nvidia/foo/lib/libfoo.so.1"
+GPU_PROGRAM = """\
+import ctypes, os
+ctypes.CDLL("libfoo.so.1")
+print(os.readlink("/usr/local/lib/nvidia-wheels/libfoo.so.1"))
+"""
+FOLDERS = "/usr/local/lib/nvidia-wheels:/usr/local/nvidia/lib64:/usr/local/nvidia/lib"
+OF_ALL = ["PYTHONUNBUFFERED=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore"]
+OWN = ["NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_DRIVER_CAPABILITIES=video"]
+T4 = (
+    Cluster(Pool(Machine("n1-standard-8")), Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1))),
+    "/usr/local",
+    [
+        f"PATH=/usr/local/nvidia/bin:{base_image.PATH}",
+        *("LANG=C.UTF-8", "PYTHON_VERSION=3.11.2", *OF_ALL, f"LD_LIBRARY_PATH={FOLDERS}"),
+        *("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"),
+    ],
+)
+WITH_RDMA = (
+    Cluster(Pool(Machine("a4-highgpu-8g", "NVIDIA_B200", 8))),
+    "/opt/python",
+    [
+        f"PATH=/usr/local/nvidia/bin:/opt/python/bin:{base_image.PATH}",
+        *("LANG=C.UTF-8", "PYTHON_VERSION=3.11.2", f"LD_LIBRARY_PATH={FOLDERS}:/own/lib"),
+        *(*OWN, *OF_ALL),
+    ],
+)
+
+
+@pytest.fixture
+def base_with_variables(engine, tmp_path) -> Iterator[str]:
+    """A base image with Python in another folder, and with variables of its own."""
+    name = f"{engine.repository('own')}:1"
+    (tmp_path / "Dockerfile").write_text(
+        f"FROM {engine.base}\nRUN mv /usr/local /opt/python && mkdir -p /usr/local/lib\n"
+        f"ENV PATH=/opt/python/bin:$PATH LD_LIBRARY_PATH=/own/lib {' '.join(OWN)}\n"
+    )
+    succeeded(engine.docker("build", "--tag", name, str(tmp_path)))
+    succeeded(engine.docker("push", name))
+    yield name
+    engine.docker("rmi", name)
+
+
+def succeeded(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(("cluster", "python", "variables"), [T4, WITH_RDMA], ids=["T4", "RDMA"])
+def test_every_way_to_build_gives_the_same_image(
+    engine, base_with_variables, tmp_path, monkeypatch, *, cluster, python, variables
+):
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    # A library that the loader takes: every Linux with glibc has this small one.
+    library = next(Path("/").glob("lib/*-linux-gnu/libdl.so.2")).read_bytes()
+    wheel_index.write_wheel(wheels, "foo", files={LIBRARY: library})
+    base = base_with_variables if python == "/opt/python" else engine.base
+    job, other = (
+        replace(projects.job(engine.repository(), base), cluster=cluster) for _ in range(2)
+    )
+    with wheel_index.serving(wheels, engine) as (host, port):
+        requirements = (
+            f"--no-index\n--find-links http://{host}:{port}/\n--trusted-host {host}\nfoo\n"
+        )
+        folder = projects.project(tmp_path / "digits", requirements)
+        (folder / "trainer/task.py").write_text(GPU_PROGRAM)
+        by_docker = build(job, folder)
+        monkeypatch.setenv("DOCKER_HOST", NO_DOCKER)
+        of_wheels = build(other, folder)
+        assert (by_docker.strategy, of_wheels.strategy) == ("engine", "wheels")
+        (folder / "Dockerfile").write_text(dockerfile(job, folder))
+        (folder / ".dockerignore").write_text(dockerignore(job, folder))
+        environment = os.environ | {"DOCKER_BUILDKIT": "1"}
+        by_hand = succeeded(engine.docker("build", "--quiet", str(folder), env=environment))
+    files = ("-c", "find /app -type f -not -name '*.pyc' -exec ls -l {} + | cut -c1-10,45-")
+    listed, configs = [], []
+    for image in (by_docker.uri, of_wheels.uri, by_hand):
+        if image != by_hand:
+            succeeded(engine.docker("pull", image))
+        (details,) = json.loads(succeeded(engine.docker("inspect", image)))
+        names = ("Entrypoint", "WorkingDir", "Cmd", "Env")
+        configs.append([*(details["Config"][name] for name in names), details["Architecture"]])
+        printed = run(engine, image)
+        assert printed == f"{python}/lib/python3.11/site-packages/{LIBRARY}\n"
+        listing = engine.docker("run", "--rm", "--entrypoint", "sh", image, *files).stdout
+        listed.append(sorted(listing.split()))
+        engine.docker("rmi", image)
+    assert configs[0][3:] == [variables, "amd64"]
+    assert configs[0] == configs[1] == configs[2]
+    assert "/trainer/task.py" in listed[0][-1]
+    assert listed[0] == listed[1] == listed[2]
+
+
+def test_an_image_that_is_not_pushed_is_in_docker(engine, folder, repository):
+    built = build(projects.job(repository, engine.base), folder, push=False)
+    assert (built.digest, built.sent) == (None, 0)
+    assert run(engine, built.uri, "a") == "six 1.16.0 a\n"
 
 
 # The user's own Dockerfile

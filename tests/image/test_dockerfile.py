@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlaunch.image.dockerfile import Code, code_of, parse_pairs, read_dockerfile
-from distlaunch.image.registry.config import ImageSettings
+from distlaunch.image.registry.manifests import ImageSettings
 
 OURS = """\
 # A comment of ours
@@ -127,7 +127,7 @@ def test_the_last_stage_adds_code_and_settings(after, settings):
         ("COPY . .", "COPY . /elsewhere"),
         ("COPY . .", ""),
         ("COPY . .", "ENV B=$A\nCOPY . ."),
-        ("COPY . .", "USER nobody\nCOPY . ."),
+        ("COPY . .", "USER daemon\nCOPY . ."),
         ('ENTRYPOINT ["python", "-m", "trainer.task"]', "ENTRYPOINT python -m trainer.task"),
         ('ENTRYPOINT ["python", "-m", "trainer.task"]', ""),
         ("WORKDIR /app", ""),

@@ -51,7 +51,7 @@ def entries(layer):
 @settings(max_examples=60)
 @given(trees)
 @example({"ü\n'\"\\ $(x)": (b"1", 0o644), "a" * 250: (b"", 0o755)})
-def test_what_goes_in_is_what_comes_out(tree):
+def test_files_are_packed_unchanged(tree):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         layer = code_layer(context_of(folder / "in", tree), folder / "layer")
@@ -76,7 +76,7 @@ def test_folders_above_the_root_are_left_as_they_are(tmp_path):
     assert list(entries(layer)) == ["opt/my/code", "opt/my/code/a"]
 
 
-def test_nothing_of_the_machine_or_the_moment_is_in_it(tmp_path):
+def test_a_layer_has_no_times_and_owners(tmp_path):
     tree = {"a/b": (b"1" * 10_000, 0o755), "c": (os.urandom(3_000_000), 0o644)}
     first = code_layer(context_of(tmp_path / "in", tree), tmp_path / "layer")
     for file in (tmp_path / "in").rglob("*"):
@@ -87,8 +87,8 @@ def test_nothing_of_the_machine_or_the_moment_is_in_it(tmp_path):
         assert {(e.mtime, e.uid, e.gid, e.uname, e.gname) for e in tar} == {(0, 0, 0, "", "")}
 
 
-def test_the_bytes_are_those_that_they_have_always_been(tmp_path):
-    """A tar that changes with Python or with us would be sent again by everybody."""
+def test_the_digest_is_the_same_in_every_release(tmp_path):
+    """A tar that changes with Python or with us would be sent again by every user."""
     tree = {"trainer/__init__.py": (b"", 0o644), "ü/run.sh": (b"echo\n", 0o755)}
     layer = code_layer(context_of(tmp_path / "in", tree), tmp_path / "layer")
     assert layer.diff_id == DIFF_ID
@@ -98,21 +98,22 @@ DIFF_ID = "sha256:3b03a33e73627178fc9abb9a9e6bc80ca39a6fadad54b9fcdf8953aef063da
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "reason"),
     [
         (b"1234", "its content differs"),
         (b"124", "its content differs"),
         (None, "no such file or directory"),
     ],
 )
-def test_a_file_that_changes_meanwhile_is_an_error(tmp_path, content, why):
+def test_a_file_that_changes_meanwhile_is_an_error(tmp_path, content, reason):
     context = context_of(tmp_path / "in", {"a/b": (b"123", 0o644)})
     file = tmp_path / "in/a/b"
     file.unlink() if content is None else file.write_bytes(content)
     with pytest.raises(ImageError) as caught:
         code_layer(context, tmp_path / "layer")
     assert str(caught.value) == (
-        f"a/b: changed while it was added to the image ({why}); try again when nothing writes to it"
+        f"a/b: changed while it was added to the image ({reason}); "
+        "try again when nothing writes to it"
     )
     assert not (tmp_path / "layer").exists()
 
@@ -123,7 +124,7 @@ def test_a_name_that_would_take_a_file_away_is_refused(tmp_path):
         code_layer(context, tmp_path / "layer")
 
 
-def test_a_layer_that_cannot_be_written_is_told_with_its_place(tmp_path):
+def test_a_layer_that_cannot_be_written_is_reported_with_its_path(tmp_path):
     context = context_of(tmp_path / "in", {"a": (os.urandom(5_000_000), 0o644)})
     file = tmp_path / "absent/layer"
     full = tmp_path / "full"

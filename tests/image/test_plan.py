@@ -71,20 +71,15 @@ def test_code_is_appended_and_then_there_is_nothing_to_do(job, folder):
     assert built.uri == f"{job.image.repository}@{built.digest}"
     assert built.strategy == "append"
     assert built.sent > 0
+    config = projects.image(built.uri).config["config"]
+    assert config["Entrypoint"] == ["python", "-m", "trainer.task"]
+    assert config["WorkingDir"] == "/app"
+    files = ("trainer/__init__.py", "trainer/task.py", "requirements.txt")
+    assert set(projects.files(built.uri)) == {f"app/{path}" for path in files}
     again = plan_image(job, folder, recipe)
     assert (again.strategy, again.uri) == ("nothing", built.uri)
     done = execute_plan(again, lambda _: None)
     assert (done.uri, done.strategy, done.sent) == (built.uri, "nothing", 0)
-
-
-def test_the_image_is_what_the_dockerfile_says(job, folder):
-    push_environment(job, folder)
-    uri = execute_plan(plan_image(job, folder, recipe), lambda _: None).uri
-    config = projects.image(uri).config["config"]
-    assert config["Entrypoint"] == ["python", "-m", "trainer.task"]
-    assert config["WorkingDir"] == "/app"
-    files = ("trainer/__init__.py", "trainer/task.py", "requirements.txt")
-    assert set(projects.files(uri)) == {f"app/{path}" for path in files}
 
 
 def test_a_line_of_code_is_another_image_on_the_same_environment(job, folder):

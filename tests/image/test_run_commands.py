@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.image.dockerfile import read_dockerfile
-from distlaunch.image.run_commands import PipInstall, pip_install, run_commands
+from distlaunch.image.dockerfile import read_dockerfile, run_commands
+from distlaunch.image.requirements import PipInstall, pip_install
 
 
 def commands(line):

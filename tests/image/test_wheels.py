@@ -126,7 +126,7 @@ def test_every_pip_step_is_done(build, index):
         "COPY trainer /trainer",
         "COPY requirements.txt /usr/lib/requirements.txt",
         "COPY --chown=1:1 requirements.txt /requirements.txt",
-        "USER nobody",
+        "USER daemon",
         'SHELL ["/bin/bash", "-c"]',
     ],
 )

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import warning
-from distlaunch.image.dockerfile import read_dockerfile
-from distlaunch.image.run_commands import pip_install, run_commands
+from distlaunch.image.dockerfile import read_dockerfile, run_commands
+from distlaunch.image.requirements import pip_install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.problem import Problem
     from distlaunch.image.dockerfile import Dockerfile
-    from distlaunch.image.run_commands import PipInstall
+    from distlaunch.image.requirements import PipInstall
     from distlaunch.job.model import Job
 
 _INSTALLERS = {

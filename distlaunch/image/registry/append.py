@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch.image.registry import manifests
-from distlaunch.image.registry.blobs import Blob
 from distlaunch.image.registry.client import Registry
-from distlaunch.image.registry.config import ImageSettings, extend_config
 from distlaunch.image.registry.credentials import Credentials, find_credentials
-from distlaunch.image.registry.transport import DEFAULT_POLICY, THREADS, RetryPolicy
+from distlaunch.image.registry.manifests import ImageSettings, extend_config
+from distlaunch.image.registry.transport import DEFAULT_POLICY, THREADS, Blob, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,17 +24,8 @@ if TYPE_CHECKING:
 _STEP = 5  # percent between two lines of progress
 
 
-@dataclass(frozen=True, slots=True)
-class AppendedImage:
-    """An image that `append_layers` has pushed.
-
-    Parameters
-    ----------
-    digest
-        ``sha256:…`` of its manifest.
-    bytes_sent
-        Bytes sent to the target's registry.
-    """
+class AppendedImage(NamedTuple):
+    """An image that `append_layers` has pushed: its digest, and the bytes sent to its registry."""
 
     digest: str
     bytes_sent: int
@@ -55,19 +44,7 @@ def append_layers(
     """Push `target`, made of `base` and `layers`; the same input gives the same digest.
 
     Blobs that the target's repository has are not sent. The base's layers are mounted if both are
-    in one registry, and copied through this machine otherwise.
-
-    Parameters
-    ----------
-    target
-        A repository with a tag.
-    progress
-        Called with a line of progress.
-
-    Raises
-    ------
-    ImageError
-        If a registry responds with an error or cannot be reached, or `base` is not for linux/amd64.
+    in one registry, and copied through this machine otherwise. `progress` is called with a line.
     """
     with (
         Registry(base, policy=policy, credentials=credentials) as source,
@@ -115,18 +92,15 @@ def _push_layers(
 
 def _manifest(image: RemoteImage, config: Blob, layers: Sequence[Layer]) -> tuple[bytes, str]:
     """Return the new manifest with its media type, in the format of the base's."""
-    is_oci = manifests.is_oci(image.manifest)
-    media_type = manifests.OCI_MANIFEST if is_oci else manifests.DOCKER_MANIFEST
-    layer_type = manifests.OCI_LAYER if is_oci else manifests.DOCKER_LAYER
-    config_type = manifests.OCI_CONFIG if is_oci else manifests.DOCKER_CONFIG
-    added = [_descriptor(layer_type, layer.digest, layer.size) for layer in layers]
+    types = manifests.media_types(image.manifest)
+    added = [_descriptor(types.layer, layer.digest, layer.size) for layer in layers]
     document = {
         "schemaVersion": 2,
-        "mediaType": media_type,
-        "config": _descriptor(config_type, config.digest, config.size),
+        "mediaType": types.manifest,
+        "config": _descriptor(types.config, config.digest, config.size),
         "layers": [*image.manifest["layers"], *added],
     }
-    return _encode(document), media_type
+    return _encode(document), types.manifest
 
 
 def _descriptor(media_type: str, digest: str, size: int) -> dict[str, Any]:
@@ -149,7 +123,6 @@ class _Progress:
         self._lock = threading.Lock()
 
     def update(self, blob: Blob, sent: int) -> None:
-        """Set how many bytes of a blob have been sent."""
         with self._lock:
             self._sizes[blob.digest], self._sent[blob.digest] = blob.size, sent
             done, total = sum(self._sent.values()), sum(self._sizes.values())

@@ -11,14 +11,19 @@ import requests
 
 from distlaunch.errors import ImageError
 from distlaunch.image.registry import manifests
-from distlaunch.image.registry.blobs import CHUNK, Blob, digest_of
 from distlaunch.image.registry.credentials import Credentials, find_credentials
 from distlaunch.image.registry.errors import RegistryError
-from distlaunch.image.registry.transport import DEFAULT_POLICY, RetryPolicy, Transport
+from distlaunch.image.registry.transport import (
+    CHUNK,
+    DEFAULT_POLICY,
+    Blob,
+    RetryPolicy,
+    Transport,
+    digest_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from types import TracebackType
 
     from typing_extensions import Self
 
@@ -29,17 +34,9 @@ _NOT_MOUNTED = frozenset({400, 401, 403, 404, 405})
 
 @dataclass(frozen=True, slots=True)
 class RemoteImage:
-    """An image for linux/amd64 in a registry.
+    """An image for linux/amd64 in a registry, with its documents in Docker's or OCI's format."""
 
-    Parameters
-    ----------
-    digest
-        ``sha256:…`` of its manifest.
-    manifest, config
-        The JSON documents, in Docker's or OCI's format.
-    """
-
-    digest: str
+    digest: str  # sha256:… of its manifest
     manifest: Mapping[str, Any]
     config: Mapping[str, Any]
 
@@ -47,14 +44,7 @@ class RemoteImage:
 class Registry:
     """The images of one repository; a context manager that keeps connections, shared by threads.
 
-    Parameters
-    ----------
-    repository
-        Its tag or digest is the default of the methods.
-    policy
-        Timeouts and retries.
-    credentials
-        Returns the credentials for a host.
+    The repository's tag or digest is the default of the methods.
 
     Raises
     ------
@@ -70,7 +60,7 @@ class Registry:
         credentials: Callable[[str], Credentials | None] = find_credentials,
     ) -> None:
         self.repository = repository
-        self._transport = Transport(repository, policy=policy, credentials=credentials)
+        self._transport = Transport(repository, policy, credentials)
 
     @property
     def bytes_sent(self) -> int:
@@ -78,13 +68,7 @@ class Registry:
         return self._transport.bytes_sent
 
     def digest(self, identifier: str | None = None) -> str | None:
-        """Return the digest of the image for linux/amd64, None if there is no such image.
-
-        Parameters
-        ----------
-        identifier
-            A tag or a digest.
-        """
+        """Return the digest of the image for linux/amd64, None if there is no such image."""
         identifier = identifier or self.repository.identifier
         try:
             response = self._transport.request(
@@ -126,13 +110,7 @@ class Registry:
         return response.status_code == 201
 
     def upload(self, blob: Blob, on_progress: Callable[[int], None] = lambda _: None) -> None:
-        """Upload a blob unless it exists.
-
-        Parameters
-        ----------
-        on_progress
-            Called with the number of bytes of this blob that have been sent.
-        """
+        """Upload a blob unless it exists; `on_progress` is called with the bytes sent so far."""
         self._transport.upload(blob, on_progress)
 
     def put_manifest(self, manifest: bytes, media_type: str, tag: str) -> str:
@@ -148,22 +126,13 @@ class Registry:
         """Make requests of other threads fail at their next chunk or retry."""
         self._transport.cancel()
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._transport.close()
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self.cancel()
-        self.close()
+        self._transport.close()
 
     def _chunks(self, digest: str) -> Iterator[bytes]:
         """Yield a blob's content; raise an error of requests if the connection breaks."""

@@ -1,37 +1,40 @@
-"""Credentials for registries: Docker's configuration, and google-auth for Google's."""
+"""Credentials for registries, and the login with them: Basic, or Bearer tokens."""
 
 from __future__ import annotations
 
+import base64
+import re
+import threading
 import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from distlaunch.errors import GoogleError, ImageError
-from distlaunch.image.reference import DOCKER_HUB, is_google
+from distlaunch.image.reference import DOCKER_HUB, is_google, is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    import requests
+
+    from distlaunch.image.reference import Reference
+
+_CLIENT_ID = "distlaunch"
+_BASIC = re.compile(r"(?:^|,)\s*basic\b", re.IGNORECASE)
+_BEARER = re.compile(r"(?:^|,)\s*bearer\b(.*)", re.IGNORECASE)
+_PARAMETER = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s,"]+))')
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user name with a password, or an identity token.
-
-    Parameters
-    ----------
-    identity_token
-        An OAuth refresh token, without user name and password.
-    member
-        The account as an IAM member, if known.
-    source
-        Where the credentials are from, for messages.
-    """
+    """A user name with a password, or an identity token."""
 
     username: str = ""
     password: str = field(default="", repr=False)
-    identity_token: str = field(default="", repr=False)
-    member: str = ""
-    source: str = ""
+    identity_token: str = field(default="", repr=False)  # an OAuth refresh token
+    member: str = ""  # the account as an IAM member, if known
+    source: str = ""  # for messages
 
 
 def find_credentials(host: str) -> Credentials | None:
@@ -39,11 +42,6 @@ def find_credentials(host: str) -> Credentials | None:
 
     Docker's configuration is read as Docker does. For Google's registries the order is an entry in
     ``auths``, google-auth, and then a credential helper, which is a process of a second.
-
-    Parameters
-    ----------
-    host
-        The registry, as in `Reference.host`.
 
     Raises
     ------
@@ -110,3 +108,98 @@ def _from_google() -> Credentials | None:
         member=auth.iam_member(credentials) or "",
         source="google's application default credentials",
     )
+
+
+class Authenticator:
+    """Answers the challenges of one registry; shared by threads.
+
+    Credentials are looked up, and `header` is set, after the registry has responded with 401.
+    `request` sends a request to the token server.
+    """
+
+    def __init__(
+        self,
+        reference: Reference,
+        request: Callable[..., requests.Response],
+        find_credentials: Callable[[str], Credentials | None],
+    ) -> None:
+        self.header: str | None = None
+        self.credentials: Credentials | None = None
+        self._reference = reference
+        self._request = request
+        self._find_credentials = find_credentials
+        self._scopes: dict[str, None] = {}  # all that were required so far, in order
+        self._lock = threading.Lock()
+
+    def answer(self, response: requests.Response, sent_header: str | None) -> bool:
+        """Set `header` by a 401 response; return whether to repeat the request with it."""
+        with self._lock:
+            if self.header != sent_header:
+                return True  # another thread has answered the challenge
+            challenges = response.headers.get("WWW-Authenticate", "")
+            self.credentials = self._find_credentials(self._reference.host)
+            if bearer := _BEARER.search(challenges):
+                parameters = {name: a or b for name, a, b in _PARAMETER.findall(bearer[1])}
+                self.header = f"Bearer {self._token(parameters)}"
+            elif _BASIC.search(challenges):
+                self.header = self._basic()
+            return self.header != sent_header
+
+    def _basic(self) -> str | None:
+        if self.credentials is None or not self.credentials.username:
+            return None
+        pair = f"{self.credentials.username}:{self.credentials.password}".encode()
+        return f"Basic {base64.b64encode(pair).decode()}"
+
+    def _token(self, parameters: dict[str, str]) -> str:
+        """Request a token for all scopes so far (distribution's token specification)."""
+        realm = parameters.get("realm", "")
+        self._require_secure(realm)
+        self._scopes.update(dict.fromkeys(parameters.get("scope", "").split()))
+        service = parameters.get("service", "")
+        if self.credentials is not None and self.credentials.identity_token:
+            form = {
+                "service": service,
+                "grant_type": "refresh_token",
+                "client_id": _CLIENT_ID,
+                "scope": " ".join(self._scopes),
+                "refresh_token": self.credentials.identity_token,
+            }
+            response = self._request("post", realm, data=form)
+        else:
+            basic = self._basic()
+            headers = {"Authorization": basic} if basic else {}
+            query = {"service": service, "scope": list(self._scopes)}
+            response = self._request("get", realm, params=query, headers=headers)
+        return self._read_token(response)
+
+    def _require_secure(self, realm: str) -> None:
+        parts = urlsplit(realm)
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc)):
+            raise ImageError(
+                f"the token server of {self._reference.host} is {realm!r}, which is not secure; "
+                "configure the registry with an https address"
+            )
+
+    def _read_token(self, response: requests.Response) -> str:
+        if response.status_code in (400, 401, 403):
+            used = self.credentials
+            source = f"the credentials from {used.source}" if used else "anonymous requests"
+            is_google = self._reference.is_google
+            login = "gcloud auth application-default" if is_google else "docker"
+            host = "" if is_google else f" {self._reference.host}"
+            raise ImageError(
+                f"{self._reference.host} rejects {source} ({response.status_code}); "
+                f"run '{login} login{host}'"
+            )
+        try:
+            document = response.json()
+            token = document.get("access_token") or document.get("token")
+        except (ValueError, AttributeError):
+            token = None
+        if not response.ok or not token:
+            raise ImageError(
+                f"{urlsplit(response.url).netloc} returns no token for {self._reference.name} "
+                f"({response.status_code}); try again later"
+            )
+        return str(token)

@@ -40,13 +40,7 @@ _CONNECTION_ERRORS = {
 
 
 class RegistryError(ImageError):
-    """A registry responded with an error.
-
-    Parameters
-    ----------
-    status
-        The HTTP status.
-    """
+    """A registry responded with an error, an HTTP status."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)

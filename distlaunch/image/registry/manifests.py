@@ -1,28 +1,48 @@
-"""Manifests and indexes of images, in Docker's and OCI's formats."""
+"""Manifests, indexes and configs of images, in Docker's and OCI's formats."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import ImageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from distlaunch.image.layers import Layer
     from distlaunch.image.reference import Reference
 
 PLATFORM = "linux/amd64"
 
-DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
-DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
-DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
-DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
-OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-OCI_INDEX = "application/vnd.oci.image.index.v1+json"
-OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
-OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
-ACCEPT = {"Accept": f"{DOCKER_MANIFEST}, {DOCKER_LIST}, {OCI_MANIFEST}, {OCI_INDEX}"}
+
+@dataclass(frozen=True, slots=True)
+class MediaTypes:
+    """The media types of a format."""
+
+    manifest: str
+    index: str
+    config: str
+    layer: str
+
+
+DOCKER = MediaTypes(
+    "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.docker.container.image.v1+json",
+    "application/vnd.docker.image.rootfs.diff.tar.gzip",
+)
+OCI = MediaTypes(
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.oci.image.config.v1+json",
+    "application/vnd.oci.image.layer.v1.tar+gzip",
+)
+ACCEPT = {"Accept": f"{DOCKER.manifest}, {DOCKER.index}, {OCI.manifest}, {OCI.index}"}
+
+_EPOCH = "1970-01-01T00:00:00Z"
+_BUILD_KEYS = ("container", "container_config", "docker_version", "id", "parent")
 
 
 class WrongPlatform(ImageError):
@@ -42,13 +62,13 @@ def parse(data: bytes, reference: Reference, name: str) -> dict[str, Any]:
 
 def is_index(document: Mapping[str, Any], media_type: str = "") -> bool:
     """Return whether a document lists images for several platforms."""
-    return media_type in (DOCKER_LIST, OCI_INDEX) or "manifests" in document
+    return media_type in (DOCKER.index, OCI.index) or "manifests" in document
 
 
-def is_oci(manifest: Mapping[str, Any]) -> bool:
-    """Return whether a manifest is in OCI's format."""
+def media_types(manifest: Mapping[str, Any]) -> MediaTypes:
+    """Return the media types of a manifest's format."""
     media_type = manifest.get("mediaType") or manifest["config"].get("mediaType", "")
-    return str(media_type).startswith("application/vnd.oci.")
+    return OCI if str(media_type).startswith("application/vnd.oci.") else DOCKER
 
 
 def choose(index: Mapping[str, Any], reference: Reference) -> str:
@@ -83,6 +103,60 @@ def check_config(
     diff_ids = (config.get("rootfs") or {}).get("diff_ids")
     if not isinstance(diff_ids, list) or len(diff_ids) != len(manifest["layers"]):
         raise _unsupported(reference, "its config and its manifest have different layers")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSettings:
+    """What an image's config changes in that of its base."""
+
+    entrypoint: tuple[str, ...] = ()  # empty keeps the base's entrypoint and arguments
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def extend_config(
+    config: Mapping[str, Any], layers: Sequence[Layer], settings: ImageSettings
+) -> dict[str, Any]:
+    """Return a base's config with more layers and changed settings.
+
+    The creation time is the base's, so that the result is the same at any time on any machine.
+    """
+    created = config.get("created") or _EPOCH
+    base_diff_ids = config["rootfs"]["diff_ids"]
+    diff_ids = [*base_diff_ids, *(layer.diff_id for layer in layers)]
+    history = list(config.get("history") or ())
+    entries = sum(not entry.get("empty_layer") for entry in history)
+    missing = [{"created": _EPOCH} for _ in range(len(base_diff_ids) - entries)]
+    added = [{"created": created, "created_by": layer.created_by} for layer in layers]
+    return {
+        **{key: value for key, value in config.items() if key not in _BUILD_KEYS},
+        "created": created,
+        "rootfs": {"type": "layers", "diff_ids": diff_ids},
+        "history": [*missing, *history, *added],
+        "config": _apply(config, settings),
+    }
+
+
+def environment_variables(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment variables that an image's config sets."""
+    inner = config.get("config") or {}
+    return dict(entry.partition("=")[::2] for entry in inner.get("Env") or ())
+
+
+def _apply(config: Mapping[str, Any], settings: ImageSettings) -> dict[str, Any]:
+    inner = {key: value for key, value in (config.get("config") or {}).items() if key != "Image"}
+    env = {**environment_variables(config), **settings.env}
+    if env:
+        inner["Env"] = [f"{name}={value}" for name, value in env.items()]
+    if settings.labels:
+        inner["Labels"] = {**(inner.get("Labels") or {}), **settings.labels}
+    if settings.entrypoint:
+        inner["Entrypoint"] = list(settings.entrypoint)
+        inner.pop("Cmd", None)
+    if settings.workdir is not None:
+        inner["WorkingDir"] = settings.workdir
+    return inner
 
 
 def _wrong_platform(reference: Reference, platforms: list[str]) -> WrongPlatform:

@@ -1,9 +1,11 @@
-"""HTTP requests to a registry: authenticated, retried, and with errors for users."""
+"""HTTP requests and uploads to a registry: authenticated, retried, with errors for users."""
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
@@ -12,17 +14,16 @@ from requests.adapters import HTTPAdapter
 
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import DOCKER_HUB, Reference, is_loopback
-from distlaunch.image.registry.auth import Authenticator
-from distlaunch.image.registry.credentials import Credentials, find_credentials
+from distlaunch.image.registry.credentials import Authenticator, Credentials
 from distlaunch.image.registry.errors import connection_error, status_error
 from distlaunch.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from distlaunch.image.registry.blobs import Blob
+    from pathlib import Path
 
 THREADS = 8
+CHUNK = 1 << 20  # bytes
 
 _DOCKER_HUB_API = "registry-1.docker.io"
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
@@ -33,23 +34,32 @@ _MIN_COMMIT_SECONDS = 600.0  # a registry may copy the whole blob before it resp
 
 
 @dataclass(frozen=True, slots=True)
+class Blob:
+    """Content that can be read more than once."""
+
+    digest: str  # sha256:…
+    size: int  # bytes
+    chunks: Callable[[], Iterator[bytes]]  # from the beginning
+
+    @classmethod
+    def of_bytes(cls, data: bytes) -> Blob:
+        """Return a blob in memory."""
+        return cls(digest_of(data), len(data), lambda: iter([data]))
+
+    @classmethod
+    def of_file(cls, file: Path, digest: str, size: int) -> Blob:
+        """Return a blob in a file."""
+        return cls(digest, size, partial(_read_file, file))
+
+
+@dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Timeouts and retries of requests to a registry.
+    """Timeouts and retries of requests to a registry; times in seconds."""
 
-    Parameters
-    ----------
-    connect, read
-        Seconds for a connection, and for the next bytes of a response.
-    retries
-        Attempts after the first one.
-    delay
-        Seconds before the first retry; doubled for each further one.
-    """
-
-    connect: float = 10.0
-    read: float = 60.0
+    connect: float = 10.0  # for a connection
+    read: float = 60.0  # for the next bytes of a response
     retries: int = 5
-    delay: float = 0.5
+    delay: float = 0.5  # before the first retry; doubled for each further one
 
 
 DEFAULT_POLICY = RetryPolicy()
@@ -61,9 +71,8 @@ class Transport:
     def __init__(
         self,
         reference: Reference,
-        *,
-        policy: RetryPolicy = DEFAULT_POLICY,
-        credentials: Callable[[str], Credentials | None] = find_credentials,
+        policy: RetryPolicy,
+        credentials: Callable[[str], Credentials | None],
     ) -> None:
         self._reference = reference
         self._policy = policy
@@ -231,3 +240,14 @@ def _session() -> requests.Session:
     for scheme in ("https://", "http://"):
         session.mount(scheme, HTTPAdapter(pool_maxsize=THREADS))
     return session
+
+
+def digest_of(data: bytes) -> str:
+    """Return the digest of bytes, ``sha256:…``."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _read_file(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as opened:
+        while chunk := opened.read(CHUNK):
+            yield chunk

@@ -17,10 +17,9 @@ from distlaunch.image.layers import Layer
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry import manifests
 from distlaunch.image.registry.append import append_layers
-from distlaunch.image.registry.blobs import digest_of
 from distlaunch.image.registry.client import Registry
-from distlaunch.image.registry.config import ImageSettings
-from distlaunch.image.registry.transport import RetryPolicy
+from distlaunch.image.registry.manifests import ImageSettings
+from distlaunch.image.registry.transport import RetryPolicy, digest_of
 
 SETTINGS = ImageSettings(
     entrypoint=("python", "-m", "trainer.task"),
@@ -91,10 +90,9 @@ def test_a_layer_and_settings_are_added_to_the_base(any_registry, code, oci, has
     assert [each["created_by"] for each in image.config["history"]] == ["ADD base", "COPY . /app"]
     assert image.config["created"] == "2026-01-02T03:04:05Z"
     assert "container" not in image.config
-    media_type = manifests.OCI_MANIFEST if oci else manifests.DOCKER_MANIFEST
-    layer_type = manifests.OCI_LAYER if oci else manifests.DOCKER_LAYER
-    assert image.manifest["mediaType"] == media_type
-    assert image.manifest["layers"][-1]["mediaType"] == layer_type
+    types = manifests.OCI if oci else manifests.DOCKER
+    assert image.manifest["mediaType"] == types.manifest
+    assert image.manifest["layers"][-1]["mediaType"] == types.layer
 
 
 def test_equal_input_gives_an_equal_digest(registry, code):

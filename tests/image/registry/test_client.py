@@ -11,9 +11,8 @@ from registries import QUICK
 
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry.blobs import Blob, digest_of
 from distlaunch.image.registry.client import Registry
-from distlaunch.image.registry.transport import RetryPolicy
+from distlaunch.image.registry.transport import Blob, RetryPolicy, digest_of
 
 SMALL, LARGE = b"small\n", os.urandom(3_000_000)
 

@@ -12,10 +12,10 @@ from registries import QUICK, Recipe, tar_of
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry.append import append_layers
-from distlaunch.image.registry.blobs import Blob, digest_of
 from distlaunch.image.registry.client import Registry
-from distlaunch.image.registry.config import ImageSettings
 from distlaunch.image.registry.credentials import Credentials
+from distlaunch.image.registry.manifests import ImageSettings
+from distlaunch.image.registry.transport import Blob, digest_of
 
 USERS = {"ann": "open sesame", "<token>": "an identity"}
 # bcrypt of the password, the only hash that Docker's registry supports.
