@@ -11,7 +11,6 @@ from distlaunch.checks.machines.alternatives import (
     Availability,
     change_to,
     continent,
-    either,
     machine_of,
     nearest,
 )
@@ -27,6 +26,7 @@ from distlaunch.job.machine_catalogue import (
     suggest_machine,
 )
 from distlaunch.job.model import Machine
+from distlaunch.text import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -157,14 +157,14 @@ def _combination_problems(
         yield error(
             "accelerator-count",
             pool.key("accelerator.count"),
-            f"{pool.machine} takes {either(map(str, counts))} {name}, not {count}",
+            f"{pool.machine} takes {join_names(map(str, counts), 'or')} {name}, not {count}",
             change_to(wanted, [fewer, available.machine_with(wanted, name)]),
         )
 
 
 def _accelerators(kind: MachineType) -> str:
     if kind.accelerators:
-        return either(kind.accelerators)
+        return join_names(kind.accelerators, "or")
     return "a topology and no accelerator" if kind.tpu else "no accelerator"
 
 
@@ -224,4 +224,4 @@ def _offer_problems(name: str, names: Iterable[str], available: Availability) ->
 
 def _move_to(regions: Iterable[str]) -> str:
     names = list(regions)
-    return f"write region: {either(names)}" if names else "choose another accelerator"
+    return f"write region: {join_names(names, 'or')}" if names else "choose another accelerator"

@@ -119,12 +119,6 @@ def change_to(wanted: Machine, machines: Iterable[Machine | None]) -> str:
     return f"write {', or '.join(changes)}" if changes else "choose another machine"
 
 
-def either(names: Iterable[str]) -> str:
-    """Return names as ``a, b or c``."""
-    *others, last = names
-    return f"{', '.join(others)} or {last}" if others else last
-
-
 def continent(region: str) -> str:
     """Return the part of the world that a region is in, or next to."""
     name = mainland(region)

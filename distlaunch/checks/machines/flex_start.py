@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.machines.alternatives import change_to, either, machine_of
+from distlaunch.checks.machines.alternatives import change_to, machine_of
 from distlaunch.checks.problem import error
+from distlaunch.text import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +55,7 @@ def _accelerator_problem(pool: PoolRequest, available: Availability) -> Problem:
     return error(
         "flex-start-accelerator",
         pool.key("accelerator.type" if name else "accelerator"),
-        f"FLEX_START starts jobs on {either(catalogue.flex_start)}, and this is on "
+        f"FLEX_START starts jobs on {join_names(catalogue.flex_start, 'or')}, and this is on "
         f"{name or (kind.tpu if kind else None) or 'CPUs'}",
         f"{change_to(machine_of(pool), others)}, or scheduling.strategy: SPOT",
     )

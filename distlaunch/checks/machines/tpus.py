@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.machines.alternatives import either, nearest
+from distlaunch.checks.machines.alternatives import nearest
 from distlaunch.checks.problem import error
 from distlaunch.job.machine_catalogue import chips
+from distlaunch.text import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ def _shape_problems(pool: PoolRequest, kind: MachineType, spec: str) -> Iterator
         yield error(
             "tpu-topology",
             pool.key("machine"),
-            f"{pool.machine} has the topologies {either(kind.topologies)}, "
+            f"{pool.machine} has the topologies {join_names(kind.topologies, 'or')}, "
             f"got {pool.topology or 'none'}",
             f"write vertex: {{{spec}: {spec_text}}}",
         )
