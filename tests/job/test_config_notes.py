@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.errors import JobFileError, UsageError
+from distlaunch.errors import JobFileError
 from distlaunch.job import vertex
-from distlaunch.job.job_dir import check_scheme
 from distlaunch.job.load import LoadedJob, load_job
 from distlaunch.job.machine_catalogue import bundled, suggest_accelerator, suggest_machine
 from distlaunch.job.model import Machine
@@ -99,17 +98,6 @@ def test_retired_accelerators_of_a_vertex_file_are_replaced_on_request(tmp_path)
         "acceleratorType": "NVIDIA_TESLA_V100",  # 8 of T4 do not fit
         "acceleratorCount": 8,
     }
-
-
-@pytest.mark.parametrize("job_dir", ["s3://bucket/job", "hdfs://a/b", "file:///tmp/a"])
-def test_a_job_dir_with_another_scheme_is_refused(job_dir):
-    with pytest.raises(UsageError, match="unsupported URI scheme"):
-        check_scheme(job_dir)
-
-
-@pytest.mark.parametrize("job_dir", ["gs://bucket/job", "runs/1", "/tmp/a:b", "C:/a"])
-def test_paths_and_buckets_are_job_dirs(job_dir):
-    check_scheme(job_dir)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.job.job_dir import change_job_dir, job_dir_in
+from distlaunch.errors import UsageError
+from distlaunch.job.job_dir import change_job_dir, check_scheme, job_dir_in
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("args", "job_dir"),
     [
         ("", None),
         ("--epochs 3", None),
@@ -18,11 +19,19 @@ from distlaunch.job.job_dir import change_job_dir, job_dir_in
         ("--job-directory a", None),
     ],
 )
-def test_last_job_dir_counts(words, found):
-    assert job_dir_in(words.split()) == found
+def test_last_job_dir_counts(args, job_dir):
+    assert job_dir_in(args.split()) == job_dir
 
 
 @pytest.mark.parametrize("args", ["--epochs=5 --job-dir=a --seed=1", "--epochs=5 --job-dir a"])
 def test_a_job_dir_is_changed_in_either_spelling(args):
     changed = change_job_dir(args.split(), lambda folder: f"{folder}/b")
     assert " ".join(changed) == args.replace("-dir=a", "-dir=a/b").replace("-dir a", "-dir a/b")
+
+
+def test_a_job_dir_is_a_path_or_in_a_bucket():
+    for job_dir in ("gs://bucket/job", "runs/1", "/tmp/a:b", "C:/a"):
+        check_scheme(job_dir)
+    for job_dir in ("s3://bucket/job", "file:///tmp/a"):
+        with pytest.raises(UsageError, match="unsupported URI scheme"):
+            check_scheme(job_dir)

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from distlaunch.errors import DistlaunchError, JobFileError, UsageError
+from distlaunch.errors import JobFileError, UsageError
 from distlaunch.job import vertex
 from distlaunch.job.load import load_job
 from distlaunch.job.model import Image, Job, Machine, Pool, Program, Scheduling
@@ -68,19 +68,6 @@ def lines(folder, **kwargs) -> list[str]:
     return [line.removeprefix(f"{folder}/") for line in error.value.lines]
 
 
-def test_a_job_file_alone(project):
-    loaded = load_job(project)
-    assert loaded.notes == ()
-    assert loaded.job.cluster.workers == Pool(Machine("n1-standard-4"), 2)
-
-
-def test_no_file_at_all(tmp_path):
-    with pytest.raises(DistlaunchError, match=r"distlaunch\.yaml: no such file; 'distlaunch init'"):
-        load_job(tmp_path)
-    with pytest.raises(DistlaunchError, match=r"config\.yaml: no such file$"):
-        with_config(tmp_path)
-
-
 # What is set on the command line
 
 
@@ -113,17 +100,14 @@ def test_set_takes_any_field(project, text, field, value):
     assert getattr(load(project, overrides=[text]), field) == value
 
 
-def test_set_reaches_google_s_own_fields(project):
-    job = load(project, overrides=["vertex.jobSpec.workerPoolSpecs.0.diskSpec.bootDiskSizeGb=200"])
-    assert job.vertex["jobSpec"]["workerPoolSpecs"] == [{"diskSpec": {"bootDiskSizeGb": 200}}]
-    assert job.vertex["jobSpec"]["enableWebAccess"] is True
-
-
-def test_later_words_win(project):
-    sets = ["name=one", "name=two", "region=europe-west4"]
+def test_later_overrides_win_also_in_google_s_own_fields(project):
+    disk = "vertex.jobSpec.workerPoolSpecs.0.diskSpec.bootDiskSizeGb"
+    sets = ["name=one", "name=two", "region=europe-west4", f"{disk}=100", f"{disk}=200"]
     assert load(project, overrides=sets).name == "two"
     job = load(project, overrides=sets, name="three", region="us-east1")
     assert (job.name, job.region) == ("three", "us-east1")
+    assert job.vertex["jobSpec"]["workerPoolSpecs"] == [{"diskSpec": {"bootDiskSizeGb": 200}}]
+    assert job.vertex["jobSpec"]["enableWebAccess"] is True
 
 
 def test_problems_of_overrides_are_reported_with_those_of_the_file(project):
@@ -175,10 +159,6 @@ def test_problems_of_other_options(project):
         "cluster.workers.count=7"),
         ("=7", "--set: '' is not a field name; expected an assignment such as "
         "cluster.workers.count=7"),
-        ("a..b=7", "--set: 'a..b' is not a field name; expected an assignment such as "
-        "cluster.workers.count=7"),
-        ("a.=7", "--set: 'a.' is not a field name; expected an assignment such as "
-        "cluster.workers.count=7"),
         ("'a'b=7", "--set: \"'a'b\" is not a field name; expected an assignment such as "
         "cluster.workers.count=7"),
         ("a\nb=7", "--set: 'a\\nb' is not a field name; expected an assignment such as "
@@ -186,7 +166,6 @@ def test_problems_of_other_options(project):
         ("a\nb", "--set a\\nb: no value; expected an assignment such as cluster.workers.count=7"),
         ("args.3=x", "--set args.3: invalid list index '3'; expected 0 to 1"),
         ("args.x=x", "--set args.x: invalid list index 'x'; expected 0 to 1"),
-        ("args.-1=x", "--set args.-1: invalid list index '-1'; expected 0 to 1"),
         (
             "args=[a",
             "--set args: not YAML: while parsing a flow sequence, expected ',' or ']', but got "
@@ -197,11 +176,6 @@ def test_problems_of_other_options(project):
     ],
 )  # fmt: skip
 def test_invalid_assignments(project, text, line):
-    if line is None:
-        assert lines(project, overrides=[text]) == [
-            "--set args.0.0.0: args.0: expected text, got a section"
-        ]
-        return
     with pytest.raises(UsageError) as error:
         load_job(project, overrides=[text])
     assert str(error.value) == line
@@ -210,11 +184,8 @@ def test_invalid_assignments(project, text, line):
 # What is appended to the program's args
 
 
-def test_args_are_appended(project):
+def test_args_are_appended_for_the_pools_that_run_what_the_chief_runs(project):
     assert load(project, args=["--epochs=7"]).args == ("--epochs=5", "--epochs=7")
-
-
-def test_args_go_to_the_pools_that_run_what_the_chief_runs(project):
     job = with_config(project, args=["--epochs=7"])
     chief, servers = job.cluster.chief.program, job.cluster.parameter_servers.program
     assert (chief.args, servers.args) == (("--lr", "0.1", "--epochs=7"), ())
@@ -376,16 +347,8 @@ def test_an_old_file(project):
 # Variables
 
 
-def test_a_variable_that_is_not_set_is_named(project, monkeypatch):
-    monkeypatch.delenv("IMAGE_URI", raising=False)
-    (project / "config.yaml").write_text(CONFIG.replace("x/y:1", '"${IMAGE_URI}"'))
-    assert lines(project, config=project / "config.yaml") == [
-        "config.yaml:8:31: ${IMAGE_URI}: IMAGE_URI is not set; export IMAGE_URI=…, or write "
-        "$${IMAGE_URI} to keep the text"
-    ]
-
-
 def test_problems_of_both_files_are_reported_at_once(project):
+    assert load_job(project).notes == ()
     (project / "distlaunch.yaml").write_text(PROJECT.replace("us-central1", "us"))
     (project / "config.yaml").write_text(CONFIG.replace("replicaCount: 2", "replicaCuont: 2"))
     assert lines(project, config=project / "config.yaml") == [

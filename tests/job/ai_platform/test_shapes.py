@@ -39,35 +39,10 @@ SHAPES = {
         ],
         ["scaleTier", "useChiefInTfConfig"],
     ),
-    "PREMIUM_1": Shape(
-        "trainingInput: {scaleTier: PREMIUM_1, useChiefInTfConfig: true}",
-        [pool("n1-highcpu-16"), pool("n1-highcpu-16", 19), pool("n1-highmem-8", 11)],
-        ["scaleTier"],
-    ),
     "BASIC_TPU": Shape(
         "trainingInput: {scaleTier: BASIC_TPU, runtimeVersion: 2.11, pythonVersion: 3.7}",
         [pool("cloud-tpu", gpus=(8, "TPU_V2"))],
         ["scaleTier", "scaleTier", "runtimeVersion", "pythonVersion"],
-    ),
-    "GPUs of today, and chief": Shape(
-        f"""
-        trainingInput:
-          scaleTier: CUSTOM
-          masterType: n1-standard-8
-          masterConfig: &gpu
-            imageUri: '{IMAGE}'
-            acceleratorConfig: {{type: NVIDIA_TESLA_T4, count: 1}}
-          useChiefInTfConfig: true
-          workerType: n1-standard-8
-          workerConfig: *gpu
-          workerCount: 3
-          args: [--epochs=5]
-        """,
-        [
-            pool("n1-standard-8", 1, (1, "NVIDIA_TESLA_T4"), IMAGE, args=["--epochs=5"]),
-            pool("n1-standard-8", 3, (1, "NVIDIA_TESLA_T4"), IMAGE, args=["--epochs=5"]),
-        ],
-        [],
     ),
     "an image that is inherited": Shape(
         f"""

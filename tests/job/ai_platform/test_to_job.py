@@ -245,21 +245,6 @@ def test_hyperparameters_become_a_search(tmp_path):
     ]
 
 
-def test_a_search_has_the_defaults_it_had(tmp_path):
-    text = """
-        trainingInput:
-          hyperparameters:
-            params: [{parameterName: a, type: INTEGER, minValue: 1, maxValue: 2}]
-        """
-    tuning = translated(tmp_path, text).job.tuning
-    assert tuning == Tuning(
-        metric="training/hptuning/metric",
-        goal="maximize",
-        parameters={"a": RangeParameter(1, 2, is_integer=True)},
-        trials=1,
-    )
-
-
 BASE = Job(
     "base",
     Cluster(Pool(Machine("n1-standard-96"))),
@@ -320,3 +305,18 @@ def test_args_of_distlaunch_yaml_do_not_reach_a_foreign_image(tmp_path):
     job = translated(tmp_path, text, base=BASE).job
     assert job.cluster.chief.program is not None
     assert job.cluster.chief.program.args == ()
+
+
+def test_a_search_has_the_defaults_it_had(tmp_path):
+    text = """
+        trainingInput:
+          hyperparameters:
+            params: [{parameterName: a, type: INTEGER, minValue: 1, maxValue: 2}]
+        """
+    tuning = translated(tmp_path, text).job.tuning
+    assert tuning == Tuning(
+        metric="training/hptuning/metric",
+        goal="maximize",
+        parameters={"a": RangeParameter(1, 2, is_integer=True)},
+        trials=1,
+    )

@@ -134,17 +134,6 @@ def test_every_task_has_the_variables_of_the_job_and_the_number_of_its_gpus(
         assert {each["name"]: each["value"] for each in other["containerSpec"]["env"]} == ENV
 
 
-def test_unset_fields_are_left_to_google():
-    assert sent(SMALL, image=None) == {
-        "displayName": "digits",
-        "jobSpec": {
-            "workerPoolSpecs": [
-                {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1}
-            ]
-        },
-    }
-
-
 def test_pools_without_machines_are_skipped():
     cluster = Cluster(Pool(CPU), workers=Pool(CPU, 0), parameter_servers=Pool(CPU, 2))
     assert [bool(pool) for pool in pools(sent(replace(SMALL, cluster=cluster)))] == [
@@ -179,18 +168,6 @@ def test_a_pool_with_a_program_of_its_own():
             {"name": "B", "value": "3"},
         ],
     }
-
-
-def test_python_packages():
-    program = Program("x/y:1", args=("--a",), module="trainer.task", packages=("gs://b/p.tar.gz",))
-    (chief,) = pools(sent(replace(SMALL, cluster=Cluster(Pool(CPU, program=program)))))
-    assert chief["pythonPackageSpec"] == {
-        "executorImageUri": "x/y:1",
-        "packageUris": ["gs://b/p.tar.gz"],
-        "pythonModule": "trainer.task",
-        "args": ["--a"],
-    }
-    assert "containerSpec" not in chief
 
 
 @pytest.mark.parametrize(
@@ -253,10 +230,6 @@ def test_a_search_is_read_as_it_was_written():
 
 SPECS = {
     "two metrics": {"metrics": [{"metricId": "a", "goal": "MAXIMIZE"}] * 2},
-    "no metric": {"metrics": []},
-    "a default": {
-        "parameters": [{"parameterId": "x", "integerValueSpec": {"maxValue": 2, "defaultValue": 1}}]
-    },
     "parameters that hang on others": {
         "parameters": [
             {
@@ -287,20 +260,6 @@ def test_a_search_that_tuning_cannot_express_is_passed_through(name):
     job = replace(SMALL, vertex={"studySpec": study})
     assert vertex.collection(job) == "hyperparameterTuningJobs"
     assert sent(job)["studySpec"] == study
-
-
-def test_other_fields_of_a_search_stay():
-    bag = {"studySpec": {"observationNoise": "HIGH"}, "maxFailedTrialCount": 3}
-    body = sent(replace(TUNED, vertex=bag))
-    assert body["studySpec"]["observationNoise"] == "HIGH"
-    assert body["studySpec"]["algorithm"] == "RANDOM_SEARCH"
-    assert body["maxFailedTrialCount"] == 3
-
-
-def test_google_s_fields_go_along_when_a_job_gets_tuned():
-    body = sent(replace(TUNED, vertex={"jobSpec": {"enableWebAccess": True}}))
-    assert body["trialJobSpec"]["enableWebAccess"] is True
-    assert "jobSpec" not in body
 
 
 def test_where_a_job_s_file_wants_its_output():
