@@ -116,13 +116,7 @@ class _CatalogueSection(Section):
 
 
 def read_catalogue_file(path: Path) -> dict[str, Any]:
-    """Read a user's catalogue file as plain data in the shape of ``catalogue.json``.
-
-    Raises
-    ------
-    DistlaunchError
-        If it cannot be read, or with all its problems.
-    """
+    """Read a user's catalogue file as plain data in the shape of ``catalogue.json``."""
     section, problems = validate(read_document(path), _CatalogueSection)
     if section is None or problems:
         raise job_file_error(path, problems)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -197,7 +198,6 @@ def _translate(
     *,
     replace_retired: bool,
 ) -> LoadedJob:
-    from distlaunch.job import retired
     from distlaunch.job.ai_platform import AiPlatformFile
     from distlaunch.job.ai_platform.to_job import to_job
     from distlaunch.job.vertex import parse
@@ -210,8 +210,32 @@ def _translate(
         job, notes = parse.to_job(file, base), file.notes
     if not replace_retired:
         return LoadedJob(job, notes)
-    replaced, more = retired.replace_accelerators(job)
-    return LoadedJob(replaced, (*notes, *more))
+    replaced = _replace_retired(job)
+    return LoadedJob(replaced.job, (*notes, *replaced.notes))
+
+
+def _replace_retired(job: Job) -> LoadedJob:
+    """Replace retired accelerators by the first of their replacements that the machine takes."""
+    from distlaunch.job.machine_catalogue import bundled
+
+    today = dt.datetime.now(dt.timezone.utc).date()
+    notes = []
+
+    def replace_in(pool: Pool) -> Pool:
+        accelerator, count = pool.machine.accelerator, pool.machine.accelerator_count
+        if accelerator is None or not bundled().is_retired(accelerator, today):
+            return pool
+        substitutes = bundled().replacements(accelerator, count, pool.machine.type)
+        if not substitutes:
+            return pool
+        notes.append(
+            f"replaced {count} {accelerator} on {pool.machine.type}, which Google withdrew, by "
+            f"{count} {substitutes[0]} (--replace-retired)"
+        )
+        return replace(pool, machine=replace(pool.machine, accelerator=substitutes[0]))
+
+    changed = replace(job, cluster=job.cluster.map_pools(replace_in))
+    return LoadedJob(changed, tuple(dict.fromkeys(notes)))
 
 
 def _unused(base: Job, job: Job, config: Path, path: Path) -> Iterator[str]:

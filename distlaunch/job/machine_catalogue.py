@@ -154,6 +154,13 @@ class Catalogue:
         retired = self.retired_accelerators.get(name) or self.retired_machines.get(name)
         return retired is not None and retired.since <= today
 
+    def replacements(self, accelerator: str, count: int, machine_type: str) -> tuple[str, ...]:
+        """Return the replacements of a retired accelerator that a machine takes, closest first."""
+        names = self.retired_accelerators[accelerator].replacements
+        machine = self.machines.get(machine_type)
+        fitting = tuple(name for name in names if machine and machine.takes(name, count))
+        return fitting or names
+
     def _size(self, machine: str) -> tuple[float, float]:
         kind = self.machines[machine]
         return kind.cpus or math.inf, kind.memory_gb or math.inf

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from distlaunch.job.yaml_document import Path
 
-_STEP = re.compile(r"""(?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>[^."'\s]+)""")
+_STEP = re.compile(r"""\.((?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>[^."'\s]+))""")
 _EXAMPLE = "expected an assignment such as cluster.workers.count=7"
 _STRUCTURED = ("[", "{", '"', "'")  # first characters of a value that is YAML
 
@@ -38,11 +38,6 @@ class Override:
         """Parse ``a.b=c``; names with dots are quoted, and items of a list are counted from 0.
 
         A value is text, but for lists, sections and quotes, which are YAML.
-
-        Raises
-        ------
-        UsageError
-            If it is not an assignment.
         """
         name, equals, value = text.partition("=")
         if not equals:
@@ -81,19 +76,10 @@ def _is_relevant(override: tuple[str, ...], path: tuple[str, ...]) -> bool:
 
 
 def _parse_path(name: str) -> tuple[str, ...]:
-    steps: list[str] = []
-    rest = name
-    while True:
-        match = _STEP.match(rest)
-        if match is None:
-            raise _invalid_name(name)
-        steps.append(match["plain"] if match["quote"] is None else match["quoted"])
-        rest = rest[match.end() :]
-        if not rest:
-            return tuple(steps)
-        if not rest.startswith("."):
-            raise _invalid_name(name)
-        rest = rest[1:]
+    steps = list(_STEP.finditer(f".{name}"))
+    if "".join(match[0] for match in steps) != f".{name}":
+        raise UsageError(f"--set: {name!r} is not a field name; {_EXAMPLE}")
+    return tuple(match["quoted"] if match["quote"] else match["plain"] for match in steps)
 
 
 def _parse_value(name: str, text: str) -> Any:
@@ -108,10 +94,6 @@ def _parse_value(name: str, text: str) -> Any:
     if document.data.keys() != {"value"}:
         raise UsageError(f"--set {name}: expected one value, got more than one line")
     return document.data["value"]
-
-
-def _invalid_name(name: str) -> UsageError:
-    return UsageError(f"--set: {name!r} is not a field name; {_EXAMPLE}")
 
 
 def _printable(text: str) -> str:

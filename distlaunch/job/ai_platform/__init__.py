@@ -43,13 +43,7 @@ def is_training_input(data: Mapping[str, Any]) -> bool:
 
 
 def read(document: Document, path: Path) -> AiPlatformFile:
-    """Validate a file in AI Platform's format, in camelCase or snake_case.
-
-    Raises
-    ------
-    JobFileError
-        With every problem of the file, each with line, column, value and what was expected.
-    """
+    """Parse a file in camelCase or snake_case; raise all its problems as a JobFileError."""
     misplaced = _misplaced(document)
     if misplaced:
         raise job_file_error(path, [*document.problems, misplaced])

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from distlaunch.job.ai_platform.models import HyperparameterSpec, ParameterSpec
 from distlaunch.job.model import ChoiceParameter, RangeParameter, Tuning
+from distlaunch.job.vertex.tuning import ALGORITHM_NAMES, ALGORITHMS, SCALE_NAMES, SCALES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from distlaunch.job.ai_platform.models import Algorithm, ScaleType
     from distlaunch.job.ai_platform.report import TranslationReport
     from distlaunch.job.model import Scale
 
 DEFAULT_METRIC = "training/hptuning/metric"
 
-_SCALES: dict[str | None, Scale] = {
-    "UNIT_LOG_SCALE": "log",
-    "UNIT_REVERSE_LOG_SCALE": "reverse_log",
-}
-_SCALE_NAMES: dict[Scale, ScaleType] = {
-    "linear": "UNIT_LINEAR_SCALE",
-    "log": "UNIT_LOG_SCALE",
-    "reverse_log": "UNIT_REVERSE_LOG_SCALE",
-}
-_ALGORITHMS: dict[str | None, Literal["bayesian", "grid", "random"]] = {
-    "GRID_SEARCH": "grid",
-    "RANDOM_SEARCH": "random",
-}
-_ALGORITHM_NAMES: dict[str, Algorithm] = {"grid": "GRID_SEARCH", "random": "RANDOM_SEARCH"}
 _EARLY_STOPPING = {
     "medianAutomatedStoppingSpec",
     "decayCurveStoppingSpec",
@@ -59,7 +45,7 @@ def to_tuning(spec: HyperparameterSpec, report: TranslationReport) -> Tuning:
         parameters=parameters,
         trials=spec.max_trials or 1,
         parallel_trials=spec.max_parallel_trials or 1,
-        algorithm=_ALGORITHMS.get(spec.algorithm, "bayesian"),
+        algorithm=ALGORITHMS.get(spec.algorithm or "", "bayesian"),
     )
 
 
@@ -82,7 +68,7 @@ def from_tuning(tuning: Tuning, other: Mapping[str, Any]) -> HyperparameterSpec:
         max_trials=tuning.trials,
         max_parallel_trials=tuning.parallel_trials,
         max_failed_trials=other.get("maxFailedTrialCount"),
-        algorithm=_ALGORITHM_NAMES.get(tuning.algorithm),
+        algorithm=None if tuning.algorithm == "bayesian" else ALGORITHM_NAMES[tuning.algorithm],
         enable_trial_early_stopping=True if has_early_stopping else None,
         params=tuple(_from_parameter(name, each) for name, each in tuning.parameters.items()),
     )
@@ -115,7 +101,7 @@ def _to_parameter(
 ) -> RangeParameter | ChoiceParameter:
     if param.scale_type == "NONE" and param.type != "CATEGORICAL":
         report.warn(f"{path}.scaleType", "NONE is now UNIT_LINEAR_SCALE, which is equivalent")
-    scale = _SCALES.get(param.scale_type, "linear")
+    scale = SCALES.get(param.scale_type or "", "linear")
     if param.type == "CATEGORICAL":
         return ChoiceParameter(_values(param.categorical_values, "categorical", path, report))
     if param.type == "DISCRETE":
@@ -158,14 +144,14 @@ def _from_parameter(name: str, parameter: RangeParameter | ChoiceParameter) -> P
             type="INTEGER" if parameter.is_integer else "DOUBLE",
             min_value=_shortest(parameter.minimum),
             max_value=_shortest(parameter.maximum),
-            scale_type=_SCALE_NAMES[parameter.scale],
+            scale_type=SCALE_NAMES[parameter.scale],
         )
     if parameter.is_numeric:
         return ParameterSpec(
             parameter_name=name,
             type="DISCRETE",
             discrete_values=tuple(_shortest(float(value)) for value in parameter.values),
-            scale_type=_SCALE_NAMES[parameter.scale],
+            scale_type=SCALE_NAMES[parameter.scale],
         )
     return ParameterSpec(
         parameter_name=name, type="CATEGORICAL", categorical_values=parameter.values

@@ -5,6 +5,7 @@ The job carries the whole file, so that it can be written again without loss.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from distlaunch.job.merge import deep_merge
 from distlaunch.job.model import Cluster, Job, Scheduling
 from distlaunch.job.validation import describe_value, dotted_path
 from distlaunch.job.vertex import fields
-from distlaunch.job.vertex.rules import broken_rules
 from distlaunch.job.vertex.tuning import read_tuning
 from distlaunch.job.yaml_document import YamlProblem, display_path, job_file_error
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from distlaunch.job.vertex.proto import MessageName, ParsedMessage
     from distlaunch.job.yaml_document import Document
+    from distlaunch.job.yaml_document import Path as FieldPath
 
 OUTPUT_ONLY_FIELDS = frozenset(
     {
@@ -50,6 +51,9 @@ _MESSAGES: dict[str, MessageName] = {
     "workerPoolSpecs": "CustomJobSpec",
     "worker_pool_specs": "CustomJobSpec",
 }  # by a key of the first level
+_CONTROL = re.compile(r"[\0-\x1f\x7f]")
+_SPACE_OR_CONTROL = re.compile(r"[\0-\x20\x7f]")
+_LONGEST_LABEL = 63
 _EXPECTED_KEYS = "trainingInput, workerPoolSpecs, jobSpec or studySpec at the top"
 
 
@@ -64,13 +68,7 @@ class VertexFile:
 
 
 def read(document: Document, path: Path) -> VertexFile:
-    """Parse a file in camelCase or snake_case.
-
-    Raises
-    ------
-    JobFileError
-        With every problem of the file, each with line, column and path.
-    """
+    """Parse a file in camelCase or snake_case; raise all its problems as a JobFileError."""
     from distlaunch.job.vertex import proto
 
     message = _message_name(document, path)
@@ -88,7 +86,7 @@ def read(document: Document, path: Path) -> VertexFile:
         ),
     ]
     if not problems:
-        for rule_path, reason in broken_rules(body, spec):
+        for rule_path, reason in _broken_rules(body, spec):
             origin = parsed.origins.get(rule_path[len(prefix) :], rule_path[len(prefix) :])
             name = f"{dotted_path(origin)}: " if origin else ""
             problems.append(YamlProblem(document.location(origin), f"{name}{reason}"))
@@ -171,7 +169,7 @@ def _cluster(specs: list[dict[str, Any]]) -> Cluster:
     servers = {} if fields.is_reduction_server(third) else third
     first, *others = map(fields.pool, [chief, workers, servers, evaluators])
     if first is None:
-        raise ValueError("a job without a chief")  # excluded by `broken_rules`
+        raise ValueError("a job without a chief")  # excluded by `_broken_rules`
     return Cluster(first, *others)
 
 
@@ -191,3 +189,52 @@ def _without_pools(body: dict[str, Any], key: str) -> dict[str, Any]:
         return body
     spec = {name: value for name, value in body[key].items() if name != "workerPoolSpecs"}
     return {**body, key: spec}
+
+
+def _broken_rules(body: Mapping[str, Any], spec: str) -> Iterator[tuple[FieldPath, str]]:
+    """Yield the path and the problem of each field that breaks a rule beyond its type.
+
+    Only rules where an error could mislead; machines, regions, limits and prices are checked in
+    `distlaunch.checks`.
+    """
+    display_name = body.get("displayName", "")
+    if _CONTROL.search(display_name):
+        yield ("displayName",), f"expected text in one line, got {describe_value(display_name)}"
+    for key, value in body.get("labels", {}).items():
+        message = "expected at most 63 lower-case letters, digits, _ and -"
+        if not key or not _is_label(key) or not key[0].isalpha():
+            yield ("labels", key), f"{message}, a letter first, got {describe_value(key)}"
+        if not _is_label(value):
+            yield ("labels", key), f"{message}, got {describe_value(value)}"
+    pools = body.get(spec, {}).get("workerPoolSpecs", [])
+    path = (spec, "workerPoolSpecs")
+    if not pools or not pools[0]:
+        yield path, "no chief; expected a first pool with one machine"
+    elif pools[0].get("replicaCount", 1) != 1:
+        count = pools[0]["replicaCount"]
+        yield (*path, 0, "replicaCount"), f"expected 1, as the first pool is the chief, got {count}"
+    for index, pool in enumerate(pools):
+        yield from _program_rules((*path, index), pool)
+
+
+def _is_label(text: str) -> bool:
+    """Whether this is a label at Google, which may be in any script."""
+    plain = text.replace("_", "").replace("-", "")
+    return len(text) <= _LONGEST_LABEL and text == text.lower() and (not plain or plain.isalnum())
+
+
+def _program_rules(path: FieldPath, pool: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
+    for field, image_field in (
+        ("containerSpec", "imageUri"),
+        ("pythonPackageSpec", "executorImageUri"),
+    ):
+        program = pool.get(field, {})
+        image = program.get(image_field, "")
+        if _SPACE_OR_CONTROL.search(image):
+            message = f"expected an image such as HOST/PATH:TAG, got {describe_value(image)}"
+            yield (*path, field, image_field), message
+        for index, variable in enumerate(program.get("env", [])):
+            name = variable.get("name", "")
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
+                message = f"expected a variable name such as LOG_LEVEL, got {describe_value(name)}"
+                yield (*path, field, "env", index, "name"), message
