@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from distlaunch import __version__
-from distlaunch.errors import GoogleError, RetryableError, UsageError
+from distlaunch.errors import GoogleError, RetryableError
 from distlaunch.google import client as google_session
 from distlaunch.google.client import connect
 
@@ -179,11 +179,6 @@ def test_loopback_gets_neither_credentials_nor_proxies(serve, monkeypatch, user)
     server = serve(in_turn(GOOD))
     connect(server.url).call("GET", "logging", "x")
     assert not {"authorization", "x-goog-user-project"} & server.requests[0].headers.keys()
-
-
-def test_plain_http_elsewhere_is_refused():
-    with pytest.raises(UsageError, match="because credentials are sent there"):
-        connect("http://10.0.0.1")
 
 
 # What follows speaks TLS, as only that gets credentials.

