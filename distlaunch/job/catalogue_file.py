@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
@@ -17,49 +17,33 @@ from distlaunch.job.schema import (
     RegionName,
     Section,
     expected_error,
+    one_of,
+    or_default,
+    text,
 )
 from distlaunch.job.validation import validate
 from distlaunch.job.yaml_document import job_file_error, read_document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-_TOPOLOGY = re.compile(r"[1-9][0-9]*(x[1-9][0-9]*){1,2}", re.ASCII)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
-def _one_of(**values: Any) -> Callable[[Any], Any]:
-    def parse(text: Any) -> Any:
-        if not isinstance(text, str) or text not in values:
-            raise expected_error(" or ".join(values))
-        return values[text]
-
-    return parse
-
-
-def _parse_day(text: Any) -> str:
+def _parse_day(value: Any) -> str:
     try:
-        if isinstance(text, str) and _DAY.fullmatch(text):
-            return dt.date.fromisoformat(text).isoformat()
+        if isinstance(value, str) and _DAY.fullmatch(value):
+            return dt.date.fromisoformat(value).isoformat()
     except ValueError:
         pass
     raise expected_error("a day such as 2026-09-15")
 
 
-def _parse_topology(text: Any) -> str:
-    if not isinstance(text, str) or not _TOPOLOGY.fullmatch(text):
-        raise expected_error("a topology such as 2x4")
-    return text
-
-
-_T = TypeVar("_T")
-_OrEmpty = Annotated[_T, BeforeValidator(lambda value: {} if value is None else value)]
-_Boolean = Annotated[bool, BeforeValidator(_one_of(true=True, false=False))]
-_Architecture = Annotated[str, BeforeValidator(_one_of(amd64="amd64", arm64="arm64"))]
-_Use = Annotated[str, BeforeValidator(_one_of(training="training", elsewhere="elsewhere"))]
+_Boolean = Annotated[bool, one_of("true", "false")]
+_Architecture = Annotated[str, one_of("amd64", "arm64")]
+_Use = Annotated[str, one_of("training", "elsewhere")]
 _Day = Annotated[str, BeforeValidator(_parse_day)]
-_Topology = Annotated[str, BeforeValidator(_parse_topology)]
+_Topology = Annotated[str, text("a topology such as 2x4", r"[1-9][0-9]*(x[1-9][0-9]*){1,2}")]
 _Counts = Annotated[list[PositiveInt], Field(min_length=1)]
 
 
@@ -96,23 +80,25 @@ class _RetiredMachineSection(Section):
 class _RetiredSection(Section):
     """``retired``."""
 
-    accelerators: _OrEmpty[dict[AcceleratorName, _RetiredAcceleratorSection | None]] = Field(
-        default_factory=dict
-    )
-    machines: _OrEmpty[dict[MachineTypeName, _RetiredMachineSection | None]] = Field(
-        default_factory=dict
-    )
+    accelerators: Annotated[
+        dict[AcceleratorName, _RetiredAcceleratorSection | None] | None, or_default(dict)
+    ] = None
+    machines: Annotated[
+        dict[MachineTypeName, _RetiredMachineSection | None] | None, or_default(dict)
+    ] = None
 
 
 class _CatalogueSection(Section):
     """The whole file."""
 
-    machines: _OrEmpty[dict[MachineTypeName, _MachineSection | None]] = Field(default_factory=dict)
-    regions: _OrEmpty[dict[RegionName, dict[AcceleratorName, _Use | None] | None]] = Field(
-        default_factory=dict
+    machines: Annotated[dict[MachineTypeName, _MachineSection | None] | None, or_default(dict)] = (
+        None
     )
+    regions: Annotated[
+        dict[RegionName, dict[AcceleratorName, _Use | None] | None] | None, or_default(dict)
+    ] = None
     flex_start: Annotated[tuple[AcceleratorName, ...], Field(min_length=1)] = ("NVIDIA_L4",)
-    retired: _OrEmpty[_RetiredSection] = _RetiredSection()
+    retired: Annotated[_RetiredSection, or_default(dict)] = _RetiredSection()
 
 
 def read_catalogue_file(path: Path) -> dict[str, Any]:

@@ -68,11 +68,13 @@ class _EmptyAsDefault(_Parsed):
         return {"anyOf": [handler(schema), {"type": "null"}]}
 
 
-def _or_default(default: Callable[[], Any]) -> _EmptyAsDefault:
+def or_default(default: Callable[[], Any]) -> _EmptyAsDefault:
+    """Return the annotation of a section that may be written without content."""
     return _EmptyAsDefault(lambda value: default() if value is None else value, {})
 
 
-def _text(expected: str, pattern: str = r"[^\0]*") -> _Parsed:
+def text(expected: str, pattern: str = r"[^\0]*") -> _Parsed:
+    """Return the annotation of text that matches a pattern."""
     regex = re.compile(pattern, re.ASCII)
 
     def parse(value: Any) -> str:
@@ -116,9 +118,9 @@ def one_of(*values: str, suggest: Callable[[str, tuple[str, ...]], str] = did_yo
     return _Parsed(parse, {"enum": list(values)})
 
 
-def _is_number(text: str) -> bool:
+def _is_number(value: str) -> bool:
     try:
-        return math.isfinite(float(text))
+        return math.isfinite(float(value))
     except ValueError:
         return False
 
@@ -155,8 +157,8 @@ def _parse_variable(value: Any) -> str:
     return name
 
 
-Text = Annotated[str, _text("text")]
-NonEmptyLine = Annotated[str, _text("text in one line", r"[^\0-\x1f\x7f]+")]
+Text = Annotated[str, text("text")]
+NonEmptyLine = Annotated[str, text("text in one line", r"[^\0-\x1f\x7f]+")]
 NonNegativeInt = Annotated[int, _integer(0)]
 PositiveInt = Annotated[int, _integer(1)]
 Number = Annotated[float, _number("a number", float, -math.inf)]
@@ -168,32 +170,32 @@ _DURATION_SCHEMA = {
 Duration = Annotated[int, _Parsed(_parse_duration, _DURATION_SCHEMA)]
 JobName = Annotated[
     str,
-    _text(
+    text(
         "at most 63 of a-z, 0-9, _ and -, a letter first, such as digits",
         r"[a-z][a-z0-9_-]{0,62}",
     ),
 ]
 ModuleName = Annotated[
-    str, _text("a Python module such as trainer.task", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+    str, text("a Python module such as trainer.task", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 ]
 ProjectId = Annotated[
     str,
-    _text(
+    text(
         "a project id such as my-project-1234",
         r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]{6,}",
     ),
 ]
-RegionName = Annotated[str, _text("a region such as us-central1", r"[a-z]+(-[a-z]+)+[0-9]+")]
+RegionName = Annotated[str, text("a region such as us-central1", r"[a-z]+(-[a-z]+)+[0-9]+")]
 Bucket = Annotated[
     str,
-    _text(
+    text(
         "a bucket such as gs://my-bucket",
         r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^\0-\x1f\x7f]*)?",
     ),
 ]
 ImageName = Annotated[
     str,
-    _text(
+    text(
         "an image such as python:3.12-slim",
         r"([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
         r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?",
@@ -201,29 +203,29 @@ ImageName = Annotated[
 ]
 RelativePath = Annotated[
     str,
-    _text(
+    text(
         "a path below the project folder, such as data/labels.txt",
         r"(?!/)(?!(.*/)?\.\.(/|$))[^\0-\x1f\x7f]+",
     ),
 ]
 Repository = Annotated[
     str,
-    _text(
+    text(
         "an image without a tag, such as us-central1-docker.pkg.dev/my-project/training/digits",
         r"[A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+",
     ),
 ]
 AccountEmail = Annotated[
-    str, _text("an account such as trainer@my-project.iam.gserviceaccount.com", r"[^\s@]+@[^\s@]+")
+    str, text("an account such as trainer@my-project.iam.gserviceaccount.com", r"[^\s@]+@[^\s@]+")
 ]
 AcceleratorName = Annotated[
-    str, _text("an accelerator such as NVIDIA_TESLA_T4", r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
+    str, text("an accelerator such as NVIDIA_TESLA_T4", r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 ]
-MachineTypeName = Annotated[str, _text("a machine type such as n1-standard-8", r"[a-z][a-z0-9_-]+")]
+MachineTypeName = Annotated[str, text("a machine type such as n1-standard-8", r"[a-z][a-z0-9_-]+")]
 LabelName = Annotated[
-    str, _text("at most 63 of a-z, 0-9, _ and -, a letter first", r"[a-z][a-z0-9_-]{0,62}")
+    str, text("at most 63 of a-z, 0-9, _ and -, a letter first", r"[a-z][a-z0-9_-]{0,62}")
 ]
-LabelValue = Annotated[str, _text("at most 63 of a-z, 0-9, _ and -", r"[a-z0-9_-]{0,63}")]
+LabelValue = Annotated[str, text("at most 63 of a-z, 0-9, _ and -", r"[a-z0-9_-]{0,63}")]
 _VARIABLE_SCHEMA = {
     "type": "string",
     "pattern": f"^(?!({_RESERVED_VARIABLE.pattern})$)({_VARIABLE})$",
@@ -272,8 +274,8 @@ class ImageSection(Section):
     repository: Repository | None = None
     base: ImageName | None = None
     requirements: RelativePath | None = None
-    include: Annotated[list[RelativePath], _or_default(list)] = []
-    allow_secrets: Annotated[list[RelativePath], _or_default(list)] = []
+    include: Annotated[list[RelativePath], or_default(list)] = []
+    allow_secrets: Annotated[list[RelativePath], or_default(list)] = []
     dockerfile: RelativePath | None = None
     uri: ImageName | None = None
 
@@ -346,15 +348,15 @@ class JobSection(Section):
     region: RegionName | None = None
     bucket: Bucket | None = None
     module: ModuleName = "trainer.task"
-    args: Annotated[list[Text], _or_default(list)] = []
-    image: Annotated[ImageSection, _or_default(dict)] = ImageSection()
+    args: Annotated[list[Text], or_default(list)] = []
+    image: Annotated[ImageSection, or_default(dict)] = ImageSection()
     cluster: ClusterSection
-    scheduling: Annotated[SchedulingSection, _or_default(dict)] = SchedulingSection()
-    env: Annotated[dict[VariableName, Text], _or_default(dict)] = {}
-    labels: Annotated[dict[LabelName, LabelValue], _or_default(dict)] = {}
+    scheduling: Annotated[SchedulingSection, or_default(dict)] = SchedulingSection()
+    env: Annotated[dict[VariableName, Text], or_default(dict)] = {}
+    labels: Annotated[dict[LabelName, LabelValue], or_default(dict)] = {}
     service_account: AccountEmail | None = None
     network: NonEmptyLine | None = None
     tensorboard: NonEmptyLine | None = None
     reduction_server: ReductionServerSection | None = None
     tuning: TuningSection | None = None
-    vertex: Annotated[dict[str, Any], _or_default(dict)] = {}
+    vertex: Annotated[dict[str, Any], or_default(dict)] = {}

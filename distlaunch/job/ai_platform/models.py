@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, PlainSerializer, model_validat
 from pydantic.alias_generators import to_camel
 
 from distlaunch.job.machine_catalogue import suggest_accelerator
-from distlaunch.job.schema import NonNegativeInt, Section, Text, expected_error, one_of
+from distlaunch.job.schema import NonNegativeInt, Section, Text, expected_error, one_of, text
 
 ScaleTier = Literal["BASIC", "STANDARD_1", "PREMIUM_1", "BASIC_GPU", "BASIC_TPU", "CUSTOM"]
 AcceleratorType = Literal[
@@ -40,7 +40,6 @@ ScaleType = Literal["NONE", "UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE
 _TRUE = ("true", "yes", "on")  # as YAML 1.1 has them
 _FALSE = ("false", "no", "off")
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_DURATION = re.compile(r"[0-9]+(\.[0-9]{1,9})?s", re.ASCII)
 
 
 def to_camel_case(name: str) -> str:
@@ -66,15 +65,9 @@ def _parse_number(value: Any) -> int | float:
     return number
 
 
-def _parse_duration(value: Any) -> str:
-    if not isinstance(value, str) or not _DURATION.fullmatch(value):
-        raise expected_error("seconds with their unit, such as 7200s")
-    return value
-
-
 Flag = Annotated[bool, BeforeValidator(_parse_flag)]
 Number = Annotated[int | float, BeforeValidator(_parse_number)]
-Duration = Annotated[str, BeforeValidator(_parse_duration)]
+Duration = Annotated[str, text("seconds with their unit, such as 7200s", r"[0-9]+(\.[0-9]{1,9})?s")]
 Int64 = Annotated[NonNegativeInt, PlainSerializer(str)]  # text in JSON
 
 
