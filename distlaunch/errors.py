@@ -18,6 +18,7 @@ Every other exception is a bug in distlaunch.
 from __future__ import annotations
 
 import errno
+import os
 from typing import TYPE_CHECKING
 
 from distlaunch.exit_codes import EXIT_ERROR, EXIT_USAGE
@@ -172,7 +173,8 @@ class RetryableError(GoogleError):
 
 def os_reason(error: OSError) -> str:
     """Return the system's reason for an error, such as ``permission denied``."""
-    return (error.strerror or str(error)).lower()
+    # Not strerror: the socket module adds the address to it.
+    return (os.strerror(error.errno) if error.errno else str(error)).lower()
 
 
 def output_error(error: OSError) -> BrokenPipeError | OutputError:
