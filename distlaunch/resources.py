@@ -1,4 +1,4 @@
-"""Where skeleton and templates lie: beside the package in a checkout, inside it in a wheel."""
+"""The paths of skeleton and templates: beside the package in a checkout, inside it in a wheel."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def skeleton() -> Path:
 
 
 def templates() -> Path:
-    """Return the folder with what `rendering` fills in."""
+    """Return the folder with the templates of `render`."""
     return _folder("templates")
 
 
 def starters() -> dict[str, str]:
     """Return the names of the starters, each with its one-line description."""
-    found = sorted((skeleton() / "starters").glob(f"*/{DESCRIPTION}"))
-    return {path.parent.name: path.read_text(encoding="utf-8").strip() for path in found}
+    paths = sorted((skeleton() / "starters").glob(f"*/{DESCRIPTION}"))
+    return {path.parent.name: path.read_text(encoding="utf-8").strip() for path in paths}
 
 
 def starter(name: str) -> Path:

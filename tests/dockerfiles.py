@@ -17,7 +17,7 @@ WHITE = " \t"
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction; `rest` is what stands behind its word, continued lines joined."""
+    """One instruction; `rest` is the text after its word, continued lines joined."""
 
     word: str
     rest: str
@@ -29,7 +29,7 @@ class Instruction:
         return words
 
     def pairs(self) -> dict[str, str]:
-        """Read what stands behind ENV or LABEL."""
+        """Read the text after ENV or LABEL."""
         found = {}
         for word in split(self.rest):
             name, equals, value = word.partition("=")
@@ -46,7 +46,7 @@ class Instruction:
 def read(text: str) -> list[Instruction]:
     """Read a Dockerfile as the engine does, line by line."""
     instructions: list[Instruction] = []
-    told, open_line, in_directives = "", False, True
+    joined, open_line, in_directives = "", False, True
     for line in text.split("\n"):
         bare = line.removesuffix("\r").lstrip(WHITE)
         if in_directives and (found := re.fullmatch(r"#\s*(\w+)\s*=\s*(.+?)\s*", bare)):
@@ -55,13 +55,13 @@ def read(text: str) -> list[Instruction]:
         in_directives = False
         if bare.startswith("#") or not bare.strip():
             continue  # also between continued lines
-        told += bare if not open_line else line.removesuffix("\r")
-        open_line = bool(re.search(r"\\[ \t]*$", told))
+        joined += bare if not open_line else line.removesuffix("\r")
+        open_line = bool(re.search(r"\\[ \t]*$", joined))
         if open_line:
-            told = re.sub(r"\\[ \t]*$", "", told)
+            joined = re.sub(r"\\[ \t]*$", "", joined)
         else:
-            instructions.append(instruction(told))
-            told = ""
+            instructions.append(instruction(joined))
+            joined = ""
     assert not open_line, "the last line is to be continued"
     return instructions
 

@@ -63,7 +63,7 @@ class Emulator:
 def running(
     folder: Path, *words: str, project: Path | None = None, **variables: str
 ) -> Iterator[Emulator]:
-    """Run one that runs jobs as processes, unless `words` say otherwise.
+    """Run one that runs jobs as processes, unless `words` choose another backend.
 
     Parameters
     ----------

@@ -5,12 +5,12 @@
     python tests/engine.py stop
 
 One engine serves a whole machine: all test runs, all their processes. A *keeper*, a process of its
-own, holds it; whoever uses it holds a shared lock, which the system takes back however they end.
-When the keeper gets that lock for itself nobody is left, and it ends everything. Should the keeper
-be killed, the system ends the engine with it, and the next start takes away what is left.
+own, holds it; each user holds a shared lock, which the system releases when they end. When the
+keeper gets that lock for itself, no user is left, and it ends everything. Should the keeper be
+killed, the system ends the engine with it, and the next start removes what is left.
 
 It needs Linux, root and Debian's packages `docker.io docker-registry mmdebstrap`, which it installs
-where it is asked to (`start`, or DISTLAUNCH_TEST_ENGINE=1).
+on request (`start`, or DISTLAUNCH_TEST_ENGINE=1).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DOCKER = "/usr/bin/docker"
 DEMANDED = "DISTLAUNCH_TEST_ENGINE"
 PATIENCE = 180  # seconds until it is there
 
-# Files in HOME. What they say holds for as long as the lock on KEEPER is taken.
+# Files in HOME; valid for as long as the lock on KEEPER is taken.
 IN_USE, KEEPER, STARTING, STAY = "in-use", "keeper", "starting", "stay"
 TOLD, LOG, BRIDGE = "engine.json", "engine.log", "bridge"
 WORK = "work"
@@ -89,7 +89,7 @@ class Engine:
         return {"DOCKER_HOST": self.socket}
 
     def repository(self, name: str = "test") -> str:
-        """Return a repository in the registry that nobody else has."""
+        """Return a new repository in the registry."""
         return f"{self.registry}/{name}-{uuid.uuid4().hex[:12]}"
 
     def docker(self, *words: str, **kwargs) -> subprocess.CompletedProcess[str]:
@@ -255,7 +255,7 @@ def _started() -> Engine:
 
 
 def _keep() -> None:
-    """Hold an engine until nobody uses it."""
+    """Hold an engine until it has no users."""
     with (HOME / KEEPER).open("a") as kept, (HOME / IN_USE).open("w") as use:
         fcntl.flock(kept, fcntl.LOCK_EX)
         (HOME / TOLD).unlink(missing_ok=True)
@@ -346,7 +346,7 @@ def _wait_for(address: str | tuple[str, int], daemon: subprocess.Popen[bytes]) -
             if probe.connect_ex(address) == 0:
                 return
         time.sleep(0.05)
-    raise SystemExit(f"nobody listens at {address}")
+    raise SystemExit(f"nothing listens at {address}")
 
 
 def _take_away(work: Path) -> None:

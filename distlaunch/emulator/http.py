@@ -38,43 +38,20 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An API method.
+    """An API method."""
 
-    Parameters
-    ----------
-    call
-        What ``--faults`` calls it.
-    path
-        A rule of werkzeug's; its variables are passed to the handler by name.
-    handler
-        Returns the answer, a dict for JSON. It gets the request first, and raises `ApiError`.
-    is_upload
-        Whether the body may be of any content type; otherwise it has to be JSON.
-    """
-
-    call: Call
+    call: Call  # its name in --faults
     method: str
-    path: str
+    path: str  # a rule of werkzeug's; its variables are passed to the handler by name
+    # Gets the request first; returns the response, a dict for JSON, or raises ApiError.
     handler: Callable[..., Response | dict[str, Any]]
-    is_upload: bool = False
+    is_upload: bool = False  # whether the body may be of any content type, not JSON alone
 
 
 class Server:
     """Listens on a port of 127.0.0.1 from its creation on, and answers from `start` on.
 
-    Parameters
-    ----------
-    port
-        The port, 0 for any free one.
-    faults
-        Which calls fail.
-    log_line
-        Is called with a line for each request.
-
-    Raises
-    ------
-    DistlaunchError
-        If the port is not available.
+    Port 0 is any free one. `log_line` is called with a line for each request.
     """
 
     def __init__(self, port: int, faults: FaultCounter, log_line: Callable[[str], None]) -> None:

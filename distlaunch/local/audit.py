@@ -104,12 +104,12 @@ class _Run:
 
     def flaws(self) -> list[str]:
         """Return what is wrong with epochs, a line each."""
-        found = [
+        lines = [
             f"epoch {number + 1}: {flaws}"
             for number, epoch in self.epochs.items()
             if (flaws := epoch.flaws_if_whole if self._is_whole(number) else epoch.flaws_if_part)
         ]
-        return [*_first(found, "epoch"), *self._unreported()]
+        return [*_first(lines, "epoch"), *self._unreported()]
 
     def proved(self, tasks: Sequence[str]) -> str:
         """Return what is proved where nothing is wrong."""
@@ -334,12 +334,12 @@ class Coverage:
     def _runs(self, kind: re.Pattern[bytes]) -> Iterator[tuple[int, int, int]]:
         """Find the runs of examples that were seen equally often: first, last, how often."""
         counts = bytes(self._counts)
-        found = kind.search(counts)
-        while found:
-            first = found.start()
-            end = len(counts) - len(counts[first:].lstrip(found[0]))
+        match = kind.search(counts)
+        while match:
+            first = match.start()
+            end = len(counts) - len(counts[first:].lstrip(match[0]))
             yield first, end - 1, counts[first]
-            found = kind.search(counts, end)
+            match = kind.search(counts, end)
 
 
 def task_names(names: Sequence[str]) -> str:

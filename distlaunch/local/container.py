@@ -37,32 +37,16 @@ _BOOT = (
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A container to run.
-
-    Parameters
-    ----------
-    args
-        What the image's entrypoint is given.
-    environment
-        All variables that the image itself does not have, or has otherwise.
-    folders
-        Folders of this machine that are there inside under the same paths, and can be written.
-    files
-        Files that are there likewise, and can be read.
-    cores
-        Those that it is held to, None for all.
-    gpus
-        Whether it can reach this machine's GPUs; CUDA_VISIBLE_DEVICES selects them.
-    """
+    """A container to run; folders and files are mounted under their own paths."""
 
     name: str
     image: str
-    args: Sequence[str]
-    environment: Mapping[str, str]
-    folders: Sequence[str] = ()
-    files: Sequence[str] = ()
-    cores: Sequence[int] | None = None
-    gpus: bool = False
+    args: Sequence[str]  # for the image's entrypoint
+    environment: Mapping[str, str]  # variables that the image does not set, or sets otherwise
+    folders: Sequence[str] = ()  # writable
+    files: Sequence[str] = ()  # read-only
+    cores: Sequence[int] | None = None  # None for all
+    gpus: bool = False  # whether it can use this machine's GPUs; see CUDA_VISIBLE_DEVICES
 
     def to_environment(self) -> dict[str, str]:
         """Return the variable that `main` reads."""

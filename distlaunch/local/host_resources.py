@@ -33,7 +33,7 @@ class Machine:
     gpus: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """Say what there is, as ``2 cores, no GPU``."""
+        """Return a text such as ``2 cores, no GPU``."""
         gpus = plural(len(self.gpus), "GPU") if self.gpus else "no GPU"
         return f"{plural(len(self.cores), 'core')}, {gpus}"
 
@@ -56,13 +56,7 @@ class Share:
 
 
 def this_machine(env: Mapping[str, str]) -> Machine:
-    """Look what this process may use.
-
-    Parameters
-    ----------
-    env
-        The job's own variables, which win over those of this process.
-    """
+    """Return what this process may use; the job's `env` wins over that of this process."""
     return Machine(_cores(), _gpus({**os.environ, **env}))
 
 

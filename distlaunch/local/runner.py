@@ -41,15 +41,10 @@ _USAGE = 2  # the exit code of a program that was called wrongly: no restart fix
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended.
+    """How a job ended: its exit code, and the event files of each attempt's training tasks.
 
-    Parameters
-    ----------
-    code
-        The exit code: 0 when the primary task is done; the first failing task's own code,
-        128 + n for signal n; 130 after Ctrl-C, 143 after SIGTERM.
-    event_files
-        The event files of the training tasks, attempt after attempt.
+    The code is 0 when the primary task is done, otherwise the first failing task's own; 128 + n for
+    signal n, 130 after Ctrl-C, 143 after SIGTERM.
     """
 
     code: int

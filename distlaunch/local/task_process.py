@@ -23,28 +23,16 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # exit codes, as a shell gives them
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """What a task is to run, and in what surroundings.
-
-    Parameters
-    ----------
-    argv
-        The program and its arguments, or the module's name and its arguments.
-    output
-        The file descriptor for what it writes.
-    cores
-        The cores it is pinned to, or None.
-    container
-        The name of the container that this process represents, if it does.
-    """
+    """The program of a task, and its environment."""
 
     name: str
-    argv: Sequence[str]
+    argv: Sequence[str]  # of a module: its name and arguments
     is_module: bool
     env: Mapping[str, str]
     work_dir: str
-    cores: Sequence[int] | None = None
-    output: int = -1
-    container: str | None = None
+    cores: Sequence[int] | None = None  # that it is pinned to
+    output: int = -1  # the file descriptor for what it writes
+    container: str | None = None  # the name of the container that the process represents
 
 
 class StartError(Exception):
@@ -138,8 +126,8 @@ def _execute(plan: TaskPlan) -> None:
 def _reason(problem: BaseException, plan: TaskPlan) -> str:
     if isinstance(problem, OSError):
         # For a program that was looked up on PATH it is bytes: the last path tried.
-        where = problem.filename if isinstance(problem.filename, str) else plan.argv[0]
-        return f"{where}: {problem.strerror}"
+        path = problem.filename if isinstance(problem.filename, str) else plan.argv[0]
+        return f"{path}: {problem.strerror}"
     return f"{plan.argv[0]}: {problem}"
 
 

@@ -32,10 +32,6 @@ def test_only_this_machine_and_no_web_page_may_call(headers, status, service):
     assert service.call("GET", JOBS, headers=headers).status_code == status
 
 
-def test_the_emulator_s_own_origin_may_call(service):
-    assert service.call("GET", JOBS, headers={"Origin": service.url}).status_code == 200
-
-
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", ""])
 def test_a_body_has_to_be_declared_as_json(content_type, service, custom_job):
     headers = {"Content-Type": content_type}

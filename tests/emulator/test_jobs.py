@@ -142,10 +142,6 @@ def test_every_machine_of_the_catalogue_is_accepted(service, custom_job):
         assert response.status_code == 200, response.text
 
 
-def test_a_negative_page_size_is_refused(service):
-    assert service.error("GET", JOBS, params={"pageSize": -1}) == (400, "Invalid pageSize -1.")
-
-
 def test_an_unknown_region_is_refused(service, custom_job):
     path = JOBS.replace("us-central1", "us-central9")
     for method in ("GET", "POST"):

@@ -53,7 +53,7 @@ def leave_stubborn_descendants():
             os._exit(0)
         stay("daemon")
 
-def tell(event, **details):
+def report(event, **details):
     with open(os.environ["DISTLAUNCH_EVENTS"], "a") as file:
         file.write(json.dumps({"event": event, "time": time.time(), **details}) + chr(10))
 """
@@ -80,7 +80,7 @@ class Launch:
         return self.process.poll() is not None
 
     def until_up(self, count: int) -> None:
-        """Wait until so many processes have said that they are up."""
+        """Wait until so many processes are up."""
         until_true(lambda: self.is_over or len([*(self.folder / "up").iterdir()]) >= count)
         assert not self.is_over, self.end()
 

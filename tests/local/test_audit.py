@@ -20,22 +20,22 @@ def ready(step: int = 0, examples: int = 10, steps: int = 2) -> dict:
 
 
 def seen(start: int, end: int, positions: object, **more: object) -> dict:
-    told = {"event": "audit", "kind": "seen", "from": start, "to": end, "positions": positions}
-    return told | more
+    event = {"event": "audit", "kind": "seen", "from": start, "to": end, "positions": positions}
+    return event | more
 
 
 def read(count: int | None, records: int = 5, index: int = 40, data: int = 1000) -> dict:
-    told = {"bytes": count, "index_bytes": index, "data_bytes": data, "records": records}
-    return {"event": "audit", "kind": "read"} | told
+    event = {"bytes": count, "index_bytes": index, "data_bytes": data, "records": records}
+    return {"event": "audit", "kind": "read"} | event
 
 
 def step(number: int) -> dict:
     return {"event": "step", "step": number}
 
 
-def problems(*told: dict) -> list[str]:
-    """Return what is wrong where one task alone tells this."""
-    return list(judge([{"chief": told}]).problems)
+def problems(*events: dict) -> list[str]:
+    """Return the problems of one task with these events."""
+    return list(judge([{"chief": events}]).problems)
 
 
 def lines(*attempts: dict[str, list[dict]]) -> list[str]:
@@ -64,12 +64,12 @@ def test_rows_that_differ_from_epoch_to_epoch_and_many_tasks():
         "worker:0": [ready(), seen(0, 2, halves[1]), seen(2, 4, [[4, 6]])],
     })  # fmt: skip
     assert found[0].endswith("(chief 4-5, worker:0 5-6 an epoch)")
-    told = {f"worker:{k}": [ready(), seen(0, 2, [[k, 1 if k < 4 else 6]])] for k in range(5)}
-    assert lines(told)[0].endswith("(5 tasks, 1-6 each an epoch)")
+    events = {f"worker:{k}": [ready(), seen(0, 2, [[k, 1 if k < 4 else 6]])] for k in range(5)}
+    assert lines(events)[0].endswith("(5 tasks, 1-6 each an epoch)")
 
 
 @pytest.mark.parametrize(
-    ("runs", "said"),
+    ("runs", "problem"),
     [
         ([[0, 3], [4, 1], [6, 4]], "2 examples were never seen (positions 3, 5)"),
         ([[1, 9]], "1 example was never seen (position 0)"),
@@ -86,8 +86,8 @@ def test_rows_that_differ_from_epoch_to_epoch_and_many_tasks():
         ),
     ],
 )
-def test_what_is_wrong_with_an_epoch(runs, said):
-    assert problems(ready(), seen(0, 2, runs)) == [f"audit: epoch 1: {said}"]
+def test_what_is_wrong_with_an_epoch(runs, problem):
+    assert problems(ready(), seen(0, 2, runs)) == [f"audit: epoch 1: {problem}"]
 
 
 def test_only_some_positions_are_listed():
@@ -99,17 +99,17 @@ def test_only_some_positions_are_listed():
 
 
 def test_tasks_that_saw_the_same_are_named():
-    told = {
+    events = {
         "chief": [ready(), seen(0, 2, [[0, 6]])],
         "worker:0": [ready(), seen(0, 2, [[6, 2]])],
         "worker:1": [ready(), seen(0, 2, [[8, 2], [5, 1]])],
     }
-    assert judge([told]).problems == (
+    assert judge([events]).problems == (
         "audit: epoch 1: 1 example was seen more than once by chief and worker:1 "
         "(position 5: 2 times)",
     )
-    told = {f"worker:{number}": [ready(), seen(0, 2, ALL)] for number in range(5)}
-    assert "seen more than once by 5 tasks (positions 0-9: 5 times)" in judge([told]).problems[0]
+    events = {f"worker:{number}": [ready(), seen(0, 2, ALL)] for number in range(5)}
+    assert "seen more than once by 5 tasks (positions 0-9: 5 times)" in judge([events]).problems[0]
 
 
 def test_rows_of_no_example_are_a_problem():
@@ -119,15 +119,15 @@ def test_rows_of_no_example_are_a_problem():
     ]
 
 
-def test_only_some_epochs_are_told_of():
-    told = [seen(at, at + 2, [[0, 9]]) for at in range(0, 16, 2)]
-    found = problems(ready(), *told)
+def test_only_some_epochs_are_listed():
+    events = [seen(at, at + 2, [[0, 9]]) for at in range(0, 16, 2)]
+    found = problems(ready(), *events)
     assert [line.split(": ")[1] for line in found[:5]] == [f"epoch {n}" for n in range(1, 6)]
     assert found[5:] == ["audit: and 3 more epochs"]
-    assert len(judge([{"chief": [ready(), *told]}]).text.splitlines()) == 2  # the table
+    assert len(judge([{"chief": [ready(), *events]}]).text.splitlines()) == 2  # the table
 
 
-def test_epochs_of_which_nothing_is_told():
+def test_epochs_without_reports():
     assert problems(ready(), seen(0, 2, ALL), seen(4, 6, ALL), step(7)) == [
         "audit: epoch 2 and 1 other: no example is reported"
     ]
@@ -138,8 +138,8 @@ def test_epochs_of_which_nothing_is_told():
 
 
 def test_epoch_that_an_earlier_run_began():
-    told = [ready(3), seen(3, 4, [[2, 3]]), seen(4, 6, ALL)]
-    assert lines({"chief": told})[:2] == [
+    events = [ready(3), seen(3, 4, [[2, 3]]), seen(4, 6, ALL)]
+    assert lines({"chief": events})[:2] == [
         "audit: each of 10 examples was seen exactly once in 1 epoch (chief 10 an epoch)",
         "audit: epoch 2 was begun by an earlier run, of which nothing is known: "
         "no example was seen more than once from step 3 on",
@@ -150,14 +150,14 @@ def test_epoch_that_an_earlier_run_began():
 
 
 def test_epoch_that_ended_early():
-    told = [ready(), seen(0, 2, ALL), seen(2, 3, [[2, 3]])]
-    assert lines({"chief": told})[1] == (
+    events = [ready(), seen(0, 2, ALL), seen(2, 3, [[2, 3]])]
+    assert lines({"chief": events})[1] == (
         "audit: epoch 2 ended after 1 of its 2 steps: no example was seen more than once"
     )
 
 
 @pytest.mark.parametrize(
-    "told",
+    "events",
     [
         [ready(3), read(0)],
         [ready(3), seen(3, 4, [[2, 3]])],
@@ -166,8 +166,8 @@ def test_epoch_that_ended_early():
         [ready(0), seen(0, 1, [[2, 3]])],
     ],
 )
-def test_without_a_whole_epoch_nothing_is_proved(told):
-    assert problems(*told) == [
+def test_without_a_whole_epoch_nothing_is_proved(events):
+    assert problems(*events) == [
         "audit: nothing was proved, as no epoch was trained from its first step to its last"
     ]
 
@@ -189,30 +189,30 @@ def test_reading_is_of_all_attempts():
     assert found[2].split() == ["chief", "20", "20", "40"]
 
 
-def test_program_that_tells_nothing_for_an_audit():
-    (said,) = judge([{"chief": [ready(), step(2)], "worker:0": []}]).problems
-    assert said == (
+def test_program_without_audit_events():
+    (problem,) = judge([{"chief": [ready(), step(2)], "worker:0": []}]).problems
+    assert problem == (
         "audit: the program reports nothing of what it read; "
         "only the bundled trainer (trainer.task) does"
     )
 
 
-def test_task_that_tells_nothing():
-    told = {"chief": [ready(), seen(0, 2, ALL)], "worker:0": [ready()], "worker:1": []}
-    assert judge([told]).problems == (
+def test_task_without_audit_events():
+    events = {"chief": [ready(), seen(0, 2, ALL)], "worker:0": [ready()], "worker:1": []}
+    assert judge([events]).problems == (
         "audit: nothing of what it read is reported by worker:0 and worker:1",
     )
 
 
 @pytest.mark.parametrize("other", [ready(examples=11), ready(steps=3), ready(step=2)])
 def test_tasks_that_do_not_go_alike(other):
-    (said,) = judge([{"chief": [ready(), seen(0, 2, ALL)], "worker:0": [other]}]).problems[1:]
-    assert said.startswith(
+    (problem,) = judge([{"chief": [ready(), seen(0, 2, ALL)], "worker:0": [other]}]).problems[1:]
+    assert problem.startswith(
         "audit: the tasks do not go through the same data alike: "
         "10 examples, 2 steps an epoch, from step 0; 1"
     )
     if other["step"] == 0:
-        assert judge([{"chief": [ready()]}, {"chief": [other, read(0)]}]).problems == (said,)
+        assert judge([{"chief": [ready()]}, {"chief": [other, read(0)]}]).problems == (problem,)
 
 
 @pytest.mark.parametrize(
@@ -246,9 +246,9 @@ def test_tasks_that_do_not_go_alike(other):
     ],
 )
 def test_event_that_cannot_be_understood(event, why):
-    told = [ready(), seen(0, 2, ALL), seen(2, 4, ALL), event]
-    assert problems(*told) == [f"audit: chief: 1 event not understood ({why})"]
-    assert problems(*told, read(-1)) == [f"audit: chief: 2 events not understood ({why})"]
+    events = [ready(), seen(0, 2, ALL), seen(2, 4, ALL), event]
+    assert problems(*events) == [f"audit: chief: 1 event not understood ({why})"]
+    assert problems(*events, read(-1)) == [f"audit: chief: 2 events not understood ({why})"]
 
 
 @pytest.mark.parametrize(
@@ -279,10 +279,10 @@ def runs_of(examples: list[int]) -> list[list[int]]:
 
 @st.composite
 def trainings(draw) -> tuple[list[dict[str, list[dict]]], int, list[Counter[int]]]:
-    """Make what tasks tell of a training that is restarted, and how often an epoch saw what.
+    """Make the events of a training that is restarted, and count the examples of each epoch.
 
-    Each attempt goes on from a place in the one before it up to which the tasks have told what
-    they saw; what they tell after that is lost with what was trained.
+    Each attempt resumes at a step of the one before it up to which the tasks have reported what
+    they saw; later reports are lost with what was trained.
     """
     n, steps, epochs = draw(st.integers(1, 12)), draw(st.integers(1, 4)), draw(st.integers(1, 3))
     tasks = draw(st.sampled_from([["chief"], ["chief", "worker:0"]]))
@@ -298,7 +298,7 @@ def trainings(draw) -> tuple[list[dict[str, list[dict]]], int, list[Counter[int]
         for example in examples
     ]
 
-    def told(task: str, first: int, last: int) -> list[dict]:
+    def events(task: str, first: int, last: int) -> list[dict]:
         parts = [
             seen(*span, runs_of([row[2] for row in rows if row[:2] == (task, span)]))
             for span in spans
@@ -309,7 +309,7 @@ def trainings(draw) -> tuple[list[dict[str, list[dict]]], int, list[Counter[int]
     starts = [0, *sorted(draw(st.lists(st.sampled_from(sorted(marks)), max_size=2)))]
     lasts = [draw(st.integers(start, end)) for start in starts[1:]] + [end]
     attempts = [
-        {task: told(task, first, last) for task in tasks}
+        {task: events(task, first, last) for task in tasks}
         for first, last in zip(starts, lasts, strict=True)
     ]
     return attempts, n, [Counter(examples) for examples in saw]
@@ -329,13 +329,13 @@ def test_proved_is_what_is_so(training):
 
 SEES = """
 def sees(start, end, *runs, **more):
-    tell("audit", kind="seen", **{"from": start, "to": end}, positions=runs, **more)
+    report("audit", kind="seen", **{"from": start, "to": end}, positions=runs, **more)
 
 def reads(count, records):
-    tell("audit", kind="read", bytes=count, index_bytes=0, data_bytes=1000, records=records)
+    report("audit", kind="read", bytes=count, index_bytes=0, data_bytes=1000, records=records)
 
 def begins(step=0):
-    tell("ready", examples=10, steps_per_epoch=2, step=step, epochs=2)
+    report("ready", examples=10, steps_per_epoch=2, step=step, epochs=2)
 
 """
 WHOLE = (
@@ -353,7 +353,7 @@ MUCH = (
     + """
 for _ in range(4 << 10):
     sees(2, 3, pad="x" * 1000)
-tell("end", summary={"global_batch": 64})
+report("end", summary={"global_batch": 64})
 """
 )
 
@@ -372,7 +372,7 @@ def test_job_that_is_proved(run):
 
 def test_job_that_is_refuted_fails_after_its_summary(run):
     code, out, err = run(
-        WHOLE + "sees(2, 4, [5, 1])\ntell('end', summary={'global_batch': 64})\n", "--audit"
+        WHOLE + "sees(2, 4, [5, 1])\nreport('end', summary={'global_batch': 64})\n", "--audit"
     )
     assert code == 1
     assert [line.split()[0] for line in out.splitlines()] == ["global", "task", "chief", "worker:0"]
@@ -390,7 +390,7 @@ def test_job_that_fails_keeps_its_code_and_proves_nothing(run):
     )
 
 
-def test_tasks_that_do_not_train_need_tell_nothing(run, tmp_path):
+def test_tasks_that_do_not_train_need_no_events(run, tmp_path):
     machine = "{machine: n1-standard-4}"
     (tmp_path / "distlaunch.yaml").write_text(
         f"name: digits\ncluster: {{chief: {machine}, workers: {machine}, evaluators: {machine}}}\n"
@@ -399,7 +399,7 @@ def test_tasks_that_do_not_train_need_tell_nothing(run, tmp_path):
     assert (code, out.count("\n")) == (0, 4)
 
 
-def test_all_that_is_told_at_the_end_is_heard(run):
+def test_all_events_at_the_end_are_read(run):
     """A poll takes no more than a part of it."""
     code, out, _ = run(MUCH, "--audit")
     assert code == 0
@@ -407,7 +407,7 @@ def test_all_that_is_told_at_the_end_is_heard(run):
     assert "exactly once in each of 2 epochs" in out
 
 
-def test_nothing_is_told_where_nobody_asks(run, tmp_path):
+def test_nothing_is_reported_without_the_option(run, tmp_path):
     code, out, err = run(WHOLE + "sees(2, 4, [5, 1])\n", "--job-dir=job")
     assert (code, out, "audit" in err) == (0, "", False)
     (path,) = tmp_path.glob("job/task-logs/*/chief.events.jsonl")

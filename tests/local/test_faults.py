@@ -30,9 +30,9 @@ def test_what_can_be_asked_for(text, fault, when):
      "chief@step=1.5", "chief@-5s", "chief@infs", "chief@1e3s", "chief@٣s", "chief@5s\n"],
 )  # fmt: skip
 def test_what_is_no_fault_says_what_is(text):
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as refusal:
         Fault.parse("freeze", text)
-    assert str(told.value) == (
+    assert str(refusal.value) == (
         f"--freeze: {text!r} is not TASK@step=N or TASK@SECONDSs, as worker:0@step=40 or chief@5s"
     )
 
@@ -46,8 +46,8 @@ def test_what_is_no_task_says_what_is(name):
 def test_fault_for_a_task_that_there_is_not():
     tasks = (Task("chief"), Task("worker", 0))
     check_faults([Fault.parse("kill", "worker:0@5s")], tasks)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as refusal:
         check_faults([Fault.parse("freeze", "worker:1@step=3")], tasks)
-    assert str(told.value) == (
+    assert str(refusal.value) == (
         "--freeze worker:1@step=3: no such task in this cluster; there are: chief, worker:0"
     )

@@ -98,8 +98,8 @@ def test_a_traceback_begins_with_the_program_and_a_missing_module_is_told(cli, p
     ended = cli("local", "--", "--raise")
     assert ended.returncode == 1
     line = 1 + TASK[: TASK.index("    raise ")].count("\n")
-    told = [line for line in ended.stdout.splitlines() if line.startswith("worker:0")]
-    assert told == [
+    shown = [line for line in ended.stdout.splitlines() if line.startswith("worker:0")]
+    assert shown == [
         "worker:0 | no newlineTraceback (most recent call last):",
         f'worker:0 |   File "{project}/trainer/task.py", line {line}, in <module>',
         'worker:0 |     raise ValueError("on purpose")',

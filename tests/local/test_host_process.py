@@ -1,4 +1,4 @@
-"""A group of real processes: how it ends, what is told of it, what its programs see."""
+"""A group of real processes: how it ends, what is reported, what its programs see."""
 
 from __future__ import annotations
 
@@ -257,9 +257,9 @@ def test_what_cannot_be_started_is_not_restarted(cli, tmp_path, words):
 
 
 STEPS = """
-tell("ready", tasks=2, global_batch=8, steps_per_epoch=50, epochs=1, examples=400, step=0)
+report("ready", tasks=2, global_batch=8, steps_per_epoch=50, epochs=1, examples=400, step=0)
 for step in range(1, 51):
-    tell("step", step=step, epoch=1, loss=0.5)
+    report("step", step=step, epoch=1, loss=0.5)
     time.sleep(0.02)
 """
 

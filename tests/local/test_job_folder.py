@@ -35,12 +35,12 @@ def test_two_jobs_at_the_same_moment_get_two_folders(tmp_path, monkeypatch):
     assert ids == ["20261121-101112", "20261121-101112-2", "20261121-101112-3"]
 
 
-@pytest.mark.parametrize("asked", ["out/x", "./out/y/../x", "out/x/"])
-def test_a_folder_asked_for_is_made_in_the_project(tmp_path, asked):
-    folder = new(tmp_path, asked)
+@pytest.mark.parametrize("job_dir", ["out/x", "./out/y/../x", "out/x/"])
+def test_a_requested_folder_is_created_in_the_project(tmp_path, job_dir):
+    folder = new(tmp_path, job_dir)
     assert folder.job_dir == str(tmp_path / "out" / "x")
     assert folder.job_id == "x"
-    assert new(tmp_path, asked) == folder
+    assert new(tmp_path, job_dir) == folder
 
 
 def test_a_folder_in_the_cloud_keeps_the_output_here(tmp_path):
@@ -137,9 +137,9 @@ def test_resume_passes_over_a_job_whose_only_checkpoint_was_never_finished(tmp_p
 def test_resume_without_checkpoints(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make_job(tmp_path, "one", checkpoints=False)
-    with pytest.raises(DistlaunchError) as told:
+    with pytest.raises(DistlaunchError) as refusal:
         resumed(tmp_path, "one")
-    assert str(told.value) == (
+    assert str(refusal.value) == (
         "--resume: .distlaunch/local/one has no checkpoints to resume from; "
         "start a new run without --resume"
     )
@@ -164,8 +164,8 @@ def test_choice_between_command_line_and_job_file(tmp_path):
         ("", None, None): "one",
         ("one", None, "file"): "one",
     }
-    for (resume, asked, by_file), expected in chosen.items():
-        assert choose(tmp_path, resume, asked, by_file).job_id == expected
+    for (resume, requested, by_file), expected in chosen.items():
+        assert choose(tmp_path, resume, requested, by_file).job_id == expected
     with pytest.raises(UsageError, match=r"^--resume one and --job-dir line are two folders"):
         choose(tmp_path, "one", "line", None)
 

@@ -35,13 +35,6 @@ def test_after_a_task_failed(launch):
     assert launched.left() == []
 
 
-def test_after_all_is_done(launch):
-    launched = launch("leave_stubborn_descendants(); is_up('task'); await_up(9)", workers=3)
-    code, _, _ = launched.end()
-    assert code == 0
-    assert launched.left() == []
-
-
 @pytest.mark.parametrize(
     ("number", "expected"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 )
@@ -84,26 +77,6 @@ def test_after_the_host_was_killed(launch):
     code, _, err = launched.end()
     assert code == 1
     assert "the process that holds the tasks ended unexpectedly" in err
-    assert launched.left() == []
-
-
-def test_after_the_reader_of_the_output_left(launch):
-    launched = launch(
-        """
-        leave_stubborn_descendants()
-        is_up("task")
-        while True:
-            print("a line", flush=True)
-            time.sleep(0.01)
-        """,
-        workers=3,
-    )
-    launched.until_up(EVERYBODY)
-    launched.process.stdout.close()
-    launched.process.stdout = None
-    code, _, err = launched.end()
-    assert code != 0
-    assert "Traceback" not in err
     assert launched.left() == []
 
 

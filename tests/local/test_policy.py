@@ -27,15 +27,15 @@ def group():
 
 
 class HostProcess:
-    """A policy with what it sent and said."""
+    """A policy with the signals and notices it sent."""
 
     def __init__(self):
         self.sent: list[tuple[Task, int]] = []
-        self.said: list[str] = []
+        self.notices: list[str] = []
         self.policy = Policy(
             (CHIEF, WORKER, PS),
             lambda task, number: self.sent.append((task, number)),
-            lambda notice: self.said.append(notice.text),
+            lambda notice: self.notices.append(notice.text),
         )
 
     def start(self):
@@ -59,10 +59,10 @@ def test_a_worker_that_stays_after_the_primary_is_ended_and_the_job_is_done(grou
     policy = group.start()
     policy.exited(CHIEF, OK, now=0)
     policy.tick(now=1)
-    assert group.said == []
+    assert group.notices == []
     for now in (5, 6, STOP_TIMEOUT - 1):
         policy.tick(now=now)
-    assert group.said == ["chief is done; waiting for worker:0"]
+    assert group.notices == ["chief is done; waiting for worker:0"]
     assert policy.verdict is None
     policy.tick(now=STOP_TIMEOUT)
     assert policy.verdict == Done()
@@ -109,10 +109,10 @@ def test_it_is_told_once_who_keeps_the_others_waiting(group):
     policy.tick(now=100)
     policy.ready(CHIEF, now=100)
     policy.tick(now=105)
-    assert group.said == []
+    assert group.notices == []
     policy.tick(now=110)
     policy.tick(now=120)
-    assert group.said == ["still waiting for worker:0"]
+    assert group.notices == ["still waiting for worker:0"]
 
 
 def test_a_stop_gives_time_and_a_second_one_none(group):
@@ -132,7 +132,7 @@ def test_each_task_that_a_stop_has_to_kill_is_reported(group):
     policy.exited(CHIEF, Ended(143), now=11)
     assert policy.is_over(now=10 + STOP_TIMEOUT)
     policy.report_killed()
-    assert group.said == [
+    assert group.notices == [
         "worker:0: killed, as 30 s were not enough",
         "ps:0: killed, as 30 s were not enough",
     ]
@@ -155,7 +155,7 @@ def test_no_task_is_reported_killed_that_was_not_given_all_the_time(group, how):
         policy.stop(signal.SIGINT, now=12)
     assert policy.is_over(now=12)
     policy.report_killed()
-    assert group.said == []
+    assert group.notices == []
 
 
 def test_nobody_who_reads_is_nobody_who_stops(group):

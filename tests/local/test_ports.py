@@ -12,13 +12,13 @@ from distlaunch.errors import DistlaunchError
 from distlaunch.local import ports
 from distlaunch.local.ports import HeldPorts, is_taken
 
-# A task that wants to listen where TF_CONFIG says, once the stranger had its chance to be quicker.
+# A task that listens at its address in TF_CONFIG after the stranger had its chance.
 LISTENER = """
 import socket
 address = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"][0]
 host, port = address.split(":")
 if TASK == "worker-0":
-    Path(f"{port}.told").touch()
+    Path(f"{port}.waiting").touch()
     while not Path(f"{port}.go").exists():
         time.sleep(0.01)
     with socket.socket() as own:
@@ -76,7 +76,7 @@ class Stranger:
 
     def _work(self):
         while not self._is_over:
-            for path in set(self._folder.glob("*.told")) - self._seen:
+            for path in set(self._folder.glob("*.waiting")) - self._seen:
                 self._seen.add(path)
                 if len(self._seen) <= self._times:
                     self._sockets.append(socket.create_server(("127.0.0.1", int(path.stem))))
@@ -87,8 +87,8 @@ def test_a_group_whose_port_was_taken_starts_again_on_new_ones(run, tmp_path):
     with Stranger(tmp_path, times=2):
         code, _, err = run(LISTENER, "--job-dir=job")
     assert code == 0
-    told = re.findall(r"another program has taken port (\d+) on 127.0.0.1; starting again", err)
-    assert len(set(told)) == 2
+    ports = re.findall(r"another program has taken port (\d+) on 127.0.0.1; starting again", err)
+    assert len(set(ports)) == 2
     assert "restarting" not in err
     assert [path.name for path in tmp_path.glob("job/task-logs/attempt-*")] == ["attempt-1"]
 

@@ -1,4 +1,4 @@
-"""A reader that is slow or leaves, and a terminal that hangs up: nothing is lost, nobody killed."""
+"""A reader that is slow or leaves, and a terminal that hangs up: nothing is lost or killed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import termios
 import time
 from pathlib import Path
 
-# Tasks that write all the time and, asked to end, save for as long as the test wants them to.
+# Tasks that write all the time and, at SIGTERM, save for as long as the test wants them to.
 SAVE_SLOWLY = """
 def save(*_):
     print("saving", flush=True)
@@ -26,7 +26,7 @@ signal.signal(signal.SIGTERM, save)
 is_up("task")
 while True:
     print("a line", flush=True)
-    tell("step", step=1)
+    report("step", step=1)
     time.sleep(0.01)
 """
 FAIL_AND_WRITE = """
@@ -99,7 +99,7 @@ def test_what_a_full_disk_lost_is_told_of_a_job_that_failed(write, tmp_path):
 
 def test_a_job_that_is_done_is_done_though_nobody_reads_its_summary(launch):
     launched = launch(
-        "tell('end', summary={'global_batch': 64}); is_up('task'); await_up(2)", workers=1
+        "report('end', summary={'global_batch': 64}); is_up('task'); await_up(2)", workers=1
     )
     close_stdout(launched)
     (launched.folder / "up" / "reader").touch()

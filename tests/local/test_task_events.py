@@ -20,17 +20,6 @@ def test_a_file_that_is_not_there_yet_has_no_events(tmp_path):
     assert events.poll() == []
 
 
-def test_half_a_line_waits_for_the_rest(tmp_path):
-    events = EventFile(tmp_path / "events")
-    line = json.dumps(STEP) + "\n"
-    with events.path.open("w") as file:
-        for half in (line[:9], line[9:] + line[:3]):
-            file.write(half)
-            file.flush()
-            found = events.poll()
-    assert found == [STEP]
-
-
 @pytest.mark.parametrize(
     "garbage",
     [b"", b"{", b"\xff\xfe", b"[1]", b'"event"', b'{"step": 3}', b'{"event": 3}', b"[" * 100_000],

@@ -108,18 +108,6 @@ def test_what_is_there_is_not_built(folder):
     assert len(rendered.commands) == 1
 
 
-def test_a_dockerfile_of_ones_own_is_left_alone(folder):
-    (folder / "docker").mkdir()
-    (folder / "docker/Dockerfile").write_text("FROM debian\n")
-    job = replace(JOB, image=Image(REPOSITORY, dockerfile="docker/Dockerfile"))
-    rendered = render(job, folder, Path(), "vertex")
-    assert list(rendered.files) == ["config.yaml"]
-    assert rendered.notes == (
-        "the image is built by your own docker/Dockerfile, which is left alone",
-    )
-    assert "--file docker/Dockerfile" in rendered.commands[1]
-
-
 @pytest.mark.parametrize("output", [".", "out"])
 def test_a_detected_dockerfile_is_used_as_by_submit(folder, output):
     (folder / "Dockerfile").write_text("FROM debian\n")
@@ -175,9 +163,3 @@ def test_what_is_no_file_is_not_overwritten(tmp_path, there):
         (tmp_path / "x").symlink_to("elsewhere")
     with pytest.raises(DistlaunchError, match=r"/x would be overwritten"):
         Rendered({"x": ""}, (), ()).write(tmp_path)
-
-
-def test_where_nothing_can_be_written(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(DistlaunchError, match=r"file/x: cannot be written \(file exists\)"):
-        Rendered({"x": ""}, (), ()).write(tmp_path / "file")

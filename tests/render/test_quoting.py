@@ -63,8 +63,8 @@ def test_exec_form(words):
 
 @given(st.dictionaries(st.sampled_from(["A", "B_C"]), lines, min_size=1))
 def test_values_of_env_and_label(values):
-    said = " ".join(f"{name}={docker_value(text)}" for name, text in values.items())
-    env, label = read(f"ENV {said}\nLABEL {said}\n")
+    values_text = " ".join(f"{name}={docker_value(text)}" for name, text in values.items())
+    env, label = read(f"ENV {values_text}\nLABEL {values_text}\n")
     assert env.pairs() == label.pairs() == values
 
 

@@ -1,4 +1,4 @@
-"""What is rendered: it says what the job says, to those who read it."""
+"""Rendered files have the content of the job for those that read them."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_the_context_is_what_is_let_in():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"module": "treiner.task"}, "module: treiner.task: neither the folder treiner nor "),
         ({"image": Image(include=("nowhere",))}, "image.include: nowhere: no such file or folder"),
@@ -281,10 +281,10 @@ def test_the_context_is_what_is_let_in():
         ({"image": Image(dockerfile="docker/Dockerfile")}, "image.dockerfile: docker/Dockerfile: "),
     ],
 )
-def test_what_is_not_there_is_named(folder, change, said):
+def test_what_is_not_there_is_named(folder, change, message):
     with pytest.raises(ImageError) as refusal:
         recipe(replace(JOB, **change), folder)
-    assert str(refusal.value).startswith(said)
+    assert str(refusal.value).startswith(message)
 
 
 def test_files_of_ones_own_come_first(folder):
@@ -341,7 +341,7 @@ def test_templates_of_the_project_come_first(folder):
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "message"),
     [
         ("FROM x\n{{ nme }}\n", "templates/Dockerfile.j2:2: 'nme' is undefined"),
         ("{{ job.nme }}", "templates/Dockerfile.j2:1: 'distlaunch.job.model.Job object' has no "),
@@ -350,17 +350,17 @@ def test_templates_of_the_project_come_first(folder):
         ("ENV A={{ 'a\\nb' | docker_value }}", "templates/Dockerfile.j2:1: a Dockerfile has no "),
     ],
 )
-def test_a_template_of_the_projects_that_is_wrong(folder, template, said):
+def test_a_template_of_the_projects_that_is_wrong(folder, template, message):
     (folder / "templates").mkdir()
     (folder / "templates/Dockerfile.j2").write_text(template)
     with pytest.raises(ImageError) as refusal:
         dockerfile(JOB, folder)
-    assert str(refusal.value).startswith(said)
+    assert str(refusal.value).startswith(message)
     assert "\n" not in str(refusal.value)
 
 
 def as_read(job: Job, text: str, tmp_path: Path) -> Job:
-    """Return the job that a rendered config.yaml says together with its project's file."""
+    """Return the job of a rendered config.yaml together with its project's file."""
     (tmp_path / "distlaunch.yaml").write_text(
         yaml.safe_dump(
             {
@@ -380,16 +380,16 @@ def as_read(job: Job, text: str, tmp_path: Path) -> Job:
 @pytest.mark.parametrize("job", [JOB, FULL, TUNED], ids=["job", "full", "tuned"])
 def test_vertex_reads_what_is_rendered(job, tmp_path):
     text = templates.config(job, format="vertex", image=IMAGE)
-    asked = vertex.build_request(job, image=IMAGE, labels={}, job_dir="gs://my-bucket/digits")
+    request = vertex.build_request(job, image=IMAGE, labels={}, job_dir="gs://my-bucket/digits")
     read_back = yaml.safe_load(text)
     if job.tuning:
-        assert read_back == asked
+        assert read_back == request
         validate_request("hyperparameterTuningJobs", read_back)
     else:
-        assert read_back == asked["jobSpec"]
+        assert read_back == request["jobSpec"]
         validate_request("customJobs", {"displayName": "x", "jobSpec": read_back})
     again = as_read(job, text, tmp_path)
-    assert vertex.build_request(again, image=None, labels={}, job_dir=None) == asked
+    assert vertex.build_request(again, image=None, labels={}, job_dir=None) == request
     assert again.cluster.tasks() == job.cluster.tasks()
     assert (again.tuning, again.scheduling) == (job.tuning, job.scheduling)
 
@@ -410,9 +410,9 @@ hostile = st.text(
 @example(["${HOME}", "$${HOME}", "$HOME", "${HOME"], {"B": "${HOME}"})
 def test_vertex_reads_any_text_as_it_was(args, env):
     job = replace(JOB, args=tuple(args), env=env)
-    asked = vertex.build_request(job, image=IMAGE, labels={}, job_dir="gs://my-bucket/digits")
+    request = vertex.build_request(job, image=IMAGE, labels={}, job_dir="gs://my-bucket/digits")
     text = templates.config(job, format="vertex", image=IMAGE)
-    assert yaml.safe_load(text) == asked["jobSpec"]
+    assert yaml.safe_load(text) == request["jobSpec"]
     notes = templates.config_notes(job, format="vertex", image=IMAGE)
     variables = re.findall(r"\$\{[A-Za-z_]\w*\}", repr([args, env]), re.ASCII)
     assert [note.split(": ")[1] for note in notes] == list(dict.fromkeys(variables))
@@ -427,11 +427,11 @@ def test_ai_platforms_file_says_what_vertex_would_be_asked(tmp_path):
     assert data["trainingInput"]["useChiefInTfConfig"] is True
     assert templates.config_notes(job, format="ai-platform", image=IMAGE) == ()
     again = as_read(job, text, tmp_path)
-    asked = vertex.build_request(again, image=None, labels={}, job_dir=None)
+    request = vertex.build_request(again, image=None, labels={}, job_dir=None)
     wanted = vertex.build_request(job, image=IMAGE, labels={}, job_dir="gs://my-bucket/digits")
     for spec in wanted["jobSpec"]["workerPoolSpecs"]:
         spec["containerSpec"]["args"] += ["--job-dir", "gs://my-bucket/digits"]
-    assert asked == wanted
+    assert request == wanted
 
 
 def test_pools_with_images_of_their_own_keep_them(tmp_path):
@@ -480,8 +480,8 @@ def test_the_engine_reads_what_is_rendered(engine, tmp_path):
             ).stdout
 
         image = docker("build", "--quiet", ".").strip()
-        told = docker("inspect", "--format", "{{json .Config.Entrypoint}}", image)
-        assert told.strip() == '["python","-m","trainer.task"]'
+        entrypoint = docker("inspect", "--format", "{{json .Config.Entrypoint}}", image)
+        assert entrypoint.strip() == '["python","-m","trainer.task"]'
         inside = docker(
             "run", "--rm", "--entrypoint", "find", image, "/app", "/environment", "-type", "f"
         )

@@ -105,16 +105,6 @@ def test_the_default_command_is_the_project_s_module_without_variables_of_other_
     assert report["env"]["CLOUD_ML_JOB_ID"] == name.rpartition("/")[2]
 
 
-def test_replicas_reach_each_other_and_the_emulator_without_a_proxy(jobs, monkeypatch):
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://elsewhere")
-    monkeypatch.setenv("no_proxy", ".corp")
-    monkeypatch.delenv("no_grpc_proxy", raising=False)
-    name, _ = jobs.run(custom_job(pool()))
-    env = report_of(jobs, name)["env"]
-    assert env["STORAGE_EMULATOR_HOST"] == ENDPOINT
-    assert env["no_proxy"] == env["no_grpc_proxy"] == ".corp,localhost,127.0.0.1,::1"
-
-
 def test_a_job_that_expects_gpus_runs_on_cpus_with_one_warning(jobs):
     chief = pool(env=[{"name": "DISTLAUNCH_EXPECTED_GPUS", "value": "4"}])
     name, job = jobs.run(custom_job(chief, {**chief, "replicaCount": 2}))
