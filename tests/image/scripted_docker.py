@@ -27,11 +27,9 @@ def scripted_docker(folder: Path, **responses: Any) -> Iterator[str]:
         By the last part of a path: a document, or the events of a stream, which breaks at None.
     """
 
-    class Handler(_Handler):
-        pass
-
-    Handler.responses = {"version": VERSION, "json": IMAGE, **responses}
-    with _Server(str(folder / "docker.sock"), Handler) as server:
+    handler = type("Handler", (_Handler,), {})
+    handler.responses = {"version": VERSION, "json": IMAGE, **responses}
+    with _Server(str(folder / "docker.sock"), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"unix://{folder}/docker.sock"
         server.shutdown()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.image.dockerfile import Code, code_of, parse_pairs, read_dockerfile
+from distlaunch.image.dockerfile import Code, code_of, parse_pairs, read_dockerfile, run_commands
 from distlaunch.image.registry.manifests import ImageSettings
 
 OURS = """\
@@ -138,6 +138,27 @@ def test_the_last_stage_adds_code_and_settings(after, settings):
 def test_a_last_stage_that_does_more_than_add_code(before, after):
     assert before in OURS
     assert code_of(read_dockerfile(OURS.replace(before, after))) is None
+
+
+def commands(line):
+    (instruction,) = read_dockerfile(f"FROM a\n{line}\n").instructions
+    return [" ".join(words) for words in run_commands(instruction)]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("RUN a b && c; d || e | f &", ["a b", "c", "d", "e", "f"]),
+        ("RUN a \\\n  b && \\\n  c", ["a b", "c"]),
+        ("RUN (a 'b; c' > d 2>&1)", ["a b; c 2"]),
+        ("RUN --mount=type=cache,target=/x a", ["a"]),
+        ('RUN ["a", "b && c"]', ["a b && c"]),
+        ("RUN a 'b", ["a 'b"]),
+        ("COPY a b", []),
+    ],
+)
+def test_a_run_instruction_is_its_commands(line, expected):
+    assert commands(line) == expected
 
 
 # Values of ENV, and what Docker sets if A is "a", E is empty and N is not set.

@@ -8,7 +8,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distlaunch.errors import ImageError
-from distlaunch.image.requirements import for_cluster, has_gpus, read_requirements, sed_script
+from distlaunch.image.requirements import (
+    PipInstall,
+    for_cluster,
+    has_gpus,
+    pip_install,
+    read_requirements,
+    sed_script,
+)
 from distlaunch.job.model import Cluster, Machine, Pool
 
 HASHED = "tensorflow-cpu==2.21.0 \\\n    --hash=sha256:0123\n"
@@ -169,3 +176,29 @@ def test_a_missing_file_and_one_that_is_not_text(tmp_path):
 def test_a_cluster_has_gpus_if_one_machine_has_some(kind, gpu):
     workers = Pool(Machine("n1-standard-4", kind, 1 if kind else 0))
     assert has_gpus(Cluster(Pool(Machine("n1-standard-4")), workers)) is gpu
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (
+            "pip install -r a.txt --requirement=b.txt -rc.txt",
+            PipInstall(("a.txt", "b.txt", "c.txt")),
+        ),
+        ("/opt/bin/python3.12 -m pip install a", PipInstall(packages=("a",))),
+        (
+            "PIP_NO_CACHE_DIR=1 pip3 --quiet install a -e b",
+            PipInstall((), (), ("a", "b"), ("--quiet",)),
+        ),
+        (
+            "pip install -c d.txt -i https://host.example/x -U a==1",
+            PipInstall((), ("d.txt",), ("a==1",), ("-i", "https://host.example/x", "-U")),
+        ),
+        ("pip download a", None),
+        ("pip", None),
+        ("conda install a", None),
+        ("apt-get install python3-pip", None),
+    ],
+)
+def test_the_arguments_of_pip_are_read(command, expected):
+    assert pip_install(command.split()) == expected
