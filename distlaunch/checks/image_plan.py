@@ -13,7 +13,7 @@ from distlaunch.image import plan_image
 from distlaunch.image.context import paths
 from distlaunch.image.registry.errors import RegistryUnreachable
 from distlaunch.job import vertex
-from distlaunch.render.templates import REQUIREMENTS, recipe
+from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
@@ -25,14 +25,8 @@ if TYPE_CHECKING:
 class ImageCheck:
     """How a job's image would be made.
 
-    Parameters
-    ----------
-    plan
-        None where each pool names its own image, or where it cannot be made.
-    files
-        The project's files in it; None where no image is made or its files are unknown.
-    registry_contacted
-        Whether `plan` takes into account what the registry has.
+    `files` are the project's files in it, None where they are unknown, and `registry_contacted` is
+    whether `plan` takes into account what the registry has.
     """
 
     plan: ImagePlan | None = None
@@ -94,20 +88,8 @@ def _large_context(note: str) -> Problem:
 
 
 def _files_of_recipe(order: LaunchRequest) -> frozenset[str] | None:
-    """Return the files that would be in an image that cannot be made.
-
-    None where the program itself is missing.
-    """
+    """Return the files that would be in an image that cannot be made, None if that is unknown."""
     try:
-        ignore = recipe(order.job, order.folder).ignore
+        return frozenset(paths(order.folder, recipe(order.job, order.folder).ignore))
     except ImageError:
-        ignore = _ignore_file(order)
-    return frozenset(paths(order.folder, ignore)) if ignore else None
-
-
-def _ignore_file(order: LaunchRequest) -> str:
-    """Return an ignore file for what the job file names, empty without the program itself."""
-    image, package = order.job.image, order.job.module.partition(".")[0]
-    program = [path for path in (package, f"{package}.py") if (order.folder / path).exists()]
-    included = [*program, image.requirements or REQUIREMENTS, *image.include]
-    return "\n".join(["*", *(f"!{path}" for path in included)]) if program else ""
+        return None

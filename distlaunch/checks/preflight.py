@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 
 from distlaunch.background import BackgroundTask
 from distlaunch.checks import (
-    gpus,
     limits,
     machines,
     price,
     required_fields,
-    run,
     source_location,
     trainer,
 )
 from distlaunch.checks.image_plan import check_image
 from distlaunch.checks.problem import error
+from distlaunch.checks.project import gpus
 from distlaunch.checks.project.image_runtime import describe_image
 from distlaunch.checks.report import Report
 from distlaunch.checks.request_view import job_request
@@ -89,11 +88,13 @@ def run_checks(
         session, not_connected = _connect(order)
     prices = BackgroundTask(lambda: price.load_prices(request, session=session, file=price_file))
     cloud = BackgroundTask(lambda: _cloud_problems(order, request, session, catalogue))
-    message = BackgroundTask(lambda: list(_message_problems(order, request)))
+    message = BackgroundTask(lambda: list(_message_problems(order)))
     image = check_image(order, offline=options.offline)
     bundled = trainer.find_trainer(order)
     runtime = describe_image(order) if vertex.needs_image(order.job) else None
-    run_problems = run.problems(order, bundled) if options.run else []  # records the data, too
+    run_problems = (
+        trainer.run_one_step(order, bundled) if options.run else []
+    )  # records the data, too
     data, project_problems = _check_project(
         order, request, runtime, image.files, bundled, catalogue=catalogue
     )
@@ -155,16 +156,8 @@ def _cloud_problems(
     return cloud.problems(order, request, session, catalogue)
 
 
-def _message_problems(order: LaunchRequest, request: JobRequest) -> Iterator[Problem]:
-    """Validate the request against Google's protobuf messages.
-
-    Their import takes 0.06 s; it is left out where the job has no field or word that is passed
-    through to Google.
-    """
-    accelerators = {pool.accelerator for pool in request.pools} - {None}
-    is_plain = not order.job.vertex and order.job.tuning is None
-    if is_plain and accelerators <= machine_catalogue.bundled().accelerators:
-        return
+def _message_problems(order: LaunchRequest) -> Iterator[Problem]:
+    """Validate the request against Google's protobuf messages."""
     from distlaunch.job.vertex import proto
 
     try:
@@ -187,15 +180,7 @@ def _check_project(
     *,
     catalogue: Catalogue,
 ) -> tuple[DataFacts | None, list[Problem]]:
-    """Check the project's files and data, where the image is made from them.
-
-    Parameters
-    ----------
-    runtime
-        The image; None where none is made.
-    files
-        The files in the image; None where an error keeps it from being made.
-    """
+    """Check the project's files and data, where the image is made from them."""
     if runtime is None:
         return None, []
     from distlaunch.checks import data, project

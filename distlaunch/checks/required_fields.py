@@ -41,13 +41,7 @@ def problems(order: LaunchRequest) -> Iterator[Problem]:
 
 
 def placeholders(job: Job, *, of_account: bool = True) -> Iterator[Problem]:
-    """Yield the placeholders that ``init`` left.
-
-    Parameters
-    ----------
-    of_account
-        Whether project, bucket and service account have to exist: an emulator accepts any.
-    """
+    """Yield the placeholders that ``init`` left; `of_account` is false where any account works."""
     repository = job.image.repository if vertex.needs_image(job) else None
     account = (
         ("project", job.project, "my-project", f"{_YOUR_PROJECT}, or add --set project=ID"),

@@ -1,16 +1,24 @@
-"""Find the bundled trainer in a project, and read its arguments."""
+"""The bundled trainer in a project: find it, read its arguments, and train one step of it."""
 
 from __future__ import annotations
 
-import ast
 import re
+import subprocess
+import sys
+import tempfile
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from distlaunch.checks.problem import error, warning
+from distlaunch.job.load import FILE_NAME
+from distlaunch.text import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
+    from distlaunch.checks.problem import Problem
     from distlaunch.job.model import Job
     from distlaunch.submit.plan import LaunchRequest
 
@@ -20,7 +28,12 @@ TRAINER_LIBRARY = "distributed"
 FLAGS = ("--resume", "--sync-batch-norm", "--allow-cpu", "--gpu-memory-growth", "--debug")
 """The trainer's options that take no value."""
 
+RUN_TIMEOUT = 1_800  # seconds, as all of the validation data are read
+ONE_STEP = ("--epochs=1", "--steps-per-epoch=1", "--no-resume")
+
 _NUMBER = re.compile(r"-[0-9.]+", re.ASCII)
+_VERSION = re.compile(r"""^__version__ = ["'](.+)["']""", re.MULTILINE)
+_ERROR = "error: "  # in the line with the reason of a failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +108,61 @@ def program_arguments(job: Job) -> tuple[str, ...] | None:
 
 def _version(file: Path) -> str | None:
     """Return the version in a module, which is not executed."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    match = _VERSION.search(text)
+    return match[1] if match else None
+
+
+def run_one_step(order: LaunchRequest, trainer: Trainer | None) -> list[Problem]:
+    """Train one step in a process of this machine, in a temporary folder; it records the data."""
+    skipped = _reason_to_skip(order, trainer)
+    if skipped:
+        return [skipped]
+    with tempfile.TemporaryDirectory(prefix="distlaunch-check-") as folder:
+        args = [*order.job.args, *ONE_STEP, f"--job-dir={folder}"]
+        overrides = [*order.overrides, f"module={order.job.module}"]  # --config may name another
+        options = [word for override in overrides for word in ("--set", override)]
+        command = ["distlaunch", "local", "--workers=1", *options, "--", *args]
+        reason = _failure([sys.executable, "-m", *command], order.folder)
+        if reason is None and not Path(folder, "summary.json").exists():
+            reason = "exit code 0 before the end of training"
+    if reason is None:
+        return []
+    remedy = f"see its output with 'distlaunch local --workers 1 -- {' '.join(ONE_STEP)}'"
+    return [error("run-failed", "module", f"one step in one process: {reason}", remedy)]
+
+
+def _reason_to_skip(order: LaunchRequest, trainer: Trainer | None) -> Problem | None:
+    if trainer is None:
+        reason = "the program is not the trainer that 'distlaunch init' writes"
+        remedy = "try it with 'distlaunch local'"
+    elif not (order.folder / FILE_NAME).exists():
+        reason = f"'distlaunch local' needs {FILE_NAME}, which is missing"
+        remedy = "write one with 'distlaunch init'"
+    elif find_spec("tensorflow") is None:
+        reason = f"TensorFlow is not installed in the environment of {sys.executable}"
+        remedy = "run \"pip install 'distlaunch[local]'\""
+    else:
         return None
-    for statement in tree.body:
-        match statement:
-            case ast.Assign(
-                targets=[ast.Name(id="__version__")], value=ast.Constant(value=str(version))
-            ):
-                return version
-    return None
+    return warning("run-skipped", "module", f"{reason}: nothing was run", remedy)
+
+
+def _failure(command: list[str], folder: Path) -> str | None:
+    """Run a command in a folder and return why it failed, None if it did not."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=RUN_TIMEOUT,
+        )
+    except subprocess.TimeoutExpired:
+        return f"timed out after {duration(RUN_TIMEOUT)}"
+    if done.returncode == 0:
+        return None
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    errors = [line.partition(_ERROR)[2].strip() for line in lines if _ERROR in line]
+    return f"exit code {done.returncode}: {(errors or lines[-1:] or ['no output'])[0]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from distlaunch import scaffold
-from distlaunch.checks import run, trainer
+from distlaunch.checks import trainer
 from distlaunch.checks.data import record
 from distlaunch.job.load import load_job
 from distlaunch.submit.plan import LaunchRequest
@@ -21,7 +21,7 @@ def project(tmp_path):
 
 def problems(project, *sets):
     order = LaunchRequest(project, load_job(project, overrides=sets).job, overrides=sets)
-    return run.problems(order, trainer.find_trainer(order))
+    return trainer.run_one_step(order, trainer.find_trainer(order))
 
 
 @pytest.mark.slow

@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.data import cluster_fit, record, sharding
-from distlaunch.checks.data.facts import DataFacts
 from distlaunch.checks.data.location import DataLocation
-from distlaunch.checks.data.sharding import ShardPlan
+from distlaunch.checks.data.sharding import DataFacts, ShardPlan
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -49,17 +48,8 @@ def check_data(
 ) -> tuple[DataFacts | None, list[Problem]]:
     """Return what is known of a job's data, and their problems.
 
-    Parameters
-    ----------
-    trainer
-        The bundled trainer; None for another program, whose data are unknown.
-    included
-        The project's files in the image: POSIX paths relative to its folder.
-    runtime
-        The image that is built.
-    catalogue
-        The known machines. Where one does not take the job's number of GPUs, the data are not
-        compared with that number.
+    `included` are the project's files in the image, as POSIX paths relative to its folder. The
+    number of GPUs is not checked where the catalogue's machine does not take it.
     """
     if trainer is None or not trainer.data.is_file():
         return None, []

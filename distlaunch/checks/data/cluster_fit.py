@@ -23,15 +23,7 @@ _MAX_LISTED = 12
 
 @dataclass(frozen=True, slots=True)
 class TrainingMachines:
-    """The machines that train.
-
-    Parameters
-    ----------
-    count
-        How many, including the chief's.
-    gpus
-        On each; 0 without.
-    """
+    """How many machines train, including the chief's, and the GPUs on each."""
 
     count: int
     gpus: int
@@ -121,13 +113,7 @@ def _not_divided(
 def dataset_batch_problems(
     plan: ShardPlan, options: BatchOptions, source: str
 ) -> Iterator[Problem]:
-    """Yield problems of the batch of a ``tf.data.Dataset``.
-
-    Parameters
-    ----------
-    source
-        The file that makes the data set.
-    """
+    """Yield problems of the batch of a ``tf.data.Dataset``."""
     batch, replicas = plan.global_batch, plan.replicas
     if batch is None:
         return
@@ -154,13 +140,7 @@ def dataset_batch_problems(
 def example_problems(
     name: str, examples: int, machines: TrainingMachines, source: str
 ) -> Iterator[Problem]:
-    """Yield an error where there are fewer examples than replicas.
-
-    Parameters
-    ----------
-    name
-        ``training`` or ``validation``.
-    """
+    """Yield an error where there are fewer examples than replicas."""
     replicas = machines.replicas
     if examples >= replicas:
         return

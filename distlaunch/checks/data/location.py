@@ -44,13 +44,13 @@ class DataLocation:
 
     def files(self, dataset: DatasetRecord) -> tuple[DataFile, ...]:
         """Return the files that the container has; all of them where that is not known."""
-        if self.runtime.own_dockerfile or not dataset.is_local:
+        if self.runtime.own or not dataset.is_local:
             return dataset.files
         return tuple(filter(self._is_included, dataset.files)) or dataset.files
 
     def problem(self, dataset: DatasetRecord) -> Problem | None:
         """Return why the container has no file of a dataset."""
-        if not dataset.is_local or self.runtime.own_dockerfile:
+        if not dataset.is_local or self.runtime.own:
             return None
         folder = _fixed_folder(dataset.pattern)
         is_absolute = dataset.pattern.startswith("/")

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+import contextlib
+import importlib.util
+import re
+from typing import TYPE_CHECKING, NoReturn
 
-from distlaunch import __version__
+from distlaunch import __version__, resources
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.requirements import any_version
-from distlaunch.checks.trainer import TRAINER_LIBRARY
+from distlaunch.checks.trainer import TRAINER_LIBRARY, program_arguments
+from distlaunch.errors import did_you_mean
+from distlaunch.job.model import RangeParameter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import argparse
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.requirements import ImageRequirements
     from distlaunch.checks.request_view import JobRequest
     from distlaunch.checks.trainer import Trainer
-    from distlaunch.job.model import Job
+    from distlaunch.job.model import ChoiceParameter, Job
 
 _KERAS = ">=3.12,<3.16"  # see docs/dependencies.md
 _LAYER = "BatchNormalization"
@@ -26,13 +32,14 @@ _LAYER = "BatchNormalization"
 _APPLICATIONS = (
     *("ResNet", "MobileNet", "EfficientNet", "DenseNet", "Inception", "Xception", "NASNet"),
 )
+_HELP = ("-h", "--help")
 
 
 def problems(
     trainer: Trainer, job: Job, request: JobRequest, requirements: ImageRequirements, folder: Path
 ) -> Iterator[Problem]:
     """Yield what the bundled trainer cannot do, or does in another way than expected."""
-    model, data = _parsed(trainer.model), _parsed(trainer.data)
+    model, data = _text(trainer.model), _text(trainer.data)
     yield from _undefined(model, "create_model", _shown(trainer.model, folder))
     yield from _undefined(data, "training", _shown(trainer.data, folder))
     yield from _pool_problems(request)
@@ -49,25 +56,21 @@ def problems(
             f"replace {library} by that of a new project: 'distlaunch init NEW'",
         )
     yield from _keras_problems(job, requirements)
+    task = folder.joinpath(*job.module.split(".")).with_suffix(".py")
+    yield from _argument_problems(program_arguments(job) or (), job, task)
 
 
-def _parsed(file: Path) -> ast.Module | None:
+def _text(file: Path) -> str | None:
     try:
-        return ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
         return None  # other rules report it
 
 
-def _undefined(tree: ast.Module | None, function: str, file: str) -> Iterator[Problem]:
+def _undefined(text: str | None, function: str, file: str) -> Iterator[Problem]:
     """Yield an error if a module of the user has no function that the trainer calls."""
-    if tree is None:
-        return
-    names = {
-        getattr(node, attribute, None)
-        for node in ast.walk(tree)
-        for attribute in ("name", "asname", "id")
-    }
-    if not names & {function, "*", "__getattr__", "globals"}:
+    names = rf"\b({function}|__getattr__|globals)\b|import \*"
+    if text is not None and not re.search(names, text):
         yield error(
             "trainer-incomplete",
             file,
@@ -122,9 +125,11 @@ def _replicas(request: JobRequest) -> int:
     )
 
 
-def _unsynchronized(tree: ast.Module | None, file: str) -> Iterator[Problem]:
+def _unsynchronized(text: str | None, file: str) -> Iterator[Problem]:
     """Yield a warning for the first layer that normalizes the rows of each replica alone."""
-    nodes = list(ast.walk(tree)) if tree else []
+    nodes: list[ast.AST] = []
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError):  # other rules report them
+        nodes = [*ast.walk(ast.parse(text or ""))]
     sets_trainable = any(getattr(node, "attr", None) == "trainable" for node in nodes)
     for call in nodes:
         if not isinstance(call, ast.Call):
@@ -169,3 +174,92 @@ def _numbers(version: str) -> list[int]:
 
 def _shown(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
+
+
+class _ArgumentError(Exception):
+    """The message of a parser."""
+
+
+def _argument_problems(arguments: Iterable[str], job: Job, task: Path) -> Iterator[Problem]:
+    """Yield arguments and tuned parameters that the trainer's parser refuses.
+
+    Nothing is checked if `task`, the project's module with the parser, is not the bundled one.
+    """
+    parser = _bundled_parser(task)
+    if parser is None:
+        return
+    for words in _by_option(arguments):
+        yield from _refusal(parser, words, "args")
+    for name, parameter in (job.tuning.parameters if job.tuning else {}).items():
+        where = f"tuning.parameters.{name}"
+        for values in _samples(parameter):
+            refusals = [list(_refusal(parser, [f"--{name}={value}"], where)) for value in values]
+            if all(refusals):
+                yield from refusals[0]
+                break
+
+
+def _bundled_parser(task: Path) -> argparse.ArgumentParser | None:
+    """Return the parser of the bundled trainer, None for a module that is not a copy of it."""
+    bundled = resources.skeleton() / "base" / "trainer" / "task.py"
+    with contextlib.suppress(OSError):
+        if task.read_bytes() == bundled.read_bytes():
+            spec = importlib.util.spec_from_file_location("distlaunch_bundled_task", bundled)
+            if spec and spec.loader:
+                module = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(module)
+                parser: argparse.ArgumentParser = module.parser()
+                parser.error = _raise  # type: ignore[method-assign]
+                return parser
+    return None
+
+
+def _raise(message: str) -> NoReturn:
+    raise _ArgumentError(message)
+
+
+def _by_option(arguments: Iterable[str]) -> list[list[str]]:
+    """Return each option with its values, so that each is refused by itself."""
+    groups: list[list[str]] = []
+    for word in arguments:
+        if word.startswith("--") or not groups:
+            groups.append([])
+        groups[-1].append(word)
+    return [group for group in groups if group[0] not in _HELP]
+
+
+def _refusal(parser: argparse.ArgumentParser, words: list[str], where: str) -> Iterator[Problem]:
+    try:
+        _, unknown = parser.parse_known_args(words)
+    except _ArgumentError as refusal:
+        message = str(refusal).removeprefix("argument ")
+        remedy = "'python -m trainer.task --help' lists the options and their values"
+        yield error("argument-unknown", where, message, remedy)
+        return
+    if not unknown:
+        return
+    name = unknown[0].partition("=")[0]
+    if not name.startswith("-"):
+        what = f"unexpected positional argument {name!r}"
+        yield error("argument-unknown", where, what, f"write --NAME={name}")
+        return
+    names = [f"--{each.replace('_', '-')}" for each in vars(parser.parse_args([]))]
+    remedy = did_you_mean(name, names).removeprefix("; ") or f"it has {', '.join(sorted(names))}"
+    yield error("argument-unknown", where, f"the trainer has no option {name}", remedy)
+
+
+def _samples(parameter: RangeParameter | ChoiceParameter) -> Iterator[tuple[str, ...]]:
+    """Yield values of a tuned parameter, each in the ways in which it may be written."""
+    if not isinstance(parameter, RangeParameter):
+        for value in parameter.values:
+            yield _written(float(value)) if parameter.is_numeric else (value,)
+        return
+    low, high = parameter.minimum, parameter.maximum
+    ends = [end for end in (low, high) if end > 0 or parameter.scale == "linear"]
+    yield from map(_written, ends)
+    if not parameter.is_integer and low < high:
+        yield (repr(low + (high - low) / 7.3),)
+
+
+def _written(number: float) -> tuple[str, ...]:
+    return (str(int(number)), repr(number)) if number % 1 == 0 else (repr(number),)

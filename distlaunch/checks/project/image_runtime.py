@@ -1,51 +1,91 @@
-"""The image that a project's code runs in: base, Python, Dockerfile and search path."""
+"""The image that a project's code runs in: its base, its Python, and the user's Dockerfile."""
 
 from __future__ import annotations
 
 import posixpath
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.project.dockerfile import OwnDockerfile
+from distlaunch.checks.problem import warning
+from distlaunch.image.dockerfile import read_dockerfile, run_commands
+from distlaunch.image.requirements import pip_install
 from distlaunch.render import templates
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from distlaunch.checks.problem import Problem
+    from distlaunch.image.dockerfile import Dockerfile
+    from distlaunch.job.model import Job
     from distlaunch.submit.plan import LaunchRequest
 
 _PYTHON = re.compile(
     r"(?:docker\.io/)?(?:library/)?python(?::3\.(?P<minor>\d+)(?![0-9]).*|[:@].*)?"
 )
 _TENSORFLOW = re.compile(r"(?:docker\.io/)?tensorflow/tensorflow(?::(?P<tag>[^@]*)|@.*)?")
+_CUDA = re.compile(r"cuda|cudnn|nvidia", re.IGNORECASE)
+_WITHOUT_CUDA = re.compile(r"(?:docker\.io/)?(?:library/)?(?:python|debian|ubuntu)(?:[:@].*)?")
+_TENSORFLOW_PACKAGE = re.compile(r"(tensorflow(?:-cpu)?)(?:[=<>!~;@ ].*)?")
+_MADE_FOR = re.compile(r"\\1(tensorflow-cpu|tensorflow\[and-cuda\])\\3")  # `sed_script`
+
+
+@dataclass(frozen=True)
+class OwnDockerfile:
+    """A Dockerfile of the user, by its path in the project."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def parsed(self) -> Dockerfile:
+        return read_dockerfile(self.text)
+
+    @property
+    def made_for_gpus(self) -> bool | None:
+        """Whether it rewrites the requirements for GPUs or for CPUs; None if it does not."""
+        match = _MADE_FOR.search(self.text)
+        return match[1] == "tensorflow[and-cuda]" if match else None
+
+    @property
+    def is_without_cuda(self) -> bool:
+        """Whether its base image has no CUDA, and no line names CUDA."""
+        base = self.parsed.base
+        return bool(base and _WITHOUT_CUDA.fullmatch(base)) and not _CUDA.search(self.text)
+
+    @property
+    def tensorflow(self) -> tuple[str, str] | None:
+        """The location at which pip installs TensorFlow by name, and the name."""
+        for instruction in self.parsed.instructions:
+            for command in run_commands(instruction):
+                install = pip_install(command)
+                for package in install.packages if install else ():
+                    if match := _TENSORFLOW_PACKAGE.fullmatch(package):
+                        return f"{self.path}:{instruction.line}", match[1]
+        return None
+
+    def names(self, file: str) -> bool:
+        """Return whether an instruction names a file."""
+        instructions = self.parsed.instructions
+        return any(posixpath.basename(file) in each.arguments for each in instructions)
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRuntime:
     """What is known of a job's image before it is built; None is not known.
 
-    `is_plain` is whether it has nothing but Python and what pip installs. `own` is the user's own
-    Dockerfile (None for the rendered one), `requirements` the file that it installs, and
-    `own_ignore` whether the project has its own .dockerignore.
+    `is_plain` is whether it has nothing but Python and what pip installs. `own` is the user's
+    Dockerfile (None for the rendered one), and `own_ignore` whether the project has a .dockerignore
+    of the user.
     """
 
     base: str | None
     python: tuple[int, int] | None
     is_plain: bool
     own: OwnDockerfile | None = None
-    requirements: str | None = None
     own_ignore: bool = False
-
-    @property
-    def own_dockerfile(self) -> str | None:
-        """The path of the user's own Dockerfile in the project, None for the rendered one."""
-        return self.own.path if self.own else None
-
-    @property
-    def installs_requirements(self) -> bool:
-        """Whether the requirements are known to be installed."""
-        return self.own is None or self.requirements is not None
 
     @property
     def tensorflow_tag(self) -> str | None:
@@ -70,31 +110,45 @@ class ImageRuntime:
             markers |= {"python_version": version, "python_full_version": f"{version}.0"}
         return markers
 
-    def change_base(self, base: str) -> str:
-        """Return the remedy that names another base image."""
-        return f"write FROM {base} in {self.own.path}" if self.own else f"set image.base: {base}"
-
 
 def describe_image(order: LaunchRequest) -> ImageRuntime:
-    """Return what is known of the image that is built for an order."""
+    """Return what is known of the image that is built for a job."""
     job, folder = order.job, order.folder
-    path = own_file(folder, job.image.dockerfile, "Dockerfile")
+    path = _own_file(folder, job.image.dockerfile, "Dockerfile")
     own = OwnDockerfile(path, _text(folder, path)) if path else None
     base = own.parsed.base if own else job.image.base or templates.BASE
     python = _PYTHON.fullmatch(base or "")
-    requirements = own.installed_file(folder) if own and python else None
     has_template = (folder / templates.OWN_TEMPLATES / "Dockerfile.j2").exists()
     return ImageRuntime(
         base,
         (3, int(python["minor"])) if python and python["minor"] else None,
-        is_plain=python is not None and (bool(requirements) if own else not has_template),
+        is_plain=python is not None and own is None and not has_template,
         own=own,
-        requirements=requirements,
-        own_ignore=own_file(folder, None, ".dockerignore") is not None,
+        own_ignore=_own_file(folder, None, ".dockerignore") is not None,
     )
 
 
-def own_file(folder: Path, path: str | None, name: str) -> str | None:
+def ignored_settings(own: OwnDockerfile, job: Job) -> Iterator[Problem]:
+    """Yield a warning for each setting of the job file that its Dockerfile does not use."""
+    base, requirements = job.image.base, job.image.requirements
+    bases = [stage.base for stage in own.parsed.stages]
+    if base and base not in bases and not any("$" in each for each in bases):
+        yield warning(
+            "dockerfile-wins",
+            "image.base",
+            f"{own.path} builds the image from {own.parsed.base}, not from {base}",
+            f"write FROM {base} in {own.path}, or remove one of them",
+        )
+    if requirements and not own.names(requirements):
+        yield warning(
+            "dockerfile-wins",
+            "image.requirements",
+            f"{own.path} builds the image, and does not install {requirements}",
+            f"write RUN pip install -r {requirements} in {own.path}, or remove one of them",
+        )
+
+
+def _own_file(folder: Path, path: str | None, name: str) -> str | None:
     """Return the path of a file that the user wrote, None if it is rendered or missing."""
     if path:
         return posixpath.normpath(path)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from distlaunch.checks.problem import error, warning
-from distlaunch.checks.project import installed
-from distlaunch.checks.project.source import may_be_newer
+from distlaunch.checks.project.requirements import installed_providers, pin, providers
 from distlaunch.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.project.project_code import ProjectCode
-    from distlaunch.checks.project.source import Import
+    from distlaunch.checks.project.project_code import Import, ProjectCode
 
 _STANDARD = sys.stdlib_module_names | {"__main__", "tomllib"}  # since Python 3.11
+# Syntax of Python 3.11 and later: except*, type statements, type parameters, quotes in f-strings.
+_NEWER = re.compile(
+    r"except\s*\*|^\s*type\s+\w+|^\s*(async\s+)?(def|class)\s+\w+\s*\[|\b[rR]?[fF][rR]?[\"']"
+)
 _SHOWN = 3  # names in a message
 
 
@@ -59,13 +63,19 @@ def syntax_problems(project: ProjectCode) -> Iterator[Problem]:
         line, column, message = source.problem
         make = error if path in project.reachable else warning
         remedy = f"'python -m py_compile {path}' shows the line"
-        if python and python > sys.version_info[:2] and may_be_newer(project.text(path), line):
+        if python and python > sys.version_info[:2] and _may_be_newer(project.folder / path, line):
             make = warning
             remedy = f"run distlaunch with Python {python[0]}.{python[1]}, as in the image"
         elif path not in project.reachable:
             remedy += "; or exclude the file in .dockerignore"
         where = f"{path}:{line}:{column}"
         yield make("source-syntax", where, f"syntax error: {message}", remedy)
+
+
+def _may_be_newer(path: Path, line: int) -> bool:
+    """Return whether a line may have syntax that only a newer Python knows."""
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[line - 1 : line]
+    return any(_NEWER.search(each) for each in lines)
 
 
 def import_problems(project: ProjectCode) -> Iterator[Problem]:
@@ -83,7 +93,7 @@ def import_problems(project: ProjectCode) -> Iterator[Problem]:
             reported.add(finding.what)
             is_start = name is not None and f"{name}.{each.name}" in project.starts
             is_sure = finding.is_sure and (is_required or is_start)
-            make = error if is_sure and not project.looks_elsewhere else warning
+            make = error if is_sure and not project.changes_path else warning
             code = "module-not-in-image" if finding.is_left_out else "import-missing"
             yield make(code, f"{file}:{each.line}", finding.what, finding.remedy)
 
@@ -91,8 +101,6 @@ def import_problems(project: ProjectCode) -> Iterator[Problem]:
 def _finding(project: ProjectCode, file: str, name: str | None, each: Import) -> _Finding | None:
     if name and not each.level and name.partition(".")[0] not in project.modules:
         return _third_party(project, file, name, each.name)
-    if project.runtime.own:
-        return None  # it is not known where its Dockerfile puts them
     if name is None:
         module = "." * each.level + each.module
         return _Finding(
@@ -128,10 +136,7 @@ def _third_party(project: ProjectCode, file: str, name: str, taken: str | None) 
             "distlaunch is not in the image; it stays on the machine that submits",
             "copy the code that the program needs into the project",
         )
-    distribution = installed.providers(module)[0]
-    if project.runtime.own:
-        is_own = any(top in each.split(".") for each in project.modules)
-        return None if is_own else _not_required(project, top, distribution)
+    distribution = providers(module)[0]
     package = posixpath.dirname(file).replace("/", ".")
     if f"{package}.{top}" not in project.modules:
         return _left_out(project, name) or _not_required(project, top, distribution)
@@ -144,12 +149,10 @@ def _third_party(project: ProjectCode, file: str, name: str, taken: str | None) 
 def _not_required(project: ProjectCode, top: str, distribution: str) -> _Finding | None:
     """Return the finding for a module that no requirement provides, if the image is known."""
     runtime, requirements = project.runtime, project.requirements
-    if requirements.refusal or not (
-        runtime.is_plain or (runtime.tensorflow_tag and not runtime.own)
-    ):
+    if requirements.refusal or not (runtime.is_plain or runtime.tensorflow_tag):
         return None
     shown = distribution if top == "google" else top
-    add = f"add {installed.pin(distribution, f' to {requirements.file}')}"
+    add = f"add {pin(distribution, f' to {requirements.file}')}"
     if not project.unverified:
         return _Finding(f"no requirement provides {shown}", add, is_sure=runtime.is_plain)
     names = ", ".join(project.unverified[:_SHOWN]) + (", …" if project.unverified[_SHOWN:] else "")
@@ -162,13 +165,11 @@ def _not_required(project: ProjectCode, top: str, distribution: str) -> _Finding
 
 def _is_installed(project: ProjectCode, module: str, name: str) -> bool:
     """Return whether a requirement provides a module, or may by its name."""
-    providers = set(installed.providers(module))
-    if providers & project.requirements.names or providers & project.distributions:
+    distributions = installed_providers(module) or installed_providers(name)
+    if not project.distributions.isdisjoint({*providers(module), *distributions}):
         return True
-    providers = installed.installed_providers(module) or installed.installed_providers(name)
     top = name.partition(".")[0].replace("_", "").lower()
-    names = (each.replace("-", "").lower() for each in project.unverified)
-    return bool(providers & project.distributions) or any(top in each for each in names)
+    return any(top in each.replace("-", "").lower() for each in project.unverified)
 
 
 def _left_out(project: ProjectCode, name: str) -> _Finding | None:

@@ -1,25 +1,72 @@
-"""A project's code in its image: which files the program imports, and what pip installs."""
+"""A project's Python files in its image: how they parse, and what they import."""
 
 from __future__ import annotations
 
-import sys
+import ast
+import re
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from distlaunch.checks.project import installed
-from distlaunch.checks.project.source import read_source
+from distlaunch.checks.project import requirements
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
     from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.project.requirements import ImageRequirements
-    from distlaunch.checks.project.source import Source
 
-_BEFORE_3_12 = {"setuptools", "wheel"}  # in Python's image
-_IN_TENSORFLOW_IMAGE = {"pip", "tensorflow", "tensorboard", "setuptools", "wheel"}
+_CHANGES_PATH = re.compile(rb"\bsys\.path\b|\baddsitedir\b|\bpath_hooks\b|\bmeta_path\b")
+_IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
+_IN_BASE = {"pip", "setuptools", "wheel"}
+
+
+class Import(NamedTuple):
+    """An import of a module, or of one name from a module.
+
+    `level` is the number of dots before the module. `is_required` is false in functions and in
+    branches, which may not be executed.
+    """
+
+    line: int
+    module: str
+    level: int = 0
+    name: str | None = None
+    is_required: bool = True
+
+    def absolute_name(self, file: str) -> str | None:
+        """Return the module's full name in a file, None if its dots lead out of the package."""
+        if not self.level:
+            return self.module
+        parts = file.split("/")[:-1]
+        if len(parts) < self.level:
+            return None
+        package = parts[: len(parts) - self.level + 1]
+        return ".".join([*package, self.module] if self.module else package)
+
+
+class SyntaxProblem(NamedTuple):
+    """Why a file does not parse."""
+
+    line: int
+    column: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A Python file.
+
+    `imports` are without those whose failure the file handles. `is_empty` is whether it has no
+    statement besides a docstring, `changes_path` whether it changes where modules are searched.
+    """
+
+    problem: SyntaxProblem | None = None
+    imports: tuple[Import, ...] = ()
+    is_empty: bool = False
+    changes_path: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,41 +96,34 @@ class ProjectCode:
 
     @cached_property
     def sources(self) -> dict[str, Source]:
-        """All Python files, parsed as the image's Python does, but not as a newer one."""
-        python = self.runtime.python
-        older = python if python and python < sys.version_info[:2] else None
-        paths = sorted(path for path in self.files if path.endswith(".py"))
-        return {path: read_source(self.text(path), older) for path in paths}
+        """All Python files that can be read, parsed by this Python."""
+        paths = (path for path in sorted(self.files) if path.endswith(".py"))
+        return {path: read_source((self.folder / path).read_bytes()) for path in paths}
 
     @cached_property
-    def required(self) -> frozenset[str]:
+    def required(self) -> set[str]:
         """The files that the program always imports."""
-        return frozenset(self._reachable(only_required=True))
+        return self._reachable(only_required=True)
 
     @cached_property
-    def reachable(self) -> frozenset[str]:
+    def reachable(self) -> set[str]:
         """The files that the program may import."""
-        return frozenset(self._reachable(only_required=False))
+        return self._reachable(only_required=False)
 
     @cached_property
-    def looks_elsewhere(self) -> bool:
+    def changes_path(self) -> bool:
         """Whether modules may be in folders that are not known here."""
-        changes_path = any(self.sources[file].changes_path for file in self.reachable)
-        return changes_path or self.runtime.own is not None
+        return any(self.sources[file].changes_path for file in self.reachable)
 
     @cached_property
-    def distributions(self) -> frozenset[str]:
+    def distributions(self) -> set[str]:
         """The names of the distributions in the image, as far as they are known."""
-        from packaging.requirements import Requirement
-
-        runtime = self.runtime
-        in_base = _IN_TENSORFLOW_IMAGE if runtime.tensorflow_tag else {"pip"}
-        if runtime.python is None or runtime.python < (3, 12):
-            in_base = in_base | _BEFORE_3_12
-        installs = [each.requirement for each in self.requirements.installed if each.requirement]
-        installs += map(Requirement, in_base)
-        names = installed.with_dependencies(installs, runtime.markers)
-        return frozenset(names | self.requirements.names)
+        names = self.requirements.names - {""}
+        if self.runtime.tensorflow_tag:
+            names |= {"tensorflow", "tensorboard"}
+        listed = self.requirements.installed
+        installs = [each.requirement for each in listed if each.requirement]
+        return _IN_BASE | requirements.with_dependencies(installs, names, self.runtime.markers)
 
     @cached_property
     def unverified(self) -> list[str]:
@@ -91,17 +131,10 @@ class ProjectCode:
         names = [each.text for each in self.requirements.unreadable]
         for each in self.requirements.installed:
             specifier = each.requirement.specifier if each.requirement else None
-            if specifier is None or not installed.is_installed(each.name, specifier):
+            if specifier is None or not requirements.is_installed(each.name, specifier):
                 names.append(each.name or each.text)
-        dependencies = sorted(self.distributions - self.requirements.names)
-        return names + [name for name in dependencies if not installed.is_installed(name)]
-
-    def text(self, path: str) -> bytes:
-        """Return the content of a file, empty if it cannot be read."""
-        try:
-            return (self.folder / path).read_bytes()
-        except OSError:
-            return b""
+        dependencies = sorted(self.distributions - self.requirements.names - _IN_BASE)
+        return names + [name for name in dependencies if not requirements.is_installed(name)]
 
     def is_package(self, name: str) -> bool:
         """Return whether a module is a folder."""
@@ -129,3 +162,66 @@ class ProjectCode:
                     if target and (each.is_required or not only_required):
                         pending += [target, f"{target}.{each.name}"]
         return files
+
+
+def read_source(text: bytes) -> Source:
+    """Parse a file as this Python does."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of invalid escapes in strings
+            tree = ast.parse(text)
+            compile(tree, "file", "exec", dont_inherit=True)  # refuses `return` outside a function
+            imports = tuple(_imports(tree.body, is_required=True))
+    except SyntaxError as problem:
+        message = " ".join(str(problem.msg).split())
+        message = message[:1].lower() + message[1:]
+        return Source(SyntaxProblem(problem.lineno or 1, max(problem.offset or 1, 1), message))
+    except ValueError:
+        return Source(SyntaxProblem(1, 1, "contains a null byte"))
+    except (RecursionError, MemoryError):
+        return Source(SyntaxProblem(1, 1, "nested too deeply"))
+    is_empty = all(isinstance(each, ast.Expr) for each in tree.body)
+    return Source(None, imports, is_empty, _CHANGES_PATH.search(text) is not None)
+
+
+def _imports(body: Iterable[ast.stmt], *, is_required: bool) -> Iterator[Import]:
+    for statement in body:
+        match statement:
+            case ast.Import():
+                for alias in statement.names:
+                    yield Import(statement.lineno, alias.name, is_required=is_required)
+            case ast.ImportFrom():
+                for alias in statement.names:
+                    name = None if alias.name == "*" else alias.name
+                    module, level = statement.module or "", statement.level
+                    yield Import(statement.lineno, module, level, name, is_required)
+            case _:
+                nested, is_executed = _nested(statement)
+                yield from _imports(nested, is_required=is_required and is_executed)
+
+
+def _nested(statement: ast.stmt) -> tuple[list[ast.stmt], bool]:
+    """Return the statements in a statement, and whether they are always executed.
+
+    Those in which a failed import is handled are left out.
+    """
+    match statement:
+        case ast.Try():
+            body = [] if _handles_import_errors(statement) else statement.body
+            return [*body, *statement.orelse, *statement.finalbody], True
+        case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")):
+            return statement.orelse, True
+        case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))) | ast.ClassDef():
+            return statement.body, True
+        case ast.With():
+            suppresses = any("suppress(" in ast.unparse(item) for item in statement.items)
+            return ([] if suppresses else statement.body), True
+    blocks = [getattr(statement, field, ()) for field in ("body", "orelse")]
+    blocks += [case.body for case in getattr(statement, "cases", ())]
+    return [each for block in blocks for each in block], False
+
+
+def _handles_import_errors(statement: ast.Try) -> bool:
+    types = [handler.type for handler in statement.handlers]
+    words = [word for each in types if each for word in re.findall(r"\w+", ast.unparse(each))]
+    return None in types or not set(words).isdisjoint(_IMPORT_ERRORS)

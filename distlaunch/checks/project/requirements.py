@@ -1,19 +1,24 @@
-"""Rules for the requirements of a project: readable, pinned, not contradictory."""
+"""Rules for the requirements of a project: readable, pinned, not contradictory.
+
+What a distribution provides and requires is read from the metadata of the packages that are
+installed beside distlaunch, where ``distlaunch local`` runs. Nothing is known of other packages.
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
-from distlaunch.checks.project.installed import pin
 from distlaunch.errors import ImageError
 from distlaunch.image.requirements import has_gpus, read_requirements
 from distlaunch.render.templates import REQUIREMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from packaging.requirements import Requirement
@@ -27,6 +32,24 @@ if TYPE_CHECKING:
 _LOGIN = re.compile(r"//[^/\s]*@")  # a token, most often
 _COMMIT = re.compile(r"\.git@[0-9a-f]{7,40}(?:#|$)|@[^/@]*v?\d[^/@]*(?:#|$)")
 _ONE_EQUALS = re.compile(r"[\w.-]+(\[[\w,.-]*\])?\s*=\s*[\w.*]+(=\w+)?")
+_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu", "tf-nightly")
+# Modules of another name than their distribution.
+_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "bs4": ("beautifulsoup4",),
+    "cv2": ("opencv-python", "opencv-python-headless", "opencv-contrib-python"),
+    "dateutil": ("python-dateutil",),
+    "google.oauth2": ("google-auth",),
+    "google.protobuf": ("protobuf",),
+    "hypertune": ("cloudml-hypertune",),
+    "PIL": ("pillow",),
+    "skimage": ("scikit-image",),
+    "sklearn": ("scikit-learn",),
+    "tensorflow": _TENSORFLOW,
+    "vertexai": ("google-cloud-aiplatform",),
+    "yaml": ("pyyaml",),
+}
+_API_VERSION = re.compile(r"_v[0-9][a-z0-9]*$")
+_CUDA_LIBRARIES = "nvidia-"  # of tensorflow[and-cuda]; they require only each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +78,9 @@ class ImageRequirements:
 
 def load_requirements(job: Job, folder: Path, runtime: ImageRuntime) -> ImageRequirements:
     """Read the requirements of a job."""
-    name = runtime.requirements or job.image.requirements
-    if name is None and not (folder / REQUIREMENTS).is_file():
+    file = job.image.requirements or REQUIREMENTS
+    if not job.image.requirements and not (folder / REQUIREMENTS).is_file():
         return ImageRequirements()
-    file = name or REQUIREMENTS
     gpu = runtime.own.made_for_gpus if runtime.own else has_gpus(job.cluster)
     try:
         lines = tuple(read_requirements(folder, file, gpu=gpu).lines())
@@ -140,7 +162,7 @@ def _unreadable(line: RequirementLine) -> Problem:
     return error("requirement-unreadable", line.location, f"pip cannot read {text!r}", remedy)
 
 
-def _applies(requirement: Requirement, markers: dict[str, str]) -> bool:
+def _applies(requirement: Requirement, markers: Mapping[str, str]) -> bool:
     """Return whether a requirement is for the image's Python and system."""
     try:
         return requirement.marker is None or requirement.marker.evaluate(dict(markers))
@@ -155,3 +177,80 @@ def _is_pinned(line: RequirementLine) -> bool:
     bounds = ("==", "===", "~=", "<", "<=")
     specifiers = line.requirement.specifier if line.requirement else ()
     return any(each.operator in bounds for each in specifiers)
+
+
+def providers(module: str) -> tuple[str, ...]:
+    """Return the distributions that provide a module, by name; the most common one first."""
+    parts = [_API_VERSION.sub("", part) for part in module.split(".")]
+    length = 1
+    if parts[0] == "google":
+        length = 3 if parts[1:2] == ["cloud"] else 2
+    name = ".".join(parts[:length])
+    return _ALIASES.get(name, (_canonical(name),))
+
+
+def installed_providers(module: str) -> set[str]:
+    """Return the installed distributions that provide a module."""
+    top = module.partition(".")[0]
+    names = set(_top_levels().get(top, ()))
+    if len(names) > 1:  # a namespace package, e.g. google
+        names = {name for name in names if _has_module(name, module)}
+    return set(map(_canonical, names))
+
+
+def is_installed(name: str, specifier: SpecifierSet | None = None) -> bool:
+    """Return whether a distribution, or its build of TensorFlow, is installed in such a version."""
+    distribution = _distribution(name)
+    if distribution is None:
+        return name.startswith(_CUDA_LIBRARIES)
+    return specifier is None or specifier.contains(distribution.version, prereleases=True)
+
+
+def with_dependencies(
+    requirements: Iterable[Requirement], names: Iterable[str], environment: Mapping[str, str]
+) -> set[str]:
+    """Return the names of distributions and of what they require, as far as that is known."""
+    from packaging.requirements import Requirement
+
+    pending = [*requirements, *map(Requirement, names)]
+    done: set[tuple[str, str]] = set()
+    while pending:
+        requirement = pending.pop()
+        name = _canonical(requirement.name)
+        for extra in ("", *requirement.extras):
+            distribution = None if (name, extra) in done else _distribution(name)
+            done.add((name, extra))
+            required = map(Requirement, (distribution and distribution.requires) or ())
+            markers = {**environment, "extra": extra}
+            pending += (each for each in required if _applies(each, markers))
+    return {name for name, _ in done}
+
+
+@cache
+def _distribution(name: str) -> importlib.metadata.Distribution | None:
+    names = (name, *_TENSORFLOW) if name in _TENSORFLOW else (name,)
+    distributions = (each for name in names for each in importlib.metadata.distributions(name=name))
+    return next(distributions, None)
+
+
+@cache
+def _top_levels() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
+
+
+def _has_module(name: str, module: str) -> bool:
+    path = module.replace(".", "/")
+    files = importlib.metadata.files(name) or ()
+    return any(str(file).startswith((f"{path}/__init__.", f"{path}.")) for file in files)
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pin(name: str, suffix: str = "") -> str:
+    """Return a pinned requirement, in the installed version if there is one."""
+    distribution = _distribution(name)
+    if distribution:
+        return f"{name}=={distribution.version}{suffix}"
+    return f"{name}==VERSION{suffix} ('pip index versions {name}' lists the versions)"

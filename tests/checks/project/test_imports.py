@@ -40,10 +40,6 @@ def test_syntax_of_another_python_than_the_one_here(bundled):
     problem = only(bundled, newer)
     assert problem.severity == "warning"
     assert f"Python 3.{sys.version_info.minor + 1}" in problem.remedy
-    if sys.version_info >= (3, 11):
-        bundled.write(MODEL, "def create_model(): ...\ntry: ...\nexcept* ValueError: ...\n")
-        assert bundled.problems() == []
-        assert only(bundled, "image.base=python:3.10-slim").severity == "error"
 
 
 @pytest.mark.parametrize(

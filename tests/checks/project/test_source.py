@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.checks.project.source import Import, read_source
+from distlaunch.checks.project.project_code import Import, read_source
 
 
 @pytest.mark.parametrize(

@@ -36,33 +36,12 @@ def test_the_image_gets_the_build_for_the_machines(overrides, name, bundled):
         (f"tensorflow[and-cuda]==2.21.0{HASH}", (), "warning", "write tensorflow-cpu"),
         ("tensorflow==2.13.1", GPU, "error", "tensorflow/tensorflow:VERSION-gpu"),
         ("tensorflow==2.21.0", TPU, "warning", "write tensorflow-tpu"),
-        ("tensorflow-gpu==2.10.0", GPU, "error", "write tensorflow, 2.14 or later"),
-        ("tensorflow-macos==2.16.2", (), "error", "macos==2.16.2; sys_platform != 'linux'"),
     ],
 )
 def test_a_build_for_other_machines(text, overrides, severity, remedy, bundled):
     [problem] = found(bundled, text, "image.base=python:3.11-slim", *overrides)
     assert (problem.severity, problem.where) == (severity, "requirements.txt:1")
     assert remedy in problem.remedy
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "tensorflow-gpu==2.10.0; python_version < '3.11'",
-        "tensorflow-macos; sys_platform != 'linux'",
-    ],
-)
-def test_a_build_for_another_system_that_is_not_installed(text, bundled):
-    assert found(bundled, f"tensorflow\n{text}", "image.base=python:3.12-slim", *GPU) == []
-
-
-@pytest.mark.parametrize("name", ["tf-keras", "keras-hub"])
-def test_a_tensorflow_that_only_another_package_requires_has_no_cuda(name, bundled):
-    [problem] = found(bundled, f"keras>=3.12,<3.16\n{name}<9\n", *GPU)
-    assert (problem.where, problem.remedy) == ("requirements.txt:2", "add tensorflow[and-cuda]")
-    assert found(bundled, f"tensorflow==2.21.0\n{name}<9\n", *GPU) == []
-    assert found(bundled, f"{name}<9\n") == []
 
 
 @pytest.mark.parametrize("name", ["tensorflow", "tensorflow-cpu"])

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from distlaunch.checks import gpus
+from distlaunch.checks.project import gpus
 from distlaunch.checks.project.image_runtime import describe_image
 from distlaunch.checks.request_view import job_request
 from distlaunch.job import vertex
