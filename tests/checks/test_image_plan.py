@@ -86,13 +86,6 @@ def test_a_large_context_is_a_warning_with_its_largest_file(project):
     assert "data/all.bin" in problem.what
 
 
-def test_requirements_that_cannot_go_into_an_image_hide_no_file(project):
-    (project / "requirements.txt").write_text("-e .\n")
-    image = check(project)
-    assert [problem.code for problem in image.problems] == ["image-refused"]
-    assert image.files == FILES
-
-
 def test_a_missing_module_is_an_error(project):
     image = check(project, sets=("module=trainr.task",))
     [problem] = image.problems

@@ -39,7 +39,7 @@ def problems(
     trainer: Trainer, job: Job, request: JobRequest, requirements: ImageRequirements, folder: Path
 ) -> Iterator[Problem]:
     """Yield what the bundled trainer cannot do, or does in another way than expected."""
-    model, data = _text(trainer.model), _text(trainer.data)
+    model, data = _parsed(trainer.model), _parsed(trainer.data)
     yield from _undefined(model, "create_model", _shown(trainer.model, folder))
     yield from _undefined(data, "training", _shown(trainer.data, folder))
     yield from _pool_problems(request)
@@ -60,17 +60,17 @@ def problems(
     yield from _argument_problems(program_arguments(job) or (), job, task)
 
 
-def _text(file: Path) -> str | None:
+def _parsed(file: Path) -> ast.Module | None:
     try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        return ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return None  # other rules report it
 
 
-def _undefined(text: str | None, function: str, file: str) -> Iterator[Problem]:
+def _undefined(tree: ast.Module | None, function: str, file: str) -> Iterator[Problem]:
     """Yield an error if a module of the user has no function that the trainer calls."""
-    names = rf"\b({function}|__getattr__|globals)\b|import \*"
-    if text is not None and not re.search(names, text):
+    names = rf"'({function}|__getattr__|globals|\*)'"
+    if tree and not re.search(names, ast.dump(tree)):
         yield error(
             "trainer-incomplete",
             file,
@@ -125,11 +125,9 @@ def _replicas(request: JobRequest) -> int:
     )
 
 
-def _unsynchronized(text: str | None, file: str) -> Iterator[Problem]:
+def _unsynchronized(tree: ast.Module | None, file: str) -> Iterator[Problem]:
     """Yield a warning for the first layer that normalizes the rows of each replica alone."""
-    nodes: list[ast.AST] = []
-    with contextlib.suppress(SyntaxError, ValueError, RecursionError):  # other rules report them
-        nodes = [*ast.walk(ast.parse(text or ""))]
+    nodes = list(ast.walk(tree)) if tree else []
     sets_trainable = any(getattr(node, "attr", None) == "trainable" for node in nodes)
     for call in nodes:
         if not isinstance(call, ast.Call):

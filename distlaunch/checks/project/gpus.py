@@ -179,7 +179,8 @@ def build_problems(
             yield warning(_BUILD, line.location, what, "write tensorflow-tpu")
     if gpu:
         own = runtime.own
-        if runtime.is_plain or (own and own.names(requirements.file) and own.is_without_cuda):
+        is_for_cpus = own and (own.is_without_cuda or own.made_for_gpus is False)
+        if runtime.is_plain or (own and is_for_cpus and own.names(requirements.file)):
             for line in installed:
                 yield from _pip_build_problems(line, gpu, runtime)
         for line in builds:
