@@ -153,9 +153,13 @@ def _load_with_config(
     return LoadedJob(job, tuple(notes))
 
 
+def _read_optional(path: Path) -> Document:
+    return read_document(path) if os.path.lexists(path) else Document("{}")
+
+
 def _load_without_cluster(path: Path, overrides: Sequence[Override]) -> Job:
     """Read a job file, which may be missing, without the sections of the --config file."""
-    document = read_document(path) if os.path.lexists(path) else Document("{}")
+    document = _read_optional(path)
     name = project_name(path.parent.resolve().name)
     data = {"name": name} | document.data | {"cluster": _ANY_CLUSTER}
     others = [each for each in overrides if each.path[0] not in _IN_CONFIG]
@@ -278,7 +282,7 @@ def _keep_programs(cluster: Cluster, before: Cluster) -> Cluster:
 
 def _check_reduction_server(job: Job, overrides: Sequence[Override], path: Path) -> None:
     """Check distlaunch.yaml's ``reduction_server`` against the cluster of another file."""
-    document = read_document(path) if os.path.lexists(path) else Document("{}")
+    document = _read_optional(path)
     overridden = OverriddenDocument(document, document.data, overrides)
     problems = _reduction_server_problems(job, overridden)
     if problems:

@@ -95,21 +95,11 @@ class RetiredAccelerator:
 
 @dataclass(frozen=True, slots=True)
 class RetiredMachine:
-    """A former name of a machine.
-
-    Parameters
-    ----------
-    since
-        The first day without it.
-    replacement
-        The machine in current names; its accelerator may be retired, too.
-    why
-        Why the replacement is not the same machine, if it is not.
-    """
+    """A former name of a machine, from which day, and the machine in current names."""
 
     since: dt.date
-    replacement: Machine
-    why: str | None = None
+    replacement: Machine  # its accelerator may be retired, too
+    why: str | None = None  # the replacement is not the same machine, if it is not
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,17 +21,11 @@ _STRUCTURED = ("[", "{", '"', "'")  # first characters of a value that is YAML
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A value (text, a list, a section or None) for one path of the job file.
-
-    Parameters
-    ----------
-    option
-        The command-line option, such as ``--set cluster.workers.count``.
-    """
+    """A value (text, a list, a section or None) for one path of the job file."""
 
     path: tuple[str, ...]
     value: Any
-    option: str
+    option: str  # of the command line: ``--set cluster.workers.count``
 
     @classmethod
     def parse(cls, text: str) -> Override:

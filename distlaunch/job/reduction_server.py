@@ -60,13 +60,7 @@ _N1_MOST = 32
 
 
 def image(region: str | None) -> str:
-    """Return the image in the multi-region nearest to a region.
-
-    Parameters
-    ----------
-    region
-        Such as ``us-central1``; None for the US.
-    """
+    """Return the image in the multi-region nearest to a region; None is the US."""
     continent = _MULTI_REGIONS.get((region or "").partition("-")[0], "us")
     return f"{continent}-docker.pkg.dev/vertex-ai-restricted/training/{_IMAGE_NAME}:latest"
 

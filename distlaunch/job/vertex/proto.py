@@ -71,17 +71,9 @@ class FieldProblem:
 
 @dataclass(frozen=True, slots=True)
 class ParsedMessage:
-    """Data as a message.
+    """Data as a message: `json` has Google's JSON names, numbers as numbers and enums by name.
 
-    Parameters
-    ----------
-    json
-        The data in Google's JSON names, numbers as numbers, enums by name; empty and missing fields
-        stay so.
-    problems
-        The fields that the message cannot hold.
-    origins
-        The path in the data of each path in `json`.
+    Empty and missing fields stay so. `origins` has the path in the data of each path in `json`.
     """
 
     json: dict[str, Any]
@@ -111,11 +103,8 @@ def validate_request(collection: str, request: Mapping[str, Any]) -> None:
 def parse(name: MessageName, data: Mapping[str, Any], *, as_text: bool = False) -> ParsedMessage:
     """Parse plain data, in camelCase or snake_case, as one of Google's messages.
 
-    Parameters
-    ----------
-    as_text
-        Whether the data is from a `yaml_document`: numbers and booleans are text, and a single
-        value is allowed in place of a list, as in gcloud's ``--config`` files.
+    With `as_text`, the data is from a `yaml_document`: numbers and booleans are text, and a single
+    value is allowed in place of a list, as in gcloud's ``--config`` files.
     """
     message = _message_classes()[name]()
     reader = _MessageReader(as_text=as_text)

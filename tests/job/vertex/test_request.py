@@ -107,7 +107,7 @@ def test_a_whole_job():
     }
 
 
-ENV = {"NCCL_DEBUG": "INFO", "TF_CPP_MIN_LOG_LEVEL": "0"}
+ENV = {"NCCL_DEBUG": "INFO"}
 PROGRAMS = [
     None,
     Program(image="a/b:1", env={"OWN": "1", "DISTLAUNCH_EXPECTED_GPUS": "8"}),
