@@ -26,7 +26,7 @@ _NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class HostResources:
     """What this process may use of this machine."""
 
     cores: tuple[int, ...]
@@ -55,9 +55,9 @@ class Share:
         }
 
 
-def this_machine(env: Mapping[str, str]) -> Machine:
+def this_machine(env: Mapping[str, str]) -> HostResources:
     """Return what this process may use; the job's `env` wins over that of this process."""
-    return Machine(_cores(), _gpus({**os.environ, **env}))
+    return HostResources(_cores(), _gpus({**os.environ, **env}))
 
 
 def has_cpu_tensorflow() -> bool:
@@ -69,7 +69,7 @@ def has_cpu_tensorflow() -> bool:
     return True
 
 
-def share_out(machine: Machine, tasks: Iterable[Task]) -> dict[Task, Share]:
+def share_out(machine: HostResources, tasks: Iterable[Task]) -> dict[Task, Share]:
     """Give each task its part.
 
     With fewer cores than training tasks no task is pinned, with fewer GPUs than training tasks no

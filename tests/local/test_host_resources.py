@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from distlaunch.job.model import Task
 from distlaunch.local.host_resources import (
-    Machine,
+    HostResources,
     Share,
     share_out,
     split,
@@ -27,7 +27,7 @@ TASKS = st.builds(
     st.integers(0, 1),
 )
 MACHINES = st.builds(
-    Machine,
+    HostResources,
     st.sets(st.integers(0, 200), min_size=1, max_size=64).map(lambda cores: tuple(sorted(cores))),
     st.integers(0, 16).map(lambda count: tuple(map(str, range(count)))),
 )
@@ -86,5 +86,5 @@ def test_gpus_behind_a_wrong_entry_do_not_count():
 
 
 def test_a_machine_is_described():
-    assert Machine((0, 1)).describe() == "2 cores, no GPU"
-    assert Machine((0,), ("0",)).describe() == "1 core, 1 GPU"
+    assert HostResources((0, 1)).describe() == "2 cores, no GPU"
+    assert HostResources((0,), ("0",)).describe() == "1 core, 1 GPU"
