@@ -64,13 +64,9 @@ def imported_by(*words: str) -> set[str]:
     return HEAVY & set(done.stderr.split())
 
 
-def test_help_imports_click_and_nothing_of_weight():
-    assert imported_by("--help") == set()
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_imports_nothing_of_weight(command):
-    assert imported_by(command, "--help") == set()
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)], ids="".join)
+def test_help_imports_click_and_nothing_of_weight(command):
+    assert imported_by(*command, "--help") == set()
 
 
 def test_googles_warning_of_an_old_python_is_not_shown():
@@ -89,18 +85,11 @@ def test_help_shows_each_example_on_a_line_of_its_own(cli):
     assert not [line for line in lines if "\\b" in line or "\b" in line]
 
 
-def test_help_imports_no_command():
-    code = (
-        "import sys; from distlaunch.cli import COMMANDS, main; main(['--help']); "
-        "modules = {path.partition(':')[0] for path, _ in COMMANDS.values()}; "
-        "assert not {f'distlaunch.cli.{module}' for module in modules} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-
-
 def test_help_shows_every_command(cli):
+    assert cli("--version").stdout == f"distlaunch {__version__}\n"
+    assert cli().returncode == 2
+    assert "Commands:" in cli().stderr
     shown = cli("--help")
-    assert shown.returncode == 0
     for name, (_, line) in COMMANDS.items():
         assert f"  {name.ljust(9)}  {line}\n" in shown.stdout
         context = click.Context(distlaunch)
@@ -109,26 +98,15 @@ def test_help_shows_every_command(cli):
 
 def test_every_command_on_windows_names_wsl(tmp_path):
     code = "import sys; sys.platform = 'win32'; from distlaunch.__main__ import main; "
-    for command in ("status", "local", "check"):
-        done = subprocess.run(
-            [sys.executable, "-c", f"{code}sys.argv[1:] = ['{command}']; sys.exit(main())"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr == ("distlaunch: error: needs Linux or macOS; on Windows use WSL\n")
-
-
-def test_no_command_shows_help(cli):
-    shown = cli()
-    assert shown.returncode == 2
-    assert "Commands:" in shown.stdout + shown.stderr
-
-
-def test_version(cli):
-    assert cli("--version").stdout == f"distlaunch {__version__}\n"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}sys.argv[1:] = ['status']; sys.exit(main())"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "distlaunch: error: needs Linux or macOS; on Windows use WSL\n"
 
 
 @pytest.mark.parametrize(
@@ -137,11 +115,6 @@ def test_version(cli):
         (
             ["inti"],
             "no such command 'inti'. Did you mean 'init'? (see 'distlaunch --help')",
-        ),
-        (["frobnicate"], "no such command 'frobnicate' (see 'distlaunch --help')"),
-        (
-            ["--debgu", "init"],
-            "no such option '--debgu'. Did you mean '--debug'? (see 'distlaunch --help')",
         ),
         (
             ["init", "--forse"],
@@ -178,13 +151,13 @@ def test_wrong_usage_is_one_line_and_2(cli, words, line):
         ),
     ],
 )
-def test_what_goes_wrong_is_told_without_traceback(raising, capsys, problem, code, lines):
+def test_errors_are_printed_without_traceback(raising, capsys, problem, code, lines):
     raising(problem)
     assert main(["init"]) == code
     assert capsys.readouterr().err.lstrip("\n") == lines
 
 
-@pytest.mark.parametrize("words", ["init", "init x", "local --workers 1 -- true"])
+@pytest.mark.parametrize("words", ["init x", "local --workers 1 -- true"])
 def test_deleted_folder_is_one_line(tmp_path, words):
     line = f'mkdir gone && cd gone && rmdir ../gone && exec "{sys.executable}" -m distlaunch'
     done = subprocess.run(
@@ -253,13 +226,10 @@ def test_completion_script(cli, shell):
     ("words", "last", "found"),
     [
         ("distlaunch ", 1, [f"plain,{name}" for name in COMMANDS]),
-        ("distlaunch t", 1, ["plain,tf-config"]),
         ("distlaunch in", 1, ["plain,init"]),
         ("distlaunch init --st", 2, ["plain,--starter"]),
         ("distlaunch nothing --st", 2, []),
         ("distlaunch local --work", 2, ["plain,--workers"]),
-        ("distlaunch local --au", 2, ["plain,--audit"]),
-        ("distlaunch local -- --work", 3, []),
         ("distlaunch local -- prog --work", 4, []),
     ],
 )

@@ -20,23 +20,9 @@ def test_a_project_in_a_new_folder_and_what_comes_next(cli, tmp_path):
     assert others == ["next:", "  cd digits", "  distlaunch local"]
 
 
-def test_a_project_right_here(cli, tmp_path):
-    here = tmp_path / "My Project"
-    here.mkdir()
-    done = cli("init", cwd=here)
-    assert done.stdout.startswith("created project my_project in . (")
-    assert done.stdout.endswith("next:\n  distlaunch local\n")
-
-
-def test_the_next_command_works_for_any_folder(cli, tmp_path):
-    shown = cli("init", "it's here").stdout.splitlines()
-    subprocess.run(["sh", "-c", f"{shown[2]} && test -e trainer"], cwd=tmp_path, check=True)
-
-
-@pytest.mark.parametrize("name", ["-x", "-"])
-def test_a_folder_that_looks_like_an_option(cli, tmp_path, name):
+@pytest.mark.parametrize("name", ["it's here", "-x", "-"])
+def test_the_next_command_works_for_any_folder(cli, tmp_path, name):
     shown = cli("init", "--", name).stdout.splitlines()
-    assert shown[2] == f"  cd ./{name}"
     subprocess.run(["sh", "-c", f"{shown[2]} && test -e trainer"], cwd=tmp_path, check=True)
 
 
@@ -49,24 +35,13 @@ def test_an_empty_name_is_refused(cli, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("target", ["loop", "nowhere"])
-def test_a_link_that_leads_nowhere(cli, tmp_path, target):
-    (tmp_path / "loop").symlink_to(target)
+def test_a_broken_symlink(cli, tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
     done = cli("init", "loop")
     assert (done.returncode, done.stderr) == (
         1,
         "distlaunch: error: loop: is a broken symlink; expected a folder or a new name\n",
     )
-    if target == "loop":
-        done = cli("init", "loop/digits")
-        assert done.returncode == 1
-        assert "too many levels of symbolic links" in done.stderr
-        assert done.stderr.count("\n") == 1
-
-
-def test_quiet_says_nothing(cli):
-    done = cli("--quiet", "init", "digits")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_list(cli, tmp_path):
@@ -117,25 +92,11 @@ def test_force_keeps_a_copy_of_each_file_that_it_changes(cli, tmp_path):
     assert not [file.path for file in context.files if file.path.endswith(".bak")]
 
 
-def test_a_file_is_no_folder(cli, tmp_path):
-    (tmp_path / "digits").write_text("")
-    done = cli("init", "digits")
-    assert done.returncode == 1
-    expected = "digits: is a file; expected a folder or a new name"
-    assert done.stderr == f"distlaunch: error: {expected}\n"
-
-
 def test_a_folder_that_cannot_be_written(cli):
     done = cli("init", "/proc/digits")
     assert done.returncode == 1
     assert done.stderr.startswith("distlaunch: error: /proc/digits/")
     assert done.stderr.endswith("; nothing was written\n")
-
-
-def test_no_such_starter(cli):
-    done = cli("init", "--starter", "digist")
-    assert done.returncode == 2
-    assert done.stderr == "distlaunch: error: no starter 'digist'; did you mean 'digits'?\n"
 
 
 def test_rights_are_those_of_any_new_file(cli, tmp_path):

@@ -44,13 +44,6 @@ def test_one_invalid_job_is_skipped_with_a_warning(cli, serve):
     ]
 
 
-def test_an_invalid_job_is_one_error(cli, serve):
-    server = serve(lambda _: Reply(body={}))
-    done = cli("status", "4711", "--endpoint", server.url, *PLACE)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (f"distlaunch: error: {server.url}: invalid response: name is missing\n")
-
-
 def test_nothing_to_list(cli, cloud):
     cloud.launch("", OK, name="other", label=False)
     done = cli("list", *cloud.options)

@@ -74,47 +74,44 @@ def test_following_a_job_to_its_end(cli, tmp_path, code, exit_code, state):
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_the_job_alone(cloud, tmp_path):
-    cloud.launch("digits-1", "import time; print('begun', flush=True); time.sleep(60)")
+@pytest.mark.parametrize(
+    ("program", "moment", "end"),
+    [
+        (
+            "import time; print('begun', flush=True); time.sleep(60)",
+            "begun",
+            (130, "the job is still running; cancel it with 'distlaunch cancel digits-1'"),
+        ),
+        (
+            program(),
+            "state SUCCEEDED",
+            (0, "interrupted: the job has ended: SUCCEEDED; 'distlaunch logs digits-1' shows"),
+        ),
+    ],
+    ids=["running", "ended"],
+)
+def test_ctrl_c_leaves_the_job_alone(cloud, tmp_path, program, moment, end):
+    code, message = end
+    cloud.launch("digits-1", program)
     words = [sys.executable, "-m", "distlaunch", "logs", "digits-1", "-f", *cloud.options]
     with subprocess.Popen(
         words,
         cwd=tmp_path,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     ) as process:
-        while "begun" not in process.stdout.readline():
+        while moment not in process.stdout.readline():
             pass
         os.kill(process.pid, signal.SIGINT)
-        _, err = process.communicate()
-    assert process.returncode == 130
-    assert "the job is still running; cancel it with 'distlaunch cancel digits-1'" in err
-    assert "Traceback" not in err
+        shown, _ = process.communicate()
+    assert process.returncode == code
+    assert message in shown
+    assert "Traceback" not in shown
 
 
-def test_ctrl_c_after_the_end_shows_the_final_state(cloud, tmp_path):
-    cloud.launch("digits-1", program())
-    words = [sys.executable, "-m", "distlaunch", "logs", "digits-1", "-f", *cloud.options]
-    with subprocess.Popen(
-        words,
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-    ) as process:
-        while "state SUCCEEDED" not in process.stderr.readline():
-            pass
-        os.kill(process.pid, signal.SIGINT)
-        _, err = process.communicate()
-    assert process.returncode == 0
-    assert "interrupted: the job has ended: SUCCEEDED; 'distlaunch logs digits-1' shows" in err
-    assert "still running" not in err
-
-
-def test_a_job_that_goes_on_is_told_to(cli, cloud):
+def test_a_running_job_is_noted(cli, cloud):
     cloud.launch("digits-1", "import time; time.sleep(60)")
     done = cli("logs", "digits-1", *cloud.options)
     assert done.returncode == 0

@@ -62,18 +62,6 @@ def test_the_plan_has_its_pool_and_its_price(project, capfd):
     assert "           reduction server  2 x n1-highcpu-16\n" in plan
     assert "reduction server 2 x 5.00" in plan
 
-    assert main(["check", "--offline", "--json"]) == 0
-    report = json.loads(capfd.readouterr().out)
-    assert report["pools"][2] == {
-        "role": "reduction_server",
-        "replicas": 2,
-        "machine": "n1-highcpu-16",
-        "accelerator": None,
-        "accelerator_count": 0,
-        "tpu_topology": None,
-    }
-    assert report["price"]["an_hour"] == 16.0
-
 
 def test_the_emulator_trains_without_its_replicas(project, cloud, capfd):
     there = ["digits", "--endpoint", cloud.url]

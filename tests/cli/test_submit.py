@@ -234,7 +234,7 @@ def test_an_old_config_file_runs_as_it_is(project, submit, emulator):
         assert pool["containerSpec"]["args"] == ["--batch-size=8", "--epochs=5"]
 
 
-def test_a_name_may_stand_before_options(submit, emulator):
+def test_a_name_before_options(submit, emulator):
     done = submit("other", IMAGE, "--dry-run", "--", "word", emulator=emulator())
     assert done.returncode == 0, done.stderr
     request = json.loads(done.stdout)
@@ -243,24 +243,13 @@ def test_a_name_may_stand_before_options(submit, emulator):
     assert "'word' after '--' is passed to the job's program" in done.stderr
 
 
-def test_a_job_that_was_refused_is_told_as_such(submit, emulator):
+def test_status_names_a_refused_launch(submit, emulator):
     here = emulator("--faults", "denied@create#1")
     assert submit(IMAGE, "--detach", emulator=here).returncode == 1
     nothing = submit(emulator=here, command="status")
     assert "no jobs submitted from this directory" in nothing.stderr
     refused = submit("digits", emulator=here, command="status")
     assert "Google refused to create this job" in refused.stderr
-
-
-def test_all_that_is_missing_is_told_at_once(project, submit, tmp_path):
-    (project / "distlaunch.yaml").write_text(
-        "name: digits\ncluster:\n  chief: {machine: n1-standard-4}\n"
-    )
-    done = submit("--dry-run", CLOUDSDK_CONFIG=str(tmp_path / "nothing"))
-    assert done.returncode == 1
-    assert done.stdout == ""
-    for code in ("no-project", "no-region", "no-image", "no-job-dir"):
-        assert f"[{code}]" in done.stderr
 
 
 @pytest.mark.parametrize(
