@@ -29,6 +29,14 @@ def parse(text: str) -> float:
     return _minute(text[:_MINUTE]) + float(second)
 
 
+def parse_or(timestamp: object, default: float) -> float:
+    """Return the seconds since 1970 of a timestamp, or the default if it is not valid."""
+    try:
+        return parse(str(timestamp))
+    except ValueError:
+        return default
+
+
 def parse_since(text: str) -> float:
     """Return the seconds since 1970 of a time, or of the moment a duration before now.
 

@@ -72,14 +72,7 @@ def from_response(
 ) -> GoogleError:
     """Return the error for a response whose status is not a success.
 
-    Parameters
-    ----------
-    service, project
-        The service that was called, and the project that the call was for.
-    host
-        The server; the service's own host by default.
-    member
-        The caller in IAM's notation (``serviceAccount:…``), if known.
+    The call was made for a project by a member in IAM's notation, such as ``user:…``.
     """
     host = host or f"{service}.googleapis.com"
     call = _Call(service, host, project, member or CURRENT_ACCOUNT)

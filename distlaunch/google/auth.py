@@ -29,17 +29,8 @@ def load_credentials(project: str | None) -> Credentials:
     """Return the application default credentials.
 
     `google.auth.default` runs gcloud to learn the project of a user's credentials, which takes half
-    a second; their file is read directly instead.
-
-    Parameters
-    ----------
-    project
-        The quota project, if these are a user's credentials that name none.
-
-    Raises
-    ------
-    GoogleError
-        If there are none, with the command that creates them.
+    a second; their file is read directly instead. `project` becomes the quota project of a user's
+    credentials that name none. Without credentials, GoogleError has the command that creates them.
     """
     import google.auth
     import google.auth.exceptions

@@ -55,29 +55,15 @@ class _Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Session:
-    """Calls to Google, or to an endpoint that replaces it.
+    """Calls to Google, or to an endpoint that replaces it."""
 
-    Parameters
-    ----------
-    http
-        Sends requests with the credentials.
-    endpoint
-        The URL that replaces all of Google's, if any.
-    project
-        The project that the calls are for, for messages.
-    clock, sleep
-        Seconds.
-    show_message
-        Prints that a call has been retried for some time, and warnings.
-    """
-
-    http: AuthorizedSession
+    http: AuthorizedSession  # sends requests with the credentials
     _: KW_ONLY
-    endpoint: str | None
-    project: str | None
+    endpoint: str | None  # the URL that replaces all of Google's
+    project: str | None  # of the calls, for messages
     clock: Callable[[], float]
     sleep: Callable[[float], None]
-    show_message: ShowMessage | None
+    show_message: ShowMessage | None  # prints that a call is being retried, and warnings
 
     @property
     def credentials(self) -> Credentials:
@@ -88,17 +74,8 @@ class Session:
     def sign_in(self, timeout: float = _TIMEOUT[1]) -> None:
         """Get a token before the calls, so that several threads do not request one each.
 
-        Parameters
-        ----------
-        timeout
-            Seconds for the token server's response.
-
-        Raises
-        ------
-        RetryableError
-            If there is no response.
-        GoogleError
-            If the credentials are not accepted.
+        RetryableError is raised if there is no response for `timeout` seconds, and GoogleError if
+        the credentials are not accepted.
         """
         from google.auth.exceptions import GoogleAuthError
         from google.auth.transport.requests import Request

@@ -36,25 +36,9 @@ def service_url(
     endpoint: str | None = None,
     version: str | None = None,
 ) -> str:
-    """Return the URL of a call.
+    """Return the URL of a call: its path is the part after the version.
 
-    Parameters
-    ----------
-    service
-        The first word of its host, such as ``aiplatform``.
-    path
-        The part after the version, such as ``projects/P/locations/R/customJobs``.
-    region
-        For regional services.
-    endpoint
-        The URL that replaces all of Google's, if any.
-    version
-        Another version of the service than the default, such as ``v1beta1``.
-
-    Raises
-    ------
-    UsageError
-        If the region is not valid.
+    An `endpoint` replaces Google's hosts, and a `version` such as ``v1beta1`` the default one.
     """
     host, prefix = _SERVICES[service]
     if version is not None:

@@ -46,18 +46,8 @@ _OUTAGE_REPORT = 20.0  # seconds of failing calls before they are reported
 class JobFollower:
     """Follows a job; iterating again after an interrupt resumes.
 
-    Parameters
-    ----------
-    job
-        The job's resource; the attribute `job` is the latest one.
-    selection
-        Which part of the log to show.
-    per_entry
-        Whether each log entry is an event of its own with its time and severity, for JSON.
-    clock, sleep
-        Seconds; `sleep` may be `ProgressView.wait`, which serves a slow reader in the meantime.
-    now
-        Seconds since 1970.
+    The attribute `job` is the latest resource. `per_entry` makes each log entry an event of its
+    own; `sleep` may be `ProgressView.wait`, which serves a slow reader in the meantime.
     """
 
     def __init__(
@@ -339,10 +329,6 @@ def _is_explained(job: Mapping[str, Any]) -> bool:
 
 def _ended_long_ago(job: Mapping[str, Any], now: float) -> bool:
     """Whether a job has ended so long ago that nothing more is expected of it."""
-    if not google_jobs.has_ended(job):
-        return False
-    try:
-        age = now - timestamps.parse(str(job.get("endTime")))
-    except ValueError:
-        return False
-    return age > (_OLD_JOB if _is_explained(job) else _END_TIMEOUT)
+    age = now - timestamps.parse_or(job.get("endTime"), now)
+    limit = _OLD_JOB if _is_explained(job) else _END_TIMEOUT
+    return google_jobs.has_ended(job) and age > limit

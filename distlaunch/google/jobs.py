@@ -91,7 +91,10 @@ class JobName(NamedTuple):
 
 
 class Jobs:
-    """The custom jobs and tuning jobs of one project and region."""
+    """The custom jobs and tuning jobs of one project and region.
+
+    A call raises GoogleError if Google refuses or cannot be reached, or the response is not valid.
+    """
 
     def __init__(self, session: Session, project: str, region: str) -> None:
         self.session = session
@@ -147,23 +150,11 @@ class Jobs:
             session.sleep(delay)
 
     def find(self, collection: str, launch_id: str) -> dict[str, Any] | None:
-        """Return the oldest job with a launch id, None if Google lists none.
-
-        Raises
-        ------
-        GoogleError
-            If Google refuses, or cannot be reached.
-        """
+        """Return the oldest job with a launch id, None if Google lists none."""
         return min(self._list_launch(collection, launch_id), key=_age, default=None)
 
     def get(self, name: str, *, retry_deadline: float = RETRY_DEADLINE) -> dict[str, Any]:
-        """Return a job by its resource name, of any region.
-
-        Raises
-        ------
-        GoogleError
-            If there is none, Google refuses or cannot be reached, or the response is not valid.
-        """
+        """Return a job by its resource name, of any region."""
         region = parse_name(name).region
         job = self.session.call(
             "GET", "aiplatform", quote(name), region=region, retry_deadline=retry_deadline
@@ -184,11 +175,6 @@ class Jobs:
             Google's filter, such as ``labels.team=vision`` or ``display_name="digits"``.
         skip_invalid
             Whether a job with a field of a wrong type is skipped with a warning, not an error.
-
-        Raises
-        ------
-        GoogleError
-            If Google refuses or cannot be reached, or the response is not valid.
         """
         schema: dict[str, Any] = {collection: [], "nextPageToken": str}
         params: dict[str, str | int] = {"pageSize": _PAGE}
@@ -221,29 +207,13 @@ class Jobs:
         """Return the newest jobs of both collections, the newest first.
 
         Google documents no order, so all jobs are listed.
-
-        Parameters
-        ----------
-        all_jobs
-            Whether jobs that distlaunch did not submit are included.
-
-        Raises
-        ------
-        GoogleError
-            If Google refuses, or cannot be reached.
         """
         label = "" if all_jobs else f"labels.{LAUNCH_LABEL}:*"
         jobs = chain.from_iterable(self.list(collection, label) for collection in COLLECTIONS)
         return nlargest(limit, jobs, key=_age)
 
     def cancel(self, name: str) -> None:
-        """Request the end of a job, which passes through CANCELLING.
-
-        Raises
-        ------
-        GoogleError
-            If there is none, it has ended, or Google refuses or cannot be reached.
-        """
+        """Request the end of a job, which passes through CANCELLING."""
         region = parse_name(name).region
         self.session.call("POST", "aiplatform", f"{quote(name)}:cancel", body={}, region=region)
 

@@ -37,31 +37,15 @@ _MAX_LISTED = 12  # tasks in a message
 
 
 class LogEntry(NamedTuple):
-    """A log entry.
+    """A log entry."""
 
-    Parameters
-    ----------
-    time, received
-        When it was written and when Cloud Logging received it, in seconds since 1970.
-    timestamp
-        When it was written, as Google formats it.
-    insert_id
-        Identifies the entry; duplicates have the same.
-    task
-        Its task: ``worker:0``, ``trial:2/worker:0`` in a tuning job, or `PLATFORM`.
-    severity
-        Google's severity, such as ``ERROR``.
-    text
-        Its lines, without the newline of the last one.
-    """
-
-    time: float
-    received: float
-    timestamp: str
-    insert_id: str
-    task: str
-    severity: str
-    text: str
+    time: float  # when it was written, in seconds since 1970
+    received: float  # when Cloud Logging received it
+    timestamp: str  # when it was written, as Google formats it
+    insert_id: str  # duplicates have the same
+    task: str  # such as worker:0, trial:2/worker:0 in a tuning job, or PLATFORM
+    severity: str  # Google's, such as ERROR
+    text: str  # its lines, without the newline of the last one
 
     @property
     def moment(self) -> float:
@@ -71,23 +55,11 @@ class LogEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """Selects entries of a job.
+    """Selects entries of a job."""
 
-    Parameters
-    ----------
-    job_ids
-        The numbers of the job and of its trials' jobs.
-    tasks
-        The tasks to include; all if empty. A task without a trial is included of every trial.
-    trials
-        The id of each trial by the number of the trial's job.
-    pools
-        The types of tasks by the number of their worker pool.
-    """
-
-    job_ids: tuple[str, ...]
-    tasks: tuple[str, ...] = ()
-    trials: Mapping[str, str] = field(default_factory=dict)
+    job_ids: tuple[str, ...]  # the numbers of the job and of its trials' jobs
+    tasks: tuple[str, ...] = ()  # all if empty; a task without a trial is included of every trial
+    trials: Mapping[str, str] = field(default_factory=dict)  # their ids by their jobs' numbers
     pools: tuple[str, ...] = POOLS
 
     def filter(self, since: float) -> str:
@@ -172,13 +144,7 @@ def task_names(job: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def check_tasks(tasks: Sequence[str], job: Mapping[str, Any]) -> None:
-    """Check that a job has these tasks.
-
-    Raises
-    ------
-    UsageError
-        If it does not.
-    """
+    """Raise UsageError if a job does not have these tasks."""
     known = [without_trial(name) for name in task_names(job)]
     for name in tasks:
         task = without_trial(name)
@@ -207,10 +173,10 @@ def _parse_entry(item: Mapping[str, Any], query: LogQuery) -> LogEntry:
     job_id = str(resource.get("job_id"))
     trial = _object(item, "labels").get(_TRIAL_LABEL) or query.trials.get(job_id)
     task = _task_name(str(resource.get("task_name") or ""), query.pools)
-    time = _seconds(timestamp, 0.0)
+    time = timestamps.parse_or(timestamp, 0.0)
     return LogEntry(
         time=time,
-        received=_seconds(str(item.get("receiveTimestamp") or ""), time),
+        received=timestamps.parse_or(item.get("receiveTimestamp"), time),
         timestamp=timestamp,
         insert_id=str(item.get("insertId") or json.dumps(item, sort_keys=True)),
         task=f"trial:{trial}/{task}" if trial else task,
@@ -263,10 +229,3 @@ def _pool_types(pools: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     item = value.get(name)
     return item if isinstance(item, dict) else {}
-
-
-def _seconds(text: str, default: float) -> float:
-    try:
-        return timestamps.parse(text)
-    except ValueError:
-        return default

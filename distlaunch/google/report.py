@@ -21,17 +21,7 @@ _SECOND = len("2026-11-21T17:00:00")
 
 
 def as_json(job: dict[str, Any], project: str, endpoint: str | None = None) -> dict[str, Any]:
-    """Return a job's status as plain data.
-
-    Parameters
-    ----------
-    job
-        The job's resource.
-    project
-        The project's id, for the console's URL.
-    endpoint
-        The URL that replaces Google's, if any.
-    """
+    """Return a job's status as plain data; `endpoint` is the one that replaces Google's."""
     return {
         "id": google_jobs.job_id(job),
         "name": job["name"],
@@ -51,17 +41,7 @@ def as_json(job: dict[str, Any], project: str, endpoint: str | None = None) -> d
 
 
 def describe(job: dict[str, Any], project: str, endpoint: str | None = None) -> str:
-    """Return a job's status, a fact per line.
-
-    Parameters
-    ----------
-    job
-        The job's resource.
-    project
-        The project's id, for the console's URL.
-    endpoint
-        The URL that replaces Google's, if any; such a job has no page in Google's console.
-    """
+    """Return a job's status, a fact per line; at an endpoint a job has no page in the console."""
     facts = [
         ("job", google_jobs.job_id(job)),
         ("name", str(job.get("displayName") or "")),

@@ -21,10 +21,7 @@ _URI = re.compile(r"gs://(?P<bucket>[^/]+)/(?P<path>.+)", re.DOTALL)
 def read(session: Session, uri: str) -> bytes | None:
     """Return the content of a file (``gs://BUCKET/PATH``), None if it does not exist.
 
-    Raises
-    ------
-    GoogleError
-        If it cannot be read.
+    GoogleError is raised if it cannot be read.
     """
     from google.api_core.exceptions import GoogleAPICallError, NotFound, RetryError
     from google.auth.exceptions import GoogleAuthError

@@ -39,28 +39,13 @@ _CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
 
 @dataclass(frozen=True, slots=True)
 class LogSelection:
-    """Which part of a job's log to show.
+    """Which part of a job's log to show."""
 
-    Parameters
-    ----------
-    tasks
-        The tasks to include (``chief``, ``worker:3``, ``vertex`` for the platform's own lines); all
-        if empty.
-    since
-        Seconds since 1970 of the first entry; None for the job's creation.
-    last
-        How many of the entries that exist at the start; None for all.
-    pattern
-        What a line has to contain, if anything.
-    hide_noise
-        Whether the lines are left out that TensorFlow writes in every job.
-    """
-
-    tasks: tuple[str, ...] = ()
-    since: float | None = None
-    last: int | None = None
-    pattern: re.Pattern[str] | None = None
-    hide_noise: bool = False
+    tasks: tuple[str, ...] = ()  # such as worker:3, or vertex for the platform; all if empty
+    since: float | None = None  # seconds since 1970; None for the job's creation
+    last: int | None = None  # how many of the entries that exist at the start; None for all
+    pattern: re.Pattern[str] | None = None  # what a line has to contain
+    hide_noise: bool = False  # leave out the lines that TensorFlow writes in every job
 
     def apply(self, entries: Sequence[LogEntry]) -> list[LogEntry]:
         """Return entries with the selected lines, without entries that have none."""
@@ -80,18 +65,8 @@ class LogSelection:
 class LogReader:
     """Reads the log of a job, in one go or while it grows.
 
-    Parameters
-    ----------
-    job
-        The job's resource.
-    selection
-        Which part of the log to read.
-    per_entry
-        Whether each entry is an event of its own, with its time and severity.
-    retry_deadline
-        Seconds for which a transient failure is retried.
-    around_call
-        Entered around each call.
+    With `per_entry` each entry is an event with its time and severity; `around_call` is entered
+    around each call.
     """
 
     def __init__(
@@ -111,7 +86,7 @@ class LogReader:
         self._clock = clock
         self._retry_deadline = retry_deadline
         self._around_call = around_call
-        start = _creation_time(job) - _CLOCK_SKEW
+        start = timestamps.parse_or(job.get("createTime"), 0.0) - _CLOCK_SKEW
         self._since = start if selection.since is None else selection.since
         self._queries: list[LogQuery] = []
         self._tails: list[Tail] = []
@@ -151,13 +126,7 @@ class LogReader:
         return self._to_lines(entries)
 
     def read_all(self, job: Mapping[str, Any]) -> Iterator[TaskLines]:
-        """Yield all lines that exist now.
-
-        Raises
-        ------
-        GoogleError
-            If Google refuses, or cannot be reached.
-        """
+        """Yield all lines that exist now."""
         yield from self.step(job, full=True)
         while self.in_progress:
             yield from self.step(job, full=True)
@@ -206,16 +175,9 @@ class RecentIds:
         """Add an id with the time of its entry."""
         self._moments[key] = moment
         if len(self._moments) > self._limit:
-            self._evict(sorted(self._moments.values())[self._limit // 2])
-
-    def expire(self, moment: float) -> None:
-        """Evict the ids of entries up to a time, if there are many."""
-        if len(self._moments) > self._limit // 2:
-            self._evict(moment)
-
-    def _evict(self, moment: float) -> None:
-        self._moments = {key: time for key, time in self._moments.items() if time > moment}
-        self.evicted_up_to = max(self.evicted_up_to, moment)
+            limit = sorted(self._moments.values())[self._limit // 2]
+            self._moments = {key: time for key, time in self._moments.items() if time > limit}
+            self.evicted_up_to = max(self.evicted_up_to, limit)
 
 
 @dataclass(slots=True)
@@ -305,12 +267,4 @@ class Tail:
         for key, entry in fresh.items():
             ids.add(key, entry.moment)
             self._newest = max(self._newest, entry.moment)
-        ids.expire(self._newest - WINDOW)
         return list(fresh.values())
-
-
-def _creation_time(job: Mapping[str, Any]) -> float:
-    try:
-        return timestamps.parse(str(job.get("createTime")))
-    except ValueError:
-        return 0.0
