@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,15 +78,7 @@ class Launcher:
     def launch(
         self, plan: SubmitPlan, progress: Callable[[str], None], *, is_new: bool = False
     ) -> Launched:
-        """Build and push the image and submit the job, or resume an identical launch.
-
-        Parameters
-        ----------
-        progress
-            Shows the progress of the image.
-        is_new
-            Whether to start a new job even if an identical launch was interrupted.
-        """
+        """Build and push the image and submit the job, or resume an identical launch."""
         image = None
         if plan.image:
             from distlaunch.image import execute_plan
@@ -121,22 +114,11 @@ class Launcher:
         program_args: tuple[str, ...] = (),
         is_new: bool = False,
     ) -> Launched:
-        """Submit a job again, with a new job folder.
-
-        Parameters
-        ----------
-        job
-            The job's resource.
-        overrides, program_args
-            See `override_inputs`.
-        is_new
-            Whether to start a new job even if an identical resubmission was interrupted.
-        """
+        """Submit a job again, with a new job folder, overrides and more arguments."""
         inputs = input_fields(job)
-        content = fingerprint(["again", job["name"]])
         if overrides or program_args:
             inputs = override_inputs(inputs, overrides, program_args)
-            content = fingerprint(["again", job["name"], overrides, program_args])
+        content = fingerprint(["again", job["name"], overrides, program_args])
         if with_new_folder(inputs, "ID") == inputs:
             self._show(
                 "this job names no output directory; if its program writes to a fixed path, the "
@@ -170,7 +152,7 @@ class Launcher:
 
     def close(self, record: Record) -> None:
         """Note that the command that launched a job has ended in order."""
-        self._records.write(record.closed())
+        self._records.write(replace(record, is_open=False))
 
     def _launch(
         self,
@@ -200,14 +182,12 @@ class Launcher:
                 f"the job of the interrupted launch {record.launch_id} {outcome}; "
                 "starting a new one"
             )
-            self.close(record.submitted(job["name"]) if job else record)
+            self.close(replace(record, resource=job["name"]) if job else record)
             return None
         self._show(f"resuming interrupted launch {record.launch_id} (--new starts a new one)")
         if job is None:
             return self._create(record, body, may_exist=True)
-        record = record.submitted(job["name"])
-        self._records.write(record)
-        return Launched(record, job)
+        return self._note_job(record, job)
 
     def _find_job(self, record: Record) -> dict[str, Any] | None:
         """Return a launch's job, None if Google has none or none is listed yet."""
@@ -242,9 +222,12 @@ class Launcher:
                 f"'distlaunch cancel {name}'",
                 "warning",
             )
-        record = record.submitted(created.job["name"])
+        return self._note_job(record, created.job)
+
+    def _note_job(self, record: Record, job: Mapping[str, Any]) -> Launched:
+        record = replace(record, resource=job["name"])
         self._records.write(record)
-        return Launched(record, created.job)
+        return Launched(record, job)
 
     def _new_record(self, **values: Any) -> Record:
         """Return a record with the folder's commit, the versions and the time of now."""

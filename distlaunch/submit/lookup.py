@@ -55,20 +55,7 @@ class JobLocator:
     show_message: ShowMessage | None = None
 
     def jobs(self, record: Record | None = None, name: str = "") -> Jobs:
-        """Return the jobs of the project and region.
-
-        Parameters
-        ----------
-        record
-            The record of the requested job.
-        name
-            Its resource name.
-
-        Raises
-        ------
-        DistlaunchError
-            If there is no project or region, or the record names a remote endpoint.
-        """
+        """Return the jobs of the project and region, those of a record or a resource name first."""
         parts = parse_name(name) if name else None
         project = self.project or (record and record.project) or (parts and parts.project)
         region = (parts and parts.region) or (record and record.region) or self.region
@@ -85,24 +72,12 @@ class JobLocator:
                 "no region: pass --region R, or set region: in distlaunch.yaml or "
                 "'gcloud config set ai/region R'"
             )
-        endpoint = self.endpoint
-        if endpoint is None and record and record.endpoint:
-            endpoint = _check_recorded_endpoint(record, record.endpoint)
-            if self.show_message:
-                self.show_message(
-                    f"using endpoint {endpoint}, where {record.launch_id} was submitted"
-                )
+        endpoint = self.endpoint or (self._recorded_endpoint(record) if record else None)
         session = connect(endpoint, project=project, show_message=self.show_message)
         return Jobs(session, project, region)
 
     def find(self, name: str | None) -> LocatedJob:
-        """Return the job of an id or name; by default the newest of the folder's records.
-
-        Raises
-        ------
-        DistlaunchError
-            If there is no such job.
-        """
+        """Return the job of an id or name; by default the newest of the folder's records."""
         records = Records(self.folder, self.show_message)
         record = records.find(name, project=self.project, region=self.region)
         if record:
@@ -123,37 +98,37 @@ class JobLocator:
             )
         return LocatedJob(jobs, job)
 
+    def _recorded_endpoint(self, record: Record) -> str | None:
+        """Return the endpoint of a job's record, which is trusted only on this machine.
+
+        A record is a file of the project's folder and may come from anyone, and credentials are
+        sent to the endpoint.
+        """
+        endpoint = record.endpoint
+        if endpoint and not is_loopback(endpoint):
+            raise DistlaunchError(
+                f"{record.launch_id}: its record names the endpoint {endpoint}, and credentials "
+                "are sent to a remote endpoint only if it is given on the command line; if you "
+                f"trust it, pass --endpoint {endpoint}"
+            )
+        if endpoint and self.show_message:
+            self.show_message(f"using endpoint {endpoint}, where {record.launch_id} was submitted")
+        return endpoint
+
     def _find_recorded(self, record: Record) -> LocatedJob:
         jobs = self.jobs(record, record.resource or "")
         if record.resource:
             return LocatedJob(jobs, jobs.get(record.resource), record)
         job = jobs.find(record.collection, record.launch_id)
-        if job is None and record.was_refused:
-            raise DistlaunchError(
-                f"{record.launch_id}: Google refused to create this job; run 'distlaunch submit' "
-                "again"
-            )
         if job is None:
-            raise DistlaunchError(
-                f"{record.launch_id}: the launch was interrupted before Google had its job; run "
-                "'distlaunch submit' to finish it"
+            problem = (
+                "Google refused to create this job; run 'distlaunch submit' again"
+                if record.was_refused
+                else "the launch was interrupted before Google had its job; run 'distlaunch "
+                "submit' to finish it"
             )
+            raise DistlaunchError(f"{record.launch_id}: {problem}")
         return LocatedJob(jobs, job, record)
-
-
-def _check_recorded_endpoint(record: Record, endpoint: str) -> str:
-    """Return the endpoint of a job's record, which is trusted only on this machine.
-
-    A record is a file of the project's folder and may come from anyone, and credentials are sent to
-    the endpoint.
-    """
-    if is_loopback(endpoint):
-        return endpoint
-    raise DistlaunchError(
-        f"{record.launch_id}: its record names the endpoint {endpoint}, and credentials are sent "
-        f"to a remote endpoint only if it is given on the command line; if you trust it, pass "
-        f"--endpoint {endpoint}"
-    )
 
 
 def _search(jobs: Jobs, name: str) -> Iterator[dict[str, Any]]:

@@ -23,36 +23,16 @@ PENDING_DIGEST = "<digest known after the push>"
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """What to launch.
+    """What to launch."""
 
-    Parameters
-    ----------
-    folder
-        The project's folder.
-    job
-        The job, with project and region.
-    job_dir
-        The requested ``gs://…`` folder, None for a new one in the job's bucket.
-    endpoint
-        The URL that replaces Google's, if any.
-    config
-        The file in one of Google's formats that the job was read from, if any.
-    overrides
-        The values of ``--set``, such as ``a.b=c``.
-    cli_overrides
-        Other options of the command line by the key of the job file that they override.
-    program_args
-        The arguments after ``--``.
-    """
-
-    folder: Path
-    job: Job
-    job_dir: str | None = None
-    endpoint: str | None = None
-    config: Path | None = None
-    overrides: tuple[str, ...] = ()
-    cli_overrides: Mapping[str, str] = field(default_factory=dict)
-    program_args: tuple[str, ...] = ()
+    folder: Path  # the project's
+    job: Job  # with project and region
+    job_dir: str | None = None  # the requested gs://… folder; None for a new one in the bucket
+    endpoint: str | None = None  # the URL that replaces Google's
+    config: Path | None = None  # the file in one of Google's formats that the job was read from
+    overrides: tuple[str, ...] = ()  # the values of --set, such as a.b=c
+    cli_overrides: Mapping[str, str] = field(default_factory=dict)  # other options by their keys
+    program_args: tuple[str, ...] = ()  # after --
 
     @property
     def is_for_emulator(self) -> bool:
@@ -95,19 +75,11 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class SubmitPlan:
-    """What a submit will do.
-
-    Parameters
-    ----------
-    launch_id
-        The id of the launch, unless it resumes an interrupted one.
-    image
-        How the job's image is built, None if every pool names its own.
-    """
+    """What a submit will do."""
 
     order: LaunchRequest
-    launch_id: str
-    image: ImagePlan | None
+    launch_id: str  # unless an interrupted launch is resumed
+    image: ImagePlan | None  # None if every pool names its own
 
     @property
     def collection(self) -> vertex.Collection:
@@ -124,20 +96,7 @@ class SubmitPlan:
 
 
 def plan_submit(order: LaunchRequest, image: ImagePlan | None = None) -> SubmitPlan:
-    """Return what a submit will do.
-
-    Parameters
-    ----------
-    image
-        How the job's image is built, if that is known already.
-
-    Raises
-    ------
-    JobFileError
-        If required fields are missing.
-    DistlaunchError
-        If the project's files or the image's registry cannot be read.
-    """
+    """Return what a submit will do; JobFileError is raised if required fields are missing."""
     from distlaunch.checks.required_fields import raise_if_incomplete
 
     raise_if_incomplete(order)

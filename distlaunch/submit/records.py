@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from contextlib import contextmanager
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from datetime import datetime, timezone
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -40,67 +40,29 @@ _TYPES: dict[str, type | tuple[type, ...]] = {  # by the annotations of a record
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A launch; the fields are the keys of its file.
+    """A launch; the fields are the keys of its file."""
 
-    Parameters
-    ----------
-    launch_id
-        The id of the job, which is its label and part of its job folder's path.
-    name
-        The job's name.
-    collection
-        ``customJobs`` or ``hyperparameterTuningJobs``.
-    content
-        A hash of what was launched and where.
-    request
-        The request to Google, without the values of variables.
-    image
-        The image by digest, None if every pool names its own.
-    job_dir
-        The job's folder, if known.
-    endpoint
-        The URL that replaces Google's, if any.
-    resource
-        The job's resource name, once that is known.
-    is_open
-        Whether the command that launched it has not ended in order.
-    commit, is_dirty
-        The folder's commit, and whether anything in it was changed since.
-    versions
-        The versions of distlaunch and Python.
-    time
-        When it was launched, UTC, such as ``2026-11-21T16:55:00.123456Z``.
-    """
-
-    launch_id: str
+    launch_id: str  # a label of the job, and part of its job folder's path
     name: str
     project: str
     region: str
     collection: Collection
-    content: str
-    request: Mapping[str, Any]
-    image: str | None = None
+    content: str  # a hash of what was launched and where
+    request: Mapping[str, Any]  # without the values of variables
+    image: str | None = None  # by digest; None if every pool names its own
     job_dir: str | None = None
-    endpoint: str | None = None
-    resource: str | None = None
-    is_open: bool = True
+    endpoint: str | None = None  # the URL that replaces Google's
+    resource: str | None = None  # the job's resource name, once it is known
+    is_open: bool = True  # the command that launched it has not ended in order
     commit: str | None = None
-    is_dirty: bool | None = None
+    is_dirty: bool | None = None  # whether anything was changed since the commit
     versions: Mapping[str, str] = field(default_factory=dict)
-    time: str = ""
+    time: str = ""  # UTC, such as 2026-11-21T16:55:00.123456Z
 
     @property
     def was_refused(self) -> bool:
         """Whether the launch ended without a job."""
         return self.resource is None and not self.is_open
-
-    def submitted(self, resource: str) -> Record:
-        """Return the record with the job's resource name."""
-        return replace(self, resource=resource)
-
-    def closed(self) -> Record:
-        """Return the record of a launch whose command has ended in order."""
-        return replace(self, is_open=False)
 
     def matches(self, name: str) -> bool:
         """Whether this is an id or a name of the job, distlaunch's or Google's."""
@@ -109,15 +71,7 @@ class Record:
 
 
 class Records:
-    """The launches from one project's folder.
-
-    Parameters
-    ----------
-    project
-        The project's folder.
-    show_message
-        Prints a warning once for each file that is not a valid record.
-    """
+    """The launches from one project's folder; files that are not valid records are ignored."""
 
     def __init__(self, project: Path, show_message: ShowMessage | None = None) -> None:
         self._folder = project / JOBS
@@ -125,26 +79,18 @@ class Records:
         self._ignored: set[Path] = set()
 
     def all(self) -> list[Record]:
-        """Return all records, the newest first, without files that are not valid records."""
+        """Return all records, the newest first."""
         records = filter(None, map(self._read_valid, sorted(self._folder.glob("*.json"))))
         return sorted(records, key=lambda record: (record.time, record.launch_id), reverse=True)
 
     def find(
         self, name: str | None, *, project: str | None = None, region: str | None = None
     ) -> Record | None:
-        """Return the newest record of a job, None if there is none.
-
-        Parameters
-        ----------
-        name
-            Its id or name; None for the newest job of all, without launches that were refused.
-        project, region
-            Those of the job; None for any.
-        """
+        """Return the newest record of an id or name, by default of any job that was created."""
         for record in self.all():
-            is_there = project in (None, record.project) and region in (None, record.region)
             is_requested = not record.was_refused if name is None else record.matches(name)
-            if is_there and is_requested:
+            is_in_place = project in (None, record.project) and region in (None, record.region)
+            if is_requested and is_in_place:
                 return record
         return None
 
@@ -159,13 +105,7 @@ class Records:
         return did_you_mean(name, names)
 
     def write(self, record: Record) -> None:
-        """Write a record, and wait until it is on the disk.
-
-        Raises
-        ------
-        DistlaunchError
-            If it cannot be written.
-        """
+        """Write a record, and wait until it is on the disk; else DistlaunchError is raised."""
         path = self._folder / f"{record.launch_id}.json"
         text = json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n"
         try:
@@ -176,23 +116,14 @@ class Records:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Make other launches from this folder wait.
-
-        Raises
-        ------
-        DistlaunchError
-            If the folder cannot be written.
-        """
-        try:
-            self._create_folder()
-            lock = files.lock(self._folder / ".lock", wait=True)
-            lock.__enter__()
-        except OSError as error:
-            raise _not_writable(self._folder, error) from None
-        try:
+        """Make other launches from this folder wait."""
+        with ExitStack() as stack:
+            try:
+                self._create_folder()
+                stack.enter_context(files.lock(self._folder / ".lock", wait=True))
+            except OSError as error:
+                raise _not_writable(self._folder, error) from None
             yield
-        finally:
-            lock.__exit__(None, None, None)
 
     def _read_valid(self, path: Path) -> Record | None:
         """Return the record in a file, or warn that it is ignored."""
@@ -224,13 +155,7 @@ def now() -> str:
 
 
 def _read(path: Path) -> Record:
-    """Return the record in a file.
-
-    Raises
-    ------
-    OSError, RecursionError, ValueError
-        If it is not a small file with a valid record.
-    """
+    """Return the record in a small regular file; else OSError, RecursionError or ValueError."""
     if not path.is_file():
         raise ValueError("not a regular file")
     with path.open("rb") as file:

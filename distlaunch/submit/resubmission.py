@@ -37,20 +37,7 @@ def input_fields(job: Mapping[str, Any]) -> dict[str, Any]:
 def override_inputs(
     inputs: Mapping[str, Any], overrides: Sequence[str], program_args: Sequence[str]
 ) -> dict[str, Any]:
-    """Return a job's inputs with fields of distlaunch.yaml overridden and arguments appended.
-
-    Parameters
-    ----------
-    overrides
-        The values of ``--set``, such as ``cluster.workers.count=7``.
-    program_args
-        Arguments to append to the program's.
-
-    Raises
-    ------
-    DistlaunchError
-        If an override is invalid.
-    """
+    """Return a job's inputs with fields overridden by ``--set`` and arguments appended."""
     from distlaunch.job import vertex
     from distlaunch.job.load import load_job
 

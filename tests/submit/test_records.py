@@ -46,15 +46,15 @@ def test_what_was_written_is_found(tmp_path):
     assert records.find("digits") == second
     assert records.hint("digit") == "; did you mean 'digits'?"
     assert (tmp_path / ".distlaunch/.gitignore").read_text() == "*\n"
-    records.write(second.closed())  # refused, as it has no job
+    records.write(replace(second, is_open=False))  # refused, as it has no job
     assert records.find(None) == first
-    assert records.find("digits-2") == second.closed()
+    assert records.find("digits-2") == replace(second, is_open=False)
 
 
 @pytest.mark.parametrize("which", ["4711", RESOURCE])
 def test_a_job_is_found_by_what_google_calls_it(which, tmp_path):
     records = Records(tmp_path)
-    records.write(record().submitted(RESOURCE))
+    records.write(record(resource=RESOURCE))
     assert records.find(which) == record(resource=RESOURCE)
     assert records.find("4712") is None
 
@@ -72,7 +72,7 @@ def test_only_an_open_launch_of_the_same_content_is_found_again(tmp_path):
     records.write(record())
     assert records.find_unfinished("other") is None
     assert records.find_unfinished("abc") == record()
-    records.write(record().closed())
+    records.write(record(is_open=False))
     assert records.find_unfinished("abc") is None
 
 
