@@ -115,13 +115,7 @@ def distlaunch(ctx: click.Context, debug: bool, quiet: bool, log_level: str) -> 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
-
-    Parameters
-    ----------
-    arguments
-        The words after ``distlaunch``; by default those of this process.
-    """
+    """Run the command line, by default that of this process, and return its exit code."""
     failure: BrokenPipeError | OutputError | None = None
     # Google's clients warn on each Python that is near its end of life, amid a command's output.
     warnings.filterwarnings(
@@ -173,15 +167,7 @@ def gc_disabled() -> Iterator[None]:
 
 
 def show(line: str) -> None:
-    """Print a result on stdout.
-
-    Raises
-    ------
-    BrokenPipeError
-        If stdout is closed.
-    OutputError
-        If it cannot be written.
-    """
+    """Print a result on stdout; BrokenPipeError or OutputError is raised if that fails."""
     from distlaunch.ui.console import visible
 
     try:

@@ -6,77 +6,88 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import click
 
 
-def job_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+def _completion(
+    names: Callable[[click.Context], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return click's callback that completes one of some names."""
+
+    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+        return [name for name in names(context) if name.startswith(incomplete)]
+
+    return complete
+
+
+@_completion
+def job_names(_context: click.Context) -> Iterable[str]:
     """Return the launch ids and names of the jobs submitted from this directory."""
     from distlaunch.submit.records import Records
 
     records = Records(Path.cwd()).all()
-    names = [record.launch_id for record in records] + [record.name for record in records]
-    return _matching(names, incomplete)
+    return [record.launch_id for record in records] + [record.name for record in records]
 
 
-def run_ids(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+@_completion
+def run_ids(_context: click.Context) -> Iterable[str]:
     """Return the ids of the local runs, the newest first."""
     from distlaunch.paths import LOCAL_JOBS
 
-    return _matching(sorted((path.name for path in LOCAL_JOBS.glob("*")), reverse=True), incomplete)
+    return sorted((path.name for path in LOCAL_JOBS.glob("*")), reverse=True)
 
 
-def job_tasks(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+@_completion
+def job_tasks(context: click.Context) -> Iterable[str]:
     """Return the tasks of the job of the command line."""
     from distlaunch.google.logs import task_names
     from distlaunch.submit.records import Records
 
     record = Records(Path.cwd()).find(context.params.get("job"))
-    return _matching(task_names(record.request), incomplete) if record else []
+    return task_names(record.request) if record else ()
 
 
-def local_tasks(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+@_completion
+def local_tasks(_context: click.Context) -> Iterable[str]:
     """Return the tasks of distlaunch.yaml, each followed by ``@``."""
     from distlaunch.errors import DistlaunchError
     from distlaunch.job.load import load_job
 
     try:
-        tasks = load_job(Path.cwd()).job.cluster.tasks()
+        return [f"{task}@" for task in load_job(Path.cwd()).job.cluster.tasks()]
     except DistlaunchError:
-        return []
-    return _matching([f"{task}@" for task in tasks], incomplete)
+        return ()
 
 
-def host_tasks(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+@_completion
+def host_tasks(context: click.Context) -> Iterable[str]:
     """Return the tasks of the hosts of the command line."""
     from distlaunch.errors import DistlaunchError
     from distlaunch.job.tf_config import parse_hosts
 
     try:
-        tasks = parse_hosts(context.params.get("hosts") or "")
+        return map(str, parse_hosts(context.params.get("hosts") or ""))
     except DistlaunchError:
-        return []
-    return _matching(map(str, tasks), incomplete)
+        return ()
 
 
-def override_fields(
-    _context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[str]:
+@_completion
+def override_fields(_context: click.Context) -> Iterable[str]:
     """Return the fields of distlaunch.yaml, each followed by ``=``."""
     from distlaunch.job.json_schema import schema
 
     definition = schema()
-    return _matching(_fields(definition, definition["$defs"]), incomplete)
+    return _fields(definition, definition["$defs"])
 
 
-def starter_names(
-    _context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[str]:
+@_completion
+def starter_names(_context: click.Context) -> Iterable[str]:
     """Return the names of the starters."""
     from distlaunch.resources import starters
 
-    return _matching(starters(), incomplete)
+    return starters()
 
 
 def _fields(
@@ -97,7 +108,3 @@ def _section_of(field: dict[str, Any], sections: dict[str, Any]) -> dict[str, An
             section: dict[str, Any] = sections[choice["$ref"].rpartition("/")[2]]
             return section if "properties" in section else None
     return None
-
-
-def _matching(words: Iterable[str], incomplete: str) -> list[str]:
-    return [word for word in words if word.startswith(incomplete)]

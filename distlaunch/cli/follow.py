@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from distlaunch.google.follow import JobFollower
     from distlaunch.google.jobs import Jobs
+    from distlaunch.google.tail import LogSelection
     from distlaunch.submit.launcher import Launched, Launcher
     from distlaunch.submit.records import Record
     from distlaunch.ui.console import Console
@@ -26,20 +27,10 @@ _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
 @dataclass(frozen=True, kw_only=True)
 class FollowOptions:
-    """What to do after the launch.
+    """What to do after the launch."""
 
-    Parameters
-    ----------
-    detach
-        Whether to exit at once.
-    cancel_on_interrupt
-        Whether Ctrl-C cancels the job; a second one exits in any case.
-    as_json
-        Whether to print JSON.
-    """
-
-    detach: bool
-    cancel_on_interrupt: bool
+    detach: bool  # exit at once
+    cancel_on_interrupt: bool  # Ctrl-C cancels the job; a second one exits in any case
     as_json: bool
 
 
@@ -67,9 +58,8 @@ def follow_or_detach(
     console: Console, launched: Launched, launcher: Launcher, jobs: Jobs, options: FollowOptions
 ) -> int:
     """Follow a launched job to its end, or exit, and return the exit code."""
-    from distlaunch.google.follow import JobFollower
     from distlaunch.google.jobs import console_url
-    from distlaunch.google.logs import Logs, task_names
+    from distlaunch.google.logs import task_names
     from distlaunch.google.tail import LogSelection
     from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
@@ -88,27 +78,31 @@ def follow_or_detach(
         with (JsonProgressView if options.as_json else ProgressView)(
             console, task_names(job)
         ) as view:
-            follower = JobFollower(
-                jobs,
-                Logs(jobs.session, record.project),
-                job,
-                selection=LogSelection(hide_noise=True),
-                per_entry=options.as_json,
-                sleep=view.wait,
-            )
+            selection = LogSelection(hide_noise=True)
+            follower = job_follower(jobs, job, selection, view, per_entry=options.as_json)
             return _follow(record, jobs, follower, view, options)
     finally:
         launcher.close(record)
 
 
-def show_final_state(job: Mapping[str, Any], name: str, view: ProgressView) -> bool:
-    """Show the final state of a job after an interrupt; return False if it is still running.
+def job_follower(
+    jobs: Jobs,
+    job: Mapping[str, Any],
+    selection: LogSelection,
+    view: ProgressView,
+    *,
+    per_entry: bool,
+) -> JobFollower:
+    """Return what follows a job for a view."""
+    from distlaunch.google.follow import JobFollower
+    from distlaunch.google.logs import Logs
 
-    Parameters
-    ----------
-    name
-        The job's launch id, or Google's number.
-    """
+    logs = Logs(jobs.session, jobs.project)
+    return JobFollower(jobs, logs, job, selection=selection, per_entry=per_entry, sleep=view.wait)
+
+
+def show_final_state(job: Mapping[str, Any], name: str, view: ProgressView) -> bool:
+    """Show the final state of a job after an interrupt; return False if it is still running."""
     from distlaunch.google.jobs import has_ended, state
 
     if not has_ended(job):

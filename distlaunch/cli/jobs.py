@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,11 @@ from distlaunch.cli.follow import (
     exit_code,
     follow_options,
     follow_or_detach,
+    job_follower,
     show_final_state,
 )
 
 if TYPE_CHECKING:
-    import re
-
     from distlaunch.cli import Settings
     from distlaunch.google.tail import LogSelection
     from distlaunch.submit.lookup import LocatedJob
@@ -40,34 +40,21 @@ def status(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
         show(report.describe(job, jobs.project, jobs.session.endpoint))
 
 
-class _Time(click.ParamType[float]):
-    """A duration before now, or a time; becomes seconds since 1970."""
+def _parse_time(text: str) -> float:
+    """Return the seconds since 1970 of a time, or of a duration before now."""
+    from distlaunch.timestamps import parse_since
 
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        from distlaunch.timestamps import parse_since
-
-        try:
-            return parse_since(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+    try:
+        return parse_since(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
-class _Regex(click.ParamType["re.Pattern[str]"]):
-    name = "regex"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> re.Pattern[str]:
-        import re
-
-        try:
-            return re.compile(value)
-        except re.error as error:
-            self.fail(f"{value!r} is not a regular expression: {error}", param, ctx)
+def _parse_regex(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise click.BadParameter(f"{text!r} is not a regular expression: {error}") from None
 
 
 @click.command("logs")
@@ -86,11 +73,11 @@ class _Regex(click.ParamType["re.Pattern[str]"]):
 @click.option(
     "--since",
     metavar="TIME",
-    type=_Time(),
+    type=_parse_time,
     help="Only entries since a time (2026-11-21T17:00, UTC) or for a duration (90s, 10m, 2h, 1d).",
 )
 @click.option(
-    "--grep", "pattern", metavar="REGEX", type=_Regex(), help="Only lines that match REGEX."
+    "--grep", "pattern", metavar="REGEX", type=_parse_regex, help="Only lines that match REGEX."
 )
 @click.option(
     "--follow/--no-follow",
@@ -148,19 +135,10 @@ def _follow_log(
     located: LocatedJob, selection: LogSelection, view: ProgressView, *, per_entry: bool
 ) -> int:
     """Show lines and states until the job has ended."""
-    from distlaunch.google.follow import JobFollower
     from distlaunch.google.jobs import job_id
-    from distlaunch.google.logs import Logs
     from distlaunch.ui.events import Notice
 
-    follower = JobFollower(
-        located.jobs,
-        Logs(located.jobs.session, located.jobs.project),
-        located.job,
-        selection=selection,
-        per_entry=per_entry,
-        sleep=view.wait,
-    )
+    follower = job_follower(located.jobs, located.job, selection, view, per_entry=per_entry)
     try:
         view.stream(follower)
     except KeyboardInterrupt:

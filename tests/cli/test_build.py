@@ -40,21 +40,6 @@ def test_a_registry_that_is_not_there_is_one_line(cli, project):
     )
 
 
-def test_a_secret_in_the_project_is_refused(cli, project, tmp_path):
-    project("127.0.0.1:1/digits")
-    key = f"-----BEGIN PRIVATE KEY-----\n{'A' * 64}\n-----END PRIVATE KEY-----\n"
-    (tmp_path / "trainer/key.pem").write_text(key)
-    done = cli("build", "--set", f"image.base=x@sha256:{'0' * 64}")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "trainer/key.pem" in done.stderr
-
-
-def test_without_a_job_file_there_is_nothing_to_build(cli):
-    done = cli("build")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "distlaunch.yaml" in done.stderr
-
-
 @pytest.mark.slow
 def test_the_image_alone_is_printed(cli, project, engine):
     project(repository := engine.repository(), engine.base)

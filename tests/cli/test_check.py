@@ -61,25 +61,6 @@ def test_the_plan_is_one_screen_that_ends_with_the_verdict(check):
     assert len(lines) < 24
 
 
-def test_a_script_gets_the_plan_as_json(check):
-    done = check("--offline", "--json")
-    result = json.loads(done.stdout)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (result["ready"], result["problems"]) == (True, [])
-    assert result["cluster"] == "4 tasks: chief + 3 workers"
-    assert result["pools"][1] == {
-        "role": "workers",
-        "replicas": 3,
-        "machine": "n1-standard-8",
-        "accelerator": "NVIDIA_TESLA_T4",
-        "accelerator_count": 1,
-        "tpu_topology": None,
-    }
-    assert result["timeout"] == 36_000
-    assert result["image"]["way"] == "use"
-    assert result["price"]["an_hour"] is None
-
-
 def test_an_error_has_location_remedy_and_code_and_is_exit_code_1(check):
     done = check("--offline", "--set", TOO_MANY)
     assert done.returncode == 1

@@ -40,7 +40,7 @@ def interrupted(monkeypatch, capfd):
             Console(),
             launcher.Launched(RECORD, JOB),
             SimpleNamespace(close=lambda _: None),
-            SimpleNamespace(session=None, cancel=cancel),
+            SimpleNamespace(session=None, project="p", cancel=cancel),
             FollowOptions(detach=False, cancel_on_interrupt=cancels, as_json=False),
         )
         assert left == []

@@ -40,14 +40,7 @@ def test_status_as_json(cli, cloud):
     assert content["state"] == "FAILED"
     assert "non-zero status of 7" in content["error"]
     assert set(content["seconds"]) == {"pending", "running"}
-    assert content["pools"][0] == {
-        "pool": "chief",
-        "count": 1,
-        "machine": "n1-standard-4",
-        "accelerator": None,
-        "accelerator_count": 0,
-        "image": "gcr.io/p/i",
-    }
+    assert (content["pools"][0]["machine"], content["endpoint"]) == ("n1-standard-4", cloud.url)
 
 
 def test_a_job_name_cannot_send_escapes_to_the_terminal(cli, cloud):
@@ -147,5 +140,3 @@ def test_the_endpoint_of_the_submit_is_used_and_named(cli, cloud):
     assert done.returncode == 0
     notice = f"distlaunch: using endpoint {cloud.url}, where digits-1 was submitted\n"
     assert done.stderr == notice
-    assert f"endpoint    {cloud.url}" in done.stdout
-    assert json.loads(cli("status", "--json").stdout)["endpoint"] == cloud.url
