@@ -11,8 +11,6 @@ from distlaunch.cli import gc_disabled, options
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
-    from distlaunch.ui.console import Console
-    from distlaunch.ui.events import Event
 
 
 @click.command("build")
@@ -37,6 +35,7 @@ def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...])
     from distlaunch.image import BuildStrategy, execute_plan, plan_image
     from distlaunch.job.load import load_job
     from distlaunch.render.templates import recipe
+    from distlaunch.ui.progress_view import ProgressView
 
     console = settings.console()
     loaded = load_job(Path.cwd(), overrides=overrides)
@@ -47,19 +46,10 @@ def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...])
     report = plan.context.report() if plan.context else None
     if report:
         console.log(report, "warning")
-    image = execute_plan(
-        plan, lambda event: _show(console, event), push=not no_push, progress=console.progress
-    )
+    view = ProgressView(console, ["image"])
+    image = execute_plan(plan, view.handle, push=not no_push, progress=console.progress)
     if not no_push and image.strategy != BuildStrategy.EXISTING:
         console.log(f"{image.sent:,} bytes sent")
     console.result(image.uri)
     console.drain()
     return 0
-
-
-def _show(console: Console, event: Event) -> None:
-    from distlaunch.ui.events import Notice
-
-    if isinstance(event, Notice):
-        console.progress("")
-        console.log(event.text, event.level)

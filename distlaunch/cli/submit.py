@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from distlaunch.checks.report import Report
     from distlaunch.cli import Settings
     from distlaunch.google.client import Session
-    from distlaunch.image.context import ContextFile
     from distlaunch.submit.plan import LaunchRequest, SubmitPlan
     from distlaunch.ui.console import Console
 
@@ -55,6 +54,7 @@ def command(settings: Settings, /, **values: Any) -> int:
       distlaunch submit -- --epochs 20
       distlaunch submit --config config.yaml --region europe-west4
     """  # noqa: D301 - click wants the character that this is an escape for
+    from distlaunch.google.client import connect
     from distlaunch.google.jobs import Jobs
     from distlaunch.submit.launcher import Launcher
     from distlaunch.submit.plan import plan_submit
@@ -70,7 +70,7 @@ def command(settings: Settings, /, **values: Any) -> int:
     session, connection_error = None, None
     if not options.dry_run:
         try:
-            session = _connect(order, console)
+            session = connect(order.endpoint, project=order.job.project, show_message=console.log)
         except GoogleError as error:
             connection_error = error  # reported after the problems of the job
     report = _check(order, options, session)
@@ -94,12 +94,6 @@ def command(settings: Settings, /, **values: Any) -> int:
     launcher = Launcher(order.folder, jobs, view.handle, show_message=console.log)
     launched = launcher.launch(plan, console.progress, is_new=options.is_new)
     return follow_or_detach(console, launched, launcher, jobs, options)
-
-
-def _connect(order: LaunchRequest, console: Console) -> Session:
-    from distlaunch.google.client import connect
-
-    return connect(order.endpoint, project=order.job.project, show_message=console.log)
 
 
 def _check(order: LaunchRequest, options: SubmitOptions, session: Session | None) -> Report:
@@ -141,7 +135,7 @@ def _show_dry_run(console: Console, plan: SubmitPlan, *, verbose: bool) -> None:
     if plan.image and plan.image.context:
         files = plan.image.context.files
         limit = len(files) if verbose else MAX_FILES
-        lines = [_file_line(file) for file in files[:limit]]
+        lines = [f"{file.size:>12,}  {file.path}" for file in files[:limit]]
         if len(files) > limit:
             lines.append(f"and {len(files) - limit:,} more; --verbose lists them")
         console.log("\n".join(["files of the image:", *lines]))
@@ -151,7 +145,3 @@ def _show_dry_run(console: Console, plan: SubmitPlan, *, verbose: bool) -> None:
     console.log(f"job folder {plan.order.job_dir_of(plan.launch_id)}")
     console.log(f"dry run: nothing was sent; this would be posted to {plan.collection}:")
     console.result(json.dumps(request, indent=2, ensure_ascii=False))
-
-
-def _file_line(file: ContextFile) -> str:
-    return f"{file.size:>12,}  {file.path}"
