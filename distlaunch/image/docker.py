@@ -20,10 +20,11 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from distlaunch.errors import ImageError, os_reason
-from distlaunch.image.docker_output import (
+from distlaunch.image.command_output import (
     BuildOutput,
     TransferProgress,
     one_line,
+    run_command,
     transfer_error,
 )
 from distlaunch.image.reference import Reference
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from distlaunch.image.command_output import Transfer
     from distlaunch.image.context import ContextFile
-    from distlaunch.image.docker_output import Transfer
     from distlaunch.image.registry.credentials import Credentials
     from distlaunch.ui.events import Event
 
@@ -189,23 +190,9 @@ class Docker:
         }
         env.pop("BUILDX_BUILDER", None)  # its images may not be in Docker
         output = BuildOutput(self._show, self._progress)
-        with subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=env,
-        ) as process:
-            try:
-                for line in process.stdout or ():
-                    output.show(line.rstrip())
-            except BaseException:
-                process.terminate()
-                raise
+        exit_code = run_command(command, output.show, env=env)
         self._progress("")
-        if process.returncode:
+        if exit_code:
             raise output.error()
 
     def _transfer(

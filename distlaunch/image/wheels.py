@@ -13,7 +13,6 @@ import json
 import os
 import posixpath
 import re
-import subprocess
 import sys
 from collections import deque
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from packaging.utils import canonicalize_name
 from distlaunch.errors import ImageError
 from distlaunch.image import cuda
 from distlaunch.image.base_python import find_python
+from distlaunch.image.command_output import run_command
 from distlaunch.image.dockerfile import parse_pairs, run_commands
 from distlaunch.image.layers import LayerWriter
 from distlaunch.image.reference import Reference
@@ -218,9 +218,15 @@ def _install(
     command += ["--progress-bar=off", "--no-warn-conflicts", "--only-binary=:all:"]
     command += ["--implementation=cp", f"--python-version={python.version}"]
     command += [f"--platform={tag}" for tag in _platforms(python.glibc)]
-    lines = _run(command + words, progress)
-    if lines is not None:
-        raise _pip_error(lines, python)
+    lines: deque[str] = deque(maxlen=_KEPT_LINES)
+
+    def show(line: str) -> None:
+        lines.append(line)
+        progress(f"pip: {line.strip()}")
+
+    # Not in the project's folder, which may have a folder named pip.
+    if run_command(command + words, show, cwd=sys.prefix):
+        raise _pip_error(list(lines), python)
     _check_installed(json.loads(report.read_text(encoding="utf-8"))["install"], python)
 
 
@@ -241,28 +247,6 @@ def _check_installed(items: list[dict[str, Any]], python: BasePython) -> None:
     for parent, requirement in requirements:
         for extra in extras[parent]:
             _check_marker(requirement, extra, parent, python)
-
-
-def _run(command: list[str], progress: Callable[[str], None]) -> list[str] | None:
-    """Run pip and show its output; return the last lines if it failed."""
-    lines: deque[str] = deque(maxlen=_KEPT_LINES)
-    with subprocess.Popen(
-        command,
-        cwd=sys.prefix,  # and not the project, which may have a folder named pip
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
-        try:
-            for line in process.stdout or ():
-                lines.append(line.rstrip())
-                progress(f"pip: {lines[-1].strip()}")
-        except BaseException:
-            process.kill()
-            raise
-    return list(lines) if process.returncode else None
 
 
 def _pip_error(lines: list[str], python: BasePython) -> ImageError:

@@ -1,8 +1,9 @@
-"""The output of Docker's builds, pushes and pulls, and what is wrong in it."""
+"""The output of commands, of Docker's pushes and pulls, and what is wrong in it."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from collections import deque
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +12,7 @@ from distlaunch.image.registry import errors
 from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from distlaunch.image.reference import Reference
     from distlaunch.image.registry.credentials import Credentials
@@ -33,6 +34,29 @@ _NO_OUTPUT = ("#", " --->", "Removing intermediate", "The command '")  # of a st
 _DENIED = ("denied", "unauthorized", "authentication required", "no basic auth", "forbidden")
 _NO_SPACE = "no space left on device"
 _DISK_FULL = "Docker's disk is full; free space with 'docker system prune'"
+
+
+def run_command(command: Sequence[str], show: Callable[[str], None], **options: Any) -> int:
+    """Run a command, show each line of its output, and return its exit code.
+
+    The options are those of `subprocess.Popen`. The command ends with an interruption.
+    """
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        **options,
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                show(line.rstrip())
+        except BaseException:
+            process.terminate()
+            raise
+    return process.returncode
 
 
 class TransferProgress:
