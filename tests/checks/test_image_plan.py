@@ -52,24 +52,6 @@ def test_an_unreachable_registry_is_a_warning(project):
     assert image.files == FILES
 
 
-def test_a_private_key_is_refused_and_hides_no_other_file(project):
-    key = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA" * 8
-    (project / "trainer/key.txt").write_text(key)
-    image = check(project)
-    [problem] = image.problems
-    assert (problem.code, problem.severity) == ("image-refused", "error")
-    assert problem.where == "trainer/key.txt"
-    assert problem.remedy
-    assert image.files == {*FILES, "trainer/key.txt"}
-
-
-def test_requirements_that_are_missing_are_named(project):
-    (project / "requirements.txt").unlink()
-    [problem] = check(project).problems
-    assert problem.code == "image-refused"
-    assert "requirements.txt" in problem.where + problem.what
-
-
 def test_a_job_with_an_existing_image_has_no_files(project):
     image = check(project, sets=("image.uri=x/y:1",))
     assert (image.files, image.problems) == (None, ())
@@ -84,10 +66,3 @@ def test_a_large_context_is_a_warning_with_its_largest_file(project):
     [problem] = check(project, sets=("image.include=[data]",)).problems
     assert (problem.code, problem.severity) == ("context-large", "warning")
     assert "data/all.bin" in problem.what
-
-
-def test_a_missing_module_is_an_error(project):
-    image = check(project, sets=("module=trainr.task",))
-    [problem] = image.problems
-    assert (problem.code, problem.where) == ("module-missing", "module")
-    assert image.files is None

@@ -94,25 +94,3 @@ def test_a_placeholder_in_job_dir_has_the_location_of_the_option():
     [problem] = problems(LaunchRequest(Path(), COMPLETE, job_dir="gs://my-bucket/digits/first"))
     assert (problem.code, problem.where) == ("placeholder-bucket", "--job-dir")
     assert codes(COMPLETE, job_dir="gs://my-bucket-2/digits") == []
-
-
-def test_the_missing_parts_of_an_image_are_in_the_remedy():
-    job = replace(COMPLETE, image=Image(repository="eu-docker.pkg.dev/example.com/mine"))
-    [problem] = problems(LaunchRequest(Path(), job))
-    assert problem.remedy == "write eu-docker.pkg.dev/example.com/mine/REPOSITORY/NAME"
-
-
-@pytest.mark.parametrize(
-    ("repository", "successor"),
-    [
-        ("gcr.io/mine-1234/digits", "us-central1-docker.pkg.dev/mine-1234/REPOSITORY/digits"),
-        ("eu.gcr.io/mine-1234", "us-central1-docker.pkg.dev/mine-1234/REPOSITORY/digits"),
-        ("gcr.io/x.com/mine/a/b", "us-central1-docker.pkg.dev/x.com/mine/REPOSITORY/a/b"),
-    ],
-)
-def test_container_registry_is_a_warning(repository, successor):
-    request = LaunchRequest(Path(), replace(COMPLETE, image=Image(repository=repository)))
-    [problem] = problems(request)
-    assert (problem.code, problem.severity) == ("repository-retired", "warning")
-    assert f"write {successor}; " in problem.remedy
-    raise_if_incomplete(request)

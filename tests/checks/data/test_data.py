@@ -197,10 +197,3 @@ def test_the_batch_of_a_dataset_is_the_global_batch(project, tasks, args, remedy
     assert (facts.plan.global_batch, facts.plan.shards) == (60, None)
     assert [each.code for each in problems] == (["batch-clash"] if remedy else [])
     assert all(remedy in each.remedy and each.where == "trainer/data.py" for each in problems)
-
-
-def test_two_batch_options_clash(project):
-    project.change(args=("--batch-size=16", "--global-batch-size=64"))
-    [problem] = project.problems
-    assert problem.code == "batch-clash"
-    assert "--global-batch-size=32" in problem.remedy

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.job.model import RangeParameter, Tuning
-
 TUNING = "tuning={{metric: val_loss, goal: minimize, trials: 4, parameters: {{{}}}}}"
 
 
@@ -67,11 +65,6 @@ def test_the_options_of_a_changed_trainer_are_not_checked(bundled):
 )
 def test_tuned_parameters_that_the_trainer_takes(parameter, bundled):
     assert found(bundled, TUNING.format(parameter)) == []
-
-
-def test_the_bounds_of_a_parameter_may_be_integers(bundled):  # in AI Platform's files
-    tuning = Tuning("loss", "minimize", {"epochs": RangeParameter(1, 8, is_integer=True)}, trials=4)
-    assert found(bundled, tuning=tuning) == []
 
 
 @pytest.mark.parametrize(

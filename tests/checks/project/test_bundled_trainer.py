@@ -56,26 +56,6 @@ def test_a_batch_normalization_of_each_replica_alone(layer, is_reported, bundled
     assert len(bundled.problems(f"cluster={{chief: {gpus}}}")) == is_reported
 
 
-TPU = "{machine: ct5lp-hightpu-4t, accelerator: {type: TPU_V5_LITEPOD, count: 4}}"
-TOPOLOGY = "vertex.jobSpec.workerPoolSpecs=[{machineSpec: {tpuTopology: 2x2}}]"
-
-
-@pytest.mark.parametrize(
-    ("overrides", "code", "where"),
-    [
-        (["cluster.parameter_servers={machine: n1-standard-4, count: 1}"], "trainer-role",
-         "cluster.parameter_servers"),
-        (["cluster.evaluators={machine: n1-standard-4, count: 1}"], "trainer-role",
-         "cluster.evaluators"),
-        ([f"cluster={{chief: {TPU}}}"], "trainer-tpu", "cluster.chief.accelerator"),
-        (["cluster={chief: {machine: ct5lp-hightpu-4t}}", TOPOLOGY], "trainer-tpu",
-         "cluster.chief.accelerator"),
-        (["env.KERAS_BACKEND=torch"], "keras-backend", "env.KERAS_BACKEND"),
-    ],
-)  # fmt: skip
-def test_a_job_that_the_trainer_cannot_run(overrides, code, where, bundled):
-    errors = [each for each in bundled.found(*overrides) if each[1] == "error"]
-    assert errors == [(code, "error", where)]
 
 
 @pytest.mark.parametrize(

@@ -103,16 +103,6 @@ def test_the_users_image_sets_up_nccl_on_machines_with_rdma(found):
     assert summarize(found("image.uri=a/b:1")) == []
 
 
-def test_the_container_needs_the_package_of_the_reduction_server(found):
-    server = "reduction_server.replicas=2"
-    expected = [("warning", "reduction-server-package", "reduction_server")]
-    assert summarize(found(server)) == expected
-    assert summarize(found(server, "image.uri=a/b:1")) == []
-    assert summarize(found(server, Dockerfile=OWN)) == expected
-    text = f"{OWN}RUN apt install -y google-reduction-server\n"
-    assert summarize(found(server, Dockerfile=text)) == []
-
-
 WORKERS = (
     "cluster.workers={machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: %s}}"
 )

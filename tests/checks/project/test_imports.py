@@ -62,13 +62,6 @@ def test_a_package_is_run_by_its_main(whole):
     assert whole.problems("module=trainer") == []
 
 
-@pytest.mark.parametrize("name", ["model", "data"])
-def test_the_bundled_trainer_needs_the_users_modules(name, bundled):
-    (bundled.folder / f"trainer/{name}.py").unlink()
-    problem = only(bundled)
-    assert (problem.severity, problem.what) == ("error", f"no module trainer.{name}")
-
-
 @pytest.mark.parametrize(
     ("line", "what", "remedy"),
     [
@@ -176,13 +169,6 @@ def test_a_module_that_is_not_in_the_image(path, line, bundled):
     assert only(bundled).remedy.endswith("in .dockerignore")
 
 
-def test_a_module_that_the_ignore_file_excludes(bundled):
-    bundled.write(".dockerignore", "trainer/task.py\n")
-    problem = only(bundled)
-    assert (problem.code, problem.where) == ("module-not-in-image", "module")
-    assert problem.remedy == "allow trainer/task.py in .dockerignore"
-
-
 def test_imports_are_not_checked_with_a_pythonpath(plain):
     plain.write("src/deep/program.py", "import wandb\n")
     (plain.folder / "deep").mkdir()  # of the image's module
@@ -196,13 +182,6 @@ def test_an_unknown_image_of_the_users_dockerfile_may_have_any_module(bundled):
     assert bundled.problems("module=other.program", OWN) == []
     bundled.write(MODEL, BROKEN)
     assert bundled.found(OWN) == [("source-syntax", "error", f"{MODEL}:1:18")]
-
-
-def test_without_requirements_tensorflow_is_missing(bundled):
-    (bundled.folder / "requirements.txt").unlink()
-    problems = bundled.problems(OWN)
-    assert {(each.code, each.severity) for each in problems} == {("import-missing", "error")}
-    assert any("add tensorflow" in each.remedy for each in problems)
 
 
 def test_the_other_rules_do_not_need_the_files_of_the_image(bundled):

@@ -76,15 +76,6 @@ def test_constraints_pin_and_install_nothing(bundled):
     assert "import-missing" in [code for code, *_ in found(bundled, "wandb\n-c constraints.txt")]
 
 
-@pytest.mark.parametrize("overrides", [(), ON_GPUS])
-def test_an_unreadable_tensorflow_is_shown_as_written(overrides, bundled):
-    bundled.write("requirements.txt", "tensorflow=2.19.0\nkeras>=3.12,<3.16\n")
-    [problem] = bundled.problems(*overrides)
-    assert (problem.code, problem.where) == ("requirement-unreadable", "requirements.txt:1")
-    assert problem.what == "pip cannot read 'tensorflow=2.19.0'"
-    assert problem.remedy == "write tensorflow==2.19.0"
-
-
 VERSIONS = st.builds(
     "{}.{}{}".format, st.integers(0, 3), st.integers(0, 3), st.sampled_from(["", ".1", "rc1"])
 )

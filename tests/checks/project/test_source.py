@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.checks.project.project_code import Import, read_source
+from distlaunch.checks.project.project_code import read_source
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,3 @@ def test_a_file_that_python_cannot_parse(text, line, message):
 def test_imports_in_functions_and_branches_are_not_required(text, imports):
     found = read_source(text.encode()).imports
     assert [(each.module, each.is_required) for each in found] == imports
-
-
-def test_relative_imports_have_their_dots():
-    found = read_source(b"\nfrom ..a import b\nfrom . import c").imports
-    assert found == (Import(2, "a", 2, "b"), Import(3, "", 1, "c"))

@@ -75,15 +75,6 @@ def test_a_dockerfile_that_installs_tensorflow_without_cuda(base, command, where
     assert found(bundled, "tensorflow==2.21.0\n", DEFAULT) == []
 
 
-def test_a_dockerfile_installs_the_build_in_the_requirements(bundled):
-    bundled.write("Dockerfile", "FROM python:3.12\nCOPY . .\nRUN pip install -r requirements.txt\n")
-    for name in ("tensorflow", "tensorflow-cpu"):
-        [problem] = found(bundled, f"{name}==2.21.0\n", DEFAULT, *GPU)
-        assert (problem.severity, problem.remedy) == ("error", AND_CUDA)
-        assert found(bundled, f"{name}==2.21.0\n", DEFAULT) == []
-    assert found(bundled, "tensorflow[and-cuda]==2.21.0\n", DEFAULT, *GPU) == []
-
-
 @pytest.mark.parametrize(
     ("tag", "text", "overrides", "remedy"),
     [
