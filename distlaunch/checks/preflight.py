@@ -7,14 +7,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from distlaunch.background import BackgroundTask
-from distlaunch.checks import (
-    limits,
-    machines,
-    price,
-    required_fields,
-    source_location,
-    trainer,
-)
+from distlaunch.checks import limits, machines, price, required_fields, source_location, trainer
 from distlaunch.checks.image_plan import check_image
 from distlaunch.checks.problem import error
 from distlaunch.checks.project import gpus

@@ -28,14 +28,8 @@ _COLOURS: dict[Severity, int] = {"error": RED, "warning": YELLOW}
 class Report:
     """The plan of a job, and its problems with errors first.
 
-    Parameters
-    ----------
-    registry_contacted
-        Whether `image` takes into account what the registry has.
-    is_checked
-        Whether the checks ran.
-    is_emulated
-        Whether the endpoint is an emulator, so that project, bucket and quotas were not checked.
+    `registry_contacted` is whether `image` takes into account what the registry has. At an emulator
+    (`is_emulated`) project, bucket and quotas are not checked.
     """
 
     request: JobRequest
@@ -114,13 +108,7 @@ def _pool_as_json(pool: PoolRequest) -> dict[str, Any]:
 
 
 def format_report(report: Report, paint: Callable[[str, int], str]) -> str:
-    """Return plan, problems and verdict.
-
-    Parameters
-    ----------
-    paint
-        Colours text in a terminal.
-    """
+    """Return plan, problems and verdict; `paint` colours text in a terminal."""
     verdict = paint(format_verdict(report), GREEN if report.is_ready else RED)
     problems = [line for problem in report.problems for line in _problem_lines(problem, paint)]
     parts = [format_plan(report), _format_offers(report), "\n".join(problems), verdict]

@@ -26,20 +26,10 @@ _SEARCH = fields.TUNED - {"trialJobSpec"}
 class PoolRequest:
     """A worker pool.
 
-    Parameters
-    ----------
-    role
-        One of `ROLES`, ``reduction_server``, or ``pool 4`` for a pool after these.
-    accelerator, accelerator_count
-        On each machine; None and 0 without.
-    topology
-        Of its TPU, such as ``2x4``.
-    image
-        None for the image that is built.
-    module
-        The module of Google's pythonPackageSpec; None for a container.
-    variables
-        Number of environment variables.
+    `role` is one of `ROLES`, ``reduction_server``, or ``pool 4`` for a pool after these.
+    `accelerator_count` is that of each machine, and `topology` that of its TPU, such as ``2x4``.
+    `image` is None for the image that is built, and `module` that of Google's pythonPackageSpec.
+    `variables` is the number of environment variables.
     """
 
     role: str
@@ -79,20 +69,10 @@ class PoolRequest:
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A job.
+    """A job; `pools` are those with machines, in Google's order, and times are in seconds.
 
-    Parameters
-    ----------
-    pools
-        Those with machines, in Google's order.
-    timeout, max_wait
-        Seconds; None for Google's default.
-    trials, trials_at_once
-        1 for a job without tuning.
-    search
-        The fields of a tuned job's search in Google's JSON names; None for other jobs.
-    encryption_key
-        None for Google's default key.
+    `search` are the fields of a tuned job's search in Google's JSON names, None for other jobs.
+    `encryption_key` is None for Google's default key.
     """
 
     name: str

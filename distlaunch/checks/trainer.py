@@ -40,17 +40,8 @@ _ERROR = "error: "  # in the line with the reason of a failure
 class Trainer:
     """The trainer that `init` copied into a project.
 
-    Parameters
-    ----------
-    folder
-        The folder of the package, e.g. ``PROJECT/trainer``.
-    package
-        The package's name, e.g. ``trainer``.
-    version
-        The version of the trainer library.
-    options
-        The job's arguments by option (``--global-batch-size``); the last one of an option wins. A
-        flag is true, or false with ``--no-``.
+    `package` is the name of its package, `version` that of the trainer library. `options` are the
+    job's arguments by option (``--global-batch-size``): a flag is true, or false with ``--no-``.
     """
 
     folder: Path

@@ -124,12 +124,11 @@ def _cluster_problems(
     yield from cluster_fit.plan_problems(plan, options, machines)
     if data is None:
         return
+    source = location.source
     if data.training.kind == "dataset":
-        yield from cluster_fit.dataset_batch_problems(plan, options, location.source)
-    yield from cluster_fit.example_problems(
-        "training", plan.examples or 0, machines, location.source
-    )
+        yield from cluster_fit.dataset_batch_problems(plan, options, source)
     yield from cluster_fit.step_problems(plan, options)
-    if data.validation:
-        examples = _examples(data.validation, location)
-        yield from cluster_fit.example_problems("validation", examples, machines, location.source)
+    for name, dataset in (("training", data.training), ("validation", data.validation)):
+        if dataset:
+            examples = _examples(dataset, location)
+            yield from cluster_fit.example_problems(name, examples, machines, source)

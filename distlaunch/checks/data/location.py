@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import Problem, error, warning
+from distlaunch.text import plural
 
 if TYPE_CHECKING:
     from distlaunch.checks.data.record import DataFile, DatasetRecord
@@ -24,16 +25,8 @@ _WILDCARD = re.compile(r"[*?\[]")
 class DataLocation:
     """The files of a project's data, here and in its container.
 
-    Parameters
-    ----------
-    source
-        The path of ``data.py`` in the project.
-    text
-        Its content. Only a path that is written there is sure to be the same in the container.
-    included
-        The project's files in the image: POSIX paths relative to its folder.
-    runtime
-        What else is in the image.
+    `source` is the path of ``data.py`` in the project, and `text` its content: only a path that is
+    written there is sure to be the same in the container. `included` are the files in the image.
     """
 
     order: LaunchRequest
@@ -52,10 +45,10 @@ class DataLocation:
         """Return why the container has no file of a dataset."""
         if not dataset.is_local or self.runtime.own:
             return None
-        folder = _fixed_folder(dataset.pattern)
+        folder = posixpath.dirname(_WILDCARD.split(dataset.pattern, maxsplit=1)[0])
         is_absolute = dataset.pattern.startswith("/")
         is_written = is_absolute and (folder in self.text or str(self.order.folder) in self.text)
-        if is_written or not all(map(self._in_project, dataset.files)):
+        if is_written or not all(map(self._paths_in_project, dataset.files)):
             return self._on_this_machine(dataset.pattern, folder, is_written=is_written)
         if any(map(self._is_included, dataset.files)):
             return None
@@ -69,9 +62,6 @@ class DataLocation:
         return [
             file.relative_to(root).as_posix() for root, file in pairs if file.is_relative_to(root)
         ]
-
-    def _in_project(self, file: DataFile) -> bool:
-        return bool(self._paths_in_project(file))
 
     def _is_included(self, file: DataFile) -> bool:
         return not self.included.isdisjoint(self._paths_in_project(file))
@@ -101,12 +91,7 @@ class DataLocation:
         return error(
             "data-not-in-image",
             self.source,
-            f"{len(paths):,} file{'s' if len(paths) > 1 else ''} in {folder} that the trainer "
-            "reads, and none of them is in the image",
+            f"{plural(len(paths), 'file')} in {folder} that the trainer reads, and none of them is "
+            "in the image",
             f"{remedy}, or read them from a bucket (gs://BUCKET/{folder})",
         )
-
-
-def _fixed_folder(pattern: str) -> str:
-    """Return the folder of a pattern, without the parts that have wildcards."""
-    return posixpath.dirname(_WILDCARD.split(pattern, maxsplit=1)[0])

@@ -53,11 +53,7 @@ class DataFile:
 class DatasetRecord:
     """The training or the validation data.
 
-    Parameters
-    ----------
-    batch
-        The global batch of a ``tf.data.Dataset``; None for records and arrays, which the trainer
-        batches.
+    `batch` is the global batch of a ``tf.data.Dataset``, None for data that the trainer batches.
     """
 
     kind: Literal["records", "arrays", "dataset"]
@@ -116,18 +112,7 @@ def save(project: Path, source: Path, source_hash: str | None, summary: Mapping[
 
 
 def load(project: Path, source: Path) -> DataRecord:
-    """Return the record of a project's data.
-
-    Parameters
-    ----------
-    source
-        The project's ``data.py``.
-
-    Raises
-    ------
-    DataUnknown
-        If there is no record, or it is out of date.
-    """
+    """Return the record of a project's data; raise DataUnknown if it is missing or out of date."""
     name = source.relative_to(project).as_posix()
     try:
         content = json.loads((project / FILE_NAME).read_bytes())

@@ -52,18 +52,10 @@ def _number(value: str | bool | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """Examples and the replicas that train on them.
+    """Examples and the replicas that train on them in step: GPUs, or machines without one.
 
-    Parameters
-    ----------
-    replicas
-        GPUs, or machines without one, that train in step.
-    global_batch
-        Rows of a step over all of them; None where unknown.
-    shards
-        Logical shards; None for a ``tf.data.Dataset``, which has none.
-    examples
-        In an epoch; None where unknown.
+    `global_batch` is the rows of a step over all of them. `shards` is None for a
+    ``tf.data.Dataset``, which has none. `examples` are those of an epoch. None is unknown.
     """
 
     replicas: int
@@ -111,14 +103,8 @@ class ShardPlan:
 class DataFacts:
     """The data and their plan.
 
-    Parameters
-    ----------
-    files
-        How many files the container has; None where there are none or they are unknown.
-    requested_steps
-        Steps per epoch that the job sets.
-    unknown
-        Why files and examples are unknown, empty where they are known.
+    `files` are those that the container has, and `requested_steps` the steps per epoch of the job.
+    `unknown` is why files and examples are unknown, empty where they are known.
     """
 
     plan: ShardPlan

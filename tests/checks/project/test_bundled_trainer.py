@@ -56,8 +56,6 @@ def test_a_batch_normalization_of_each_replica_alone(layer, is_reported, bundled
     assert len(bundled.problems(f"cluster={{chief: {gpus}}}")) == is_reported
 
 
-
-
 @pytest.mark.parametrize(
     ("text", "is_reported"),
     [
