@@ -110,13 +110,8 @@ class JobFollower:
                 with self._interrupts:
                     self._read_logs()
             else:
-                self._sleep(self._until_next_call())
-
-    def _until_next_call(self) -> float:
-        due = self._state_polls.due
-        if self._has_logs:
-            due = min(due, self._log_polls.due)
-        return max(due - self._clock(), 0.0)
+                polls = [self._state_polls, *([self._log_polls] if self._has_logs else [])]
+                self._sleep(max(min(poll.due for poll in polls) - self._clock(), 0.0))
 
     def _poll_state(self) -> None:
         try:

@@ -85,7 +85,6 @@ class Launcher:
 
             image = execute_plan(plan.image, self._on_event, progress=progress).uri
         order, job = plan.order, plan.order.job
-        content = order.fingerprint(image)
 
         def request(launch_id: str) -> dict[str, Any]:
             return order.request(launch_id, image)
@@ -97,14 +96,14 @@ class Launcher:
                 project=str(job.project),
                 region=str(job.region),
                 collection=plan.collection,
-                content=content,
+                content=order.fingerprint(image),
                 request=redact(request(plan.launch_id)),
                 image=image or job.image.uri,
                 job_dir=order.job_dir_of(plan.launch_id),
                 endpoint=order.endpoint,
             )
 
-        return self._launch(content, request, record, is_new=is_new)
+        return self._launch(order.fingerprint(image), request, record, is_new=is_new)
 
     def resubmit(
         self,

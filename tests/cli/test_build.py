@@ -14,7 +14,7 @@ image:
 cluster:
   chief: {{machine: n1-standard-4}}
 """
-NOBODY = {"DOCKER_HOST": "unix:///nowhere.sock"}
+WITHOUT_DOCKER = {"DOCKER_HOST": "unix:///nowhere.sock"}
 
 
 @pytest.fixture
@@ -49,12 +49,12 @@ def test_the_image_alone_is_printed(cli, project, engine):
     assert re.fullmatch(rf"{repository}@sha256:[0-9a-f]{{64}}\n", built.stdout)
     assert ": the registry has no environment" in built.stderr
 
-    again = cli("build", env=os.environ | NOBODY)
+    again = cli("build", env=os.environ | WITHOUT_DOCKER)
     assert (again.returncode, again.stdout) == (0, built.stdout)
     assert ": the registry has this image" in again.stderr
     assert again.stderr.endswith("distlaunch: 0 bytes sent\n")
 
-    quiet = cli("--quiet", "build", env=os.environ | NOBODY)
+    quiet = cli("--quiet", "build", env=os.environ | WITHOUT_DOCKER)
     assert (quiet.stdout, quiet.stderr) == (built.stdout, "")
 
 

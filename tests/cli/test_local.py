@@ -60,8 +60,8 @@ def jobs(project: Path) -> list[Path]:
 
 def printed_by(done: subprocess.CompletedProcess[str], task: str) -> dict:
     """Return what report.py printed as a task."""
-    found = [line for line in done.stdout.splitlines() if line.split("|")[0].strip() == task]
-    return json.loads(found[0].partition("| ")[2])
+    lines = [line for line in done.stdout.splitlines() if line.split("|")[0].strip() == task]
+    return json.loads(lines[0].partition("| ")[2])
 
 
 OURS_AFTER = (

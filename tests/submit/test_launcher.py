@@ -60,8 +60,8 @@ def submit(project, emulator, *words, **options):
 
 
 def records(project):
-    found = sorted((project / ".distlaunch/jobs").glob("*.json"))
-    return [json.loads(path.read_text()) for path in found]
+    paths = sorted((project / ".distlaunch/jobs").glob("*.json"))
+    return [json.loads(path.read_text()) for path in paths]
 
 
 def launched_in_spite_of(faults, folder, *words):
@@ -164,9 +164,7 @@ def killed_and_again(moment, folder, emulator):
 @pytest.mark.slow
 def test_killed_at_any_moment_and_run_again_makes_one_job(tmp_path, emulator):
     trainer = made(tmp_path / "trainer")
-    (trainer / "trainer.py").write_text(
-        "import time; time.sleep(600)"
-    )  # a job that is over is left
+    (trainer / "trainer.py").write_text(LONG)  # a job that is over is not resumed
     here = emulator(project=trainer)
     with ThreadPoolExecutor(2) as two_at_once:
         content = list(
