@@ -35,13 +35,9 @@ def text_of(status, body, reference, credentials=None, *, pushing=True):
 
 
 @pytest.mark.parametrize(
-    ("credentials", "member"),
-    [
-        (USER, "user:$(gcloud config get account)"),
-        (ROBOT, "serviceAccount:r@p.iam.gserviceaccount.com"),
-    ],
+    ("status", "credentials", "member"),
+    [(401, USER, "user:$(gcloud config get account)"), (403, ROBOT, ROBOT.member)],
 )
-@pytest.mark.parametrize("status", [401, 403])
 def test_a_denied_push_to_google(status, credentials, member):
     message = "Permission 'artifactregistry.repositories.uploadArtifacts' denied"
     assert text_of(status, error("DENIED", message), GOOGLE, credentials) == (
