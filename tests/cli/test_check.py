@@ -149,7 +149,7 @@ def test_submit_without_credentials_prints_all_other_problems(check):
 
 
 def test_no_check_submits_in_spite_of_errors(project, google, monkeypatch, capfd):
-    here = google(bucket={"location": "EU", "locationType": "multi-region"})
+    here = google(limits={"cpus": 8})
     monkeypatch.chdir(project)
     assert main(["submit", "--detach"]) == 1
     assert main(["submit", "--detach", "--no-check"]) == 0
