@@ -37,12 +37,6 @@ def check(project, *, offline=True, sets=()):
 FILES = {"requirements.txt", "trainer/__init__.py", "trainer/task.py"}
 
 
-def test_offline_the_files_are_known(project):
-    image = check(project)
-    assert (image.files, image.problems) == (FILES, ())
-    assert image.plan
-
-
 def test_an_unreachable_registry_is_a_warning(project):
     image = check(project, offline=False)
     [problem] = image.problems
@@ -50,13 +44,6 @@ def test_an_unreachable_registry_is_a_warning(project):
     assert image.plan
     assert not image.registry_contacted
     assert image.files == FILES
-
-
-def test_a_job_with_an_existing_image_has_no_files(project):
-    image = check(project, sets=("image.uri=x/y:1",))
-    assert (image.files, image.problems) == (None, ())
-    assert image.plan
-    assert image.plan.strategy == "use"
 
 
 def test_a_large_context_is_a_warning_with_its_largest_file(project):

@@ -101,20 +101,3 @@ def test_a_limit_is_an_error_with_its_remedy(exceeding, code, key, words):
     [problem] = problems(exceeding)
     assert (problem.code, problem.severity, problem.where) == (code, "error", key)
     assert all(word in f"{problem.what}; {problem.remedy}" for word in words)
-
-
-@pytest.mark.parametrize(
-    ("doubtful", "code", "words"),
-    [
-        (
-            request(timeout=10 * 86_400, strategy="SPOT"),
-            "timeout-too-long",
-            ("10 days is more than the 7 days that Vertex AI documents", "timeout: 7d"),
-        ),
-        (request(max_wait=3600), "max-wait-ignored", ("STANDARD", "FLEX_START")),
-    ],
-)
-def test_what_may_succeed_is_a_warning(doubtful, code, words):
-    [problem] = problems(doubtful)
-    assert (problem.code, problem.severity) == (code, "warning")
-    assert all(word in f"{problem.what}; {problem.remedy}" for word in words)

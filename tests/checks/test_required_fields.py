@@ -31,10 +31,6 @@ def codes(job, **request):
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"project": None}, "no-project"),
-        ({"region": None}, "no-region"),
-        ({"bucket": None}, "no-job-dir"),
-        ({"image": Image()}, "no-image"),
         ({"project": "my-project"}, "placeholder-project"),
         ({"bucket": "gs://my-bucket/below"}, "placeholder-bucket"),
         ({"image": Image(repository="h/my-project/digits")}, "placeholder-repository"),
@@ -42,8 +38,6 @@ def codes(job, **request):
         ({"service_account": "a@my-project.iam.gserviceaccount.com"}, "placeholder-project"),
         ({"vertex": OUTPUT}, "placeholder-bucket"),
         ({"cluster": Cluster(Pool(Machine("n1-standard-4"), 1, TEMPLATE))}, "image-name"),
-        ({"image": Image(repository="eu-docker.pkg.dev/mine-1234/training")}, "repository-form"),
-        ({"image": Image(repository="eu-docker.pkg.dev/mine-1234")}, "repository-form"),
         ({"image": Image(repository="eu-docker.pkg.dev/x.com/mine/training")}, "repository-form"),
         ({"image": Image(uri="eu-docker.pkg.dev/mine-1234/training:1")}, "repository-form"),
     ],

@@ -58,15 +58,6 @@ def test_another_program_has_no_known_data(project):
     assert project.check() == (None, [])
 
 
-@pytest.mark.parametrize("bucket", ["gs://mine/digits", "/gcs/mine/digits"])
-def test_data_in_a_bucket_are_in_the_container_too(project, bucket):
-    remote = {"path": f"{bucket}/train-1", "bytes": 9, "modified_ns": 0, "examples": 70}
-    training = {"kind": "records", "pattern": f"{bucket}/train-*", "examples": 70}
-    project.ran({**training, "files": [remote]})
-    facts, problems = project.check()
-    assert (facts.plan.examples, facts.files, problems) == (70, 1, [])
-
-
 @pytest.fixture
 def laptop(tmp_path):
     folder = tmp_path / "laptop"
