@@ -231,7 +231,7 @@ class JsonProgressView(ProgressView):
 
     Objects have an ``event``: ``line`` (task, text, and time and severity where they are known),
     ``state`` (state, seconds in the one before, error), ``task`` (task, state, detail), ``trained``
-    (task, told), and at the end ``summary`` (summary).
+    (task, data), and at the end ``summary`` (summary).
     """
 
     def handle(self, event: Event) -> None:
@@ -243,7 +243,7 @@ class JsonProgressView(ProgressView):
         elif isinstance(event, TaskChanged):
             self._emit("task", task=event.task, state=event.state, detail=event.detail)
         elif isinstance(event, Trained):
-            self._emit("trained", task=event.task, told=dict(event.event))
+            self._emit("trained", task=event.task, data=dict(event.event))
         else:
             super().handle(event)
 

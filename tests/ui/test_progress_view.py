@@ -186,7 +186,7 @@ def test_json_is_an_object_a_line_and_alone_on_stdout(as_json):
         {"event": "state", "state": "RUNNING", "after": 1.5, "error": None},
         {"event": "state", "state": "FAILED", "after": None, "error": "The replica exited."},
         {"event": "task", "task": "chief", "state": "started", "detail": "pid 7"},
-        {"event": "trained", "task": "chief", "told": {"event": "step", "step": 3}},
+        {"event": "trained", "task": "chief", "data": {"event": "step", "step": 3}},
         {"event": "summary", "summary": {"steps_per_epoch": 23}},
     ]
     assert as_json.err == "distlaunch: warning: a notice\n"
