@@ -38,6 +38,11 @@ _FIRST_WITH_OLD_CUDNN = (2, 18)
 _FIRST_WITH_CUDA = "2.14"  # of which pip can install CUDA: tensorflow[and-cuda]
 _BUILDS = ("tensorflow", "tensorflow-cpu")
 _BUILD = "tensorflow-build"
+# These require tensorflow, directly or not.
+_REQUIRING = {
+    *("tf-keras", "tensorflow-hub", "tensorflow-text", "keras-hub"),
+    *("tensorflow-recommenders", "tensorflow-decision-forests"),
+}
 _AND_CUDA = "write tensorflow[and-cuda]"
 _MINOR = re.compile(r"(\d+)\.(\d+)")
 _BASE = "python:3.12-slim"
@@ -171,31 +176,40 @@ def build_problems(
     """Yield builds of TensorFlow that do not use the accelerators, or install CUDA for nothing."""
     kinds = {pool.accelerator or "" for pool in request.pools if pool.image is None}
     gpu = next((kind for kind in sorted(kinds) if kind.startswith("NVIDIA")), None)
-    builds = [line for line in requirements.lines if line.name in _BUILDS]
-    installed = [line for line in builds if not line.is_constraint]
+    installed = [line for line in requirements.installed if line.name in _BUILDS]
     if any(kind.startswith("TPU") for kind in kinds) and not runtime.own:
         for line in installed:
             what = f"{line.name} does not compute on TPUs"
             yield warning(_BUILD, line.location, what, "write tensorflow-tpu")
     if gpu:
-        own = runtime.own
-        is_for_cpus = own and (own.is_without_cuda or own.made_for_gpus is False)
-        if runtime.is_plain or (own and is_for_cpus and own.names(requirements.file)):
-            for line in installed:
-                yield from _pip_build_problems(line, gpu, runtime)
-        for line in builds:
-            if line.is_constraint and line.requirement and _has_cuda(line):
-                yield error(
-                    _BUILD,
-                    line.location,
-                    "the image gets tensorflow[and-cuda], and pip refuses extras in constraints",
-                    f"{_AND_CUDA}{line.requirement.specifier} in {requirements.file}",
-                )
-        yield from _image_build_problems(requirements, gpu, runtime)
+        yield from _gpu_build_problems(requirements, gpu, runtime)
     elif runtime.is_plain:
         what = "installs CUDA (gigabytes), which a cluster without GPUs does not need"
         for line in filter(_has_cuda, installed):
             yield warning(_BUILD, line.location, what, "write tensorflow-cpu")
+
+
+def _gpu_build_problems(
+    requirements: ImageRequirements, gpu: str, runtime: ImageRuntime
+) -> Iterator[Problem]:
+    builds = [line for line in requirements.lines if line.name in _BUILDS]
+    installed = [line for line in builds if not line.is_constraint]
+    own = runtime.own
+    is_for_cpus = own and (own.is_without_cuda or own.made_for_gpus is False)
+    if runtime.is_plain or (own and is_for_cpus and own.names(requirements.file)):
+        for line in installed:
+            yield from _pip_build_problems(line, gpu, runtime)
+    for line in builds:
+        if line.is_constraint and line.requirement and _has_cuda(line):
+            yield error(
+                _BUILD,
+                line.location,
+                "the image gets tensorflow[and-cuda], and pip refuses extras in constraints",
+                f"{_AND_CUDA}{line.requirement.specifier} in {requirements.file}",
+            )
+    if runtime.is_plain:
+        yield from _requiring_problems(requirements, gpu)
+    yield from _image_build_problems(requirements, gpu, runtime)
 
 
 def _pip_build_problems(
@@ -216,6 +230,16 @@ def _pip_build_problems(
             f"{_FIRST_WITH_CUDA} and later",
             "use a later version, or image.base: tensorflow/tensorflow:VERSION-gpu",
         )
+
+
+def _requiring_problems(requirements: ImageRequirements, gpu: str) -> Iterator[Problem]:
+    """Yield a package by which pip installs TensorFlow without CUDA."""
+    if requirements.names & {*_BUILDS, "tf-nightly"}:
+        return
+    requiring = [line for line in requirements.installed if line.name in _REQUIRING]
+    for line in requiring[:1]:
+        what = f"{line.name} requires tensorflow, which has no CUDA and does not compute on {gpu}"
+        yield error(_BUILD, line.location, what, "add tensorflow[and-cuda]")
 
 
 def _image_build_problems(

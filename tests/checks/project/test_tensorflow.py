@@ -44,6 +44,13 @@ def test_a_build_for_other_machines(text, overrides, severity, remedy, bundled):
     assert remedy in problem.remedy
 
 
+def test_a_tensorflow_that_only_another_package_requires_has_no_cuda(bundled):
+    [problem] = found(bundled, "keras>=3.12,<3.16\ntf-keras<9\n", *GPU)
+    assert (problem.where, problem.remedy) == ("requirements.txt:2", "add tensorflow[and-cuda]")
+    assert found(bundled, "tensorflow==2.21.0\ntf-keras<9\n", *GPU) == []
+    assert found(bundled, "tf-keras<9\n") == []
+
+
 @pytest.mark.parametrize("name", ["tensorflow", "tensorflow-cpu"])
 def test_a_constraint_cannot_have_extras(name, bundled):
     bundled.write("constraints.txt", f"{name}==2.21.0\n")
