@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from distlaunch.checks.preflight import CheckOptions, run_checks
@@ -33,6 +36,24 @@ def report(project, *overrides, options=OFFLINE):
 
 def codes(project, *overrides):
     return [problem.code for problem in report(project, *overrides).problems]
+
+
+def test_protobuf_is_imported_only_where_fields_are_passed_through(project):
+    program = """
+import sys
+from distlaunch.__main__ import main
+main()
+sys.exit("google.protobuf" in sys.modules)
+"""
+    for sets, is_imported in (("labels.team=vision", False), ("vertex.labels.team=vision", True)):
+        done = subprocess.run(
+            [sys.executable, "-c", program, "check", "--offline", "--set", sets],
+            cwd=project,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (int(is_imported), "")
 
 
 def test_errors_come_first_and_each_problem_once(project):

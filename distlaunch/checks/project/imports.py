@@ -165,8 +165,10 @@ def _not_required(project: ProjectCode, top: str, distribution: str) -> _Finding
 
 def _is_installed(project: ProjectCode, module: str, name: str) -> bool:
     """Return whether a requirement provides a module, or may by its name."""
+    if not project.distributions.isdisjoint(providers(module)):
+        return True  # without looking through all that is installed here, which takes long
     distributions = installed_providers(module) or installed_providers(name)
-    if not project.distributions.isdisjoint({*providers(module), *distributions}):
+    if not project.distributions.isdisjoint(distributions):
         return True
     top = name.partition(".")[0].replace("_", "").lower()
     return any(top in each.replace("-", "").lower() for each in project.unverified)
