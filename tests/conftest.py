@@ -117,7 +117,7 @@ def emulator(tmp_path: Path) -> Iterator[Callable[..., emulators.Emulator]]:
 def google(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., fake_google.FakeGoogle]:
-    """Answer this process's requests to Google with a fake that lacks what the test names."""
+    """Answer this process's requests to Google with a fake that the test configures."""
 
     def install(**knobs: Any) -> fake_google.FakeGoogle:
         fake = fake_google.FakeGoogle(**knobs)

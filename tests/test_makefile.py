@@ -80,8 +80,8 @@ def test_no_python_is_one_line(folder, line):
     script(folder / "bin" / "other", line)
     done = make(folder, "demo", f"PYTHON={folder}/bin/other")
     assert done.returncode != 0
-    said, *rest = done.stderr.splitlines()
-    assert said == (
+    message, *rest = done.stderr.splitlines()
+    assert message == (
         "needs Python 3.10 to 3.13 with venv and ensurepip; not found among: "
         f"{folder}/bin/other (use another: make PYTHON=/path/to/python3.12)"
     )

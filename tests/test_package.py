@@ -162,8 +162,8 @@ def test_another_python_is_told_in_one_line(version, start):
     code = f"import runpy, sys; sys.version_info = {(*version, 0, 'final', 0)}; {start}"
     done = run(sys.executable, "-c", code, cwd=Path.cwd())
     assert done.returncode == 1
-    said = f"needs Python 3.10 to 3.13, and this is Python {version[0]}.{version[1]} ("
-    assert done.stderr.startswith(f"distlaunch: error: {said}")
+    needed = f"needs Python 3.10 to 3.13, and this is Python {version[0]}.{version[1]} ("
+    assert done.stderr.startswith(f"distlaunch: error: {needed}")
     assert done.stderr.count("\n") == 1
 
 

@@ -26,7 +26,7 @@ watch.handle(Notice("slow", "warning"))
 watch.handle(Trained("worker:0", {"event": "step", "step": 2}))
 watch.handle(Trained("chief", {"event": "step", "step": 1}))
 watch.handle(TaskLines("worker:0", "three\\n"))
-watch.handle(Notice("told"))
+watch.handle(Notice("done"))
 watch.summarise(None, logs="logs")
 """
 PROGRESS = "\r\x1b[2Kstep 1"
@@ -60,13 +60,13 @@ def _read(terminal: int) -> bytes:
 
 
 def test_terminal_gets_colour_and_a_progress_line():
-    said = "\x1b[2mdistlaunch:\x1b[0m"
+    name = "\x1b[2mdistlaunch:\x1b[0m"
     assert on_a_terminal(TERM="xterm") == (
         "\x1b[36mchief    |\x1b[0m one\n\x1b[36mchief    |\x1b[0m two\n"
-        f"{said} \x1b[33mwarning:\x1b[0m slow\n"
+        f"{name} \x1b[33mwarning:\x1b[0m slow\n"
         f"{PROGRESS}\r\x1b[2K\x1b[33mworker:0 |\x1b[0m three\nstep 1"
-        f"\r\x1b[2K{said} told\nstep 1"
-        f"\r\x1b[2K{said} done; the tasks' output is in logs\n"
+        f"\r\x1b[2K{name} done\nstep 1"
+        f"\r\x1b[2K{name} done; the tasks' output is in logs\n"
     )
 
 
@@ -108,7 +108,7 @@ def test_no_color_keeps_the_progress_line():
 def test_dumb_terminal_gets_plain_lines():
     assert on_a_terminal(TERM="dumb") == (
         "chief    | one\nchief    | two\ndistlaunch: warning: slow\nworker:0 | three\n"
-        "distlaunch: told\ndistlaunch: done; the tasks' output is in logs\n"
+        "distlaunch: done\ndistlaunch: done; the tasks' output is in logs\n"
     )
 
 
@@ -209,10 +209,10 @@ watch.handle(JobChanged("SUCCEEDED", 60.0))
 
 
 def test_states_have_a_colour_on_a_terminal():
-    said = "\x1b[2mdistlaunch:\x1b[0m state"
+    name = "\x1b[2mdistlaunch:\x1b[0m state"
     waiting = "| waiting for the last lines of the log · 0 s"
     assert on_a_terminal(STATES, TERM="xterm") == (
-        f"{said} \x1b[36mRUNNING\x1b[0m\n{said} \x1b[32mSUCCEEDED\x1b[0m (RUNNING took 1 min)\n"
+        f"{name} \x1b[36mRUNNING\x1b[0m\n{name} \x1b[32mSUCCEEDED\x1b[0m (RUNNING took 1 min)\n"
         f"\r\x1b[2K{waiting}"
     )
     plain = on_a_terminal(STATES, TERM="xterm", NO_COLOR="1")
