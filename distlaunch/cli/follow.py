@@ -94,11 +94,19 @@ def job_follower(
     per_entry: bool,
 ) -> JobFollower:
     """Return what follows a job for a view."""
-    from distlaunch.google.follow import JobFollower
+    from distlaunch.google.endpoints import is_loopback
+    from distlaunch.google.follow import EMULATOR, GOOGLE, JobFollower
     from distlaunch.google.logs import Logs
 
-    logs = Logs(jobs.session, jobs.project)
-    return JobFollower(jobs, logs, job, selection=selection, per_entry=per_entry, sleep=view.wait)
+    return JobFollower(
+        jobs,
+        Logs(jobs.session, jobs.project),
+        job,
+        selection=selection,
+        per_entry=per_entry,
+        intervals=EMULATOR if is_loopback(jobs.session.endpoint) else GOOGLE,
+        sleep=view.wait,
+    )
 
 
 def show_final_state(job: Mapping[str, Any], name: str, view: ProgressView) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
@@ -27,11 +28,6 @@ if TYPE_CHECKING:
     from distlaunch.google.logs import Logs
     from distlaunch.ui.events import Event
 
-STATUS_INTERVAL = 5.0  # seconds between calls for the job's state, at least
-SETTLED = 8.0  # seconds without a new line after the end, until none is expected
-
-_LOG_INTERVAL = 2.0  # seconds, while lines arrive; Cloud Logging allows 60 reads a minute
-_MAX_LOG_INTERVAL = 10.0  # seconds, while none arrive
 _LOG_INTERVAL_GROWTH = 1.5
 _ERROR_TIMEOUT = 120.0  # seconds after a failure: Google gives its reason after about a minute
 _END_TIMEOUT = 300.0  # seconds after the end, whatever is still missing
@@ -41,6 +37,21 @@ _OLD_JOB = 60.0  # seconds after the end of a job of which no late lines are exp
 _MAX_RETRY_DELAY = 80.0  # seconds between attempts of a failing call
 _MAX_RETRY_AFTER = 600.0  # seconds of a server's Retry-After that are respected
 _OUTAGE_REPORT = 20.0  # seconds of failing calls before they are reported
+
+
+@dataclass(frozen=True, slots=True)
+class PollIntervals:
+    """Seconds between calls."""
+
+    state: float = 5.0
+    log: float = 2.0  # while lines arrive; Cloud Logging allows 60 reads a minute
+    idle_log: float = 10.0  # while none arrive
+    quiet: float = 8.0  # without a new line after the job's end, until none is expected
+
+
+GOOGLE = PollIntervals()
+EMULATOR = PollIntervals(state=0.5, log=0.5, idle_log=1.0, quiet=0.0)
+"""An emulator's log is complete when its job has ended."""
 
 
 class JobFollower:
@@ -58,12 +69,14 @@ class JobFollower:
         *,
         selection: LogSelection | None = None,
         per_entry: bool = False,
+        intervals: PollIntervals = GOOGLE,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.job = job
         self._jobs = jobs
+        self._intervals = intervals
         self._clock = clock
         self._sleep = sleep
         self._interrupts = Interrupts()
@@ -79,9 +92,9 @@ class JobFollower:
         self._states = StateTracker(clock)
         self._pending: deque[Event] = deque(self._states.update(job))
         outage = OutageNotifier(clock)
-        self._state_polls = PollSchedule(clock, STATUS_INTERVAL, outage)
+        self._state_polls = PollSchedule(clock, intervals.state, outage)
         self._state_polls.succeeded()
-        self._log_polls = PollSchedule(clock, _LOG_INTERVAL, outage)
+        self._log_polls = PollSchedule(clock, intervals.log, outage)
         self._has_logs = True
         self._ended: float | None = clock() if google_jobs.has_ended(job) else None
         self._newest_line = clock()
@@ -168,9 +181,9 @@ class JobFollower:
 
     def _adapt_log_interval(self, *, has_lines: bool) -> None:
         """Read more often while lines arrive, and at the end."""
-        polls = self._log_polls
-        longer = min(polls.interval * _LOG_INTERVAL_GROWTH, _MAX_LOG_INTERVAL)
-        polls.interval = _LOG_INTERVAL if has_lines or self._ended is not None else longer
+        polls, intervals = self._log_polls, self._intervals
+        longer = min(polls.interval * _LOG_INTERVAL_GROWTH, intervals.idle_log)
+        polls.interval = intervals.log if has_lines or self._ended is not None else longer
 
     def _is_complete(self) -> bool:
         """Whether no further event is expected."""
@@ -179,13 +192,17 @@ class JobFollower:
         if self._is_emulator_gone:
             return True
         reader = self._reader
-        if self._is_old:
-            return not self._has_logs or reader.last_full_scan >= self._ended
         since_end = self._clock() - self._ended
         if since_end >= _END_TIMEOUT and (self._log_polls.is_failing or not reader.in_progress):
             return True
-        is_quiet = not self._has_logs or reader.last_empty_scan >= self._newest_line + SETTLED
-        return is_quiet and (_is_explained(self.job) or since_end >= _ERROR_TIMEOUT)
+        if self._has_logs and not self._has_all_lines(self._ended):
+            return False
+        return self._is_old or _is_explained(self.job) or since_end >= _ERROR_TIMEOUT
+
+    def _has_all_lines(self, end: float) -> bool:
+        if self._is_old or not self._intervals.quiet:
+            return self._reader.last_full_scan >= end
+        return self._reader.last_empty_scan >= self._newest_line + self._intervals.quiet
 
     def _missing_parts(self) -> Iterator[Event]:
         if self._has_logs and self._reader.last_full_scan < (self._ended or 0.0):

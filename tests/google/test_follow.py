@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 
 from distlaunch.errors import GoogleError
 from distlaunch.google.client import connect
-from distlaunch.google.follow import JobFollower
+from distlaunch.google.follow import EMULATOR, JobFollower
 from distlaunch.google.jobs import Jobs
 from distlaunch.google.logs import Logs
 from distlaunch.ui.events import JobChanged, TaskLines
@@ -88,6 +88,14 @@ def test_late_and_doubled_lines_are_shown_once(follow, clock):
     )
     events = list(follow(cloud))
     assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
+
+
+@pytest.mark.parametrize("end", [{"state": "SUCCEEDED"}, {"state": "FAILED", "error": ERROR}])
+def test_no_late_lines_are_expected_at_an_emulator(follow, clock, end):
+    cloud = Cloud(clock, RUN | ended(at=80, **end), lines(every=7, until=80))
+    events = list(follow(cloud, intervals=EMULATOR))
+    assert texts(events) == [text for _, text, _, _ in cloud.lines]
+    assert cloud.now < 81
 
 
 @pytest.mark.parametrize("state", ["FAILED", "EXPIRED", "PARTIALLY_SUCCEEDED"])
