@@ -1,4 +1,4 @@
-"""Templates of a project's own: what they may do, and what they are kept from."""
+"""A project's templates include each other, run no program and read no file outside."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_template_runs_no_program(cli, folder, words):
         "dockerfile.__globals__",
     ],
 )
-def test_a_template_reaches_no_object_of_pythons(folder, expression):
+def test_a_template_reads_no_python_internals(folder, expression):
     write(folder, Dockerfile=f"FROM x\n{{{{ {expression} }}}}")
     assert refusal(folder).startswith("templates/Dockerfile.j2:2: ")
 
@@ -97,7 +97,7 @@ def test_a_template_includes_no_file_from_outside_the_project(folder, name):
     assert refusal(folder).startswith("templates/Dockerfile.j2:2: ")
 
 
-def test_a_template_is_no_link_out_of_the_project(folder):
+def test_a_template_is_no_symlink_out_of_the_project(folder):
     (folder.parent / "secret").write_text("PASSWORD")
     (folder / "templates/Dockerfile.j2").symlink_to("../../secret")
     assert refusal(folder) == (
@@ -128,7 +128,7 @@ def test_templates_include_and_extend_each_other(folder):
         ("{% include 'nowhere.j2' %}", "templates/part.j2:1: "),
     ],
 )
-def test_an_included_template_that_is_wrong_is_named(folder, part, message):
+def test_error_names_the_included_template(folder, part, message):
     write(folder, Dockerfile="FROM x\n{% include 'part.j2' %}", part=part)
     assert refusal(folder).startswith(message)
 

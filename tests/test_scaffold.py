@@ -38,7 +38,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 @example("日本語")
 @example("Ünïcödé-Straße ½")
 @example("x" * 62 + "-" + "y" * 9)
-def test_a_name_from_anything(text):
+def test_any_text_gives_a_project_name(text):
     name = project_name(text)
     assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name)
     assert len(name) <= LONGEST_NAME
@@ -48,7 +48,7 @@ def test_a_name_from_anything(text):
 
 
 @pytest.mark.parametrize("folder", ["digits", "null", "Yes", "1e3", "日本"])
-def test_the_job_file_is_right_for_any_folder(tmp_path, folder):
+def test_job_file_of_any_folder(tmp_path, folder):
     project = plan(tmp_path / folder, "digits")
     project.write(tmp_path / folder)
     job = load_job_file(tmp_path / folder / "distlaunch.yaml")
@@ -58,7 +58,7 @@ def test_the_job_file_is_right_for_any_folder(tmp_path, folder):
     assert job.module == "trainer.task"
 
 
-def test_a_project_is_whole(tmp_path):
+def test_project_is_complete(tmp_path):
     plan(tmp_path, "digits").write(tmp_path)
     files = tree(tmp_path)
     assert {
@@ -83,7 +83,7 @@ def test_a_project_is_whole(tmp_path):
             ast.parse(content, name)
 
 
-def test_a_starter_lies_over_the_base_and_by_products_stay_behind(tmp_path, monkeypatch):
+def test_starter_overlays_the_base_without_build_files(tmp_path, monkeypatch):
     skeleton = tmp_path / "skeleton"
     for path, text in {
         "base/both.txt": "base",
@@ -107,36 +107,32 @@ def test_a_starter_lies_over_the_base_and_by_products_stay_behind(tmp_path, monk
     }
 
 
-def test_nothing_is_written_where_a_file_is_in_the_way(tmp_path):
+def test_existing_files_are_only_overwritten_with_force_and_kept(tmp_path):
     (tmp_path / "a").write_text("old a")
+    (tmp_path / "mine").write_text("mine")
     with pytest.raises(DistlaunchError, match=rf"^{tmp_path}/a would be overwritten; .*--force, "):
         SMALL.write(tmp_path)
-    assert tree(tmp_path) == {"a": b"old a"}
+    before = {"mine": b"mine", "a": b"old a"}
+    assert tree(tmp_path) == before
+    SMALL.write(tmp_path, overwrite=True)
+    after = {"a": b"new a", "a.bak": b"old a", "folder/b": b"new b"}
+    assert tree(tmp_path) == before | after
 
 
-def test_a_file_in_a_folders_place_is_in_the_way(tmp_path):
+def test_file_in_place_of_a_folder_is_refused_with_force_too(tmp_path):
     (tmp_path / "folder").write_text("a file")
     assert SMALL.in_the_way(tmp_path) == [Path("folder/b")]
     with pytest.raises(
         DistlaunchError, match=r"folder/b: .*; 1 of 2 files were written; .*--force"
     ):
         SMALL.write(tmp_path, overwrite=True)
-
-
-def test_force_overwrites_its_own_files_and_no_other(tmp_path):
-    (tmp_path / "a").write_text("old a")
-    (tmp_path / "mine").write_text("mine")
-    SMALL.write(tmp_path, overwrite=True)
-    assert tree(tmp_path) == {
-        "a": b"new a",
-        "a.bak": b"old a",
-        "folder/b": b"new b",
-        "mine": b"mine",
-    }
+    for overwrite in (False, True):
+        with pytest.raises(DistlaunchError, match="folder: is a file; expected a folder"):
+            SMALL.write(tmp_path / "folder", overwrite=overwrite)
 
 
 @pytest.mark.parametrize("target", ["mine", "nowhere"])
-def test_a_linked_file_is_replaced_and_what_it_leads_to_kept(tmp_path, target):
+def test_symlink_is_replaced_and_its_target_kept(tmp_path, target):
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "a").symlink_to(target)
     SMALL.write(tmp_path, overwrite=True)
@@ -145,7 +141,7 @@ def test_a_linked_file_is_replaced_and_what_it_leads_to_kept(tmp_path, target):
     assert tree(tmp_path) == {"a": b"new a", "folder/b": b"new b", "mine": b"mine"}
 
 
-def test_a_folder_in_a_files_place_is_not_moved_away(tmp_path):
+def test_folder_in_place_of_a_file_is_kept(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "mine").write_text("mine")
     with pytest.raises(DistlaunchError, match=r"a: is a directory; nothing was written$"):
@@ -153,7 +149,7 @@ def test_a_folder_in_a_files_place_is_not_moved_away(tmp_path):
     assert tree(tmp_path) == {"a/mine": b"mine"}
 
 
-def test_ten_files_are_named_and_the_others_counted(tmp_path):
+def test_message_names_ten_files(tmp_path):
     many = Scaffold("x", {Path(f"{number:02}"): b"" for number in range(13)})
     many.write(tmp_path)
     with pytest.raises(DistlaunchError) as refusal:
@@ -162,14 +158,7 @@ def test_ten_files_are_named_and_the_others_counted(tmp_path):
     assert " and 3 more would be overwritten" in str(refusal.value)
 
 
-def test_a_file_for_a_folder(tmp_path):
-    (tmp_path / "file").write_text("")
-    for overwrite in (False, True):
-        with pytest.raises(DistlaunchError, match="file: is a file; expected a folder"):
-            SMALL.write(tmp_path / "file", overwrite=overwrite)
-
-
-def test_a_failure_half_way_says_how_far_it_came(tmp_path, monkeypatch):
+def test_failed_write_reports_its_progress(tmp_path, monkeypatch):
     def full(path: Path, content: bytes) -> None:
         if path.parent.name == "folder":
             raise OSError(28, "No space left on device")
@@ -187,7 +176,7 @@ def test_a_failure_half_way_says_how_far_it_came(tmp_path, monkeypatch):
     assert tree(tmp_path) == {"a": b"new a", "folder/b": b"old b"}
 
 
-def test_no_such_starter():
+def test_unknown_starter():
     with pytest.raises(UsageError, match=r"^no starter 'digit'; did you mean 'digits'\?$"):
         plan(Path("x"), "digit")
     with pytest.raises(UsageError, match=r"^no starter 'zzz'; there are: digits$"):
