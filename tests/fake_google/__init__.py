@@ -1,7 +1,4 @@
-"""Google's APIs as the checks before a submit call them, in memory and without a network.
-
-`FakeGoogle.install` answers every request to ``*.googleapis.com`` of this process.
-"""
+"""Google's APIs as the checks before a submit call them, in memory and without a network."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import requests
@@ -36,8 +33,8 @@ AGENT = f"serviceAccount:service-{NUMBER}@gcp-sa-aiplatform.iam.gserviceaccount.
 
 # Kind of call (a key of `FakeGoogle.failures`), method, and path below the host.
 ROUTES = (
-    ("services", "GET", r"serviceusage/v1/projects/(?P<project>[^/]+)/services:batchGet"),
-    ("service", "GET", r"serviceusage/v1/projects/(?P<project>[^/]+)/services/[^/]+"),
+    ("services", "GET", r"serviceusage/v1/projects/[^/]+/services:batchGet"),
+    ("service", "GET", r"serviceusage/v1/projects/[^/]+/services/[^/]+"),
     ("quotas", "GET", r"serviceusage/v1beta1/.*/consumerQuotaMetrics/(?P<metric>.+)"),
     ("billing", "GET", r"cloudbilling/v1/projects/[^/]+/billingInfo"),
     ("prices", "GET", r"cloudbilling/v1/services/(?P<seller>[^/]+)/skus"),
@@ -61,13 +58,22 @@ _QUOTA_PREFIX = "custom_model_training_"
 class Refused(Exception):
     """An error as Google's APIs answer it."""
 
-    def __init__(self, code: int, message: str, reason: str = "", **metadata: str) -> None:
+    def __init__(self, code: int, message: str = "No.", reason: str = "", **metadata: str) -> None:
         super().__init__(message)
         info = {"@type": _ERROR_INFO, "reason": reason, "metadata": metadata}
         status = {403: "PERMISSION_DENIED", 404: "NOT_FOUND"}.get(code, "UNAVAILABLE")
         error = {"code": code, "message": message, "status": status}
         self.code = code
         self.body = {"error": error | ({"details": [info]} if reason else {})}
+
+
+class Request(NamedTuple):
+    """A request; each parameter has its values."""
+
+    host: str
+    path: str
+    params: Mapping[str, list[str]]
+    body: bytes
 
 
 @dataclass
@@ -83,8 +89,12 @@ class FakeGoogle:
     failures
         By a kind of call or the first word of a host: an HTTP status, ``disabled`` (403, the API
         is off), or ``reset``.
+    answers
+        By the end of a path: a response, an exception, or a function that returns one.
     jobs
         The jobs that the project has, by their collection.
+    skus, page_size
+        The price list by the id of a service.
     """
 
     without: Collection[str] = ()
@@ -94,14 +104,19 @@ class FakeGoogle:
     repository_format: str = "DOCKER"
     limits: Mapping[str, int] = field(default_factory=dict)
     failures: Mapping[str, int | str] = field(default_factory=dict)
+    answers: Mapping[str, Any] = field(default_factory=dict)
     jobs: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
+    skus: Mapping[str, list[Any]] = field(default_factory=lambda: prices.SKUS)
+    page_size: int = 5000
+    requests: list[Request] = field(default_factory=list)
 
     def install(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
-        """Answer the requests of this process, which gets credentials in a file of the folder."""
+        """Answer this process's requests to ``*.googleapis.com``, with credentials in a folder."""
         file = folder / "credentials.json"
         file.write_text(json.dumps(CREDENTIALS))
         patch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
-        patch.setattr(HTTPAdapter, "send", partial_method(self._send, HTTPAdapter.send))
+        send = HTTPAdapter.send
+        patch.setattr(HTTPAdapter, "send", lambda *each, **more: self._send(send, *each, **more))
 
     def _send(
         self,
@@ -111,40 +126,32 @@ class FakeGoogle:
         **options: Any,
     ) -> requests.Response:
         url = urlsplit(request.url or "")
-        service, _, domain = (url.hostname or "").partition(".")
-        if domain != "googleapis.com":
+        body = request.body if isinstance(request.body, bytes) else b"{}"
+        received = Request(url.hostname or "", url.path, parse_qs(url.query), body)
+        self.requests.append(received)
+        if not received.host.endswith(".googleapis.com"):
             return send(adapter, request, **options)
-        service = "aiplatform" if service.endswith("-aiplatform") else service
         response = requests.Response()
         response.request, response.url = request, request.url or ""
         try:
-            body = request.body if isinstance(request.body, bytes) else b"{}"
-            params = parse_qs(url.query)
-            answer = self._answer(request.method or "", f"{service}{url.path}", params, body)
+            answer = self._answer(request.method or "", received)
             response.status_code = 200
         except Refused as refused:
             response.status_code, answer = refused.code, refused.body
         response.raw = io.BytesIO(json.dumps(answer).encode())
         return response
 
-    def _answer(
-        self, method: str, path: str, params: Mapping[str, list[str]], body: bytes
-    ) -> dict[str, Any]:
+    def _answer(self, method: str, request: Request) -> Any:
+        for end, answer in self.answers.items():
+            if request.path.endswith(end):
+                return _given(answer)
+        service = request.host.partition(".")[0].removeprefix("us-central1-")
         for kind, verb, pattern in ROUTES:
-            match = re.fullmatch(pattern, path)
-            if match is None or verb != method:
-                continue
-            service = path.partition("/")[0]
-            self._fail(kind, service)
-            if kind == "permissions":
-                wanted = params.get("permissions") or json.loads(body).get("permissions", [])
-                return {"permissions": [name for name in wanted if name not in self.without]}
-            if kind == "services":
-                return {"services": [self._service(name) for name in params["names"]]}
-            if kind == "create":
-                return self._create(json.loads(body), **match.groupdict())
-            return getattr(self, f"_{kind}")(**match.groupdict())
-        raise Refused(404, f"Method not found: {method} {path}")
+            match = re.fullmatch(pattern, f"{service}{request.path}")
+            if match and verb == method:
+                self._fail(kind, service)
+                return getattr(self, f"_{kind}")(request, **match.groupdict())
+        raise Refused(404, f"Method not found: {method} {request.path}")
 
     def _fail(self, kind: str, service: str) -> None:
         failure = self.failures.get(kind, self.failures.get(service))
@@ -160,56 +167,69 @@ class FakeGoogle:
         if kind in ("account", "bucket", "repository") and kind in self.without:
             raise Refused(404, "Requested entity was not found.")
 
-    def _service(self, name: str = "") -> dict[str, Any]:
+    def _permissions(self, request: Request) -> dict[str, Any]:
+        wanted = request.params.get("permissions") or json.loads(request.body)["permissions"]
+        return {"permissions": [name for name in wanted if name not in self.without]}
+
+    def _services(self, request: Request) -> dict[str, Any]:
+        return {"services": [self._service(request, name) for name in request.params["names"]]}
+
+    def _service(self, _: Request, name: str = "") -> dict[str, Any]:
         is_on = name.rpartition("/")[2] not in self.without
         return {"name": name, "state": "ENABLED" if is_on else "DISABLED"}
 
-    def _quotas(self, metric: str) -> dict[str, Any]:
+    def _quotas(self, _: Request, metric: str) -> dict[str, Any]:
         name = unquote(metric).partition(_QUOTA_PREFIX)[2]
-        limit = str(self.limits.get(name, 1_000))
-        return {"consumerQuotaLimits": [{"quotaBuckets": [{"effectiveLimit": limit}]}]}
+        return quota(str(self.limits.get(name, 1_000)))
 
-    def _billing(self) -> dict[str, Any]:
+    def _billing(self, _: Request) -> dict[str, Any]:
         return {"billingEnabled": "billing" not in self.without}
 
-    def _prices(self, seller: str) -> dict[str, Any]:
-        return {"skus": prices.SKUS.get(seller, [])}
+    def _prices(self, request: Request, seller: str) -> dict[str, Any]:
+        start = int(request.params.get("pageToken", ["0"])[0])
+        skus, end = self.skus.get(seller, []), start + self.page_size
+        return {"skus": skus[start:end], "nextPageToken": str(end) if end < len(skus) else ""}
 
-    def _project(self) -> dict[str, Any]:
+    def _project(self, _: Request) -> dict[str, Any]:
         return {"name": f"projects/{NUMBER}", "state": "ACTIVE"}
 
-    def _policy(self) -> dict[str, Any]:
-        role = {"role": "roles/aiplatform.serviceAgent", "members": [AGENT]}
-        return {"bindings": [] if "agent" in self.without else [role]}
+    def _policy(self, _: Request) -> dict[str, Any]:
+        return policy("roles/aiplatform.serviceAgent", *[] if "agent" in self.without else [AGENT])
 
-    def _account(self) -> dict[str, Any]:
+    def _account(self, _: Request) -> dict[str, Any]:
         return {"email": "trainer@demo-project.iam.gserviceaccount.com"}
 
-    def _repository(self) -> dict[str, Any]:
+    def _repository(self, _: Request) -> dict[str, Any]:
         return {"format": self.repository_format, "mode": "STANDARD_REPOSITORY"}
 
-    def _bucket(self) -> dict[str, Any]:
+    def _bucket(self, _: Request) -> dict[str, Any]:
         return dict(self.bucket)
 
-    def _jobs(self, collection: str) -> dict[str, Any]:
+    def _jobs(self, _: Request, collection: str) -> dict[str, Any]:
         return {collection: self.jobs[collection]}
 
-    def _create(self, job: dict[str, Any], parent: str, collection: str) -> dict[str, Any]:
+    def _create(self, request: Request, parent: str, collection: str) -> dict[str, Any]:
         name = f"{parent}/{collection}/{len(self.jobs[collection]) + 1}"
-        created = {**job, "name": name, "state": "JOB_STATE_QUEUED"}
+        created = {**json.loads(request.body), "name": name, "state": "JOB_STATE_QUEUED"}
         self.jobs[collection].append(created)
         return created
 
-    def _token(self) -> dict[str, Any]:
+    def _token(self, _: Request) -> dict[str, Any]:
         return {"access_token": "t", "expires_in": 3600}
 
 
-def partial_method(
-    function: Callable[..., requests.Response], send: Callable[..., requests.Response]
-) -> Callable[..., requests.Response]:
-    """Return a method for an adapter that hands the original `send` to a function."""
+def quota(limit: str) -> dict[str, Any]:
+    """Return a quota metric with a limit for all regions."""
+    return {"consumerQuotaLimits": [{"quotaBuckets": [{"effectiveLimit": limit}]}]}
 
-    def method(adapter: HTTPAdapter, request: Any, **options: Any) -> requests.Response:
-        return function(send, adapter, request, **options)
 
-    return method
+def policy(role: str, *members: str) -> dict[str, Any]:
+    """Return a policy with one role."""
+    return {"bindings": [{"role": role, "members": list(members)}]}
+
+
+def _given(answer: Any) -> Any:
+    result = answer() if callable(answer) else answer
+    if isinstance(result, Exception):
+        raise result
+    return result

@@ -15,21 +15,20 @@ from distlaunch.checks.cloud.context import CloudContext, NotChecked, no_credent
 from distlaunch.checks.cloud.images import image_problems, named_images, pushed_image
 from distlaunch.checks.cloud.project import api_problems, billing_problems, project_problems
 from distlaunch.checks.cloud.resources import (
-    Resource,
     bucket,
     distance_problems,
     repository,
     resource_problems,
     service_account,
+    service_agent_problems,
 )
-from distlaunch.checks.cloud.service_agent import service_agent_problems
 from distlaunch.checks.problem import Problem
 from distlaunch.errors import DistlaunchError, GoogleError, RetryableError
-from distlaunch.google.endpoints import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from distlaunch.checks.cloud.resources import Resource
     from distlaunch.checks.request_view import JobRequest
     from distlaunch.google.client import Session
     from distlaunch.image.reference import GoogleRepository
@@ -60,8 +59,7 @@ def problems(
 ) -> list[Problem]:
     """Return the problems of a job in the cloud; without project or region, those of the rest."""
     deadline = session.clock() + TIMEOUT
-    sign_in: Check = ("google cloud", partial(_sign_in_problems, session))
-    refusal = _run([sign_in], session, deadline)
+    refusal = _run([("google cloud", partial(_sign_in_problems, session))], session, deadline)
     if refusal:
         return _grouped(refusal)
     context = CloudContext(launch, request, session, catalogue)
@@ -78,9 +76,9 @@ def _sign_in_problems(session: Session) -> Iterator[Problem]:
 
 
 def _checks(context: CloudContext) -> Iterator[Check]:
-    request, launch = context.request, context.launch
+    request = context.request
     project = f"project {request.project}"
-    pushed, named = pushed_image(launch.job), named_images(context)
+    pushed, named = pushed_image(context.launch.job), named_images(context)
     target = pushed.google_repository if pushed else None
     if request.project:
         is_own = target is not None and target.project == request.project
@@ -99,10 +97,8 @@ def _checks(context: CloudContext) -> Iterator[Check]:
                 yield name, partial(service_agent_problems, context, place)
     if request.project and request.region:
         yield from quota.checks(context)
-    is_local = is_loopback(context.session.endpoint)
     for image in named:
-        if image.is_loopback or not is_local:
-            yield str(image), partial(image_problems, context, image)
+        yield str(image), partial(image_problems, context, image)
 
 
 def _resources(context: CloudContext, target: GoogleRepository | None) -> Iterator[Resource]:
@@ -117,9 +113,6 @@ def _resources(context: CloudContext, target: GoogleRepository | None) -> Iterat
 
 def _run(checks: list[Check], session: Session, deadline: float) -> list[Problem]:
     """Run checks at the same time, each on a thread that is abandoned after the deadline."""
-    tasks = [
-        (location, BackgroundTask(partial(_collect, location, run))) for location, run in checks
-    ]
 
     def result(location: str, task: BackgroundTask[list[Problem]]) -> list[Problem]:
         try:
@@ -127,19 +120,22 @@ def _run(checks: list[Check], session: Session, deadline: float) -> list[Problem
         except TimeoutError:
             return [not_checked(location, f"no response within {TIMEOUT:.0f} s")]
 
+    tasks = [
+        (location, BackgroundTask(partial(_collect, location, run))) for location, run in checks
+    ]
     return [problem for location, task in tasks for problem in result(location, task)]
 
 
 def _collect(location: str, run: Callable[[], Iterable[Problem]]) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     try:
         for problem in run():
-            found.append(problem)  # noqa: PERF402 - those before an error are kept
+            problems.append(problem)  # noqa: PERF402 - those before an error are kept
     except DistlaunchError as error:
-        found.append(not_checked(location, error))
+        problems.append(not_checked(location, error))
     except _UNEXPECTED_JSON as error:
-        found.append(not_checked(location, f"unexpected response ({error})"))
-    return found
+        problems.append(not_checked(location, f"unexpected response ({error})"))
+    return problems
 
 
 def _grouped(problems: list[Problem]) -> list[Problem]:
@@ -153,11 +149,12 @@ def _grouped(problems: list[Problem]) -> list[Problem]:
             if is_project_missing or problem.disabled_api in disabled:
                 continue
             location = ""
-        groups.setdefault((location, problem.code, problem.what, problem.remedy), []).append(
-            problem
-        )
-    joined = []
-    for (_, code, message, remedy), group in groups.items():
-        locations = ", ".join(dict.fromkeys(problem.where for problem in group))
-        joined.append(Problem(code, group[0].severity, locations, message, remedy))
-    return joined
+        key = (location, problem.code, problem.what, problem.remedy)
+        groups.setdefault(key, []).append(problem)
+    return [_joined(group) for group in groups.values()]
+
+
+def _joined(group: list[Problem]) -> Problem:
+    locations = ", ".join(dict.fromkeys(problem.where for problem in group))
+    first = group[0]
+    return Problem(first.code, first.severity, locations, first.what, first.remedy)

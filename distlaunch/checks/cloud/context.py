@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from distlaunch.checks.problem import Problem, warning
-from distlaunch.errors import GoogleError, RetryableError
+from distlaunch.errors import GoogleError
 from distlaunch.google import auth
 from distlaunch.google.api_errors import CURRENT_ACCOUNT, DISABLED, NOT_CHARGED, NOT_PAID
 
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 TIMEOUT = (3.0, 4.0)  # seconds: to connect, and between two bytes of the response
 CONSOLE = "https://console.cloud.google.com"
 
-_FAST_FAILURE = 5.0  # seconds, after which a failed call is not retried
-_DELAY, _LONGEST_DELAY = 0.5, 2.0
+_RETRY_DEADLINE = 2.0  # seconds, for calls that fail fast
 _MOST_PAGES = 20
-_TRY_LATER = "try again later; the job may succeed"
 _OTHER_THAN_ROLES = (DISABLED, NOT_CHARGED, NOT_PAID)  # reasons of a 403
 
 
@@ -51,11 +49,6 @@ class CloudContext:
     def project(self) -> str:
         """The job's project, quoted for a path."""
         return quote(self.request.project, safe="")
-
-    @property
-    def member(self) -> str:
-        """The caller for a gcloud command."""
-        return auth.iam_member(self.session.credentials) or CURRENT_ACCOUNT
 
     @property
     def caller(self) -> str:
@@ -86,35 +79,23 @@ class CloudContext:
         self, service: str, resource: str, permissions: Sequence[str]
     ) -> list[str]:
         """Return the permissions on a resource that the caller does not have."""
+        wanted = {"permissions": list(permissions)}
         if service == "storage":
-            params = {"permissions": list(permissions)}
-            response = self.get(service, f"{resource}/iam/testPermissions", params=params)
+            response = self.get(service, f"{resource}/iam/testPermissions", params=wanted)
         else:
-            body = {"permissions": list(permissions)}
-            response = self.post(service, f"{resource}:testIamPermissions", body)
+            response = self.post(service, f"{resource}:testIamPermissions", wanted)
         held = response.get("permissions") or ()
         return [permission for permission in permissions if permission not in held]
 
     def grant(self, command: str, role: str, member: str = "") -> str:
         """Return the remedy for a missing role; `command` is one of gcloud's, with its resource."""
-        return (
-            f"have an administrator run 'gcloud {command} --member={member or self.member} "
-            f"--role={role}'"
-        )
+        member = member or auth.iam_member(self.session.credentials) or CURRENT_ACCOUNT
+        return f"have an administrator run 'gcloud {command} --member={member} --role={role}'"
 
     def _call(self, method: str, service: str, path: str, **options: Any) -> dict[str, Any]:
-        """Call, with one retry if the first attempt fails fast."""
-        session = self.session
-        started = session.clock()
-        options = {"retry_deadline": 0, "timeout": TIMEOUT, **options}
-        try:
-            return session.call(method, service, path, **options)
-        except RetryableError as error:
-            is_slow = session.clock() - started > _FAST_FAILURE or error.wait > _LONGEST_DELAY
-            if is_slow or session.is_emulator_down(error):
-                raise
-            session.sleep(max(error.wait, _DELAY))
-        return session.call(method, service, path, **options)
+        return self.session.call(
+            method, service, path, retry_deadline=_RETRY_DEADLINE, timeout=TIMEOUT, **options
+        )
 
 
 def is_denied(error: GoogleError) -> bool:
@@ -125,18 +106,13 @@ def is_denied(error: GoogleError) -> bool:
 def not_checked(location: str, reason: DistlaunchError | str, *, grant: str = "") -> Problem:
     """Return the warning for a check that failed.
 
-    Parameters
-    ----------
-    reason
-        Its last part after a semicolon is the remedy.
-    grant
-        The remedy if a role is missing, where it is more precise.
+    The last part of `reason` after a semicolon is the remedy, or `grant` if a role is missing.
     """
-    if isinstance(reason, GoogleError) and reason.status == HTTPStatus.UNAUTHORIZED:
-        return no_credentials(reason)
     text, remedy = _split_remedy(reason)
     disabled_api = ""
     if isinstance(reason, GoogleError):
+        if reason.status == HTTPStatus.UNAUTHORIZED:
+            return no_credentials(reason)
         remedy = grant if grant and is_denied(reason) else remedy
         disabled_api = reason.service if reason.error_reason == DISABLED else ""
     message = f"not checked: {text}"
@@ -151,4 +127,4 @@ def no_credentials(reason: GoogleError) -> Problem:
 
 def _split_remedy(reason: DistlaunchError | str) -> tuple[str, str]:
     text, _, remedy = str(reason).rpartition("; ")
-    return (text, remedy) if text else (remedy, _TRY_LATER)
+    return (text, remedy) if text else (remedy, "try again later; the job may succeed")

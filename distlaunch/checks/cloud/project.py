@@ -26,35 +26,31 @@ def project_problems(context: CloudContext) -> Iterator[Problem]:
     Google's response is the same for a project that does not exist and for one without access, so
     it is reported as missing only if no API knows it.
     """
-    location = f"project {context.request.project}"
-    refusal = None
-    try:
-        project = _get_project(context)
-        is_missing = project.get("state", "ACTIVE") != "ACTIVE"  # about to be deleted
-    except GoogleError as problem:
-        refusal = problem
-        is_missing = refusal.status == 404
-    if is_missing:
-        yield _missing(context)
-        return
-    kind = vertex.collection(context.launch.job)
+    kind, path = vertex.collection(context.launch.job), f"projects/{context.project}"
     of_jobs = [f"aiplatform.{kind}.{verb}" for verb in ("create", "get", "list", "cancel")]
     wanted = [*of_jobs, _READ_LOGS]
-    has_no_access = refusal is not None and is_denied(refusal)
+    project: dict[str, Any] = {}
+    missing: list[str] | None = None
+    refusals = []
     try:
-        missing = context.missing_permissions(
-            "cloudresourcemanager", f"projects/{context.project}", wanted
-        )
+        project = get_project(context)
     except GoogleError as problem:
-        is_hidden = has_no_access and is_denied(problem) and _is_hidden_from_service_usage(context)
-        yield _missing(context) if is_hidden else not_checked(location, problem)
-        return
-    if has_no_access and missing == wanted and _is_hidden_from_service_usage(context):
+        refusals.append(problem)
+    try:
+        missing = context.missing_permissions("cloudresourcemanager", path, wanted)
+    except GoogleError as problem:
+        refusals.append(problem)
+    is_deleted = project.get("state", "ACTIVE") != "ACTIVE"
+    if is_deleted or any(refusal.status == 404 for refusal in refusals):
         yield _missing(context)
         return
-    if refusal is not None:
-        yield not_checked(location, refusal)
-    yield from _permission_problems(context, missing)
+    has_no_access = not project and missing in (None, wanted) and all(map(is_denied, refusals))
+    if has_no_access and _is_hidden_from_service_usage(context):
+        yield _missing(context)
+        return
+    if refusals:
+        yield not_checked(f"project {context.request.project}", refusals[-1])
+    yield from _permission_problems(context, missing or [])
 
 
 def api_problems(context: CloudContext, *, with_images: bool) -> Iterator[Problem]:
@@ -89,13 +85,8 @@ def billing_problems(context: CloudContext) -> Iterator[Problem]:
         )
 
 
-def project_number(context: CloudContext) -> str | None:
-    """Return the project's number, None if the response has none."""
-    number = str(_get_project(context).get("name", "")).rpartition("/")[2]
-    return number if number.isdecimal() else None
-
-
-def _get_project(context: CloudContext) -> dict[str, Any]:
+def get_project(context: CloudContext) -> dict[str, Any]:
+    """Return the project's resource; its name has the number."""
     return context.get("cloudresourcemanager", f"projects/{context.project}")
 
 

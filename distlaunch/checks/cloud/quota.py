@@ -47,22 +47,21 @@ _ACTIVE = " OR ".join(f'state="JOB_STATE_{state}"' for state in ("QUEUED", "PEND
 def checks(context: CloudContext) -> Iterator[tuple[str, Callable[[], Iterator[Problem]]]]:
     """Yield the location and the check of each quota that the job needs."""
     request, job = context.request, context.launch.job
-    if _uses_persistent_resource(job.vertex.get(vertex.SPECS[vertex.collection(job)]) or {}):
+    if _uses_persistent_resource(job.vertex.get(request.spec) or {}):
         return
-    is_preemptible = request.strategy in _PREEMPTIBLE
-    needed = demand(request.pools, context.catalogue, is_preemptible=is_preemptible)
-    if needed:
-        used = BackgroundTask(lambda: _used(context))
-        for metric, amount in sorted(needed.items()):
-            total = amount * request.trials_at_once
-            yield f"quota {metric}", partial(_problems, context, metric, total, used)
+    used = BackgroundTask(lambda: _used(context))
+    for metric, amount in sorted(
+        demand(request.pools, context.catalogue, request.strategy).items()
+    ):
+        total = amount * request.trials_at_once
+        yield f"quota {metric}", partial(_problems, context, metric, total, used)
 
 
 def demand(
-    pools: Iterable[PoolRequest], catalogue: Catalogue, *, is_preemptible: bool
+    pools: Iterable[PoolRequest], catalogue: Catalogue, strategy: str | None
 ) -> Counter[str]:
     """Return how much of each quota some pools need; CPUs of unknown machines are not counted."""
-    prefix = _PREEMPTIBLE_PREFIX if is_preemptible else PREFIX
+    prefix = _PREEMPTIBLE_PREFIX if strategy in _PREEMPTIBLE else PREFIX
     amounts: Counter[str] = Counter()
     for pool in pools:
         for name, amount in _machine_demand(pool, catalogue):
@@ -73,23 +72,16 @@ def demand(
 def limit(quota_metric: Mapping[str, Any], region: str) -> int | None:
     """Return the limit in a region, -1 for none, and None if it is unknown.
 
-    Parameters
-    ----------
-    quota_metric
-        A ConsumerQuotaMetric of serviceusage.v1beta1. The bucket without dimensions is of all
-        regions without one of their own.
+    In a ConsumerQuotaMetric of serviceusage.v1beta1, the bucket without dimensions is of all
+    regions without one of their own.
     """
-    buckets = [
-        bucket
+    limits = {
+        tuple((bucket.get("dimensions") or {}).items()): bucket.get("effectiveLimit")
         for entry in quota_metric.get("consumerQuotaLimits") or []
         for bucket in entry.get("quotaBuckets") or []
-    ]
-    for dimensions in ({"region": region}, {}):
-        for bucket in buckets:
-            if (bucket.get("dimensions") or {}) == dimensions:
-                value = bucket.get("effectiveLimit")
-                return None if value is None else int(value)
-    return None
+    }
+    value = limits.get((("region", region),), limits.get(()))
+    return None if value is None else int(value)
 
 
 def _problems(
@@ -113,8 +105,8 @@ def _problems(
     if allowed == _UNLIMITED:
         return
     trials = context.request.trials_at_once
-    message = f"the job needs {needed}{f' ({trials} trials at once)' if trials > 1 else ''}"
-    message = f"{message}, the limit in {region} is {allowed}"
+    at_once = f" ({trials} trials at once)" if trials > 1 else ""
+    message = f"the job needs {needed}{at_once}, the limit in {region} is {allowed}"
     remedy = f"choose another machine or region, or request more of {metric} at {link}"
     try:
         in_use = used.result()[metric]
@@ -139,20 +131,21 @@ def _get_metric(context: CloudContext, metric: str) -> dict[str, Any]:
 def _machine_demand(pool: PoolRequest, catalogue: Catalogue) -> Iterator[tuple[str, int]]:
     """Yield the quotas of one machine, without their prefix."""
     kind = catalogue.machines.get(pool.machine)
-    tpu = kind.tpu if kind else None
-    if tpu and pool.topology:
-        yield _TPUS.get(tpu, tpu.lower()), chips(pool.topology)
-    elif pool.accelerator and pool.accelerator.startswith("TPU_"):
-        tpu = offered_as(kind, pool.accelerator, pool.accelerator_count) or pool.accelerator
-        yield _TPUS.get(tpu, tpu.lower()), pool.accelerator_count
-    else:
-        if pool.accelerator:
-            gpu = pool.accelerator.lower().removeprefix("nvidia_").removeprefix("tesla_")
-            yield f"nvidia_{_SHORT_NAMES.get(gpu, gpu)}_gpus", pool.accelerator_count
-        if kind and kind.cpus:
-            family = kind.family.lower().partition("_")[0]  # A3_MEGA uses A3's quota
-            has_none = family in _FAMILIES_WITHOUT_QUOTA
-            yield "cpus" if has_none else f"{family}_cpus", kind.cpus
+    tpu, count = (kind.tpu if kind else None), chips(pool.topology or "")
+    if not (tpu and pool.topology) and (pool.accelerator or "").startswith("TPU_"):
+        tpu, count = (
+            offered_as(kind, pool.accelerator, pool.accelerator_count),
+            pool.accelerator_count,
+        )
+    if tpu:
+        yield _TPUS.get(tpu, tpu.lower()), count
+        return
+    if pool.accelerator:
+        gpu = pool.accelerator.lower().removeprefix("nvidia_").removeprefix("tesla_")
+        yield f"nvidia_{_SHORT_NAMES.get(gpu, gpu)}_gpus", pool.accelerator_count
+    if kind and kind.cpus:
+        family = kind.family.lower().partition("_")[0]  # A3_MEGA uses A3's quota
+        yield "cpus" if family in _FAMILIES_WITHOUT_QUOTA else f"{family}_cpus", kind.cpus
 
 
 def _is_inferred(metric: str) -> bool:
@@ -168,25 +161,21 @@ def _used(context: CloudContext) -> Counter[str]:
     region = context.request.region
     path = f"projects/{context.project}/locations/{region}"
     params: dict[str, str | int] = {"filter": _ACTIVE, "pageSize": 100}
-    jobs = {
-        kind: list(context.pages("aiplatform", f"{path}/{kind}", kind, params, region=region))
-        for kind in vertex.SPECS
-    }
-    tuned = jobs["hyperparameterTuningJobs"]
-    trials = {trial.get("customJob") for job in tuned for trial in job.get("trials") or []}
+    jobs = [
+        (job, job.get(spec) or {})
+        for kind, spec in vertex.SPECS.items()
+        for job in context.pages("aiplatform", f"{path}/{kind}", kind, params, region=region)
+    ]
+    trials = {trial.get("customJob") for job, _ in jobs for trial in job.get("trials") or []}
     amounts: Counter[str] = Counter()
-    for kind, listed in jobs.items():
-        for job in listed:
-            spec = job.get(vertex.SPECS[kind]) or {}
-            if job.get("name") in trials or _uses_persistent_resource(spec):
-                continue
-            strategy = (spec.get("scheduling") or {}).get("strategy")
-            pools = pools_of(spec.get("workerPoolSpecs") or [])
-            is_preemptible = strategy in _PREEMPTIBLE
-            of_trial = demand(pools, context.catalogue, is_preemptible=is_preemptible)
-            at_once = max(1, int(job.get("parallelTrialCount") or 1))
-            for metric, amount in of_trial.items():
-                amounts[metric] += amount * at_once
+    for job, spec in jobs:
+        if job.get("name") in trials or _uses_persistent_resource(spec):
+            continue
+        strategy = (spec.get("scheduling") or {}).get("strategy")
+        pools = pools_of(spec.get("workerPoolSpecs") or [])
+        at_once = max(1, int(job.get("parallelTrialCount") or 1))
+        for metric, amount in demand(pools, context.catalogue, strategy).items():
+            amounts[metric] += amount * at_once
     return amounts
 
 

@@ -1,12 +1,14 @@
-"""The bucket, the image repository and the service account of a job."""
+"""The bucket, the image repository and the service accounts of a job."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from distlaunch.checks.cloud.context import not_checked
+from distlaunch.checks.cloud.project import get_project
 from distlaunch.checks.machines.alternatives import mainland
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import GoogleError
@@ -19,37 +21,28 @@ if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
     from distlaunch.image.reference import GoogleRepository
 
+# Roles with artifactregistry.repositories.downloadArtifacts; custom roles may have it.
+_ROLES_THAT_PULL = re.compile(
+    r"roles/(artifactregistry\..+|owner|editor|viewer|aiplatform\.serviceAgent)"
+    r"|(projects|organizations)/.+"
+)
+_POLICY = {"requestedPolicyVersion": 3}
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Something that must exist, and the permissions that the caller needs.
+    """Something that must exist, and the permissions that the caller needs."""
 
-    Parameters
-    ----------
-    name
-        The location of its problems.
-    service, path
-        Of Google's API.
-    create, bind
-        The gcloud commands that create it, and that grant a role on it.
-    role, viewer_role
-        The role with the permissions, and that to see it; empty if that is not needed.
-    codes
-        Of the problems that it is missing, and that permissions are.
-    check
-        Yields the problems of an existing one.
-    """
-
-    name: str
-    service: str
+    name: str  # the location of its problems
+    service: str  # of Google's API
     path: str
     permissions: tuple[str, ...]
-    create: str
-    bind: str
-    role: str
-    viewer_role: str
-    codes: tuple[str, str]
-    check: Callable[[Mapping[str, Any]], Iterator[Problem]]
+    create: str  # the gcloud command that creates it
+    bind: str  # the gcloud command that grants a role on it
+    role: str  # has the permissions
+    viewer_role: str  # may see it; empty if that is not needed
+    codes: tuple[str, str]  # of the problems that it is missing, and that permissions are
+    check: Callable[[Mapping[str, Any]], Iterator[Problem]]  # yields problems of an existing one
 
 
 def resource_problems(context: CloudContext, resource: Resource) -> Iterator[Problem]:
@@ -57,14 +50,14 @@ def resource_problems(context: CloudContext, resource: Resource) -> Iterator[Pro
     refusal = None
     missing_code, denied_code = resource.codes
     try:
-        found = context.get(resource.service, resource.path)
+        response = context.get(resource.service, resource.path)
     except GoogleError as problem:
         if problem.status == 404:
             yield error(missing_code, resource.name, "does not exist", f"run '{resource.create}'")
             return
         refusal = problem
     else:
-        yield from resource.check(found)
+        yield from resource.check(response)
     missing = context.missing_permissions(resource.service, resource.path, resource.permissions)
     if missing:
         message = f"{context.caller} does not have {join_names(missing)}"
@@ -78,34 +71,30 @@ def resource_problems(context: CloudContext, resource: Resource) -> Iterator[Pro
 def bucket(context: CloudContext, name: str) -> Resource:
     """Return the bucket for the job's output."""
     region = context.request.region
-    project = context.request.project or "PROJECT"
     url = f"gs://{name}"
+    regional = f"{url}-{region or 'REGION'}"
+    options = f"--project={context.request.project or 'PROJECT'} --location={region or 'REGION'}"
+    create = f"gcloud storage buckets create {{}} {options}"
+    use_regional = f"run '{create.format(regional)}' and set bucket: {regional}"
 
-    def create(new_url: str) -> str:
-        location = region or "REGION"
-        return f"gcloud storage buckets create {new_url} --project={project} --location={location}"
-
-    def check(found: Mapping[str, Any]) -> Iterator[Problem]:
-        location = str(found.get("location", "")).lower()
-        kind = found.get("locationType", "region")
-        regional = f"{url}-{region or 'REGION'}"
-        use_another = f"run '{create(regional)}' and set bucket: {regional}"
+    def check(response: Mapping[str, Any]) -> Iterator[Problem]:
+        location = str(response.get("location", "")).lower()
+        kind = response.get("locationType", "region")
         if kind != "region":
             message = f"it is a {kind} bucket ({location}); a bucket in the job's region is faster"
-            yield warning("bucket-not-regional", url, message, use_another)
+            yield warning("bucket-not-regional", url, message, use_regional)
         elif region and location and location != region:
             message = f"it is in {location}, and the job runs in {region}"
-            remedy = f"{use_another}, or add --region {location}"
+            remedy = f"{use_regional}, or add --region {location}"
             yield error("bucket-elsewhere", url, message, remedy)
 
+    verbs = ("create", "delete", "get", "list")
     return Resource(
         name=url,
         service="storage",
         path=f"b/{quote(name, safe='')}",
-        permissions=tuple(
-            f"storage.objects.{verb}" for verb in ("create", "delete", "get", "list")
-        ),
-        create=create(url),
+        permissions=tuple(f"storage.objects.{verb}" for verb in verbs),
+        create=create.format(url),
         bind=f"storage buckets add-iam-policy-binding {url}",
         role="roles/storage.objectAdmin",
         viewer_role="roles/storage.legacyBucketReader",
@@ -117,8 +106,8 @@ def bucket(context: CloudContext, name: str) -> Resource:
 def repository(target: GoogleRepository) -> Resource:
     """Return the repository that the job's image is pushed to."""
 
-    def check(found: Mapping[str, Any]) -> Iterator[Problem]:
-        kind, mode = found.get("format", "DOCKER"), found.get("mode", "STANDARD_REPOSITORY")
+    def check(response: Mapping[str, Any]) -> Iterator[Problem]:
+        kind, mode = response.get("format", "DOCKER"), response.get("mode", "STANDARD_REPOSITORY")
         if kind != "DOCKER":
             message = f"it is for {kind} packages, not for images"
         elif mode not in ("STANDARD_REPOSITORY", "MODE_UNSPECIFIED"):
@@ -131,13 +120,37 @@ def repository(target: GoogleRepository) -> Resource:
     return Resource(
         name=str(target),
         service="artifactregistry",
-        path=repository_path(target),
+        path=_repository_path(target),
         permissions=("artifactregistry.repositories.uploadArtifacts",),
         create=_create_repository(target),
-        bind=bind_repository(target),
+        bind=_bind_repository(target),
         role="roles/artifactregistry.writer",
         viewer_role="roles/artifactregistry.reader",
         codes=("repository-missing", "repository-denied"),
+        check=check,
+    )
+
+
+def service_account(context: CloudContext, email: str) -> Resource:
+    """Return the service account that the job runs as."""
+    name, _, domain = email.partition("@")
+    project = domain.removesuffix(".iam.gserviceaccount.com") or context.request.project
+
+    def check(response: Mapping[str, Any]) -> Iterator[Problem]:
+        if response.get("disabled"):
+            remedy = f"run 'gcloud iam service-accounts enable {email}'"
+            yield error("account-denied", email, "it is disabled", remedy)
+
+    return Resource(
+        name=email,
+        service="iam",
+        path=f"projects/-/serviceAccounts/{quote(email, safe='@')}",
+        permissions=("iam.serviceAccounts.actAs",),
+        create=f"gcloud iam service-accounts create {name} --project={project}",
+        bind=f"iam service-accounts add-iam-policy-binding {email}",
+        role="roles/iam.serviceAccountUser",
+        viewer_role="",
+        codes=("account-missing", "account-denied"),
         check=check,
     )
 
@@ -155,50 +168,69 @@ def distance_problems(context: CloudContext, target: GoogleRepository) -> Iterat
         )
 
 
-def repository_path(target: GoogleRepository) -> str:
-    """Return the path of a repository in Artifact Registry's API."""
+def service_agent_problems(context: CloudContext, target: GoogleRepository) -> Iterator[Problem]:
+    """Yield that Vertex AI's service agent, which pulls the images, has no visible access.
+
+    Roles that an organisation or a group grants are not visible here.
+    """
+    is_own = target.project == context.request.project
+    try:
+        number = str(get_project(context).get("name", "")).rpartition("/")[2]
+    except GoogleError:
+        if is_own:
+            return  # a problem of the project
+        raise
+    agent = f"service-{number}@gcp-sa-aiplatform.iam.gserviceaccount.com"
+    members = {f"serviceAccount:{agent}", "allUsers", "allAuthenticatedUsers"}
+    refusal = None
+    for policy in (_project_policy, _repository_policy)[:: 1 if is_own else -1]:
+        try:
+            bindings = policy(context, target).get("bindings") or []
+        except GoogleError as problem:
+            refusal = refusal or problem
+            continue
+        if any(
+            _ROLES_THAT_PULL.fullmatch(str(binding.get("role")))
+            and members & set(binding.get("members", ()))
+            for binding in bindings
+        ):
+            return
+    if refusal is None and number.isdecimal():
+        message = f"Vertex AI's service agent {agent} has no visible access, and pulls the images"
+        role, member = "roles/artifactregistry.reader", f"serviceAccount:{agent}"
+        grant = context.grant(_bind_repository(target), role, member)
+        yield warning("agent-cannot-pull", str(target), message, grant)
+    elif refusal is not None and not is_own:
+        yield not_checked(f"access of Vertex AI to {target}", refusal)
+
+
+def _project_policy(context: CloudContext, target: GoogleRepository) -> dict[str, Any]:
+    path = f"projects/{quote(target.project, safe='')}:getIamPolicy"
+    return context.post("cloudresourcemanager", path, {"options": _POLICY})
+
+
+def _repository_policy(context: CloudContext, target: GoogleRepository) -> dict[str, Any]:
+    params = {f"options.{name}": value for name, value in _POLICY.items()}
+    return context.get(
+        "artifactregistry", f"{_repository_path(target)}:getIamPolicy", params=params
+    )
+
+
+def _repository_path(target: GoogleRepository) -> str:
     project = quote(target.project, safe="")
     return f"projects/{project}/locations/{target.location}/repositories/{target.repository}"
 
 
-def bind_repository(target: GoogleRepository) -> str:
-    """Return the gcloud command that grants a role on a repository."""
-    return (
-        f"artifacts repositories add-iam-policy-binding {target.repository} "
-        f"--project={target.project} --location={target.location}"
-    )
+def _bind_repository(target: GoogleRepository) -> str:
+    options = f"--project={target.project} --location={target.location}"
+    return f"artifacts repositories add-iam-policy-binding {target.repository} {options}"
 
 
 def _create_repository(target: GoogleRepository) -> str:
-    return (
-        f"gcloud artifacts repositories create {target.repository} --repository-format=docker "
-        f"--project={target.project} --location={target.location}"
-    )
+    options = f"--project={target.project} --location={target.location}"
+    command = f"gcloud artifacts repositories create {target.repository}"
+    return f"{command} --repository-format=docker {options}"
 
 
 def _create_and_set(target: GoogleRepository) -> str:
     return f"run '{_create_repository(target)}' and set image.repository: {target}/NAME"
-
-
-def service_account(context: CloudContext, email: str) -> Resource:
-    """Return the service account that the job runs as."""
-    name, _, domain = email.partition("@")
-    project = domain.removesuffix(".iam.gserviceaccount.com") or context.request.project
-
-    def check(found: Mapping[str, Any]) -> Iterator[Problem]:
-        if found.get("disabled"):
-            remedy = f"run 'gcloud iam service-accounts enable {email}'"
-            yield error("account-denied", email, "it is disabled", remedy)
-
-    return Resource(
-        name=email,
-        service="iam",
-        path=f"projects/-/serviceAccounts/{quote(email, safe='@')}",
-        permissions=("iam.serviceAccounts.actAs",),
-        create=f"gcloud iam service-accounts create {name} --project={project}",
-        bind=f"iam service-accounts add-iam-policy-binding {email}",
-        role="roles/iam.serviceAccountUser",
-        viewer_role="",
-        codes=("account-missing", "account-denied"),
-        check=check,
-    )

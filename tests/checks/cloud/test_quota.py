@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
+from fake_google import Refused
 
 from distlaunch.checks.cloud.quota import PREFIX, demand, limit
 from distlaunch.checks.request_view import PoolRequest
@@ -27,8 +27,8 @@ def every_pool():
             yield PoolRequest("chief", 1, name, accelerator, counts[0])
 
 
-def needed(*pools, is_preemptible=False):
-    amounts = demand(pools, KNOWN, is_preemptible=is_preemptible)
+def needed(*pools, strategy="STANDARD"):
+    amounts = demand(pools, KNOWN, strategy)
     return {metric.removeprefix(PREFIX): amount for metric, amount in amounts.items()}
 
 
@@ -60,7 +60,7 @@ def test_a_pool_needs_accelerators_and_cpus(pool, amounts):
 
 def test_preemptible_pools_have_other_quotas():
     a100 = PoolRequest("chief", 1, "a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)
-    assert needed(T4, a100, is_preemptible=True) == {
+    assert needed(T4, a100, strategy="SPOT") == {
         "preemptible_nvidia_t4_gpus": 2,
         "preemptible_nvidia_a100_gpus": 1,
         "preemptible_cpus": 8,
@@ -72,15 +72,14 @@ def test_every_machine_needs_a_quota():
     assert all(needed(pool) for pool in every_pool())
 
 
-def test_an_inferred_quota_that_google_does_not_have_is_no_problem(
-    job, look, serve_google, missing
-):
-    url = serve_google({"_cpus": missing}).url
+def test_an_inferred_quota_that_google_does_not_have_is_no_problem(check):
     a100 = Cluster(Pool(Machine("a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)))
+    missing = {"_cpus": Refused(404)}
     for strategy in ("SPOT", "FLEX_START"):
-        assert look(job(cluster=a100, scheduling=Scheduling(strategy)), url) == []
+        fields = {"cluster": a100, "scheduling": Scheduling(strategy)}
+        assert check(fields, answers=missing) == []
     for fields in ({"cluster": a100}, {"scheduling": Scheduling("SPOT")}):
-        [problem] = look(job(**fields), url)
+        [problem] = check(fields, answers=missing)
         assert problem.code == "unanswered"
 
 
@@ -107,74 +106,63 @@ def test_the_limit_of_a_region(buckets, allowed):
     assert limit({"consumerQuotaLimits": [{"quotaBuckets": buckets}]}, "us-central1") == allowed
 
 
-def test_an_unknown_limit_is_a_warning(job, look, serve_google, missing):
-    answers = {"_cpus": {"consumerQuotaLimits": [{"quotaBuckets": [{}]}]}, "_gpus": missing}
-    cpus, gpus = look(job(), serve_google(answers).url)
+def test_an_unknown_limit_is_a_warning(check):
+    no_limit = {"consumerQuotaLimits": [{"quotaBuckets": [{}]}]}
+    cpus, gpus = check(answers={"_cpus": no_limit, "_gpus": Refused(404)})
     assert (cpus.code, gpus.code) == ("unanswered", "unanswered")
     assert "Google lists no limit for it, which often means 0, and the job needs 32" in cpus.what
     assert "Google has no quota of this name" in gpus.what
 
 
+def test_limits_are_checked_without_the_list_of_jobs(check):
+    low, unknown = check(answers={"/customJobs": Refused(403)}, limits={"cpus": 10})
+    assert (low.code, low.where) == ("quota-too-low", f"quota {PREFIX}cpus")
+    assert low.what == "the job needs 32, the limit in us-central1 is 10"
+    assert (unknown.code, unknown.where) == ("unanswered", "quotas that jobs in us-central1 use")
+
+
 CPU_POOL = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1"}
-OTHERS = {"workerPoolSpecs": [CPU_POOL, {**CPU_POOL, "replicaCount": "2"}]}
+THREE = {"workerPoolSpecs": [CPU_POOL, {**CPU_POOL, "replicaCount": "2"}]}
+PERSISTENT = {**THREE, "persistentResourceId": "mine"}
 LIMITS = {"cpus": 40, "nvidia_t4_gpus": 4, "preemptible_cpus": 40}
+SMALL = Cluster(Pool(Machine("n1-standard-4")))
+TUNING = Tuning("accuracy", "maximize", {"rate": RangeParameter(0.1, 1.0)}, 4, 2)
+CUSTOM = {"name": "custom/1", "jobSpec": THREE}
+TUNED = {
+    "name": "tuned/1",
+    "trialJobSpec": THREE,
+    "parallelTrialCount": 2,
+    "trials": [{"customJob": "custom/2"}, {"customJob": "custom/3"}],
+}
 
 
-def test_the_use_of_active_jobs_is_counted(job, check_with):
-    assert check_with(job(), limits=LIMITS) == []
-    custom = {"name": "custom/1", "jobSpec": OTHERS}
-    jobs = defaultdict(list, customJobs=[custom])
-    [problem] = check_with(job(), limits=LIMITS, jobs=jobs)
-    assert (problem.code, problem.where) == ("quota-in-use", f"quota {PREFIX}cpus")
-    assert problem.what == (
-        "the job needs 32, the limit in us-central1 is 40, and active jobs use 12"
-    )
-    assert "distlaunch list" in problem.remedy
-    small = Cluster(Pool(Machine("n1-standard-4")))
-    persistent = {"jobSpec": {"persistentResourceId": "mine"}}
-    for fields in (
-        {"scheduling": Scheduling("SPOT")},
-        {"cluster": small},
-        {"vertex": persistent},
-    ):
-        assert check_with(job(**fields), limits=LIMITS, jobs=jobs) == []
-
-    tuned = {"name": "tuned/1", "trialJobSpec": OTHERS, "parallelTrialCount": 2}
-    jobs["hyperparameterTuningJobs"].append(tuned)
-    [problem] = check_with(job(cluster=small, tuning=tuning(2)), limits=LIMITS, jobs=jobs)
-    assert problem.what == (
-        "the job needs 8 (2 trials at once), the limit in us-central1 is 40, and active jobs use 36"
-    )
-
-
-def tuning(at_once):
-    return Tuning("accuracy", "maximize", {"rate": RangeParameter(0.1, 1.0)}, 4, at_once)
-
-
-def test_trials_are_counted_once_and_persistent_resources_are_not(job, look, serve_google):
-    pools = [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1"}]
-    spec = {"workerPoolSpecs": pools}
-    answers = {
-        "_cpus": {"consumerQuotaLimits": [{"quotaBuckets": [{"effectiveLimit": "40"}]}]},
-        "/hyperparameterTuningJobs": {
-            "hyperparameterTuningJobs": [
-                {
-                    "name": "tuned/1",
-                    "trialJobSpec": spec,
-                    "parallelTrialCount": 2,
-                    "trials": [{"customJob": "custom/1"}, {"customJob": "custom/2"}],
-                }
-            ]
-        },
-        "/customJobs": {
-            "customJobs": [
-                {"name": "custom/1", "jobSpec": spec},
-                {"name": "custom/2", "jobSpec": spec},
-                {"name": "custom/3", "jobSpec": {**spec, "persistentResourceId": "mine"}},
-            ]
-        },
-    }
-    assert look(job(), serve_google(answers).url) == []
-    answers["/customJobs"]["customJobs"].append({"name": "custom/4", "jobSpec": spec})
-    [problem] = look(job(), serve_google(answers).url)
-    assert problem.what.endswith("and active jobs use 12")
+@pytest.mark.parametrize(
+    ("fields", "custom", "tuned", "message"),
+    [
+        ({}, [], [], None),
+        (
+            {},
+            [CUSTOM],
+            [],
+            "the job needs 32, the limit in us-central1 is 40, and active jobs use 12",
+        ),
+        ({}, [CUSTOM | {"jobSpec": PERSISTENT}], [], None),
+        ({"scheduling": Scheduling("SPOT")}, [CUSTOM], [], None),
+        ({"vertex": {"jobSpec": {"persistentResourceId": "mine"}}}, [CUSTOM], [], None),
+        (
+            {"cluster": SMALL, "tuning": TUNING},
+            [CUSTOM, CUSTOM | {"name": "custom/2"}, CUSTOM | {"name": "custom/3"}],
+            [TUNED],
+            "the job needs 8 (2 trials at once), the limit in us-central1 is 40, and active jobs "
+            "use 36",
+        ),
+    ],
+    ids=["none", "one", "on a persistent resource", "of another quota", "persistent", "tuned"],
+)
+def test_the_use_of_active_jobs_is_counted(fields, custom, tuned, message, check):
+    jobs = {"customJobs": custom, "hyperparameterTuningJobs": tuned}
+    problems = check(fields, limits=LIMITS, jobs=jobs)
+    assert [problem.what for problem in problems] == ([message] if message else [])
+    for problem in problems:
+        assert (problem.code, problem.where) == ("quota-in-use", f"quota {PREFIX}cpus")
+        assert "distlaunch list" in problem.remedy
