@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
-    from distlaunch.checks.data import DataFacts
+    from distlaunch.checks.data import DataPlan
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.request_view import JobRequest
@@ -88,9 +88,7 @@ def run_checks(
     run_problems = (
         trainer.run_one_step(order, bundled) if options.run else []
     )  # records the data, too
-    data, project_problems = _check_project(
-        order, request, runtime, image.files, bundled, catalogue=catalogue
-    )
+    data, project_problems = _check_project(order, request, runtime, image.files, bundled)
     problems = [
         *required_fields.problems(order),
         *message.result(),
@@ -118,6 +116,7 @@ def run_checks(
             else ()
         ),
         is_emulated=order.is_for_emulator,
+        changed_task=bundled.changed_task if bundled else "",
     )
 
 
@@ -177,9 +176,7 @@ def _check_project(
     runtime: ImageRuntime | None,
     files: Collection[str] | None,
     bundled: Trainer | None,
-    *,
-    catalogue: Catalogue,
-) -> tuple[DataFacts | None, list[Problem]]:
+) -> tuple[DataPlan | None, list[Problem]]:
     """Check the project's files and data, where the image is made from them."""
     if runtime is None:
         return None, []
@@ -188,10 +185,8 @@ def _check_project(
     problems = list(project.problems(order, request, runtime, files, bundled))
     if files is None:
         return None, problems
-    facts, data_problems = data.check_data(
-        order, request, bundled, files, runtime, catalogue=catalogue
-    )
-    return facts, [*problems, *data_problems]
+    plan, data_problems = data.check_data(order, request, bundled, files, runtime)
+    return plan, [*problems, *data_problems]
 
 
 def _existing(path: Path) -> Path | None:

@@ -12,7 +12,7 @@ from distlaunch.ui.console import GREEN, RED, YELLOW
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from distlaunch.checks.data import DataFacts
+    from distlaunch.checks.data import DataPlan
     from distlaunch.checks.price import Cost, MachineOption
     from distlaunch.checks.problem import Problem, Severity
     from distlaunch.checks.request_view import JobRequest, PoolRequest
@@ -29,7 +29,8 @@ class Report:
     """The plan of a job, and its problems with errors first.
 
     `registry_contacted` is whether `image` takes into account what the registry has. At an emulator
-    (`is_emulated`) project, bucket and quotas are not checked.
+    (`is_emulated`) project, bucket and quotas are not checked. `changed_task` is the path of a
+    changed ``task.py``, whose arguments are not checked.
     """
 
     request: JobRequest
@@ -37,11 +38,12 @@ class Report:
     problems: tuple[Problem, ...] = ()
     image: ImagePlan | None = None
     registry_contacted: bool = True
-    data: DataFacts | None = None
+    data: DataPlan | None = None
     cost: Cost | None = None
     offers: tuple[MachineOption, ...] = ()
     is_checked: bool = True
     is_emulated: bool = False
+    changed_task: str = ""
 
     @property
     def is_ready(self) -> bool:
@@ -122,6 +124,7 @@ def format_plan(report: Report) -> str:
     rows = [
         *_labelled("cluster", _cluster_lines(request)),
         *_labelled("data", report.data.lines() if report.data else ()),
+        *_labelled("args", _args_lines(report)),
         *_labelled("image", _image_lines(report)),
         *_labelled("price", report.cost.lines() if report.cost else ()),
         *_labelled("cloud", (_EMULATED,) if report.is_emulated else ()),
@@ -162,6 +165,11 @@ def _cluster_lines(request: JobRequest) -> Iterator[str]:
         yield f"strategy {request.strategy}"
     if request.trials > 1:
         yield f"{request.trials} trials, {request.trials_at_once} at once, each on such a cluster"
+
+
+def _args_lines(report: Report) -> Iterator[str]:
+    if report.changed_task:
+        yield f"not checked: {report.changed_task} differs from the one that 'init' writes"
 
 
 def _image_lines(report: Report) -> Iterator[str]:

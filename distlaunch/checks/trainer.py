@@ -1,22 +1,27 @@
-"""The bundled trainer in a project: find it, read its arguments, and train one step of it."""
+"""The bundled trainer in a project: find it, parse its arguments, and train one step of it."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+from distlaunch import resources
 from distlaunch.checks.problem import error, warning
+from distlaunch.errors import did_you_mean
 from distlaunch.job.load import FILE_NAME
 from distlaunch.text import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterable, Iterator
 
     from distlaunch.checks.problem import Problem
     from distlaunch.job.model import Job
@@ -25,13 +30,9 @@ if TYPE_CHECKING:
 TRAINER_LIBRARY = "distributed"
 """The folder of the trainer library, beside the job's module."""
 
-FLAGS = ("--resume", "--sync-batch-norm", "--allow-cpu", "--gpu-memory-growth", "--debug")
-"""The trainer's options that take no value."""
-
 RUN_TIMEOUT = 1_800  # seconds, as all of the validation data are read
 ONE_STEP = ("--epochs=1", "--steps-per-epoch=1", "--no-resume")
 
-_NUMBER = re.compile(r"-[0-9.]+", re.ASCII)
 _VERSION = re.compile(r"""^__version__ = ["'](.+)["']""", re.MULTILINE)
 _ERROR = "error: "  # in the line with the reason of a failure
 
@@ -41,13 +42,16 @@ class Trainer:
     """The trainer that `init` copied into a project.
 
     `package` is the name of its package, `version` that of the trainer library. `options` are the
-    job's arguments by option (``--global-batch-size``): a flag is true, or false with ``--no-``.
+    job's arguments as the bundled parser reads them, and `problems` those that it refuses.
+    `changed_task` is the path of a ``task.py`` that was changed, and may have other options.
     """
 
     folder: Path
     package: str
     version: str
-    options: Mapping[str, str | bool]
+    options: Namespace
+    problems: tuple[Problem, ...] = ()
+    changed_task: str = ""
 
     @property
     def data(self) -> Path:
@@ -62,46 +66,95 @@ class Trainer:
 
 def find_trainer(order: LaunchRequest) -> Trainer | None:
     """Return the bundled trainer, None if the job's program is another one."""
-    arguments = program_arguments(order.job)
-    package = order.job.module.rpartition(".")[0]
+    arguments = _program_arguments(order.job)
+    package, _, name = order.job.module.rpartition(".")
     if arguments is None or not package:
         return None
     folder = order.folder.joinpath(*package.split("."))
-    version = _version(folder / TRAINER_LIBRARY / "__init__.py")
-    return Trainer(folder, package, version, parse_options(arguments)) if version else None
+    match = _VERSION.search(_text(folder / TRAINER_LIBRARY / "__init__.py"))
+    if match is None:
+        return None
+    options, problems = parse_arguments(arguments)
+    task = folder / f"{name}.py"
+    is_changed = _text(task) != _text(_bundled_task())
+    changed_task = task.relative_to(order.folder).as_posix() if is_changed else ""
+    return Trainer(folder, package, match[1], options, tuple(problems), changed_task)
 
 
-def parse_options(arguments: Iterable[str]) -> dict[str, str | bool]:
-    """Return the options among a program's arguments; the last one of an option wins."""
-    options: dict[str, str | bool] = {}
-    pending = ""  # the option whose value may be the next word
-    for word in arguments:
-        name, equals, value = word.partition("=")
-        if pending and (not word.startswith("-") or _NUMBER.fullmatch(word)):
-            options[pending] = word
-            pending = ""
-        elif word.startswith("--"):
-            is_negated = name.startswith("--no-") and f"--{name[5:]}" in FLAGS
-            options[f"--{name[5:]}" if is_negated else name] = value if equals else not is_negated
-            pending = "" if equals or is_negated or name in FLAGS else name
-    return options
-
-
-def program_arguments(job: Job) -> tuple[str, ...] | None:
+def _program_arguments(job: Job) -> tuple[str, ...] | None:
     """Return the arguments of the job's module, None if the chief runs another program."""
     program = job.cluster.chief.program
     if program is None:
         return job.args
-    if program.image or program.command or program.module:
-        return None
-    return program.args
+    return None if program.image or program.command or program.module else program.args
 
 
-def _version(file: Path) -> str | None:
-    """Return the version in a module, which is not executed."""
-    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-    match = _VERSION.search(text)
-    return match[1] if match else None
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+
+
+def _bundled_task() -> Path:
+    return resources.skeleton() / "base" / "trainer" / "task.py"
+
+
+class _ArgumentError(Exception):
+    """The message of a parser."""
+
+
+def _raise(message: str) -> NoReturn:
+    raise _ArgumentError(message)
+
+
+@cache
+def _parser() -> ArgumentParser:
+    """Return the parser of the bundled ``task.py``, which needs neither TensorFlow nor Keras."""
+    parser: ArgumentParser = runpy.run_path(str(_bundled_task()))["parser"]()
+    parser.error = _raise  # type: ignore[method-assign]
+    return parser
+
+
+def parse_arguments(words: Iterable[str], where: str = "args") -> tuple[Namespace, list[Problem]]:
+    """Return the options among a program's arguments, and the arguments that are refused.
+
+    An option that is refused has its default value.
+    """
+    parser = _parser()
+    options = parser.parse_args([])
+    groups = _by_option(words)
+    return options, [each for group in groups for each in _parse(parser, group, options, where)]
+
+
+def _parse(
+    parser: ArgumentParser, words: list[str], options: Namespace, where: str
+) -> Iterator[Problem]:
+    """Add an option's value to the options, or yield why it is refused."""
+    try:
+        _, unknown = parser.parse_known_args(words, options)
+    except _ArgumentError as refusal:
+        message = str(refusal).removeprefix("argument ")
+        remedy = "'python -m trainer.task --help' lists the options and their values"
+        yield error("argument-unknown", where, message, remedy)
+        return
+    if not unknown:
+        return
+    word = unknown[0].partition("=")[0]
+    if not word.startswith("-"):
+        what, remedy = f"unexpected positional argument {word!r}", f"write --NAME={word}"
+    else:
+        names = sorted(f"--{name.replace('_', '-')}" for name in vars(options))
+        what = f"the trainer has no option {word}"
+        remedy = did_you_mean(word, names).removeprefix("; ") or f"it has {', '.join(names)}"
+    yield error("argument-unknown", where, what, remedy)
+
+
+def _by_option(words: Iterable[str]) -> list[list[str]]:
+    """Return each option with its values, so that each is refused by itself."""
+    groups: list[list[str]] = []
+    for word in words:
+        if word.startswith("--") or not groups:
+            groups.append([])
+        groups[-1].append(word)
+    return [group for group in groups if group[0] not in ("-h", "--help")]
 
 
 def run_one_step(order: LaunchRequest, trainer: Trainer | None) -> list[Problem]:

@@ -1,11 +1,13 @@
-"""What the tests of the corpus share: its project, a registry, a machine without accounts."""
+"""A project to change and check, a registry, and a machine without accounts."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +15,24 @@ import pytest
 from fake_registry import FakeRegistry
 
 from distlaunch import scaffold
+from distlaunch.checks import project
+from distlaunch.checks.data import check_data, record
+from distlaunch.checks.project.image_runtime import describe_image
+from distlaunch.checks.request_view import job_request
+from distlaunch.checks.trainer import find_trainer
+from distlaunch.image.context import paths
+from distlaunch.job.load import load_job_file
+from distlaunch.job.overrides import Override
+from distlaunch.render.templates import recipe
+from distlaunch.submit.plan import LaunchRequest
 
 from .corpus.cases import Case, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from distlaunch.checks.data import DataPlan
+    from distlaunch.checks.problem import Problem
 
 WITHOUT_NETWORK = Path(__file__).with_name("without_network.py")
 VARIABLES = (
@@ -117,3 +132,121 @@ def run_without_network(bare_machine: Path) -> Callable[..., tuple[list[Result],
 def with_base(base_registry: FakeRegistry) -> tuple[str, ...]:
     """Options for a base image in the tests' registry."""
     return ("--set", f"image.base={base_registry.host}/python:3.12")
+
+
+def records(folder: Path, pattern: str, *counts: int) -> dict[str, Any]:
+    """Return what a summary records of the files of a pattern with so many examples each."""
+    paths = sorted((folder / pattern).parent.glob(Path(pattern).name))
+    files = [
+        {
+            "path": str(path) if pattern.startswith("/") else str(path.relative_to(folder)),
+            "bytes": path.stat().st_size,
+            "modified_ns": path.stat().st_mtime_ns,
+            "examples": count,
+        }
+        for path, count in zip(paths, counts, strict=True)
+    ]
+    return {"kind": "records", "pattern": pattern, "files": files, "examples": sum(counts)}
+
+
+@dataclass
+class Project:
+    """A project's folder, and the problems of its code and its data."""
+
+    folder: Path
+
+    def write(self, path: str, text: str | bytes) -> None:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    def prepend(self, path: str, text: str) -> None:
+        self.write(path, text + (self.folder / path).read_text())
+
+    def order(self, *overrides: str) -> LaunchRequest:
+        parsed = [Override.parse(each) for each in overrides]
+        return LaunchRequest(
+            self.folder, load_job_file(self.folder / "distlaunch.yaml", parsed), overrides=overrides
+        )
+
+    def problems(self, *overrides: str, has_files: bool = True) -> list[Problem]:
+        """Return the problems of code and requirements."""
+        order = self.order(*overrides)
+        files = self._files(order) if has_files else None
+        bundled, runtime = find_trainer(order), describe_image(order)
+        return list(project.problems(order, job_request(order), runtime, files, bundled))
+
+    def summary(self, *overrides: str) -> list[tuple[str, str, str]]:
+        problems = self.problems(*overrides)
+        return [(each.code, each.severity, each.where) for each in problems]
+
+    def _files(self, order: LaunchRequest) -> set[str]:
+        return set(paths(self.folder, recipe(order.job, self.folder).ignore))
+
+    def ran(self, training: dict[str, Any], validation: dict[str, Any] | None = None) -> None:
+        """Keep the record of a local run."""
+        summary = {"data": {"training": training, "validation": validation}}
+        source = self.folder / "trainer/data.py"
+        record.save(self.folder, source, record.hash_source(source), summary)
+
+    def ran_on(self, pattern: str, *counts: int, argument: str = "", more: str = "") -> None:
+        """Write data.py with a pattern, or what computes it, and keep the record of a run."""
+        read = f"def training():\n    return Records({argument or repr(pattern)}, parse)\n"
+        self.write(
+            "trainer/data.py", f"from trainer.distributed.input import Records\n{read}{more}"
+        )
+        self.ran(records(self.folder, pattern, *counts))
+
+    def data(self, *overrides: str) -> tuple[DataPlan | None, list[Problem]]:
+        """Return the plan and the problems of the data."""
+        order = self.order(*overrides)
+        request, runtime = job_request(order), describe_image(order)
+        return check_data(order, request, find_trainer(order), self._files(order), runtime)
+
+    @staticmethod
+    def cluster(tasks: int, gpus: int = 0) -> str:
+        """Return the override for a cluster of equal machines."""
+        accelerator = f", accelerator: {{type: NVIDIA_TESLA_T4, count: {gpus}}}" if gpus else ""
+        pool = f"machine: n1-standard-8{accelerator}"
+        workers = f", workers: {{{pool}, count: {tasks - 1}}}" if tasks > 1 else ""
+        return f"cluster={{chief: {{{pool}}}{workers}}}"
+
+    def data_codes(self, *overrides: str) -> list[tuple[str, str]]:
+        return [(each.severity, each.code) for each in self.data(*overrides)[1]]
+
+
+@pytest.fixture
+def whole(pristine: Path, tmp_path: Path) -> Project:
+    """A project as `init` writes it, with the record of a local run."""
+    made = Project(Path(shutil.copytree(pristine, tmp_path / "whole")))
+    training = records(made.folder, "data/train-*.tfrecord", 401, 97, 523, 211, 205)
+    made.ran(training, records(made.folder, "data/validation-*.tfrecord", 200, 160))
+    return made
+
+
+def _left_out(folder: str, names: list[str]) -> list[str]:
+    in_library = Path(folder).name == "distributed"
+    return [
+        each
+        for each in names
+        if each.endswith(".tfrecord") or (in_library and each != "__init__.py")
+    ]
+
+
+@pytest.fixture
+def bundled(pristine: Path, tmp_path: Path) -> Project:
+    """The same without data and without most of the trainer library."""
+    small = Project(Path(shutil.copytree(pristine, tmp_path / "bundled", ignore=_left_out)))
+    for name in ("run", "input", "settings", "stop_signal"):
+        small.write(f"trainer/distributed/{name}.py", "import tensorflow\n")
+    return small
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Project:
+    """A project of one file that does not use the bundled trainer."""
+    other = Project(tmp_path / "plain")
+    pool = "{chief: {machine: n1-standard-4}}"
+    other.write("distlaunch.yaml", f"name: plain\nmodule: program\ncluster: {pool}\n")
+    other.write("program.py", "import json\n")
+    return other

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from distlaunch.checks.preflight import CheckOptions, run_checks
+from distlaunch.checks.report import format_plan
 from distlaunch.job.load import load_job
 from distlaunch.submit.plan import LaunchRequest
 
@@ -63,6 +64,15 @@ def test_errors_come_first_and_each_problem_once(project):
     assert severities == sorted(severities)
     assert len({(each.where, each.what) for each in found}) == len(found)
     assert {"machine-unknown", "region-unknown"} <= {each.code for each in found}
+
+
+def test_arguments_of_a_changed_trainer_are_reported_as_not_checked(whole):
+    assert "not checked" not in format_plan(report(whole.folder))
+    whole.prepend("trainer/task.py", "# mine\n")
+    changed = report(whole.folder, "args=[--odd]")
+    assert "argument-unknown" not in {each.code for each in changed.problems}
+    line = "args       not checked: trainer/task.py differs from the one that 'init' writes"
+    assert line in format_plan(changed).splitlines()
 
 
 def test_a_catalogue_is_read_from_the_folder_or_the_option(project, tmp_path):

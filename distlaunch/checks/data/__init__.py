@@ -2,7 +2,7 @@
 
 What the data are comes from the last local run (`record`), whether the container has the files from
 their paths (`location`), and what the cluster makes of them from the trainer's own arithmetic
-(`sharding`, `cluster_fit`).
+(`sharding`).
 """
 
 from __future__ import annotations
@@ -11,27 +11,26 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.data import cluster_fit, record, sharding
+from distlaunch.checks.data import record, sharding
 from distlaunch.checks.data.location import DataLocation
-from distlaunch.checks.data.sharding import DataFacts, ShardPlan
+from distlaunch.checks.data.sharding import DataPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from argparse import Namespace
+    from collections.abc import Collection
 
-    from distlaunch.checks.data.cluster_fit import TrainingMachines
-    from distlaunch.checks.data.record import DataRecord, DatasetRecord
-    from distlaunch.checks.data.sharding import BatchOptions
+    from distlaunch.checks.data.record import DatasetRecord
+    from distlaunch.checks.data.sharding import TrainingMachines
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.request_view import JobRequest
     from distlaunch.checks.trainer import Trainer
-    from distlaunch.job.machine_catalogue import Catalogue
-    from distlaunch.job.model import Job
     from distlaunch.submit.plan import LaunchRequest
 
-__all__ = ["DataFacts", "check_data"]
+__all__ = ["DataPlan", "check_data"]
 
-_TUNABLE = ("batch-size", "global-batch-size", "shards", "steps-per-epoch")
+# The options of the arithmetic; a problem of one begins with its name.
+_OPTIONS = ("--batch-size", "--global-batch-size", "--shards", "--steps-per-epoch")
 # The data may be other ones in the cloud where data.py looks at its surroundings.
 _MAY_DIFFER = re.compile(r"\b(environ|getenv|argv|exists|is_dir|is_file)\b")
 _TRAINERS_INPUT = re.compile(r"\bdistributed\.input\b")  # what Records and Arrays are imported from
@@ -43,41 +42,39 @@ def check_data(
     trainer: Trainer | None,
     included: Collection[str],
     runtime: ImageRuntime,
-    *,
-    catalogue: Catalogue,
-) -> tuple[DataFacts | None, list[Problem]]:
+) -> tuple[DataPlan | None, list[Problem]]:
     """Return what is known of a job's data, and their problems.
 
-    `included` are the project's files in the image, as POSIX paths relative to its folder. The
-    number of GPUs is not checked where the catalogue's machine does not take it.
+    `included` are the project's files in the image, as POSIX paths relative to its folder.
     """
     if trainer is None or not trainer.data.is_file():
         return None, []
     text = trainer.data.read_text(encoding="utf-8", errors="replace")
     source = trainer.data.relative_to(order.folder).as_posix()
     location = DataLocation(order, source, text, frozenset(included), runtime)
-    data, unknown = None, ""
+    datasets: dict[str, DatasetRecord] = {}
+    unknown = ""
     try:
-        data = record.load(order.folder, trainer.data)
+        datasets = record.load(order.folder, trainer.data)
     except record.DataUnknown as reason:
         unknown = str(reason)
-    datasets = [data.training, data.validation] if data else []
-    problems = [*filter(None, (location.problem(dataset) for dataset in datasets if dataset))]
-    machines = cluster_fit.training_machines(request)
-    options = None if _is_tuned(order.job) else sharding.batch_options(trainer.options)
-    if machines is None or options is None:
-        return None, _with_severity(problems, location)
-    plan = _shard_plan(data, machines, options, location)
-    if cluster_fit.takes_accelerators(request, catalogue):
-        problems += _cluster_problems(data, plan, machines, options, location)
-    files = len(location.files(data.training)) or None if data else None
-    facts = DataFacts(plan, files, options.steps, unknown)
-    return facts, _with_severity(problems, location)
+    problems = [*filter(None, map(location.problem, datasets.values()))]
+    plan, machines = None, sharding.training_machines(request)
+    if machines and _is_predictable(order, trainer):
+        training = datasets.get("training")
+        plan = _data_plan(training, machines, trainer.options, location, unknown)
+        problems += sharding.problems(plan, trainer.options, machines, source)
+        for name, dataset in datasets.items():
+            examples = _examples(dataset, location)
+            problems += sharding.example_problems(name, examples, machines, source)
+    return plan, _with_severity(problems, location)
 
 
-def _is_tuned(job: Job) -> bool:
-    """Whether trials differ in what the arithmetic takes."""
-    return job.tuning is not None and not job.tuning.parameters.keys().isdisjoint(_TUNABLE)
+def _is_predictable(order: LaunchRequest, trainer: Trainer) -> bool:
+    """Whether each option of the arithmetic has one value, for all trials of a tuned job."""
+    tuned = {f"--{name}" for name in order.job.tuning.parameters} if order.job.tuning else set()
+    is_refused = any(problem.what.startswith(_OPTIONS) for problem in trainer.problems)
+    return tuned.isdisjoint(_OPTIONS) and not is_refused
 
 
 def _with_severity(problems: list[Problem], location: DataLocation) -> list[Problem]:
@@ -85,26 +82,29 @@ def _with_severity(problems: list[Problem], location: DataLocation) -> list[Prob
     if not _MAY_DIFFER.search(location.text):
         return problems
     return [
-        replace(each, severity="warning") if each.where == location.source else each
-        for each in problems
+        replace(problem, severity="warning") if problem.where == location.source else problem
+        for problem in problems
     ]
 
 
-def _shard_plan(
-    data: DataRecord | None,
+def _data_plan(
+    training: DatasetRecord | None,
     machines: TrainingMachines,
-    options: BatchOptions,
+    options: Namespace,
     location: DataLocation,
-) -> ShardPlan:
-    replicas, shards = machines.replicas, options.shards or sharding.SHARDS
-    batch = options.global_batch or (options.batch or sharding.BATCH) * replicas
-    if data is None:
+    unknown: str,
+) -> DataPlan:
+    replicas, steps = machines.replicas, options.steps_per_epoch
+    batch = options.global_batch_size or (options.batch_size or sharding.BATCH) * replicas
+    shards = options.shards or sharding.SHARDS
+    if training is None:
         is_sharded = _TRAINERS_INPUT.search(location.text) is not None
-        return ShardPlan(replicas, batch, shards) if is_sharded else ShardPlan(replicas, None, None)
-    examples = _examples(data.training, location)
-    if data.training.kind == "dataset":
-        return ShardPlan(replicas, data.training.batch, None, examples)
-    return ShardPlan(replicas, batch, shards, examples)
+        batch, shards = (batch, shards) if is_sharded else (None, None)
+        return DataPlan(replicas, batch, shards, requested_steps=steps, unknown=unknown)
+    if training.kind == "dataset":
+        batch, shards = training.batch, None
+    examples, files = _examples(training, location), len(location.files(training))
+    return DataPlan(replicas, batch, shards, examples, steps, files or None)
 
 
 def _examples(dataset: DatasetRecord, location: DataLocation) -> int:
@@ -112,23 +112,3 @@ def _examples(dataset: DatasetRecord, location: DataLocation) -> int:
     if files == dataset.files:
         return dataset.examples
     return sum(file.examples for file in files)
-
-
-def _cluster_problems(
-    data: DataRecord | None,
-    plan: ShardPlan,
-    machines: TrainingMachines,
-    options: BatchOptions,
-    location: DataLocation,
-) -> Iterator[Problem]:
-    yield from cluster_fit.plan_problems(plan, options, machines)
-    if data is None:
-        return
-    source = location.source
-    if data.training.kind == "dataset":
-        yield from cluster_fit.dataset_batch_problems(plan, options, source)
-    yield from cluster_fit.step_problems(plan, options)
-    for name, dataset in (("training", data.training), ("validation", data.validation)):
-        if dataset:
-            examples = _examples(dataset, location)
-            yield from cluster_fit.example_problems(name, examples, machines, source)

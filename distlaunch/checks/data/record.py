@@ -68,14 +68,6 @@ class DatasetRecord:
         return bool(self.pattern) and _REMOTE.match(self.pattern) is None
 
 
-@dataclass(frozen=True, slots=True)
-class DataRecord:
-    """What the data were in the last local run."""
-
-    training: DatasetRecord
-    validation: DatasetRecord | None
-
-
 class DataUnknown(Exception):
     """Why there is no valid record."""
 
@@ -111,24 +103,31 @@ def save(project: Path, source: Path, source_hash: str | None, summary: Mapping[
         atomic_write(path, json.dumps(record, indent=1) + "\n")
 
 
-def load(project: Path, source: Path) -> DataRecord:
-    """Return the record of a project's data; raise DataUnknown if it is missing or out of date."""
+def load(project: Path, source: Path) -> dict[str, DatasetRecord]:
+    """Return the ``training`` data, and the ``validation`` data if there are any.
+
+    Raises
+    ------
+    DataUnknown
+        If there is no record, or the project has changed since.
+    """
     name = source.relative_to(project).as_posix()
     try:
         content = json.loads((project / FILE_NAME).read_bytes())
         is_current = content["source"] == name and content["sha256"] == hash_source(source)
-        training = _dataset(content["training"])
-        validation = content["validation"] and _dataset(content["validation"])
+        datasets = {"training": _dataset(content["training"])}
+        if content["validation"]:
+            datasets["validation"] = _dataset(content["validation"])
     except FileNotFoundError:
         raise DataUnknown("not recorded by a local run yet") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise DataUnknown(f"{FILE_NAME} cannot be read") from None
     if not is_current:
         raise DataUnknown(f"{name} or a module beside it has changed since the last local run")
-    for dataset in filter(None, (training, validation)):
+    for dataset in datasets.values():
         if dataset.is_local and not _is_unchanged(project, dataset):
             raise DataUnknown(f"files of {dataset.pattern} have changed since the last local run")
-    return DataRecord(training, validation)
+    return datasets
 
 
 def _dataset(content: Mapping[str, Any]) -> DatasetRecord:

@@ -1,18 +1,23 @@
-"""How the trainer divides examples among replicas: the same arithmetic as in the trainer package.
+"""How the trainer divides examples among replicas, and what it refuses or warns of.
 
 The launcher does not import the trainer; tests/golden/plan.json keeps both in agreement.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.text import plural
+from distlaunch.checks.problem import error, warning
+from distlaunch.text import join_names, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from argparse import Namespace
+    from collections.abc import Iterable, Iterator
+
+    from distlaunch.checks.problem import Problem
+    from distlaunch.checks.request_view import JobRequest
 
 BATCH = 32
 """Default rows of a step on a replica."""
@@ -20,48 +25,65 @@ BATCH = 32
 SHARDS = 12
 """Default number of logical shards."""
 
-_OPTIONS = ("--batch-size", "--global-batch-size", "--shards", "--steps-per-epoch")
+_MAX_SHARDS = 10_000  # that --shards takes
+_MAX_LISTED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class BatchOptions:
-    """The trainer's options about batches and steps; None where the job does not set them."""
+class TrainingMachines:
+    """How many machines train, including the chief's, and the GPUs on each."""
 
-    batch: int | None = None
-    global_batch: int | None = None
-    shards: int | None = None
-    steps: int | None = None
+    count: int
+    gpus: int
+
+    @property
+    def replicas(self) -> int:
+        """What trains in step: a GPU each, or a machine without one."""
+        return self.count * max(1, self.gpus)
+
+    @property
+    def key(self) -> str:
+        """The key of the job file that sets the number of replicas."""
+        return "cluster.workers.count" if self.count > 1 else "cluster.chief.accelerator.count"
+
+    def worker_counts(self, replicas: Iterable[int]) -> list[int]:
+        """Return the numbers of workers, besides the chief, that make such numbers of replicas."""
+        gpus = max(1, self.gpus)
+        return [number // gpus - 1 for number in replicas if number and number % gpus == 0]
 
 
-def batch_options(options: Mapping[str, str | bool]) -> BatchOptions | None:
-    """Return the options, None where one of them is not a whole number above 0."""
-    try:
-        return BatchOptions(*(_number(options.get(name)) for name in _OPTIONS))
-    except ValueError:
+def training_machines(request: JobRequest) -> TrainingMachines | None:
+    """Return the machines that train; None where the bundled trainer does not train on them.
+
+    It needs the same number of GPUs on each machine, and does not train on TPUs.
+    """
+    pools = [pool for pool in request.pools if pool.is_training]
+    kinds = {(pool.accelerator, pool.accelerator_count) for pool in pools}
+    if len(kinds) != 1 or any(pool.image or pool.module or pool.topology for pool in pools):
         return None
-
-
-def _number(value: str | bool | None) -> int | None:
-    if value is None:
+    accelerator, gpus = kinds.pop()
+    if accelerator and not accelerator.startswith("NVIDIA"):
         return None
-    number = 0 if isinstance(value, bool) else int(value)
-    if number < 1:
-        raise ValueError
-    return number
+    return TrainingMachines(sum(pool.replicas for pool in pools), gpus if accelerator else 0)
 
 
 @dataclass(frozen=True, slots=True)
-class ShardPlan:
-    """Examples and the replicas that train on them in step: GPUs, or machines without one.
+class DataPlan:
+    """The examples of an epoch, and how the replicas share them; None is unknown.
 
-    `global_batch` is the rows of a step over all of them. `shards` is None for a
-    ``tf.data.Dataset``, which has none. `examples` are those of an epoch. None is unknown.
+    `global_batch` is the rows of a step over all replicas. `shards` is None for a
+    ``tf.data.Dataset``, which has none. `requested_steps` are the steps per epoch that the job
+    sets, and `files` those that the container has. `unknown` is why files and examples are unknown,
+    empty where they are known.
     """
 
     replicas: int
     global_batch: int | None
     shards: int | None = SHARDS
     examples: int | None = None
+    requested_steps: int | None = None
+    files: int | None = None
+    unknown: str = ""
 
     @property
     def steps(self) -> int | None:
@@ -80,72 +102,157 @@ class ShardPlan:
 
     @property
     def last_rows(self) -> int | None:
-        """Rows of the last step of an epoch over all replicas."""
-        if not self.global_batch or not self.examples:
+        """Rows of an epoch's last step over all replicas, None with steps that the job sets."""
+        if self.requested_steps or not self.global_batch or not self.examples:
             return None
         return (self.examples - 1) % self.global_batch + 1
 
-    def rows_seen(self, steps: int) -> int | None:
-        """Return on how many rows a number of steps trains."""
-        if not self.steps or not self.global_batch or not self.examples:
-            return None
-        epochs, rest = divmod(steps, self.steps)
-        return epochs * self.examples + min(rest * self.global_batch, self.examples)
-
     @property
-    def allowed_replicas(self) -> tuple[int, ...]:
+    def allowed_replicas(self) -> list[int]:
         """The numbers of replicas that divide the shards."""
         shards = self.shards or 0
-        return tuple(size for size in range(1, shards + 1) if shards % size == 0)
-
-
-@dataclass(frozen=True, slots=True)
-class DataFacts:
-    """The data and their plan.
-
-    `files` are those that the container has, and `requested_steps` the steps per epoch of the job.
-    `unknown` is why files and examples are unknown, empty where they are known.
-    """
-
-    plan: ShardPlan
-    files: int | None = None
-    requested_steps: int | None = None
-    unknown: str = ""
+        return [size for size in range(1, shards + 1) if shards % size == 0]
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain data; ``is_all`` is kept for scripts that read it."""
-        plan = self.plan
-        return asdict(plan) | {
+        return {
             "files": self.files,
+            "examples": self.examples,
             "is_all": True,
-            "steps_per_epoch": self.requested_steps or plan.steps,
-            "rows": plan.rows,
-            "last_rows": None if self.requested_steps else plan.last_rows,
+            "replicas": self.replicas,
+            "global_batch": self.global_batch,
+            "steps_per_epoch": self.requested_steps or self.steps,
+            "rows": self.rows,
+            "last_rows": self.last_rows,
+            "shards": self.shards,
             "unknown": self.unknown,
         }
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self) -> list[str]:
         """Return the lines of the plan that `check` prints."""
-        return tuple(filter(None, (self._examples_line(), self._steps_line())))
-
-    def _examples_line(self) -> str:
-        if self.plan.examples is None:
-            return f"unknown (run 'distlaunch check --run' or 'distlaunch local'): {self.unknown}"
-        files = f" in {plural(self.files, 'file')}" if self.files else ""
-        return f"{plural(self.plan.examples, 'example')}{files}"
+        if self.examples is None:
+            text = f"unknown (run 'distlaunch check --run' or 'distlaunch local'): {self.unknown}"
+        else:
+            files = f" in {plural(self.files, 'file')}" if self.files else ""
+            text = f"{plural(self.examples, 'example')}{files}"
+        return [text, self._steps_line()] if self.rows else [text]
 
     def _steps_line(self) -> str:
-        plan = self.plan
-        if not plan.global_batch or not plan.rows:
-            return ""
-        text = f"{plural(plan.global_batch, 'row')} a step"
-        if plan.replicas > 1:
-            share = " or ".join(f"{rows:,}" for rows in sorted(set(plan.rows)))
-            text += f", {share} on each of {plan.replicas:,} replicas"
-        steps = self.requested_steps or plan.steps
+        text = f"{plural(self.global_batch or 0, 'row')} a step"
+        if self.replicas > 1:
+            share = " or ".join(f"{rows:,}" for rows in sorted(set(self.rows or ())))
+            text += f", {share} on each of {self.replicas:,} replicas"
+        steps = self.requested_steps or self.steps
         if steps:
             text += f"; {plural(steps, 'step')} an epoch"
-        is_smaller = plan.last_rows and plan.last_rows != plan.global_batch
-        if is_smaller and not self.requested_steps and steps and steps > 1:
-            text += f", the last of {plan.last_rows:,}"
+        if steps and steps > 1 and self.last_rows not in (None, self.global_batch):
+            text += f", the last of {self.last_rows:,}"
         return text
+
+
+def problems(
+    plan: DataPlan, options: Namespace, machines: TrainingMachines, source: str
+) -> Iterator[Problem]:
+    """Yield problems of replicas, shards, batch and steps.
+
+    `options` are the trainer's, and `source` is the path of ``data.py`` in the project.
+    """
+    batch, replicas = plan.global_batch, plan.replicas
+    if options.batch_size and options.global_batch_size:
+        yield error(
+            "batch-clash",
+            "args",
+            "--batch-size and --global-batch-size are both set, and the trainer takes one",
+            f"leave one out; --batch-size={options.batch_size} on {replicas} replicas is "
+            f"--global-batch-size={options.batch_size * replicas}",
+        )
+    if plan.shards and plan.shards % replicas:
+        yield _not_divided(plan, options, machines)
+    if plan.shards and batch and batch < replicas:
+        yield error(
+            "batch-idle",
+            "args",
+            f"a global batch of {batch} leaves {replicas - batch} of {replicas} replicas idle",
+            f"set --global-batch-size={replicas} or more",
+        )
+    if batch and not plan.shards:
+        yield from _dataset_batch_problems(batch, replicas, options, source)
+    if plan.requested_steps and plan.examples and batch:
+        yield from _step_problems(plan, plan.requested_steps, plan.examples, batch)
+
+
+def _not_divided(plan: DataPlan, options: Namespace, machines: TrainingMachines) -> Problem:
+    allowed, replicas = plan.allowed_replicas, plan.replicas
+    workers = machines.worker_counts(allowed)
+    size = f"cluster.workers.count: {_listed(workers)}" if workers else "another number of GPUs"
+    enough = replicas * 4 if replicas * 4 <= _MAX_SHARDS else replicas
+    more = f", or --shards={enough} in args" if enough <= _MAX_SHARDS else ""
+    return error(
+        "shards-not-divided",
+        "args" if options.shards else machines.key,
+        f"{replicas} replicas do not divide the {plan.shards} logical shards of the data; "
+        f"{_listed(allowed)} do",
+        f"set {size}{more}",
+    )
+
+
+def _dataset_batch_problems(
+    batch: int, replicas: int, options: Namespace, source: str
+) -> Iterator[Problem]:
+    """Yield problems of the batch of a ``tf.data.Dataset``."""
+    message = f"batch({batch}) of the data set is the global batch,"
+    requested = options.global_batch_size or (options.batch_size or 0) * replicas
+    if requested and requested != batch:
+        remedy = f"write batch({requested}), or leave the batch out of args"
+        yield error("batch-clash", source, f"{message} and args set {requested}", remedy)
+    elif batch % replicas:
+        below = batch // replicas * replicas
+        fitting = " or ".join(f"batch({size})" for size in (below, below + replicas) if size)
+        message += f" which {replicas} replicas cannot share equally"
+        yield error("batch-clash", source, message, f"write {fitting}")
+
+
+def _step_problems(plan: DataPlan, requested: int, examples: int, batch: int) -> Iterator[Problem]:
+    """Yield a warning where --steps-per-epoch covers a part of the data, or repeats it."""
+    steps = plan.steps or 0
+    if requested == steps:
+        return
+    if requested < steps:
+        code, seen = "steps-partial", requested * batch
+        effect = f"covers {seen:,} of {examples:,} examples ({100 * seen // examples} %)"
+    else:
+        epochs, rest = divmod(requested, steps)
+        seen = epochs * examples + min(rest * batch, examples)
+        code = "steps-repeat"
+        effect = f"sees each of {examples:,} examples {seen * 10 // examples / 10} times"
+    yield warning(
+        code,
+        "args",
+        f"--steps-per-epoch={requested} {effect} in an epoch",
+        f"leave it out, or set --steps-per-epoch={steps}, which sees each once",
+    )
+
+
+def example_problems(
+    name: str, examples: int, machines: TrainingMachines, source: str
+) -> Iterator[Problem]:
+    """Yield an error where there are fewer examples than replicas; `name` is the dataset's."""
+    replicas = machines.replicas
+    if examples >= replicas:
+        return
+    if not examples:
+        what = f"the files of the {name} data contain no record"
+        remedy = f"write {replicas} or more into them, one for each replica"
+    else:
+        workers = max(machines.worker_counts(range(1, examples + 1)), default=None)
+        size = "fewer GPUs a machine" if workers is None else f"cluster.workers.count: {workers}"
+        what = f"{replicas} replicas are more than the {examples} examples of the {name} data"
+        remedy = f"use {examples} replicas or fewer ({size}), or more data"
+    yield error("data-too-few", source, what, remedy)
+
+
+def _listed(sizes: Iterable[int]) -> str:
+    texts = list(map(str, sizes))
+    if len(texts) > _MAX_LISTED:
+        texts = [*texts[: _MAX_LISTED - 1], "…", texts[-1]]
+    return join_names(texts, "or")

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import ast
-import contextlib
-import importlib.util
 import re
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from distlaunch import __version__, resources
+from distlaunch import __version__
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.requirements import any_version
-from distlaunch.checks.trainer import TRAINER_LIBRARY, program_arguments
-from distlaunch.errors import did_you_mean
+from distlaunch.checks.trainer import TRAINER_LIBRARY, parse_arguments
 from distlaunch.job.model import RangeParameter
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from distlaunch.checks.problem import Problem
@@ -32,7 +28,6 @@ _LAYER = "BatchNormalization"
 _APPLICATIONS = (
     *("ResNet", "MobileNet", "EfficientNet", "DenseNet", "Inception", "Xception", "NASNet"),
 )
-_HELP = ("-h", "--help")
 
 
 def problems(
@@ -45,7 +40,7 @@ def problems(
     yield from _pool_problems(request)
     if request.strategy == "SPOT":
         yield from _spot_problems(trainer)
-    if _replicas(request) > 1 and not trainer.options.get("--sync-batch-norm"):
+    if _replicas(request) > 1 and not trainer.options.sync_batch_norm:
         yield from _unsynchronized(model, _shown(trainer.model, folder))
     if _numbers(trainer.version) < _numbers(__version__):
         library = _shown(trainer.folder / TRAINER_LIBRARY, folder)
@@ -56,8 +51,7 @@ def problems(
             f"replace {library} by that of a new project: 'distlaunch init NEW'",
         )
     yield from _keras_problems(job, requirements)
-    task = folder.joinpath(*job.module.split(".")).with_suffix(".py")
-    yield from _argument_problems(program_arguments(job) or (), job, task)
+    yield from _argument_problems(trainer, job)
 
 
 def _parsed(file: Path) -> ast.Module | None:
@@ -102,7 +96,7 @@ def _pool_problems(request: JobRequest) -> Iterator[Problem]:
 
 
 def _spot_problems(trainer: Trainer) -> Iterator[Problem]:
-    if trainer.options.get("--checkpoint-every", "0") in ("0", True, False):
+    if not trainer.options.checkpoint_every:
         yield warning(
             "spot-without-checkpoints",
             "args",
@@ -110,7 +104,7 @@ def _spot_problems(trainer: Trainer) -> Iterator[Problem]:
             "end of an epoch",
             "add --checkpoint-every=500, or as many steps as may be lost",
         )
-    if trainer.options.get("--resume") is False:
+    if not trainer.options.resume:
         yield warning(
             "spot-without-resume",
             "args",
@@ -174,76 +168,18 @@ def _shown(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
 
 
-class _ArgumentError(Exception):
-    """The message of a parser."""
-
-
-def _argument_problems(arguments: Iterable[str], job: Job, task: Path) -> Iterator[Problem]:
-    """Yield arguments and tuned parameters that the trainer's parser refuses.
-
-    Nothing is checked if `task`, the project's module with the parser, is not the bundled one.
-    """
-    parser = _bundled_parser(task)
-    if parser is None:
+def _argument_problems(trainer: Trainer, job: Job) -> Iterator[Problem]:
+    """Yield arguments and tuned parameters that the parser of an unchanged trainer refuses."""
+    if trainer.changed_task:
         return
-    for words in _by_option(arguments):
-        yield from _refusal(parser, words, "args")
+    yield from trainer.problems
     for name, parameter in (job.tuning.parameters if job.tuning else {}).items():
-        where = f"tuning.parameters.{name}"
         for values in _samples(parameter):
-            refusals = [list(_refusal(parser, [f"--{name}={value}"], where)) for value in values]
+            where = f"tuning.parameters.{name}"
+            refusals = [parse_arguments([f"--{name}={value}"], where)[1] for value in values]
             if all(refusals):
                 yield from refusals[0]
                 break
-
-
-def _bundled_parser(task: Path) -> argparse.ArgumentParser | None:
-    """Return the parser of the bundled trainer, None for a module that is not a copy of it."""
-    bundled = resources.skeleton() / "base" / "trainer" / "task.py"
-    with contextlib.suppress(OSError):
-        if task.read_bytes() == bundled.read_bytes():
-            spec = importlib.util.spec_from_file_location("distlaunch_bundled_task", bundled)
-            if spec and spec.loader:
-                module = importlib.util.module_from_spec(spec)
-                spec.loader.exec_module(module)
-                parser: argparse.ArgumentParser = module.parser()
-                parser.error = _raise  # type: ignore[method-assign]
-                return parser
-    return None
-
-
-def _raise(message: str) -> NoReturn:
-    raise _ArgumentError(message)
-
-
-def _by_option(arguments: Iterable[str]) -> list[list[str]]:
-    """Return each option with its values, so that each is refused by itself."""
-    groups: list[list[str]] = []
-    for word in arguments:
-        if word.startswith("--") or not groups:
-            groups.append([])
-        groups[-1].append(word)
-    return [group for group in groups if group[0] not in _HELP]
-
-
-def _refusal(parser: argparse.ArgumentParser, words: list[str], where: str) -> Iterator[Problem]:
-    try:
-        _, unknown = parser.parse_known_args(words)
-    except _ArgumentError as refusal:
-        message = str(refusal).removeprefix("argument ")
-        remedy = "'python -m trainer.task --help' lists the options and their values"
-        yield error("argument-unknown", where, message, remedy)
-        return
-    if not unknown:
-        return
-    name = unknown[0].partition("=")[0]
-    if not name.startswith("-"):
-        what = f"unexpected positional argument {name!r}"
-        yield error("argument-unknown", where, what, f"write --NAME={name}")
-        return
-    names = [f"--{each.replace('_', '-')}" for each in vars(parser.parse_args([]))]
-    remedy = did_you_mean(name, names).removeprefix("; ") or f"it has {', '.join(sorted(names))}"
-    yield error("argument-unknown", where, f"the trainer has no option {name}", remedy)
 
 
 def _samples(parameter: RangeParameter | ChoiceParameter) -> Iterator[tuple[str, ...]]:

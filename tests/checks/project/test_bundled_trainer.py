@@ -49,7 +49,7 @@ def test_a_batch_normalization_of_each_replica_alone(layer, is_reported, bundled
     bundled.write("trainer/model.py", f"{text}\nLAYER = keras.layers.{layer}\n")
     line = text.count("\n") + 2
     found = [("batch-norm-unsynchronised", "warning", f"trainer/model.py:{line}")]
-    assert bundled.found() == found * is_reported
+    assert bundled.summary() == found * is_reported
     assert bundled.problems("args=[--sync-batch-norm]") == []
     assert bundled.problems("cluster={chief: {machine: n1-standard-4}}") == []
     gpus = "{machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 2}}"
@@ -71,7 +71,7 @@ def test_a_batch_normalization_of_each_replica_alone(layer, is_reported, bundled
 def test_the_functions_that_the_trainer_calls(text, is_reported, bundled):
     bundled.write("trainer/models.py", "def build(): ...\ndef create_model(): ...\n")
     bundled.write("trainer/model.py", text)
-    found = [each for each in bundled.found() if each[0] == "trainer-incomplete"]
+    found = [each for each in bundled.summary() if each[0] == "trainer-incomplete"]
     assert found == [("trainer-incomplete", "error", "trainer/model.py")] * is_reported
 
 
@@ -91,7 +91,7 @@ def test_an_older_trainer_library(version, expected, bundled):
 def test_the_versions_of_keras(keras, is_reported, bundled):
     bundled.write("requirements.txt", KERAS.format(keras))
     found = [("requirement-clash", "warning", "requirements.txt:2")]
-    assert bundled.found() == found * is_reported
+    assert bundled.summary() == found * is_reported
 
 
 def test_other_programs_are_not_held_to_these_rules(plain):

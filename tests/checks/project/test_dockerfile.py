@@ -38,7 +38,7 @@ def test_the_requirements_that_a_dockerfile_names_are_checked(text, are_checked,
     bundled.write("requirements.txt", UNPINNED)
     bundled.prepend("trainer/data.py", "import seaborn\n")  # the Dockerfile may install it
     unpinned = [("requirement-unpinned", "warning", "requirements.txt:3")]
-    assert bundled.found(DEFAULT) == unpinned * are_checked
+    assert bundled.summary(DEFAULT) == unpinned * are_checked
 
 
 def test_a_changed_copy_of_the_rendered_dockerfile_rewrites_the_requirements(bundled):

@@ -23,13 +23,13 @@ def test_a_syntax_error_is_an_error_if_the_program_imports_the_file(bundled):
     bundled.write("trainer/distributed/run.py", "\n" + BROKEN)
     bundled.write("trainer/unused.py", "print 'old'\n")
     bundled.write("data/convert.py", BROKEN)
-    assert bundled.found() == [
+    assert bundled.summary() == [
         ("source-syntax", "warning", "data/convert.py:1:18"),
         ("source-syntax", "error", "trainer/distributed/run.py:2:18"),
         ("source-syntax", "warning", "trainer/unused.py:1:1"),
     ]
     bundled.prepend(MODEL, "import trainer.unused\n")
-    assert ("source-syntax", "error", "trainer/unused.py:1:1") in bundled.found()
+    assert ("source-syntax", "error", "trainer/unused.py:1:1") in bundled.summary()
 
 
 def test_syntax_of_another_python_than_the_one_here(bundled):
@@ -115,7 +115,7 @@ def test_an_import_that_a_requirement_provides(requirement, line, bundled):
     text = (bundled.folder / "requirements.txt").read_text()
     bundled.write("requirements.txt", f"{text}\n{requirement}\n")
     bundled.prepend(MODEL, f"{line}\n")
-    assert [each for each in bundled.found() if each[0] != "requirement-unpinned"] == []
+    assert [each for each in bundled.summary() if each[0] != "requirement-unpinned"] == []
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_each_module_is_reported_once_and_as_an_error_if_one_import_is_required(
     bundled.write("trainer/deep/__init__.py", "from . import layers\n")
     bundled.write("trainer/deep/layers.py", "import wandb\nimport wandb.sdk\n")
     bundled.write("trainer/unused.py", "import seaborn\n")
-    assert bundled.found() == [("import-missing", "error", "trainer/deep/layers.py:1")]
+    assert bundled.summary() == [("import-missing", "error", "trainer/deep/layers.py:1")]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_an_unknown_image_of_the_users_dockerfile_may_have_any_module(bundled):
     bundled.prepend(MODEL, "import company_library\n")
     assert bundled.problems("module=other.program", OWN) == []
     bundled.write(MODEL, BROKEN)
-    assert bundled.found(OWN) == [("source-syntax", "error", f"{MODEL}:1:18")]
+    assert bundled.summary(OWN) == [("source-syntax", "error", f"{MODEL}:1:18")]
 
 
 def test_the_other_rules_do_not_need_the_files_of_the_image(bundled):
