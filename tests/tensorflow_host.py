@@ -11,6 +11,7 @@ starting, streams and signals run their own processes instead.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -104,6 +105,7 @@ def _serve(control: socket.socket, imports: list[str]) -> Callable[[], None] | N
         importlib.import_module(name)
     del os.environ["OPENBLAS_NUM_THREADS"]
     assert threading.active_count() == 1
+    gc.freeze()  # at its exit, a fork would take a second to collect what it never used
     while True:
         command, files = _receive(control)
         if command is None:
