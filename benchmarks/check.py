@@ -75,7 +75,7 @@ LIMITS = (Limit(FIRST, BASE, most=12.0), Limit(AGAIN, BASE, most=12.0))
 
 
 def main() -> int:
-    """Measure, print, and say by the exit code whether the limit holds."""
+    """Measure and print; return 1 if the limit does not hold."""
     given = options("CPU time of a check against a bare click program's", rounds=10).parse_args()
     compileall.compile_dir(Path(distlaunch.__file__).parent, quiet=2)
     with tempfile.TemporaryDirectory() as name:

@@ -35,7 +35,7 @@ LIMIT = Limit(f"every {EVERY} steps", "none between", least=0.97)
 
 
 def main() -> int:
-    """Measure, print, and say by the exit code whether the limit holds."""
+    """Measure and print; return 1 if the limit does not hold."""
     rounds = options("what a checkpoint every 50 steps costs", rounds=7).parse_args().rounds
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -54,7 +54,7 @@ def rate(project: Path, every: int, steps: int, number: int) -> float:
     words.append(f"--checkpoint-every={every}")
     variables = {"MODEL": "small", "SOURCE": "arrays", "DATA": str(project.parent)}
     job = train(project, f"job-{every}-{number}", words, **variables)
-    # What was asked for has to have been written, or it costs nothing.
+    # A run that wrote no checkpoints would cost nothing.
     written = sum(event["event"] == "checkpoint" for event in events(job))
     assert written == EPOCHS * steps // (every or steps), written
     return examples_per_second(job)

@@ -1,6 +1,6 @@
 """A checkpoint in a bucket against one upload per file: `python benchmarks/cloud_storage.py`.
 
-A Cloud Storage on this machine, that of the tests, counts what TensorFlow asks it for. The
+A Cloud Storage on this machine, that of the tests, counts TensorFlow's requests. The
 checkpoint has 100 MB and is one of many: the oldest goes. The other is the least that puts two
 files of these sizes into a bucket. The requests and their ratio are printed, and a ratio above the
 limit is exit code 1.
@@ -28,7 +28,7 @@ VALUES = [(1000, 1000)] * 25
 
 
 def main() -> int:
-    """Count, print, and say by the exit code whether the limit holds."""
+    """Count and print; return 1 if the limit does not hold."""
     argparse.ArgumentParser(description="requests for a checkpoint in a bucket").parse_args()
     with tempfile.TemporaryDirectory() as name, CloudStorage(Path(name)) as storage:
         # TensorFlow reads it as it is imported, which is from here on.

@@ -53,8 +53,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self._send({})
 
-    def _send(self, told: dict[str, object]) -> None:
-        body = json.dumps(told).encode()
+    def _send(self, content: dict[str, object]) -> None:
+        body = json.dumps(content).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -63,7 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main() -> int:
-    """Measure, print, and say by the exit code whether the limits hold."""
+    """Measure and print; return 1 if a limit does not hold."""
     rounds = options("status, list and cancel against gcloud's", rounds=10).parse_args().rounds
     if shutil.which("gcloud") is None:
         raise SystemExit("gcloud is not installed, so there is nothing to compare with")

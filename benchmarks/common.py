@@ -33,23 +33,24 @@ def alternate(ways: Mapping[str, Callable[[int], float]], rounds: int) -> dict[s
     """Return what each way measured in each round, run in turn; the first round warms up.
 
     It counts if it is the only one. A way is called with the number of the round. What it measured
-    is told on the standard error stream, as there may be minutes between two figures.
+    is logged to stderr, as there may be minutes between two figures.
     """
     figures: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds + 1):
         for name, way in ways.items():
             figures[name].append(way(number))
-            told = f"round {number} of {rounds}: {name}: {figures[name][-1]:,.2f}"
-            print(told, file=sys.stderr, flush=True)
-    return {name: found[1:] or found for name, found in figures.items()}
+            line = f"round {number} of {rounds}: {name}: {figures[name][-1]:,.2f}"
+            print(line, file=sys.stderr, flush=True)
+    return {name: values[1:] or values for name, values in figures.items()}
 
 
 def show(figures: Mapping[str, list[float]], unit: str, digits: int = 0) -> None:
-    """Print the median of each way, and between what its rounds lie."""
+    """Print the median of each way, with the least and the most of its rounds."""
     width = max(map(len, figures))
-    for name, found in figures.items():
+    for name, values in figures.items():
         median, least, most = (
-            f"{value:9,.{digits}f}" for value in (statistics.median(found), min(found), max(found))
+            f"{value:9,.{digits}f}"
+            for value in (statistics.median(values), min(values), max(values))
         )
         print(f"{name:{width}} {median} {unit}   ({least.strip()} - {most.strip()})")
 
@@ -120,7 +121,7 @@ def train(project: Path, job: str, words: list[str], *, workers: int = 2, **vari
 
 
 def events(job: Path, task: str = "chief") -> list[dict[str, Any]]:
-    """Return what a task told while it trained."""
+    """Return the events that a task wrote while it trained."""
     path = job / f"task-logs/attempt-1/{task}.events.jsonl"
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
@@ -130,7 +131,7 @@ def first_step(job: Path, began: float) -> float:
     for event in events(job):
         if event["event"] == "step":
             return event["time"] - began
-    raise SystemExit(f"{job} tells of no step")
+    raise SystemExit(f"{job} has no step event")
 
 
 def examples_per_second(job: Path) -> float:

@@ -31,7 +31,7 @@ TEXT = b'{"image": "photos/0123.png", "label": 7, "scores": [0.125, 0.25, -4.5e-
 
 
 def main() -> int:
-    """Measure, print, and say by the exit code whether the limits hold."""
+    """Measure and print; return 1 if a limit does not hold."""
     parser = options("speed of the hash of an image's context", rounds=9)
     parser.add_argument("--files", type=int, default=20_000, help="files of the project (20,000)")
     text = "megabytes of all of them (500)"

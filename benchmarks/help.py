@@ -37,7 +37,7 @@ if __name__ == "__main__":
 
 
 def main() -> int:
-    """Measure, print, and say by the exit code whether the limit holds."""
+    """Measure and print; return 1 if the limit does not hold."""
     parser = argparse.ArgumentParser(description="CPU time of help against a bare click program's")
     parser.add_argument("--rounds", type=int, default=25, help="measurements of each (25)")
     rounds = parser.parse_args().rounds

@@ -50,7 +50,7 @@ class Bench:
     sent: dict[str, list[float]] = field(default_factory=dict)
 
     def ours(self, _: int) -> float:
-        # No engine can be asked: there is none at that address.
+        # There is no Docker at that address.
         return self._measured(
             OURS, lambda: distlaunch(["build"], self.folder, DOCKER_HOST="unix:///no")
         )
@@ -96,7 +96,7 @@ class Bench:
 
 
 def main() -> int:
-    """Measure, print, and say by the exit code whether the limits hold."""
+    """Measure and print; return 1 if a limit does not hold."""
     parser = options("code change to pushed image, against docker build and push", rounds=3)
     text = "the line of requirements.txt, in place of the starter's"
     parser.add_argument("--requirements", metavar="LINE", help=text)

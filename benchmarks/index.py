@@ -38,7 +38,7 @@ AT_ONCE = 100_000
 
 
 def main() -> int:
-    """Measure, print, and say by the exit code whether the limits hold."""
+    """Measure and print; return 1 if a limit does not hold."""
     parser = options("speed of the index of a file against reading it once", rounds=9)
     text = "records of the file (10,000,000)"
     parser.add_argument("--records", type=int, default=10_000_000, help=text)
@@ -109,7 +109,7 @@ def index(path: Path) -> int:
 def peak(path: Path) -> float:
     """Return how many MiB the index of a file takes at its peak beside what it returns.
 
-    The memory of two blocks of the file is not told of here; it is always 8 MiB.
+    The memory of two blocks of the file is not counted here; it is always 8 MiB.
     """
     tracemalloc.start()
     returned = index(path)

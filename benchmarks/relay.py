@@ -36,7 +36,7 @@ with subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE) as process:
 
 
 def main() -> int:
-    """Measure, print, and say by the exit code whether the limit holds."""
+    """Measure and print; return 1 if the limit does not hold."""
     parser = argparse.ArgumentParser(description="speed of relaying lines against a plain loop's")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each (5)")
     parser.add_argument("--lines", type=int, default=2_000_000, help="lines to relay (2,000,000)")

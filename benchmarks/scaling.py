@@ -46,7 +46,7 @@ WAYS = {
 
 
 def main() -> int:
-    """Measure, print, and say by the exit code whether the limits hold."""
+    """Measure and print; return 1 if a limit does not hold."""
     rounds = options("examples a second, two workers against one", rounds=5).parse_args().rounds
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -20,7 +20,7 @@ WORKERS = {"1 worker": 1, "4 workers": 4}
 
 
 def main() -> int:
-    """Measure, print, and say by the exit code whether the limit holds."""
+    """Measure and print; return 1 if the limit does not hold."""
     rounds = options("start to first step, 4 workers against 1", rounds=5).parse_args().rounds
     with tempfile.TemporaryDirectory() as name:
         project = make_project(Path(name) / "digits")

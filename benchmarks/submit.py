@@ -2,9 +2,9 @@
 
 Seconds from the start of the process until the job is there, both at `distlaunch emulator`. The
 image is in its registry, so nothing is built; distlaunch finds that out by hashing the project and
-asking the registry, where the script is told the image. The ways alternate, so that a busy machine
-is busy for both; the medians and their ratio are printed, and a ratio above the limit is exit code
-1. It needs root, and Debian's packages as `python tests/engine.py start` installs them.
+querying the registry, where the script is given the image. The ways alternate, so that a busy
+machine is busy for both; the medians and their ratio are printed, and a ratio above the limit is
+exit code 1. It needs root, and Debian's packages as `python tests/engine.py start` installs them.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ aiplatform.CustomJob(display_name="digits", worker_pool_specs=[pool, pool]).subm
 
 
 def main() -> int:
-    """Measure, print, and say by the exit code whether the limit holds."""
+    """Measure and print; return 1 if the limit does not hold."""
     given = options("submit --detach against Google's SDK", rounds=10).parse_args()
     with (
         engines.running(install=True) as engine,
         tempfile.TemporaryDirectory() as name,
-        # Its jobs wait for machines as long as this takes, and so disturb nobody.
+        # Its jobs wait for machines as long as this takes, and so use no core.
         emulators.running(Path(name), "--faults=slow-states:3600") as emulator,
     ):
         folder = Path(name, "digits")

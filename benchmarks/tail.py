@@ -41,8 +41,8 @@ class Job(ThreadingHTTPServer):
         self.is_read = False
 
     def state(self) -> dict[str, object]:
-        """Return the job as Vertex AI tells it."""
-        told = {
+        """Return the job as Vertex AI answers."""
+        job = {
             "name": NAME,
             "createTime": timestamps.format(self.began),
             "startTime": timestamps.format(self.began),
@@ -50,14 +50,14 @@ class Job(ThreadingHTTPServer):
             "jobSpec": {"workerPoolSpecs": [{"replicaCount": "1"}]},
         }
         if self.is_read:
-            told |= {"state": "JOB_STATE_SUCCEEDED", "endTime": timestamps.format(time.time())}
-        return told
+            job |= {"state": "JOB_STATE_SUCCEEDED", "endTime": timestamps.format(time.time())}
+        return job
 
-    def entries(self, asked: dict[str, str]) -> bytes:
+    def entries(self, query: dict[str, str]) -> bytes:
         """Return a page of lines as Cloud Logging gives them."""
-        (since,) = re.findall(r'timestamp>="([^"]*)"', asked["filter"])
+        (since,) = re.findall(r'timestamp>="([^"]*)"', query["filter"])
         first = max(0, int((timestamps.parse(since) - self.began) * A_SECOND))
-        first = int(asked.get("pageToken") or first)
+        first = int(query.get("pageToken") or first)
         last = min(first + PAGE, self.lines)
         written = [self._entry(n) for n in range(first, last)]
         written += [self._entry(n) for n in range(first, last, TWICE)]
@@ -85,8 +85,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(json.dumps(self.server.state()).encode())
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._send(self.server.entries(asked))
+        query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._send(self.server.entries(query))
 
     def _send(self, body: bytes) -> None:
         self.send_response(200)
@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main() -> int:
-    """Measure, print, and say by the exit code whether the limit holds."""
+    """Measure and print; return 1 if the limit does not hold."""
     parser = options("memory of following a long log against a short one", rounds=1)
     parser.add_argument("--lines", type=int, default=1_000_000, help="of the long one (1,000,000)")
     arguments = parser.parse_args()
@@ -135,7 +135,7 @@ def megabytes(lines: int, number: int) -> float:  # noqa: ARG001 - one round is 
         raise SystemExit(f"code {process.returncode}; more lines than were written: {rest[:200]!r}")
     rate = lines / (ended - began)
     print(f"{lines:,} lines: {rate:,.0f} lines/s", file=sys.stderr, flush=True)
-    return usage.ru_maxrss / 1024  # Linux tells kilobytes
+    return usage.ru_maxrss / 1024  # kilobytes on Linux
 
 
 if __name__ == "__main__":

@@ -66,27 +66,27 @@ LIMITS = (
 
 
 def main() -> int:
-    """Measure, print, and say by the exit code whether the limits hold."""
+    """Measure and print; return 1 if a limit does not hold."""
     parser = options("examples a second with two workers", rounds=5)
     text = "which model of benchmarks/images/model.py (small); the limits are for the small one"
     parser.add_argument("--model", choices=("small", "tutorial"), default="small", help=text)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        size = {"steps": STEPS, "epochs": EPOCHS} if asked.rounds else SHORT
-        told: list[float] = []
-        ways = ways_to_train(folder, asked.model, told, **size)
-        figures = alternate(ways, asked.rounds)
+        size = {"steps": STEPS, "epochs": EPOCHS} if arguments.rounds else SHORT
+        ratios: list[float] = []
+        ways = ways_to_train(folder, arguments.model, ratios, **size)
+        figures = alternate(ways, arguments.rounds)
     show(figures, "examples/s")
     code = verdict(figures, *LIMITS)
-    print(f"summary.json tells {statistics.median(told):.2f} x what is measured here")
+    print(f"summary.json has {statistics.median(ratios):.2f} x what is measured here")
     return code
 
 
-def ways_to_train(folder: Path, model: str, told: list[float], steps: int, epochs: int) -> dict:
+def ways_to_train(folder: Path, model: str, ratios: list[float], steps: int, epochs: int) -> dict:
     """Return a function for each way, which trains and returns examples a second.
 
-    `told` takes by how much `summary.json` differs from what is measured.
+    `ratios` receives by how much `summary.json` differs from what is measured.
     """
     variables = {"MODEL": model, "DATA": str(folder)}
     packages = folder / "packages"
@@ -102,7 +102,7 @@ def ways_to_train(folder: Path, model: str, told: list[float], steps: int, epoch
         job = train(project, f"{source}-{number}", size, SOURCE=source, **variables)
         rate = examples_per_second(job)
         summary = json.loads((job / "summary.json").read_text(encoding="utf-8"))
-        told.append(summary["examples_per_second"] / rate)
+        ratios.append(summary["examples_per_second"] / rate)
         return rate
 
     def theirs(words: list[str], _: int) -> float:
@@ -156,7 +156,7 @@ def run_cluster(words: list[str], folder: Path, variables: Mapping[str, str]) ->
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
+    """Return free ports."""
     found = [socket.create_server(("localhost", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in found]
     for each in found:

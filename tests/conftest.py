@@ -131,8 +131,7 @@ def google(
 def engine() -> Iterator[engines.Engine]:
     """A real container engine with a registry, one for all tests of this machine.
 
-    Where there can be none its tests are skipped, and say so; with DISTLAUNCH_TEST_ENGINE=1 they
-    fail.
+    Without one its tests are skipped with the reason; with DISTLAUNCH_TEST_ENGINE=1 they fail.
     """
     try:
         with engines.running(install=engines.is_demanded()) as found:

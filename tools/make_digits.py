@@ -1,4 +1,4 @@
-"""Make the data of the starter `digits` anew: `python tools/make_digits.py`.
+"""Make the data of the starter `digits`: `python tools/make_digits.py`.
 
 Needs scikit-learn, which has the images, and TensorFlow, which writes them. Run it by hand; what it
 writes is committed, and it writes the same bytes every time.

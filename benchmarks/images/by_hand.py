@@ -1,6 +1,6 @@
 """The fastest training loop that we could write by hand for one cluster, model and data set.
 
-It does nothing but train: no last batch that is smaller, no checkpoint, nothing told while it runs,
+It does nothing but train: no last batch that is smaller, no checkpoint, no output while it runs,
 no check of the loss. A whole epoch is one call of TensorFlow's, the data are drawn from memory,
 loss and accuracy are read once at its end. Each process has cores of its own.
 """

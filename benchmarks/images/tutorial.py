@@ -31,7 +31,7 @@ def mnist_dataset(batch_size: int, epoch: int | None) -> tf.data.Dataset:
 
 
 def tutorials() -> list[Any]:
-    """Return what stands between the first and the last layers of the tutorial's model."""
+    """Return the layers between the first and the last of the tutorial's model."""
     return [
         tf.keras.layers.Conv2D(32, 3, activation="relu"),
         tf.keras.layers.Flatten(),

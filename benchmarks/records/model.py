@@ -1,4 +1,4 @@
-"""A small model, in a run that is asked to stop after the step STOP_AT, if there is one."""
+"""A small model, in a run that is stopped after the step STOP_AT, if it is set."""
 
 import os
 import signal
