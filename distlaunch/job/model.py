@@ -47,7 +47,7 @@ class PoolRole:
 POOL_ROLES = (
     PoolRole("chief", "chief", "workerpool0", "master", "chief"),
     PoolRole("worker", "workers", "workerpool1", "worker", "worker"),
-    PoolRole("ps", "parameter_servers", "workerpool2", "parameter_server", "parameter server"),
+    PoolRole("ps", "parameter_servers", "workerpool2", "parameterServer", "parameter server"),
     PoolRole("evaluator", "evaluators", "workerpool3", "evaluator", "evaluator"),
 )
 """The roles in the order of Google's ``workerPoolSpecs``."""

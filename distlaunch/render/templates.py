@@ -98,8 +98,8 @@ def config(job: Job, *, format: Format, image: str, folder: Path | None = None) 
     if format == "ai-platform":
         from distlaunch.job.ai_platform.from_job import from_job
 
-        training_job, _ = from_job(job, image)
-        values: dict[str, Any] = {"training_input": _escape_variables(training_job.dump())}
+        training_input, _ = from_job(job, image)
+        values: dict[str, Any] = {"training_input": _escape_variables(training_input)}
     else:
         from distlaunch.job import vertex
 

@@ -66,7 +66,7 @@ def test_ai_platforms_format_into_another_folder(cli, project):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     content = yaml.safe_load((project / "legacy/deep/config.yaml").read_text())
     assert content["trainingInput"]["masterType"] == "n1-standard-4"
-    assert content["trainingInput"]["workerCount"] == "2"
+    assert content["trainingInput"]["workerCount"] == 2
     assert not (project / "config.yaml").exists()
 
 

@@ -178,10 +178,8 @@ def test_it_is_added_to_the_pools_of_a_file_of_google_s(tmp_path):
         "replicaCount": 7,  # 4 x 50 Gbps
         "containerSpec": {"imageUri": IMAGE},
     }
-    assert problem(tmp_path, V100, LEGACY + SERVERS) == (
-        f"distlaunch.yaml:9:1: reduction_server: {BOTH}"
-    )
     assert third_pool(load(tmp_path, V100, LEGACY))["replicaCount"] == 1
+    assert load(tmp_path, V100, LEGACY + SERVERS).reduction_server is None
 
 
 def test_a_third_pool_of_google_s_file_wins(tmp_path):

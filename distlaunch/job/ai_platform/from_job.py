@@ -2,46 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args
-
-from pydantic.alias_generators import to_camel
+from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError
 from distlaunch.job import vertex
-from distlaunch.job.ai_platform.machines import CLOUD_TPU, SMALLEST_TPU, TPU_MACHINE
-from distlaunch.job.ai_platform.models import (
-    AcceleratorConfig,
-    AcceleratorType,
-    DiskConfig,
-    EncryptionConfig,
-    ReplicaConfig,
-    SchedulingConfig,
-    TrainingInput,
+from distlaunch.job.ai_platform.fields import (
+    CONFIG_FIELDS,
+    JOB_FIELDS,
+    SPEC_FIELDS,
+    from_study,
+    move_fields,
+    reverse,
 )
-from distlaunch.job.ai_platform.tuning import OTHER_FIELDS, from_tuning
+from distlaunch.job.ai_platform.models import ACCELERATORS
 from distlaunch.job.job_dir import JOB_DIR
-from distlaunch.job.model import POOL_ROLES, Program
+from distlaunch.job.model import POOL_ROLES
+from distlaunch.job.vertex.fields import is_reduction_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from distlaunch.job.model import Job, Machine, Pool
-
-_MASTER = POOL_ROLES[0].ai_platform
-_SHORTEST_WAIT = 1800  # seconds
-# Fields of Google's job that AI Platform has under other names.
-_TRANSLATED = {
-    *OTHER_FIELDS,
-    "encryptionSpec.kmsKeyName",
-    "baseOutputDirectory.outputUriPrefix",
-    "enableWebAccess",
-    "diskSpec.bootDiskType",
-    "diskSpec.bootDiskSizeGb",
-}
+    from distlaunch.job.model import Job
 
 
-def from_job(job: Job, image: str | None) -> tuple[TrainingInput, tuple[str, ...]]:
+def from_job(job: Job, image: str | None) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return ``trainingInput`` of a job, and a line for each thing that it cannot express.
 
     The job's labels are outside of ``trainingInput``; the caller writes them.
@@ -61,171 +45,101 @@ def from_job(job: Job, image: str | None) -> tuple[TrainingInput, tuple[str, ...
             "studySpec: AI Platform's format cannot express this search: it has no conditional "
             "parameters, default values or several metrics; write it with --format vertex"
         )
-    spec: Mapping[str, Any] = job.vertex.get("trialJobSpec" if job.tuning else "jobSpec", {})
-    job_dir = spec.get("baseOutputDirectory", {}).get("outputUriPrefix")
-    if not job_dir and job.bucket:
-        job_dir = f"{job.bucket}/{job.name}"
-    programs = {
-        role.ai_platform: _program(job, pool, image, job_dir)
-        for role, pool in zip(POOL_ROLES, job.cluster.pools, strict=True)
-        if pool and pool.count
-    }
-    master = programs[_MASTER]
-    args = _shared_args(programs)
-    notes: list[str] = []
-    training_input = TrainingInput(
-        scale_tier="CUSTOM",
-        args=args or None,
-        job_dir=job_dir,
-        region=job.region,
-        network=job.network,
-        service_account=job.service_account,
-        enable_web_access=spec.get("enableWebAccess"),
-        use_chief_in_tf_config=None if master.module else True,
-        python_module=master.module,
-        package_uris=master.packages or None,
-        scheduling=_scheduling(job, notes),
-        encryption_config=_encryption(job.vertex),
-        hyperparameters=from_tuning(job.tuning, job.vertex) if job.tuning else None,
-        **_role_fields(job, programs, spec, notes, containers_have_args=args is None),
-    )
-    notes += _not_expressed(job, programs)
+    has_folder = vertex.output_directory(job) or not job.bucket
+    job_dir = None if has_folder else f"{job.bucket}/{job.name}"
+    body = vertex.plain_request(job, image=image, labels={}, job_dir=job_dir)
+    spec = body[vertex.SPECS[vertex.collection(job)]]
+    training_input: dict[str, Any] = {"scaleTier": "CUSTOM"}
+    notes = list(_move_pools(spec, training_input))
+    if job.region:
+        training_input["region"] = job.region
+    if job.tuning:
+        training_input["hyperparameters"] = from_study(body["studySpec"])
+    move_fields(spec, training_input, reverse(SPEC_FIELDS))
+    move_fields(body, training_input, reverse(JOB_FIELDS))
+    for name in ("displayName", "labels"):
+        body.pop(name, None)
+    notes += [
+        f"{path}: left out, as AI Platform's jobs have no such field" for path in _leaves(body)
+    ]
     return training_input, tuple(notes)
 
 
-def _program(job: Job, pool: Pool, image: str | None, job_dir: str | None) -> Program:
-    """Return a pool's program, without the --job-dir that AI Platform adds."""
-    program = pool.program or Program(args=job.args)
-    has_job_dir = program.args[-2:] == (JOB_DIR, job_dir)
-    args = program.args[:-2] if has_job_dir else program.args
-    return replace(program, image=program.image or image, args=args)
-
-
-def _shared_args(programs: Mapping[str, Program]) -> tuple[str, ...] | None:
-    """Return the args of all pools, None if they differ or if a pool has a command."""
-    different = {program.args for program in programs.values()}
-    if len(different) > 1 or any(program.command for program in programs.values()):
-        return None
-    return different.pop()
-
-
-def _role_fields(
-    job: Job,
-    programs: Mapping[str, Program],
-    spec: Mapping[str, Any],
-    notes: list[str],
-    *,
-    containers_have_args: bool,
-) -> dict[str, Any]:
-    """Return type, config and count of each role."""
-    fields: dict[str, Any] = {}
-    pool_specs: list[Mapping[str, Any]] = spec.get("workerPoolSpecs", [])
-    for index, (role, pool) in enumerate(zip(POOL_ROLES, job.cluster.pools, strict=True)):
-        if not pool or not pool.count:
-            continue
-        name = role.ai_platform
-        program = programs[name]
-        inherits = name != _MASTER and program.image == programs[_MASTER].image
-        disk = pool_specs[index].get("diskSpec") if index < len(pool_specs) else None
-        config = ReplicaConfig(
-            image_uri=None if inherits or program.module else program.image,
-            container_command=program.command or None,
-            container_args=program.args if containers_have_args else None,
-            accelerator_config=_accelerators(name, pool.machine, notes),
-            disk_config=_disk(disk) if disk else None,
-        )
-        is_tpu = pool.machine.type == TPU_MACHINE
-        fields[f"{name}_type"] = CLOUD_TPU if is_tpu else pool.machine.type
-        fields[f"{name}_config"] = config if config != ReplicaConfig() else None
-        if name != _MASTER:
-            fields[f"{name}_count"] = pool.count
-    return fields
-
-
-def _accelerators(role: str, machine: Machine, notes: list[str]) -> AcceleratorConfig | None:
-    accelerator: Any = machine.accelerator
-    is_pod = machine.accelerator_count > SMALLEST_TPU.accelerator_count
-    if accelerator in ("TPU_V2", "TPU_V3") and is_pod:
-        accelerator = f"{accelerator}_POD"
-    if accelerator is None:
-        return None
-    if accelerator not in get_args(AcceleratorType):
-        name = f"{to_camel(role)}Config.acceleratorConfig"
-        notes.append(f"{name}: {accelerator} left out, as AI Platform never had it")
-        return None
-    return AcceleratorConfig(type=accelerator, count=machine.accelerator_count)
-
-
-def _disk(disk: Mapping[str, Any]) -> DiskConfig:
-    return DiskConfig(
-        boot_disk_type=disk.get("bootDiskType"), boot_disk_size_gb=disk.get("bootDiskSizeGb")
-    )
-
-
-def _scheduling(job: Job, notes: list[str]) -> SchedulingConfig | None:
-    strategy, timeout = job.scheduling.strategy, job.scheduling.timeout
-    wait = job.scheduling.max_wait
-    if strategy != "STANDARD":
-        notes.append(f"scheduling.strategy: {strategy} left out, as AI Platform had none")
-    if wait is not None and wait < _SHORTEST_WAIT:
-        notes.append(f"scheduling.max_wait: {wait}s left out; AI Platform waited 1800s or more")
-        wait = None
-    if timeout is None and wait is None:
-        return None
-    return SchedulingConfig(
-        max_running_time=None if timeout is None else f"{timeout}s",
-        max_wait_time=None if wait is None else f"{wait}s",
-    )
-
-
-def _encryption(body: Mapping[str, Any]) -> EncryptionConfig | None:
-    key = body.get("encryptionSpec", {}).get("kmsKeyName")
-    return EncryptionConfig(kms_key_name=key) if key else None
-
-
-def _not_expressed(job: Job, programs: Mapping[str, Program]) -> Iterator[str]:
-    """Yield a line for each part of the job that the format has no field for."""
-    variables = {name for program in programs.values() for name in program.env} | job.env.keys()
+def _move_pools(spec: dict[str, Any], training_input: dict[str, Any]) -> Iterator[str]:
+    """Move the fields of a CustomJobSpec's worker pools; yield what cannot be expressed."""
+    pools = spec["workerPoolSpecs"]
+    if any(map(is_reduction_server, pools)):
+        pools[:] = [{} if is_reduction_server(pool) else pool for pool in pools]
+        yield "reduction_server: left out, as AI Platform had no Reduction Server"
+    field = "containerSpec" if "pythonPackageSpec" not in pools[0] else "pythonPackageSpec"
+    programs = [pool.setdefault(field, {}) for pool in pools if pool]
+    variables = {each.get("name", "") for program in programs for each in program.pop("env", ())}
     if variables:
         names = ", ".join(sorted(variables))
         yield f"env: {names}: left out, as AI Platform sets no variables; set them in the image"
-    if job.tensorboard:
-        yield "tensorboard: left out, as AI Platform had no managed TensorBoard"
-    if job.reduction_server:
-        yield "reduction_server: left out, as AI Platform had no Reduction Server"
-    master = programs[_MASTER]
-    if master.module:
-        yield (
-            f"masterConfig.imageUri: {master.image} left out, as AI Platform installs packages "
-            "into its own runtimes; add runtimeVersion and pythonVersion"
-        )
-    elif master.image is None:
-        yield "masterConfig.imageUri: left out, as the image is not known yet; build it first"
-    # Fields that a Job has, too, are translated, or in one of the lines above.
-    request = vertex.plain_request(replace(job, vertex={}), image="", labels={}, job_dir="")
-    known = _field_paths(request)
-    for path, within_section in _field_paths(job.vertex).items():
-        if path not in known and within_section not in _TRANSLATED:
-            yield f"{path}: left out, as AI Platform's jobs have no such field"
+    folder = spec.get("baseOutputDirectory", {}).get("outputUriPrefix")
+    _move_args(programs, training_input, folder)
+    yield from _move_image(programs, training_input, is_package=field == "pythonPackageSpec")
+    for role, pool in zip(POOL_ROLES, pools, strict=False):
+        name = role.ai_platform
+        machine = pool.get("machineSpec", {})
+        if machine.get("acceleratorType", ACCELERATORS[0]) not in ACCELERATORS:
+            reason = f"{machine.pop('acceleratorType')} left out, as AI Platform never had it"
+            yield f"{name}Config.acceleratorConfig: {reason}"
+            del machine["acceleratorCount"]
+        fields = {"machineSpec.machineType": f"{name}Type", "replicaCount": f"{name}Count"}
+        config = {each: f"{name}Config.{old}" for old, each in CONFIG_FIELDS.items()}
+        move_fields(pool, training_input, fields | config)
+    del training_input["masterCount"]
 
 
-def _field_paths(body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the paths of a job's fields, each with the path within its spec or pool."""
-    rest = dict(body)
-    paths: dict[str, str] = {}
-    for name in vertex.SPECS.values():
-        spec = dict(rest.pop(name, {}))
-        pools = spec.pop("workerPoolSpecs", [])
-        paths |= {f"{name}.{path}": path for path in _leaves(spec)}
-        for index, pool in enumerate(pools):
-            pool_name = f"{name}.workerPoolSpecs[{index}]"
-            paths |= {f"{pool_name}.{path}": path for path in _leaves(pool)}
-    return {path: path for path in _leaves(rest)} | paths
+def _move_args(
+    programs: list[dict[str, Any]], training_input: dict[str, Any], job_dir: str | None
+) -> None:
+    """Move the args that all programs have, without the --job-dir that AI Platform adds."""
+    for program in programs:
+        if program.get("args", [])[-2:] == [JOB_DIR, job_dir]:
+            program["args"] = program["args"][:-2]
+    args = programs[0].get("args")
+    is_shared = all(program.get("args") == args for program in programs)
+    if args and is_shared and not any("command" in program for program in programs):
+        training_input["args"] = args
+        for program in programs:
+            del program["args"]
 
 
-def _leaves(tree: Mapping[str, Any]) -> Iterator[str]:
+def _move_image(
+    programs: list[dict[str, Any]], training_input: dict[str, Any], *, is_package: bool
+) -> Iterator[str]:
+    """Move the master's package, or leave its image to the other pools with the same."""
+    master, *others = programs
+    if not is_package:
+        training_input["useChiefInTfConfig"] = True
+        if "imageUri" not in master:
+            yield "masterConfig.imageUri: left out, as the image is not known yet; build it first"
+        for program in others:
+            if program.get("imageUri") == master.get("imageUri"):
+                program.pop("imageUri", None)
+        return
+    for program in others:
+        if program == master:
+            program.clear()
+    move_fields(
+        master, training_input, {"packageUris": "packageUris", "pythonModule": "pythonModule"}
+    )
+    yield (
+        f"masterConfig.imageUri: {master.pop('executorImageUri', None)} left out, as AI Platform "
+        "installs packages into its own runtimes; add runtimeVersion and pythonVersion"
+    )
+
+
+def _leaves(tree: dict[str, Any]) -> Iterator[str]:
+    """Yield the path of each field."""
     for key, value in tree.items():
         if isinstance(value, dict) and value:
             yield from (f"{key}.{path}" for path in _leaves(value))
-        else:
+        elif key == "workerPoolSpecs":
+            for index, pool in enumerate(value):
+                yield from (f"{key}[{index}].{path}" for path in _leaves(pool))
+        elif value != {}:
             yield key

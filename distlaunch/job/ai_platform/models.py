@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, PlainSerializer, model_validator
+from pydantic import BeforeValidator, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
 from distlaunch.job.machine_catalogue import suggest_accelerator
 from distlaunch.job.schema import NonNegativeInt, Section, Text, expected_error, one_of, text
 
-ScaleTier = Literal["BASIC", "STANDARD_1", "PREMIUM_1", "BASIC_GPU", "BASIC_TPU", "CUSTOM"]
-AcceleratorType = Literal[
+ACCELERATORS = (
     "ACCELERATOR_TYPE_UNSPECIFIED",
     "NVIDIA_TESLA_K80",
     "NVIDIA_TESLA_P100",
@@ -29,13 +28,19 @@ AcceleratorType = Literal[
     "TPU_V2_POD",
     "TPU_V3_POD",
     "TPU_V4_POD",
+)
+ScaleTier = Annotated[
+    str, one_of("BASIC", "STANDARD_1", "PREMIUM_1", "BASIC_GPU", "BASIC_TPU", "CUSTOM")
 ]
-Goal = Literal["GOAL_TYPE_UNSPECIFIED", "MAXIMIZE", "MINIMIZE"]
-Algorithm = Literal["ALGORITHM_UNSPECIFIED", "GRID_SEARCH", "RANDOM_SEARCH"]
-ParameterType = Literal[
-    "PARAMETER_TYPE_UNSPECIFIED", "DOUBLE", "INTEGER", "CATEGORICAL", "DISCRETE"
+AcceleratorType = Annotated[str, one_of(*ACCELERATORS, suggest=suggest_accelerator)]
+Goal = Annotated[str, one_of("GOAL_TYPE_UNSPECIFIED", "MAXIMIZE", "MINIMIZE")]
+Algorithm = Annotated[str, one_of("ALGORITHM_UNSPECIFIED", "GRID_SEARCH", "RANDOM_SEARCH")]
+ParameterType = Annotated[
+    str, one_of("PARAMETER_TYPE_UNSPECIFIED", "DOUBLE", "INTEGER", "CATEGORICAL", "DISCRETE")
 ]
-ScaleType = Literal["NONE", "UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"]
+ScaleType = Annotated[
+    str, one_of("NONE", "UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE")
+]
 
 _TRUE = ("true", "yes", "on")  # as YAML 1.1 has them
 _FALSE = ("false", "no", "off")
@@ -66,9 +71,8 @@ def _parse_number(value: Any) -> int | float:
 
 
 Flag = Annotated[bool, BeforeValidator(_parse_flag)]
-Number = Annotated[int | float, BeforeValidator(_parse_number)]
-Duration = Annotated[str, text("seconds with their unit, such as 7200s", r"[0-9]+(\.[0-9]{1,9})?s")]
-Int64 = Annotated[NonNegativeInt, PlainSerializer(str)]  # text in JSON
+ParameterValue = Annotated[int | float, BeforeValidator(_parse_number)]
+Seconds = Annotated[str, text("seconds with their unit, such as 7200s", r"[0-9]+(\.[0-9]{1,9})?s")]
 
 
 class AiPlatformSection(Section):
@@ -88,11 +92,8 @@ class AiPlatformSection(Section):
 class AcceleratorConfig(AiPlatformSection):
     """``acceleratorConfig``: the accelerators of one machine."""
 
-    count: Int64 | None = None
-    type: (
-        Annotated[AcceleratorType, one_of(*get_args(AcceleratorType), suggest=suggest_accelerator)]
-        | None
-    ) = None
+    count: NonNegativeInt | None = None
+    type: AcceleratorType | None = None
 
 
 class DiskConfig(AiPlatformSection):
@@ -109,8 +110,8 @@ class ReplicaConfig(AiPlatformSection):
     image_uri: Text | None = None
     tpu_tf_version: Text | None = None
     disk_config: DiskConfig | None = None
-    container_command: tuple[Text, ...] | None = None
-    container_args: tuple[Text, ...] | None = None
+    container_command: list[Text] | None = None
+    container_args: list[Text] | None = None
 
 
 class EncryptionConfig(AiPlatformSection):
@@ -122,8 +123,8 @@ class EncryptionConfig(AiPlatformSection):
 class SchedulingConfig(AiPlatformSection):
     """``scheduling``."""
 
-    max_running_time: Duration | None = None
-    max_wait_time: Duration | None = None
+    max_running_time: Seconds | None = None
+    max_wait_time: Seconds | None = None
     priority: NonNegativeInt | None = None
 
 
@@ -131,46 +132,46 @@ class ParameterSpec(AiPlatformSection):
     """One of ``hyperparameters.params``."""
 
     parameter_name: Text | None = None
-    type: Annotated[ParameterType, one_of(*get_args(ParameterType))] | None = None
-    min_value: Number | None = None
-    max_value: Number | None = None
-    categorical_values: tuple[Text, ...] | None = None
-    discrete_values: tuple[Number, ...] | None = None
-    scale_type: Annotated[ScaleType, one_of(*get_args(ScaleType))] | None = None
+    type: ParameterType | None = None
+    min_value: ParameterValue | None = None
+    max_value: ParameterValue | None = None
+    categorical_values: list[Text] | None = None
+    discrete_values: list[ParameterValue] | None = None
+    scale_type: ScaleType | None = None
 
 
 class HyperparameterSpec(AiPlatformSection):
     """``hyperparameters``: a search for the best values of the program's options."""
 
-    goal: Annotated[Goal, one_of(*get_args(Goal))] | None = None
-    params: tuple[ParameterSpec, ...] | None = None
+    goal: Goal | None = None
+    params: list[ParameterSpec] | None = None
     max_trials: NonNegativeInt | None = None
     max_parallel_trials: NonNegativeInt | None = None
     max_failed_trials: NonNegativeInt | None = None
     hyperparameter_metric_tag: Text | None = None
     resume_previous_job_id: Text | None = None
     enable_trial_early_stopping: Flag | None = None
-    algorithm: Annotated[Algorithm, one_of(*get_args(Algorithm))] | None = None
+    algorithm: Algorithm | None = None
 
 
 class TrainingInput(AiPlatformSection):
-    """``trainingInput``, with the fields of GoogleCloudMlV1__TrainingInput; None if not set."""
+    """``trainingInput``, with the fields of GoogleCloudMlV1__TrainingInput."""
 
-    scale_tier: Annotated[ScaleTier, one_of(*get_args(ScaleTier))] | None = None
+    scale_tier: ScaleTier | None = None
     master_type: Text | None = None
     master_config: ReplicaConfig | None = None
     worker_type: Text | None = None
     worker_config: ReplicaConfig | None = None
-    worker_count: Int64 | None = None
+    worker_count: NonNegativeInt | None = None
     parameter_server_type: Text | None = None
     parameter_server_config: ReplicaConfig | None = None
-    parameter_server_count: Int64 | None = None
+    parameter_server_count: NonNegativeInt | None = None
     evaluator_type: Text | None = None
     evaluator_config: ReplicaConfig | None = None
-    evaluator_count: Int64 | None = None
-    package_uris: tuple[Text, ...] | None = None
+    evaluator_count: NonNegativeInt | None = None
+    package_uris: list[Text] | None = None
     python_module: Text | None = None
-    args: tuple[Text, ...] | None = None
+    args: list[Text] | None = None
     hyperparameters: HyperparameterSpec | None = None
     region: Text | None = None
     job_dir: Text | None = None
@@ -183,13 +184,9 @@ class TrainingInput(AiPlatformSection):
     use_chief_in_tf_config: Flag | None = None
     enable_web_access: Flag | None = None
 
-    def dump(self) -> dict[str, Any]:
-        """Return plain data in Google's JSON names, without unset fields."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
-
 
 class AiPlatformJob(AiPlatformSection):
-    """A whole job: ``trainingInput``, its id and labels, and output-only fields."""
+    """A whole job: ``trainingInput``, its id and labels, and output-only fields of any type."""
 
     training_input: TrainingInput
     job_id: Text | None = None
@@ -202,9 +199,3 @@ class AiPlatformJob(AiPlatformSection):
     job_position: Any = None
     etag: Any = None
     training_output: Any = None
-
-
-# Fields that the service set in a job, of any type.
-OUTPUT_ONLY_FIELDS = frozenset(
-    str(field.alias) for field in AiPlatformJob.model_fields.values() if field.annotation is Any
-)

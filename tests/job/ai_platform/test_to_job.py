@@ -1,10 +1,17 @@
-"""The other fields of AI Platform's files, and distlaunch.yaml beside them."""
+"""AI Platform's jobs on Vertex AI: what becomes of each field, and distlaunch.yaml beside it."""
 
 from __future__ import annotations
 
+from textwrap import dedent
+from typing import Any
+
 import pytest
 
+from distlaunch.errors import JobFileError
 from distlaunch.job import vertex
+from distlaunch.job.ai_platform import read
+from distlaunch.job.ai_platform.to_job import to_job
+from distlaunch.job.load import LoadedJob
 from distlaunch.job.model import (
     ChoiceParameter,
     Cluster,
@@ -16,18 +23,161 @@ from distlaunch.job.model import (
     Scheduling,
     Tuning,
 )
+from distlaunch.job.vertex.proto import validate_request
+from distlaunch.job.yaml_document import Document
 
-from .translating import IMAGE, pool, refusals, request, translated
+OWN = "us-docker.pkg.dev/p/r/own:1"
+IMAGE = "us-docker.pkg.dev/p/r/trainer:1"
+ROLES = ("master", "worker", "parameterServer", "evaluator")
+SMALL = Job("job", Cluster(Pool(Machine(""))))
 
 
-def test_a_module_outside_the_folder_is_refused_unless_an_image_runs_it(tmp_path):
-    text = "trainingInput: {pythonModule: trainer.task}"
-    [line] = refusals(tmp_path, text)
-    assert line == (
-        f"1:31: trainingInput.pythonModule: trainer.task is not in {tmp_path}; submit from the "
-        "folder with it, or pass an image that runs it with --image"
-    )
-    assert translated(tmp_path, text, image=IMAGE).job.module == "trainer.task"
+def translated(folder, text: str, base: Job = SMALL, **options: Any) -> LoadedJob:
+    file = read(Document(dedent(text)), folder / "config.yaml")
+    return LoadedJob(*to_job(file, folder=folder, base=base, **options))
+
+
+def request(job: Job) -> dict[str, Any]:
+    """Return the request of a job, validated against Google's message."""
+    body = vertex.plain_request(job, image=OWN, labels={}, job_dir=None)
+    validate_request(vertex.collection(job), body)
+    return body
+
+
+def pool(
+    machine: str,
+    count: int = 1,
+    gpus: tuple[int, str] | None = None,
+    image: str = OWN,
+    **program: list[str],
+) -> dict[str, Any]:
+    accelerators = {"acceleratorType": gpus[1], "acceleratorCount": gpus[0]} if gpus else {}
+    return {
+        "machineSpec": {"machineType": machine, **accelerators},
+        "replicaCount": count,
+        "containerSpec": {"imageUri": image, **program},
+    }
+
+
+def custom(*machines: str, more: str = "") -> str:
+    """Return a file with machines of the first roles, and more fields of ``trainingInput``."""
+    types = zip(ROLES, machines, strict=False)
+    fields = [f"{role}Type: {machine}" for role, machine in types if machine]
+    counts = [f"{role}Count: 1" for role, each in zip(ROLES, machines, strict=False) if each][1:]
+    return f"trainingInput: {{scaleTier: CUSTOM, {', '.join([*fields, *counts])}{more}}}"
+
+
+CPU = "n1-standard-4"
+SHAPES = {
+    "no tier": (
+        "trainingInput: {region: us-central1, args: [--epochs, 5]}",
+        [pool(CPU, args=["--epochs", "5"])],
+        ["scaleTier", "scaleTier"],
+    ),
+    "STANDARD_1": (
+        "trainingInput: {scaleTier: STANDARD_1, args: [--a=1]}",
+        [
+            pool("n1-standard-8", args=["--a=1"]),
+            pool("n1-standard-8", 4, args=["--a=1"]),
+            pool(CPU, 3, args=["--a=1"]),
+        ],
+        ["scaleTier", "scaleTier", "scaleTier", "useChiefInTfConfig"],
+    ),
+    "BASIC_TPU": (
+        "trainingInput: {scaleTier: BASIC_TPU, runtimeVersion: 2.11, pythonVersion: 3.7}",
+        [pool("cloud-tpu", gpus=(8, "TPU_V2"))],
+        ["scaleTier", "runtimeVersion", "pythonVersion"],
+    ),
+    "a pod of TPUs": (
+        custom(
+            "cloud-tpu", more=", masterConfig: {acceleratorConfig: {type: TPU_V2_POD, count: 9}}"
+        ),
+        [pool("cloud-tpu", gpus=(9, "TPU_V2"))],
+        [],
+    ),
+    "an image that is inherited": (
+        f"""
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: n1-highmem-16
+          masterConfig: {{imageUri: '{IMAGE}'}}
+          workerType: n1-highcpu-16
+          workerCount: '2'
+          parameterServerType: n1-highmem-2
+          parameterServerCount: 2
+          parameterServerConfig: {{imageUri: 'us-docker.pkg.dev/p/r/ps:1'}}
+          evaluatorType: n1-standard-4
+          evaluatorCount: 1
+          evaluatorConfig: {{acceleratorConfig: {{type: NVIDIA_TESLA_P4, count: 2}}}}
+        """,
+        [
+            pool("n1-highmem-16", image=IMAGE),
+            pool("n1-highcpu-16", 2, image=IMAGE),
+            pool("n1-highmem-2", 2, image="us-docker.pkg.dev/p/r/ps:1"),
+            pool(CPU, 1, (2, "NVIDIA_TESLA_P4"), IMAGE),
+        ],
+        ["useChiefInTfConfig"],
+    ),
+    "a command and args of each": (
+        f"""
+        trainingInput:
+          scaleTier: CUSTOM
+          masterType: n1-standard-4
+          masterConfig:
+            imageUri: '{IMAGE}'
+            containerCommand: [python, -m, trainer]
+            containerArgs: ['--role=chief']
+          workerType: n1-standard-4
+          workerCount: 1
+          workerConfig: {{containerArgs: ['--role=worker']}}
+          evaluatorType: n1-standard-4
+          evaluatorCount: 1
+          useChiefInTfConfig: yes
+        """,
+        [
+            pool(CPU, image=IMAGE, command=["python", "-m", "trainer"], args=["--role=chief"]),
+            pool(CPU, image=IMAGE, args=["--role=worker"]),
+            {},
+            pool(CPU, image=IMAGE),
+        ],
+        ["evaluatorConfig"],
+    ),
+    "legacy machines in snake case": (
+        """
+        training_input:
+          scale_tier: CUSTOM
+          master_type: complex_model_l_v100
+          worker_type: complex_model_m_v100
+          worker_count: 2
+          use_chief_in_tf_config: true
+        """,
+        [
+            pool("n1-standard-32", 1, (8, "NVIDIA_TESLA_V100")),
+            pool("n1-standard-16", 2, (4, "NVIDIA_TESLA_V100")),
+        ],
+        ["masterType", "workerType"],
+    ),
+    "disks": (
+        custom(CPU, "", "", CPU, more=", evaluatorConfig: {diskConfig: {bootDiskSizeGb: 200}}"),
+        [pool(CPU), {}, {}, {**pool(CPU), "diskSpec": {"bootDiskSizeGb": 200}}],
+        ["useChiefInTfConfig"],
+    ),
+    "no accelerator": (
+        custom(
+            CPU, more=", masterConfig: {acceleratorConfig: {type: ACCELERATOR_TYPE_UNSPECIFIED}}"
+        ),
+        [pool(CPU)],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_job_has_the_machines_and_programs_it_had(tmp_path, name):
+    text, pools, noted = SHAPES[name]
+    result = translated(tmp_path, text)
+    assert request(result.job)["jobSpec"]["workerPoolSpecs"] == pools
+    assert [note.split(": ")[0] for note in result.notes] == noted
 
 
 PACKAGES = """
@@ -38,6 +188,7 @@ trainingInput:
   runtimeVersion: '2.11'
   jobDir: gs://bucket/job
 """
+ARGS = ["--epochs=5", "--job-dir", "gs://bucket/job"]
 
 
 @pytest.mark.parametrize("file", ["trainer/task.py", "trainer/task/__main__.py"])
@@ -47,39 +198,33 @@ def test_a_package_job_whose_module_is_here_is_built_from_here(tmp_path, file):
     result = translated(tmp_path, PACKAGES)
     assert result.job.module == "trainer.task"
     assert vertex.needs_image(result.job)
-    args = ["--epochs=5", "--job-dir", "gs://bucket/job"]
-    assert request(result.job)["jobSpec"]["workerPoolSpecs"] == [pool("n1-standard-4", args=args)]
-    assert result.notes[1] == (
-        "packageUris: ignored; trainer.task is in the project folder, and the image is built "
-        "from it"
-    )
-    assert (
+    assert request(result.job)["jobSpec"]["workerPoolSpecs"] == [pool(CPU, args=ARGS)]
+    assert {
+        "packageUris: ignored; trainer.task is in the project folder, and the image is built from "
+        "it",
         "runtimeVersion: 2.11 is ignored, as Google's runtimes ended with AI Platform; Python and "
-        "TensorFlow are those of image.base and image.requirements in distlaunch.yaml"
-    ) in result.notes
+        "TensorFlow are those of image.base and image.requirements in distlaunch.yaml",
+    } <= {*result.notes}
+    with_image = translated(tmp_path, PACKAGES, image=IMAGE)
+    assert with_image.job.cluster.chief.program is None
+    assert (
+        f"packageUris: ignored; trainer.task is in the project folder, and {IMAGE} is assumed to "
+        "have it"
+    ) in with_image.notes
 
 
-def test_packages_from_elsewhere_go_into_the_image_that_is_named(tmp_path):
-    result = translated(tmp_path, PACKAGES, image=IMAGE)
-    [spec] = request(result.job)["jobSpec"]["workerPoolSpecs"]
+def test_packages_from_elsewhere_are_installed_into_the_given_image(tmp_path):
+    job = translated(tmp_path, PACKAGES, image=IMAGE).job
+    [spec] = request(job)["jobSpec"]["workerPoolSpecs"]
     assert spec["pythonPackageSpec"] == {
         "executorImageUri": IMAGE,
         "packageUris": ["gs://bucket/trainer.tar.gz", "gs://bucket/other.whl"],
         "pythonModule": "trainer.task",
-        "args": ["--epochs=5", "--job-dir", "gs://bucket/job"],
+        "args": ARGS,
     }
-    assert not vertex.needs_image(result.job)
-
-
-def test_an_image_that_holds_the_module_already_is_not_given_packages(tmp_path):
-    (tmp_path / "trainer").mkdir()
-    (tmp_path / "trainer/task.py").touch()
-    result = translated(tmp_path, PACKAGES, image=IMAGE)
-    assert result.notes[1] == (
-        f"packageUris: ignored; trainer.task is in the project folder, and {IMAGE} is assumed to "
-        "have it"
-    )
-    assert result.job.cluster.chief.program is None
+    assert not vertex.needs_image(job)
+    only_module = translated(tmp_path, "trainingInput: {pythonModule: a.b}", image=IMAGE)
+    assert only_module.job.module == "a.b"
 
 
 def test_a_note_names_each_replacement(tmp_path):
@@ -92,18 +237,17 @@ def test_a_note_names_each_replacement(tmp_path):
         """
     assert translated(tmp_path, text).notes == (
         "scaleTier: not set; using CUSTOM, as masterType is set",
+        "masterType: complex_model_s is now n1-standard-8, as Vertex AI has no n1-highcpu-8",
+        "workerType: complex_model_m_v100 is now 2 x n1-standard-16 with 4 NVIDIA_TESLA_V100",
         "imageUri: eu.gcr.io/p/trainer:1 exists only if it was copied to Artifact Registry: "
-        "Container "
-        "Registry has ended",
+        "Container Registry has ended",
         "workerConfig: runs the image's entrypoint: only masterConfig has a containerCommand or "
         "containerArgs",
-        "masterType: complex_model_s is now n1-standard-8, as Vertex AI has no n1-highcpu-8",
-        "workerType: complex_model_m_v100 is now n1-standard-16 with 4 NVIDIA_TESLA_V100",
         "useChiefInTfConfig: TF_CONFIG now has chief in place of master",
     )
 
 
-def test_everything_else_of_a_job_finds_its_place(tmp_path):
+def test_all_other_fields_are_translated_or_noted(tmp_path):
     text = """
         jobId: Census_2020
         labels: {team: vision}
@@ -120,7 +264,7 @@ def test_everything_else_of_a_job_finds_its_place(tmp_path):
           scheduling: {maxRunningTime: 7200.5s, maxWaitTime: 3600s, priority: 7}
         """
     result = translated(tmp_path, text)
-    assert result.job.region == "europe-west4"
+    assert (result.job.region, result.job.scheduling) == ("europe-west4", Scheduling(timeout=7201))
     assert request(result.job) == {
         "displayName": "census_2020",
         "labels": {"team": "vision"},
@@ -128,10 +272,8 @@ def test_everything_else_of_a_job_finds_its_place(tmp_path):
             "kmsKeyName": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
         },
         "jobSpec": {
-            "workerPoolSpecs": [
-                pool("n1-standard-4", args=["--job-dir", "gs://bucket/census"]),
-            ],
-            "scheduling": {"timeout": "7201s"},
+            "workerPoolSpecs": [pool(CPU, args=["--job-dir", "gs://bucket/census"])],
+            "scheduling": {"timeout": "7200.5s"},
             "serviceAccount": "trainer@project.iam.gserviceaccount.com",
             "network": "projects/12345/global/networks/mine",
             "enableWebAccess": True,
@@ -139,31 +281,27 @@ def test_everything_else_of_a_job_finds_its_place(tmp_path):
         },
     }
     assert result.notes == (
-        "jobId: Census_2020 is now census_2020, as a job's name is part of paths and labels",
+        "scaleTier: the chief of BASIC is now n1-standard-4",
         "jobDir: gs://bucket/census is also passed as --job-dir, as before",
-        "scaleTier: BASIC is now chief on n1-standard-4",
+        "jobId: Census_2020 is now census_2020, as a job's name is part of paths and labels",
         "scheduling.priority: ignored, as Vertex AI has no priorities",
-        "scheduling.maxRunningTime: 7200.5s is now 7201s (whole seconds only)",
         "scheduling.maxWaitTime: ignored, as Vertex AI limits the wait only with "
-        "scheduling.strategy "
-        "FLEX_START",
+        "scheduling.strategy FLEX_START",
         "createTime, state: ignored (output-only fields)",
     )
 
 
 def test_a_wait_is_kept_where_vertex_ai_has_one(tmp_path):
-    base = Job("base", Cluster(Pool(Machine("n1-standard-4"))), scheduling=Scheduling("FLEX_START"))
+    base = Job("base", Cluster(Pool(Machine(CPU))), scheduling=Scheduling("FLEX_START"))
     text = "trainingInput: {scaleTier: BASIC, scheduling: {maxWaitTime: 3600s}}"
-    assert translated(tmp_path, text, base=base).job.scheduling == Scheduling(
-        "FLEX_START", max_wait=3600
-    )
+    scheduling = translated(tmp_path, text, base=base).job.scheduling
+    assert scheduling == Scheduling("FLEX_START", max_wait=3600)
 
 
 def test_hyperparameters_become_a_search(tmp_path):
     text = """
         trainingInput:
           scaleTier: BASIC
-          jobDir: gs://bucket/search
           hyperparameters:
             goal: MINIMIZE
             hyperparameterMetricTag: loss
@@ -180,7 +318,7 @@ def test_hyperparameters_become_a_search(tmp_path):
             - {parameterName: optimizer, type: CATEGORICAL, categoricalValues: [sgd, adam]}
             - {parameterName: plain, type: DOUBLE, minValue: 0, maxValue: 1, scaleType: NONE}
         """  # noqa: E501 - as such files are written
-    result = translated(tmp_path, text, name="search")
+    result = translated(tmp_path, text)
     assert result.job.tuning == Tuning(
         metric="loss",
         goal="minimize",
@@ -198,17 +336,21 @@ def test_hyperparameters_become_a_search(tmp_path):
     body = request(result.job)
     assert (body["maxTrialCount"], body["maxFailedTrialCount"]) == (30, 3)
     assert body["studySpec"]["medianAutomatedStoppingSpec"] == {}
-    assert body["trialJobSpec"] == {
-        "workerPoolSpecs": [pool("n1-standard-4", args=["--job-dir", "gs://bucket/search"])],
-        "baseOutputDirectory": {"outputUriPrefix": "gs://bucket/search"},
-    }
-    fields = [note.split(": ")[0] for note in result.notes if note.startswith("hyper")]
-    assert fields == [
-        "hyperparameters.params.4.scaleType",
+    assert body["trialJobSpec"] == {"workerPoolSpecs": [pool(CPU)]}
+    assert [note.split(": ")[0] for note in result.notes if note.startswith("hyper")] == [
         "hyperparameters.hyperparameterMetricTag",
         "hyperparameters.enableTrialEarlyStopping",
         "hyperparameters.resumePreviousJobId",
     ]
+
+
+SEARCH = "{params: [{parameterName: a, type: INTEGER, minValue: 1, maxValue: 2}]}"
+
+
+def test_a_search_has_the_defaults_it_had(tmp_path):
+    job = translated(tmp_path, f"trainingInput: {{hyperparameters: {SEARCH}}}").job
+    parameters = {"a": RangeParameter(1, 2, is_integer=True)}
+    assert job.tuning == Tuning("training/hptuning/metric", "maximize", parameters, trials=1)
 
 
 BASE = Job(
@@ -216,10 +358,7 @@ BASE = Job(
     Cluster(Pool(Machine("n1-standard-96"))),
     module="mine.main",
     args=("--from-base",),
-    env={"A": "1"},
-    project="my-project",
     region="us-east1",
-    bucket="gs://base",
     image=Image(repository="host/repository"),
     labels={"team": "base", "kept": "yes"},
     vertex={
@@ -231,58 +370,189 @@ BASE = Job(
 
 def test_unset_fields_are_those_of_distlaunch_yaml(tmp_path):
     job = translated(tmp_path, "trainingInput: {scaleTier: BASIC}", base=BASE).job
-    assert (job.name, job.module, job.args, job.region) == (
-        "base",
-        "mine.main",
-        ("--from-base",),
-        "us-east1",
-    )
-    assert job.cluster == Cluster(Pool(Machine("n1-standard-4")))
-    assert job.vertex == {
+    assert (job.module, job.region) == ("mine.main", "us-east1")
+    assert request(job) == {
+        "displayName": "base",
+        "labels": {"team": "base", "kept": "yes"},
         "encryptionSpec": {"kmsKeyName": "base"},
-        "jobSpec": {"enableWebAccess": False, "reservedIpRanges": ["a"]},
+        "jobSpec": {
+            "workerPoolSpecs": [pool(CPU, args=["--from-base"])],
+            "enableWebAccess": False,
+            "reservedIpRanges": ["a"],
+        },
     }
 
 
 def test_the_file_wins_over_distlaunch_yaml(tmp_path):
-    text = """
+    text = f"""
         jobId: mine
-        labels: {team: mine}
+        labels: {{team: mine}}
         trainingInput:
           scaleTier: BASIC
           args: [--from-file]
           region: us-central1
           enableWebAccess: true
-          encryptionConfig: {kmsKeyName: mine}
-          hyperparameters:
-            params: [{parameterName: a, type: INTEGER, minValue: 1, maxValue: 2}]
+          encryptionConfig: {{kmsKeyName: mine}}
+          hyperparameters: {SEARCH}
         """
     job = translated(tmp_path, text, base=BASE).job
-    assert (job.name, job.args, job.region) == ("mine", ("--from-file",), "us-central1")
-    assert job.labels == {"team": "mine", "kept": "yes"}
-    assert job.vertex == {
-        "encryptionSpec": {"kmsKeyName": "mine"},
-        "trialJobSpec": {"enableWebAccess": True, "reservedIpRanges": ["a"]},
+    assert job.region == "us-central1"
+    body = request(job)
+    assert (body["displayName"], body["labels"]) == ("mine", {"team": "mine", "kept": "yes"})
+    assert body["encryptionSpec"] == {"kmsKeyName": "mine"}
+    assert body["trialJobSpec"] == {
+        "workerPoolSpecs": [pool(CPU, args=["--from-file"])],
+        "enableWebAccess": True,
+        "reservedIpRanges": ["a"],
     }
 
 
 def test_args_of_distlaunch_yaml_do_not_reach_a_foreign_image(tmp_path):
     text = f"trainingInput: {{scaleTier: BASIC, masterConfig: {{imageUri: '{IMAGE}'}}}}"
-    job = translated(tmp_path, text, base=BASE).job
-    assert job.cluster.chief.program is not None
-    assert job.cluster.chief.program.args == ()
+    body = request(translated(tmp_path, text, base=BASE).job)
+    assert body["jobSpec"]["workerPoolSpecs"] == [pool(CPU, image=IMAGE)]
 
 
-def test_a_search_has_the_defaults_it_had(tmp_path):
-    text = """
+REFUSED = {
+    "BASIC_GPU": (
+        "trainingInput:\n  scaleTier: BASIC_GPU\n",
+        "2:14: trainingInput.scaleTier: BASIC_GPU is n1-standard-8 with 1 NVIDIA_TESLA_K80; "
+        "Google withdrew NVIDIA_TESLA_K80 on 2024-05-01; choose scaleTier: CUSTOM and masterType: "
+        "n1-standard-8 with masterConfig.acceleratorConfig: {type: NVIDIA_TESLA_T4, count: 1} or "
+        "NVIDIA_TESLA_V100, an L4 in distlaunch.yaml, or use --replace-retired",
+    ),
+    "a machine with P100s": (
+        custom(CPU, "complex_model_m_p100"),
+        "1:75: trainingInput.workerType: complex_model_m_p100 is n1-standard-16 with 4 "
+        "NVIDIA_TESLA_P100; Google withdrew NVIDIA_TESLA_P100 on 2026-09-15; choose workerType: "
+        "n1-standard-16 with workerConfig.acceleratorConfig: {type: NVIDIA_TESLA_T4, count: 4} or "
+        "NVIDIA_TESLA_V100, an L4 in distlaunch.yaml, or use --replace-retired",
+    ),
+    "K80s": (
+        custom(CPU, more=", masterConfig: {acceleratorConfig: {type: NVIDIA_TESLA_K80, count: 8}}"),
+        "1:104: trainingInput.masterConfig.acceleratorConfig.type: Google withdrew "
+        "NVIDIA_TESLA_K80 on 2024-05-01; choose "
+        "masterConfig.acceleratorConfig: {type: NVIDIA_TESLA_V100, count: 8}, an L4 in "
+        "distlaunch.yaml, or use --replace-retired",
+    ),
+    "machines of a tier": (
+        "trainingInput:\n  scaleTier: STANDARD_1\n  masterType: n1-standard-4\n  workerCount: 2\n",
+        "3:15: trainingInput.masterType: requires scaleTier: CUSTOM, got STANDARD_1",
+        "4:16: trainingInput.workerCount: requires scaleTier: CUSTOM, got STANDARD_1",
+    ),
+    "missing machines": (
+        "trainingInput:\n  scaleTier: CUSTOM\n  workerCount: 2\n",
+        "1:1: trainingInput.masterType: is missing, and scaleTier: CUSTOM needs it; write one such "
+        "as n1-standard-8",
+        "1:1: trainingInput.workerType: is missing, and workerCount: 2 needs it; write one such as "
+        "n1-standard-8",
+    ),
+    "a machine that never was": (
+        custom("complex_modell_m"),
+        "1:48: trainingInput.masterType: expected a machine type such as n1-standard-8, got "
+        "'complex_modell_m'; did you mean 'complex_model_m'?",
+    ),
+    "an accelerator beside a legacy machine": (
+        custom("standard", more=", masterConfig: {acceleratorConfig: {type: NVIDIA_TESLA_T4}}"),
+        "1:92: trainingInput.masterConfig.acceleratorConfig: requires a machine type of Compute "
+        "Engine; write masterType: n1-standard-4",
+    ),
+    "no number of accelerators": (
+        custom(CPU, more=", masterConfig: {acceleratorConfig: {type: NVIDIA_TESLA_T4}}"),
+        "1:78: trainingInput.masterConfig.acceleratorConfig.count: expected 1 or more of "
+        "NVIDIA_TESLA_T4",
+    ),
+    "commands without an image, and with args": (
+        """\
+        trainingInput:
+          scaleTier: CUSTOM
+          args: [--a]
+          masterType: n1-standard-4
+          masterConfig: {containerCommand: [run]}
+          workerType: n1-standard-4
+          workerCount: 1
+          workerConfig:
+            imageUri: image
+            containerArgs: []
+        """,
+        "5:36: trainingInput.masterConfig.containerCommand: requires an imageUri, which is not set",
+        "10:20: trainingInput.workerConfig.containerArgs: conflicts with args; leave one out",
+    ),
+    "packages beside an image": (
+        """\
+        trainingInput:
+          masterConfig: {imageUri: image}
+          packageUris: ['gs://bucket/trainer.tar.gz']
+          pythonModule: trainer.task
+        """,
+        "3:16: trainingInput.packageUris: conflicts with masterConfig.imageUri; leave one out",
+        "4:17: trainingInput.pythonModule: conflicts with masterConfig.imageUri; leave one out",
+    ),
+    "packages without an image to go into": (
+        "trainingInput: {pythonModule: trainer.task, packageUris: ['gs://bucket/trainer.tar.gz']}",
+        "1:58: trainingInput.packageUris: trainer.task is not in HERE, and the images that "
+        "Google installed packages into no longer exist; submit from the folder with it, or pass "
+        "an image that runs it with --image",
+    ),
+    "a module without packages": (
+        "trainingInput: {pythonModule: trainer.task}",
+        "1:31: trainingInput.pythonModule: trainer.task is not in HERE, and the images that "
+        "Google installed packages into no longer exist; submit from the folder with it, or pass "
+        "an image that runs it with --image",
+    ),
+    "packages without a module": (
+        "trainingInput: {packageUris: ['gs://bucket/trainer.tar.gz']}",
+        "1:1: trainingInput.pythonModule: is missing, and packageUris needs it; write a module "
+        "such as trainer.task",
+    ),
+    "hyperparameters": (
+        """\
         trainingInput:
           hyperparameters:
-            params: [{parameterName: a, type: INTEGER, minValue: 1, maxValue: 2}]
-        """
-    tuning = translated(tmp_path, text).job.tuning
-    assert tuning == Tuning(
-        metric="training/hptuning/metric",
-        goal="maximize",
-        parameters={"a": RangeParameter(1, 2, is_integer=True)},
-        trials=1,
-    )
+            goal: MAXIMIZE
+            params:
+            - {type: DOUBLE, minValue: 0, maxValue: 1}
+            - {parameterName: a, minValue: 0, maxValue: 1}
+            - {parameterName: b, type: INTEGER, minValue: 1.5}
+            - {parameterName: b, type: DOUBLE, minValue: 0, maxValue: 1}
+            - {parameterName: c, type: CATEGORICAL, categoricalValues: []}
+            - {parameterName: d, type: DISCRETE}
+            - {parameterName: e, type: DOUBLE, minValue: 2, maxValue: 1}
+            - {parameterName: f, type: PARAMETER_TYPE_UNSPECIFIED}
+        """,
+        "5:7: trainingInput.hyperparameters.params.0.parameterName: is missing",
+        "6:7: trainingInput.hyperparameters.params.1.type: is missing; expected DOUBLE, INTEGER, "
+        "CATEGORICAL or DISCRETE",
+        "7:7: trainingInput.hyperparameters.params.2.maxValue: is missing, and type INTEGER needs "
+        "it",
+        "7:51: trainingInput.hyperparameters.params.2.minValue: expected a whole number for type "
+        "INTEGER, got 1.5",
+        "8:23: trainingInput.hyperparameters.params.3.parameterName: duplicate name b",
+        "9:64: trainingInput.hyperparameters.params.4.categoricalValues: expected one or more "
+        "values",
+        "10:7: trainingInput.hyperparameters.params.5.discreteValues: expected one or more values",
+        "11:63: trainingInput.hyperparameters.params.6.maxValue: expected minValue, 2, or more, "
+        "got 1",
+        "12:32: trainingInput.hyperparameters.params.7.type: expected DOUBLE, INTEGER, CATEGORICAL "
+        "or DISCRETE",
+    ),
+    "nothing to search": (
+        "trainingInput: {hyperparameters: {goal: MAXIMIZE}}",
+        "1:17: trainingInput.hyperparameters.params: expected one or more",
+    ),
+    "a job folder on this machine": (
+        "trainingInput: {jobDir: runs}",
+        "1:25: trainingInput.jobDir: expected gs://BUCKET/FOLDER, got 'runs'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_ambiguous_field_is_refused_with_location_and_choices(tmp_path, name):
+    text, *lines = REFUSED[name]
+    with pytest.raises(JobFileError) as error:
+        translated(tmp_path, text)
+    file = f"{tmp_path}/config.yaml"
+    assert list(error.value.lines) == [
+        f"{file}:{line.replace('HERE', str(tmp_path))}" for line in lines
+    ]

@@ -1,0 +1,223 @@
+"""AI Platform's format: all of the API's schema is known and kept, and nothing beyond it."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import googleapiclient.discovery_cache
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pydantic.alias_generators import to_snake
+
+from distlaunch.errors import JobFileError
+from distlaunch.job import vertex
+from distlaunch.job.ai_platform import AiPlatformFile, is_training_input, read
+from distlaunch.job.ai_platform.from_job import from_job
+from distlaunch.job.ai_platform.models import AiPlatformJob
+from distlaunch.job.ai_platform.to_job import to_job
+from distlaunch.job.model import Cluster, Job, Machine, Pool
+from distlaunch.job.vertex.proto import validate_request
+from distlaunch.job.yaml_document import Document
+
+PREDICTION = {"predictionInput", "predictionOutput"}  # jobs of another kind
+BY_FORMAT = {
+    "int32": st.integers(0, 2**31 - 1),
+    "int64": st.integers(0, 2**63 - 1),
+    "double": st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53),
+    "google-duration": st.from_regex(r"[0-9]{1,9}(\.[0-9]{1,9})?s", fullmatch=True),
+    "google-datetime": st.datetimes().map(lambda time: f"{time.isoformat()}Z"),
+    "byte": st.binary(max_size=9).map(bytes.hex),
+}
+TEXT = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\u2028\u2029\ufeff\x85"),
+    max_size=12,
+).filter(lambda text: not re.fullmatch(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+", text))
+# PyYAML writes the text 1e5 without quotes, though it is a number to everyone else.
+
+
+@cache
+def schemas() -> dict[str, dict]:
+    folder = Path(googleapiclient.discovery_cache.__file__).parent
+    api = json.loads((folder / "documents/ml.v1.json").read_text(encoding="utf-8"))
+    return {
+        name.removeprefix("GoogleCloudMlV1__"): schema for name, schema in api["schemas"].items()
+    }
+
+
+def properties(name: str) -> dict[str, dict]:
+    fields = schemas()[name.removeprefix("GoogleCloudMlV1__")]["properties"]
+    return {key: field for key, field in fields.items() if key not in PREDICTION}
+
+
+def documents(schema: dict, by_name: dict[str, Any] | None = None) -> st.SearchStrategy:
+    """Return a strategy for what a schema of the API allows; `by_name` has some fields' own."""
+    by_name = by_name or {}
+    if "$ref" in schema:
+        fields = properties(schema["$ref"])
+        parts = {key: by_name.get(key, documents(it, by_name)) for key, it in fields.items()}
+        parts = {key: part for key, part in parts.items() if not part.is_empty}
+        needed = {key: parts.pop(key) for key in list(parts) if key == "trainingInput"}
+        return st.fixed_dictionaries(needed, optional=parts)
+    if "additionalProperties" in schema:
+        return st.dictionaries(TEXT, documents(schema["additionalProperties"]), max_size=3)
+    if "items" in schema:
+        return st.lists(documents(schema["items"], by_name), max_size=3)
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    if schema["type"] == "boolean":
+        return st.booleans()
+    return BY_FORMAT.get(schema.get("format", ""), TEXT)
+
+
+def parsed(text: str) -> AiPlatformFile:
+    return read(Document(text), Path("/config.yaml"))
+
+
+OWN = AiPlatformJob.model_json_schema()
+OWN_SECTIONS = OWN.pop("$defs") | {"AiPlatformJob": OWN}
+NAMES = {"AiPlatformJob": "Job", "SchedulingConfig": "Scheduling"}  # where they differ
+
+
+def enum_of(schema: dict) -> list[str] | None:
+    return next((part["enum"] for part in schema.get("anyOf", []) if "enum" in part), None)
+
+
+@pytest.mark.parametrize("name", OWN_SECTIONS)
+def test_a_section_has_the_fields_and_enums_of_the_api_and_no_others(name):
+    fields = properties(NAMES.get(name, name))
+    own = {key: enum_of(field) for key, field in OWN_SECTIONS[name]["properties"].items()}
+    of_api = {key: field.get("enum") for key, field in fields.items()}
+    assert own == of_api | ({"state": None} if "state" in of_api else {})
+
+
+JOB = {"$ref": "Job"}
+TRAINING_INPUT = {"$ref": "TrainingInput"}
+
+
+@given(document=documents(JOB))
+def test_everything_is_read(document):
+    read_back = parsed(yaml.safe_dump(document, allow_unicode=True)).training_input
+    assert read_back == document["trainingInput"]
+
+
+@given(document=documents(TRAINING_INPUT))
+def test_names_may_be_in_snake_case(document):
+    snaked = {"training_input": in_snake_case(document)}
+    assert parsed(json.dumps(snaked, ensure_ascii=False)).training_input == document
+
+
+def in_snake_case(document):
+    if isinstance(document, dict):
+        return {to_snake(key): in_snake_case(value) for key, value in document.items()}
+    if isinstance(document, list):
+        return [in_snake_case(item) for item in document]
+    return document
+
+
+BROKEN = {
+    "not under trainingInput": (
+        "scaleTier: BASIC\nregion: us-central1\n",
+        "1:1: scaleTier: expected under 'trainingInput:', each line indented by two more spaces",
+    ),
+    "a prediction": (
+        "jobId: a\nprediction_input: {modelName: a}\n",
+        "2:1: prediction_input: a batch prediction, which ended with AI Platform; only training "
+        "runs",
+    ),
+    "unknown names": (
+        "trainingInput:\n  scaleTeir: BASIC\n  master_config: {disk_config: {size: 1}}\njob: a\n",
+        "2:3: trainingInput.scaleTeir: unknown key; did you mean 'scaleTier'?",
+        "3:33: trainingInput.master_config.disk_config.size: unknown key; known here: "
+        "bootDiskType, bootDiskSizeGb",
+        "4:1: job: unknown key; did you mean 'jobId'?",
+    ),
+    "a name in both ways": (
+        "trainingInput:\n  masterType: standard\n  masterConfig: {imageUri: a, image_uri: b}\n",
+        "3:17: trainingInput.masterConfig: expected imageUri or image_uri and not both, got a "
+        "section",
+    ),
+    "values": (
+        "trainingInput:\n"
+        "  scaleTier: CUSTOMS\n"
+        "  workerCount: two\n"
+        "  useChiefInTfConfig: maybe\n"
+        "  args: --epochs=5\n"
+        "  masterConfig: {acceleratorConfig: {type: NVIDIA_L4, count: -1}, containerArgs: [[a]]}\n"
+        "  scheduling: {maxRunningTime: 7200}\n"
+        "  hyperparameters: {maxTrials: 1e3, params: [{minValue: nan, discreteValues: [a]}]}\n",
+        "2:14: trainingInput.scaleTier: expected BASIC, STANDARD_1, PREMIUM_1, BASIC_GPU, "
+        "BASIC_TPU or CUSTOM, got 'CUSTOMS'; did you mean 'CUSTOM'?",
+        "3:16: trainingInput.workerCount: expected a whole number of 0 or more, got 'two'",
+        "4:23: trainingInput.useChiefInTfConfig: expected true or false, got 'maybe'",
+        "5:9: trainingInput.args: expected a list, such as [first, second], got '--epochs=5'",
+        "6:44: trainingInput.masterConfig.acceleratorConfig.type: expected "
+        "ACCELERATOR_TYPE_UNSPECIFIED, NVIDIA_TESLA_K80, NVIDIA_TESLA_P100, NVIDIA_TESLA_V100, "
+        "NVIDIA_TESLA_P4, NVIDIA_TESLA_T4, NVIDIA_TESLA_A100, TPU_V2, TPU_V3, TPU_V2_POD, "
+        "TPU_V3_POD or TPU_V4_POD, got 'NVIDIA_L4'; did you mean 'NVIDIA_TESLA_T4'?",
+        "6:62: trainingInput.masterConfig.acceleratorConfig.count: expected a whole number of 0 or "
+        "more, got '-1'",
+        "6:83: trainingInput.masterConfig.containerArgs.0: expected text, got a list",
+        "7:32: trainingInput.scheduling.maxRunningTime: expected seconds with their unit, such as "
+        "7200s, got '7200'",
+        "8:32: trainingInput.hyperparameters.maxTrials: expected a whole number of 0 or more, got "
+        "'1e3'",
+        "8:57: trainingInput.hyperparameters.params.0.minValue: expected a number, got 'nan'",
+        "8:79: trainingInput.hyperparameters.params.0.discreteValues.0: expected a number, got 'a'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_all_problems_are_reported_at_once(name):
+    text, *lines = BROKEN[name]
+    with pytest.raises(JobFileError) as error:
+        parsed(text)
+    assert list(error.value.lines) == [f"/config.yaml:{line}" for line in lines]
+
+
+def test_the_format_is_known_by_its_names():
+    assert is_training_input({"training_input": {}, "jobId": "a"})
+    assert is_training_input({"masterType": "standard"})
+    assert not is_training_input({"displayName": "a", "jobSpec": {}})
+
+
+SANE = {
+    "count": st.integers(1, 8),
+    "workerCount": st.integers(0, 3),
+    "parameterServerCount": st.integers(0, 3),
+    "evaluatorCount": st.integers(0, 3),
+    "scaleTier": st.sampled_from(["CUSTOM", "CUSTOM", "CUSTOM", "BASIC", "STANDARD_1"]),
+    "imageUri": st.just("image:1"),
+    "jobDir": st.just("gs://bucket/job"),
+    "packageUris": st.nothing(),
+    "pythonModule": st.nothing(),
+    "containerCommand": st.nothing(),
+    **{
+        f"{role}Type": st.sampled_from(["n1-standard-8", "n1-highmem-8", "standard"])
+        for role in ("master", "worker", "parameterServer", "evaluator")
+    },
+}
+
+
+@example(document={"pythonModule": "/"})
+@given(document=documents(TRAINING_INPUT) | documents(TRAINING_INPUT, SANE))
+def test_every_job_is_translated_into_what_google_takes_or_refused_in_its_place(document):
+    text = json.dumps({"trainingInput": document}, indent=1, ensure_ascii=False)
+    try:
+        base = Job("job", Cluster(Pool(Machine(""))))
+        job, notes = to_job(parsed(text), folder=Path("/"), base=base)
+    except JobFileError as error:
+        for line in error.lines:
+            assert re.match(r"/config\.yaml:[0-9]+:[0-9]+: trainingInput\.[A-Za-z0-9.]+: ", line)
+    else:
+        body = vertex.build_request(job, image="own", labels={}, job_dir=None)
+        validate_request(vertex.collection(job), body)
+        assert all("\n" not in note for note in notes)
+        if job.tuning or not vertex.is_tuned(job):
+            from_job(job, "own")
