@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from distlaunch.checks.price.file import read_price_file
+from distlaunch.checks.price.book import read_price_file
 from distlaunch.job import machine_catalogue
 
 from .corpus.cases import BROKEN, Case, run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -27,34 +27,21 @@ _GPU = "NVIDIA_"
 
 @dataclass(frozen=True, slots=True)
 class MachineOption:
-    """The price of a job with the chief's machine replaced by another.
+    """The price of a job with the chief's machine replaced, with the fields of ``check --json``."""
 
-    Parameters
-    ----------
-    an_hour
-        Of the whole job, None if a part is unknown.
-    is_own
-        Whether it is the job's own machine.
-    """
-
-    machine: Machine
-    kind: MachineType
-    an_hour: Decimal | None
+    machine: str
+    accelerator: str | None
+    accelerator_count: int
+    cpus: int | None
+    memory_gb: float | None
+    an_hour: Decimal | None  # of the whole job, None if a part is unknown
     currency: str
-    is_own: bool
+    is_own: bool  # the job's own machine
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return {
-            "machine": self.machine.type,
-            "accelerator": self.machine.accelerator,
-            "accelerator_count": self.machine.accelerator_count,
-            "cpus": self.kind.cpus,
-            "memory_gb": self.kind.memory_gb,
-            "an_hour": None if self.an_hour is None else json_number(self.an_hour),
-            "currency": self.currency,
-            "is_own": self.is_own,
-        }
+        price = self.an_hour
+        return {**asdict(self), "an_hour": None if price is None else json_number(price)}
 
 
 def compare_machines(
@@ -112,35 +99,34 @@ def _accelerators(chief: PoolRequest, kind: MachineType) -> list[str | None]:
 def _option(
     machine: Machine, own: Machine, request: JobRequest, catalogue: Catalogue, prices: PriceBook
 ) -> MachineOption:
+    name, accelerator, count = machine.type, machine.accelerator, machine.accelerator_count
     pools = tuple(
-        replace(
-            pool,
-            machine=machine.type,
-            accelerator=machine.accelerator,
-            accelerator_count=machine.accelerator_count,
-        )
+        replace(pool, machine=name, accelerator=accelerator, accelerator_count=count)
         if machine_of(pool) == own
         else pool
         for pool in request.pools
     )
-    cost = estimate_cost(replace(request, pools=pools), catalogue, prices)
-    kind = catalogue.machines.get(machine.type, MachineType(""))
-    return MachineOption(machine, kind, cost.an_hour, prices.currency, machine == own)
+    price = estimate_cost(replace(request, pools=pools), catalogue, prices).an_hour
+    kind = catalogue.machines.get(name, MachineType(""))
+    size = (kind.cpus, kind.memory_gb)
+    return MachineOption(
+        name, accelerator, count, *size, price, prices.currency, is_own=machine == own
+    )
 
 
 def _by_price(option: MachineOption) -> tuple[bool, Decimal, int, str, str]:
-    price, machine = option.an_hour, option.machine
-    cpus = option.kind.cpus or 0
-    return price is None, price or Decimal(0), cpus, machine.type, machine.accelerator or ""
+    price = option.an_hour
+    size = (option.cpus or 0, option.machine, option.accelerator or "")
+    return price is None, price or Decimal(0), *size
 
 
 def _row(option: MachineOption) -> tuple[str, ...]:
-    machine, kind, price = option.machine, option.kind, option.an_hour
+    price = option.an_hour
     return (
-        machine.type,
-        f"{machine.accelerator_count} {machine.accelerator}" if machine.accelerator else "",
-        str(kind.cpus or ""),
-        f"{kind.memory_gb:g}" if kind.memory_gb else "",
+        option.machine,
+        f"{option.accelerator_count} {option.accelerator}" if option.accelerator else "",
+        str(option.cpus or ""),
+        f"{option.memory_gb:g}" if option.memory_gb else "",
         "unknown" if price is None else format_money(price, option.currency),
         "this job's" if option.is_own else "",
     )

@@ -1,103 +1,67 @@
-"""The prices per hour of machines, accelerators and disks, with their source."""
+"""The prices of a region: the user's, from ``distlaunch.prices.yaml``, and Google's."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 
-from distlaunch.checks.price import skus
-from distlaunch.checks.price.file import FILE_NAME, PriceFile, read_price_file
+from pydantic import BaseModel, BeforeValidator, RootModel
+
+from distlaunch.checks.price.catalog import Rates, fetch_rates
 from distlaunch.errors import GoogleError
-from distlaunch.job.yaml_document import display_path
+from distlaunch.job.model import Strategy
+from distlaunch.job.schema import RegionName, expected_error, one_of
+from distlaunch.job.validation import validate
+from distlaunch.job.yaml_document import display_path, job_file_error, read_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from distlaunch.checks.price.catalog import Rates
     from distlaunch.checks.request_view import JobRequest
     from distlaunch.google.client import Session
-    from distlaunch.job.machine_catalogue import MachineType
-    from distlaunch.job.model import Strategy
 
+FILE_NAME = "distlaunch.prices.yaml"  # in the project's folder
 TIMEOUT = 8.0  # seconds for Google's list
 
 
-@dataclass(frozen=True, slots=True)
-class UnitPrice:
-    """The price of one item for an hour, and its source: the user's file, or Google's list."""
+class UnitPrice(NamedTuple):
+    """The price of one item for an hour, and its source."""
 
     amount: Decimal
     source: str
-    is_from_google: bool
 
 
 @dataclass(frozen=True, slots=True)
 class PriceBook:
-    """The prices in a region.
-
-    Parameters
-    ----------
-    own, own_name
-        The user's prices by machine type and accelerator, and their file.
-    rates
-        Google's prices; None if unknown.
-    why_no_rates
-        Why Google's prices are unknown.
-    """
+    """The prices in a region."""
 
     region: str
     strategy: Strategy
     currency: str = "USD"
-    own: Mapping[str, Decimal] = field(default_factory=dict)
+    own: Mapping[str, Decimal] = field(default_factory=dict)  # by machine type and accelerator
     own_name: str = FILE_NAME
-    rates: Rates | None = None
+    rates: Rates | None = None  # Google's; None if unknown
     why_no_rates: str = ""
 
-    def of_machine(self, name: str, kind: MachineType | None) -> UnitPrice | None:
-        """Return the price of a machine without its accelerators, None if unknown."""
-        items = skus.machine_items(kind, self.strategy) if kind else None
-        return self._own(name) or self._from_google(items)
-
-    def of_accelerator(self, name: str) -> UnitPrice | None:
-        """Return the price of one accelerator, None if unknown."""
-        return self._own(name) or self._from_google(skus.accelerator_items(name, self.strategy))
-
-    def of_disk(self, kind: str, gigabytes: int) -> UnitPrice | None:
-        """Return the price of a boot disk, None if unknown."""
-        return self._from_google(skus.disk_items(kind, gigabytes))
-
-    def _own(self, name: str) -> UnitPrice | None:
-        amount = self.own.get(name)
-        return None if amount is None else UnitPrice(amount, self.own_name, is_from_google=False)
-
-    def _from_google(self, items: Mapping[str, float] | None) -> UnitPrice | None:
+    def price(self, name: str, items: Mapping[str, float] | None) -> UnitPrice | None:
+        """Return the user's price of a name, else Google's of its items, None if unknown."""
+        if name in self.own:
+            return UnitPrice(self.own[name], self.own_name)
         if self.rates is None or items is None or not items.keys() <= self.rates.hourly.keys():
             return None
         amounts = (self.rates.hourly[item] * Decimal(str(count)) for item, count in items.items())
-        source = f"Google's Cloud Billing Catalog of {self.rates.date.isoformat()}"
-        return UnitPrice(sum(amounts, Decimal(0)), source, is_from_google=True)
+        return UnitPrice(sum(amounts, Decimal(0)), self.rates.source)
 
 
 def load_prices(
     request: JobRequest, *, session: Session | None, file: Path | None, timeout: float = TIMEOUT
 ) -> PriceBook:
-    """Return the prices for a job.
+    """Return the prices for a job: those of a user's file, and Google's with a session.
 
-    Parameters
-    ----------
-    session
-        Calls Google; None for the user's prices alone.
-    file
-        The user's prices, which override Google's; None without.
-    timeout
-        Seconds for Google's list.
-
-    Raises
-    ------
-    DistlaunchError
-        If that file is invalid, with line and column.
+    DistlaunchError is raised if that file is invalid, with line and column.
     """
     own = read_price_file(file) if file else PriceFile()
     rates, why = None, ""
@@ -106,13 +70,59 @@ def load_prices(
     elif not request.region:
         why = "the job has no region"
     else:
-        from distlaunch.checks.price.catalog import fetch_rates
-
-        services = skus.SERVICES[request.strategy]
         try:
-            rates = fetch_rates(session, services, request.region, own.currency, timeout)
+            rates = fetch_rates(session, request.strategy, request.region, own.currency, timeout)
         except GoogleError as problem:
             why = f"Google's price list cannot be read: {problem}"
     own_prices = own.regions.get(request.region, {}).get(request.strategy, {})
     name = display_path(file) if file else FILE_NAME
     return PriceBook(request.region, request.strategy, own.currency, own_prices, name, rates, why)
+
+
+def _matching(pattern: str, expected: str) -> BeforeValidator:
+    def parse(text: Any) -> str:
+        if not isinstance(text, str) or not re.fullmatch(pattern, text, re.ASCII):
+            raise expected_error(expected)
+        return text
+
+    return BeforeValidator(parse)
+
+
+_Currency = Annotated[str, _matching(r"[A-Z]{3}", "a currency such as USD")]
+_Item = Annotated[
+    str,
+    _matching(
+        r"[a-z][a-z0-9]*(-[a-z0-9]+)+|(NVIDIA|TPU)_[A-Z0-9_]+",
+        "a machine type or accelerator such as n1-standard-8 or NVIDIA_TESLA_T4",
+    ),
+]
+_Price = Annotated[
+    Decimal, _matching(r"[0-9]{1,9}(\.[0-9]{1,12})?", "a price per hour such as 0.42")
+]
+_Prices = dict[Annotated[str, one_of(*get_args(Strategy))], dict[_Item, _Price]]
+
+
+class _FileOptions(BaseModel):
+    currency: _Currency = "USD"
+
+
+class _FileRegions(RootModel[dict[RegionName, _Prices]]):
+    pass
+
+
+class PriceFile(NamedTuple):
+    """The user's prices per hour by region and strategy, of machine types and accelerators."""
+
+    currency: str = "USD"
+    regions: Mapping[str, Mapping[str, Mapping[str, Decimal]]] = {}
+
+
+def read_price_file(path: Path) -> PriceFile:
+    """Read a price file; DistlaunchError is raised with all its problems."""
+    document = read_document(path)
+    options, problems = validate(document, _FileOptions)
+    document.data.pop("currency", None)
+    regions, others = validate(document, _FileRegions)
+    if options is None or regions is None or document.problems:
+        raise job_file_error(path, dict.fromkeys([*problems, *others]))
+    return PriceFile(options.currency, regions.root)

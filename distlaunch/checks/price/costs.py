@@ -8,7 +8,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.checks.limits import boot_disk
-from distlaunch.checks.price.file import FILE_NAME
+from distlaunch.checks.price.book import FILE_NAME
+from distlaunch.checks.price.catalog import accelerator_items, disk_items, machine_items
 from distlaunch.job.machine_catalogue import chips
 from distlaunch.text import duration
 
@@ -30,7 +31,7 @@ _ROUNDING = Context(prec=100, rounding=ROUND_HALF_UP)  # for counts of any size
 
 @dataclass(frozen=True, slots=True)
 class PoolCost:
-    """The price of a worker pool; amounts are None if a part is unknown."""
+    """The price of a worker pool; `an_hour` is None if a part is unknown."""
 
     role: str
     replicas: int
@@ -52,16 +53,8 @@ class PoolCost:
 class Cost:
     """The price of a job, with the fields of ``check --json``.
 
-    Parameters
-    ----------
-    an_hour, up_to_timeout
-        None if a part is unknown. An hour is of all trials that run at once.
-    known_an_hour, known_up_to_timeout
-        The sums of the known prices, None if there is none.
-    unknown
-        The machine types and accelerators without a price; `why` is the reason.
-    date
-        The day of Google's price list, None if it is not a source.
+    An hour is of all trials that run at once. Amounts are None if a part is unknown, those of the
+    known prices if all parts are.
     """
 
     region: str
@@ -70,15 +63,15 @@ class Cost:
     up_to_timeout: Decimal | None
     known_an_hour: Decimal | None
     known_up_to_timeout: Decimal | None
-    unknown: tuple[str, ...]
-    why: str | None
+    unknown: tuple[str, ...]  # the machine types and accelerators without a price
+    why: str | None  # there is none
     strategy: str
     timeout: int
     trials: int
     trials_at_once: int
     pools: tuple[PoolCost, ...]
     sources: tuple[str, ...]
-    date: dt.date | None
+    date: dt.date | None  # of Google's price list, None if it is not a source
     included: tuple[str, ...]
     not_included: tuple[str, ...]
 
@@ -98,10 +91,10 @@ class Cost:
             bound = "at least " if self.unknown else ""
             an_hour = format_money(self.known_an_hour, self.currency)
             in_all = format_money(self.known_up_to_timeout, self.currency)
-            yield (
-                f"{bound}{an_hour} an hour{self._trials_and_pools()}; "
-                f"{bound}{in_all} {self._up_to_timeout()}"
-            )
+            until = f"up to its timeout of {duration(self.timeout)}"
+            if self.trials > 1:
+                until = f"for {self.trials} trials of up to {duration(self.timeout)}"
+            yield f"{bound}{an_hour} an hour{self._trials_and_pools()}; {bound}{in_all} {until}"
             included = f"including {', '.join(self.included)}, " if self.included else ""
             yield (
                 f"prices from {', '.join(self.sources)} ({self.strategy}); {included}"
@@ -122,11 +115,6 @@ class Cost:
         pools = ", ".join(pool.describe() for pool in self.pools)
         return f"{at_once} ({'each: ' if is_tuned else ''}{pools})"
 
-    def _up_to_timeout(self) -> str:
-        if self.trials > 1:
-            return f"for {self.trials} trials of up to {duration(self.timeout)}"
-        return f"up to its timeout of {duration(self.timeout)}"
-
 
 def estimate_cost(request: JobRequest, catalogue: Catalogue, prices: PriceBook) -> Cost:
     """Return the price of a job; `catalogue` has the CPUs and the memory of its machines."""
@@ -134,20 +122,20 @@ def estimate_cost(request: JobRequest, catalogue: Catalogue, prices: PriceBook) 
         _pool_cost(pool, catalogue.machines.get(pool.machine), prices) for pool in request.pools
     )
     at_once = min(request.trials_at_once, request.trials)
-    known = sum((pool.known_an_hour for pool in pools), Decimal(0))
-    known_in_all = known * request.trials * request.timeout / _HOUR
+    of_trial = sum((pool.known_an_hour for pool in pools), Decimal(0))
+    an_hour = of_trial * at_once
+    in_all = of_trial * request.trials * request.timeout / _HOUR
     unknown = _unique(name for pool in pools for name in pool.unknown)
     sources = _unique(name for pool in pools for name in pool.sources)
     why = prices.why_no_rates or f"Google's price list has no single price in {request.region}"
-    uses_google = prices.rates is not None and any(name != prices.own_name for name in sources)
     has_disks = bool(pools) and all(pool.has_disks for pool in pools)
     return Cost(
         region=request.region,
         currency=prices.currency,
-        an_hour=None if unknown else known * at_once,
-        up_to_timeout=None if unknown else known_in_all,
-        known_an_hour=known * at_once if sources else None,
-        known_up_to_timeout=known_in_all if sources else None,
+        an_hour=None if unknown else an_hour,
+        up_to_timeout=None if unknown else in_all,
+        known_an_hour=an_hour if sources else None,
+        known_up_to_timeout=in_all if sources else None,
         unknown=unknown,
         why=why if unknown else None,
         strategy=request.strategy,
@@ -156,7 +144,7 @@ def estimate_cost(request: JobRequest, catalogue: Catalogue, prices: PriceBook) 
         trials_at_once=at_once,
         pools=pools,
         sources=sources,
-        date=prices.rates.date if prices.rates and uses_google else None,
+        date=prices.rates.date if prices.rates and prices.rates.source in sources else None,
         included=(_BOOT_DISKS,) if has_disks else (),
         not_included=_NEVER_INCLUDED if has_disks else (_BOOT_DISKS, *_NEVER_INCLUDED),
     )
@@ -164,21 +152,21 @@ def estimate_cost(request: JobRequest, catalogue: Catalogue, prices: PriceBook) 
 
 def _pool_cost(pool: PoolRequest, kind: MachineType | None, prices: PriceBook) -> PoolCost:
     machines = pool.replicas * _machines_per_replica(pool)
-    machine = prices.of_machine(pool.machine, kind)
+    strategy, accelerator = prices.strategy, pool.accelerator
+    machine = prices.price(pool.machine, machine_items(kind, strategy) if kind else None)
     items: list[tuple[str, int, UnitPrice | None]] = [(pool.machine, machines, machine)]
-    if pool.accelerator:
-        count = pool.replicas * pool.accelerator_count
-        items.append((pool.accelerator, count, prices.of_accelerator(pool.accelerator)))
+    if accelerator:
+        price = prices.price(accelerator, accelerator_items(accelerator, strategy))
+        items.append((accelerator, pool.replicas * pool.accelerator_count, price))
     elif kind and kind.needs_accelerator:
         items.append((next(iter(kind.accelerators)), machines, None))
     disk = None
-    if machine and machine.is_from_google:  # the user's price is of the whole machine
+    if machine and machine.source != prices.own_name:  # the user's price is of the whole machine
         disk_type = pool.disk_type or boot_disk(pool.machine)
-        disk = prices.of_disk(disk_type, pool.disk_gb or _DEFAULT_DISK_GB)
+        disk = prices.price(_BOOT_DISKS, disk_items(disk_type, pool.disk_gb or _DEFAULT_DISK_GB))
     if disk:
         items.append((_BOOT_DISKS, machines, disk))
-    prices_of_known = [(count, price) for _, count, price in items if price]
-    known = sum((count * price.amount for count, price in prices_of_known), Decimal(0))
+    known = sum((count * price.amount for _, count, price in items if price), Decimal(0))
     unknown = tuple(name for name, _, price in items if price is None)
     return PoolCost(
         role=pool.role,
@@ -186,7 +174,7 @@ def _pool_cost(pool: PoolRequest, kind: MachineType | None, prices: PriceBook) -
         an_hour=None if unknown else known,
         known_an_hour=known,
         unknown=unknown,
-        sources=_unique(price.source for _, price in prices_of_known),
+        sources=_unique(price.source for _, _, price in items if price),
         has_disks=disk is not None,
     )
 

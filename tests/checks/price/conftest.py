@@ -1,4 +1,4 @@
-"""Requests, and a server with price lists."""
+"""Requests, and their price with the fake Google's price list or a user's file."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from datetime import date
 
 import pytest
 
+from distlaunch.checks import price
 from distlaunch.checks.request_view import JobRequest, PoolRequest
 from distlaunch.google.client import connect
 from distlaunch.job import machine_catalogue
 
-from ...google.servers import Clock, Reply, Server  # noqa: TID252 - tests are no package
 from .lists import REGION
 
 
@@ -19,11 +19,6 @@ def cache(monkeypatch, tmp_path):
     """Cache price lists in a folder of the test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache/distlaunch"
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 @pytest.fixture
@@ -50,23 +45,25 @@ def job():
 
 
 @pytest.fixture
-def listing():
-    """Serve price lists, in pages of some SKUs; returns the server and a session with it."""
-    servers: list[Server] = []
+def offline(known, tmp_path, monkeypatch):
+    """Return a function that estimates the cost with a user's prices."""
+    monkeypatch.chdir(tmp_path)
 
-    def serve(skus, page=3, refusal=None):
-        def answer(request):
-            if refusal:
-                return refusal
-            service = request.path.split("/")[3]
-            listed = skus.get(service, [])
-            start = int(request.params.get("pageToken") or 0)
-            rest = {"nextPageToken": str(start + page)} if start + page < len(listed) else {}
-            return Reply(body={"skus": listed[start : start + page], **rest})
+    def run(job, own="", session=None, **options):
+        file = tmp_path / price.FILE_NAME
+        file.write_text(own)
+        prices = price.load_prices(job, session=session, file=file if own else None, **options)
+        return price.estimate_cost(job, known, prices)
 
-        servers.append(Server(answer))
-        return servers[-1], connect(servers[-1].url, project="my-project")
+    return run
 
-    yield serve
-    for server in servers:
-        server.close()
+
+@pytest.fixture
+def cost(offline):
+    """Return a function that estimates the cost with Google's price list as well."""
+
+    def run(job, own="", **options):
+        session = connect(project="my-project", sleep=lambda _: None)
+        return offline(job, own, session, **options)
+
+    return run

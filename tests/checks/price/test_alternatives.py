@@ -35,16 +35,13 @@ def compare(known, today):
 
 
 def machines(options):
-    return {
-        (each.machine.type, each.machine.accelerator, each.machine.accelerator_count)
-        for each in options
-    }
+    return {(each.machine, each.accelerator, each.accelerator_count) for each in options}
 
 
 def test_a_job_with_gpus_is_compared_with_all_gpus_of_the_region(job, compare, known):
     options = compare(job("n1-standard-8", T4, 1))
     priced = [option for option in options if option.an_hour is not None]
-    assert [(each.machine.type, each.machine.accelerator, each.an_hour) for each in priced] == [
+    assert [(each.machine, each.accelerator, each.an_hour) for each in priced] == [
         ("g2-standard-4", L4, Decimal("0.6")),
         ("n1-standard-4", T4, Decimal("0.65")),
         ("n1-standard-8", T4, Decimal("0.9")),
@@ -53,7 +50,7 @@ def test_a_job_with_gpus_is_compared_with_all_gpus_of_the_region(job, compare, k
         ("a2-highgpu-1g", A100, Decimal(4)),
     ]
     assert options[: len(priced)] == tuple(priced)
-    assert [each.machine.type for each in options if each.is_own] == ["n1-standard-8"]
+    assert [each.machine for each in options if each.is_own] == ["n1-standard-8"]
     assert "NVIDIA_TESLA_P100" not in {accelerator for _, accelerator, _ in machines(options)}
     for name, accelerator, count in machines(options):
         assert known.offers(REGION, accelerator)
@@ -72,16 +69,16 @@ def test_a_job_without_accelerators_is_compared_with_machines_that_need_none(job
 
 
 def test_flex_start_is_compared_with_its_accelerators(job, compare, known):
-    found = machines(compare(job("g2-standard-4", L4, 1, strategy="FLEX_START")))
-    assert {accelerator for _, accelerator, _ in found} <= set(known.flex_start)
-    assert ("a2-highgpu-1g", A100, 1) in found
+    options = machines(compare(job("g2-standard-4", L4, 1, strategy="FLEX_START")))
+    assert {accelerator for _, accelerator, _ in options} <= set(known.flex_start)
+    assert ("a2-highgpu-1g", A100, 1) in options
 
 
 def test_all_pools_with_the_chiefs_machine_change(job, compare):
     gpus = PoolRequest("chief", 1, "n1-standard-8", T4, 1)
     servers = PoolRequest("parameter_servers", 2, "n1-standard-4")
     options = compare(job(pools=[gpus, replace(gpus, role="workers", replicas=3), servers]))
-    prices = {(each.machine.type, each.machine.accelerator): each.an_hour for each in options}
+    prices = {(each.machine, each.accelerator): each.an_hour for each in options}
     assert prices["n1-standard-8", T4] == 4 * Decimal("0.9") + 2 * Decimal("0.25")
     assert prices["g2-standard-4", L4] == 4 * Decimal("0.6") + 2 * Decimal("0.25")
 

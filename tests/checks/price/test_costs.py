@@ -22,49 +22,40 @@ us-central1:
   STANDARD: {n1-standard-8: 0.42, NVIDIA_TESLA_T4: 0.35}
   SPOT: {n1-standard-8: 0.1, NVIDIA_TESLA_T4: 0.125, ct6e-standard-4t: 4}
 """
-A3 = PoolRequest("chief", 1, "a3-highgpu-8g", H100, 8)
+
+
+def a3(disk_type=None, disk_gb=None):
+    return PoolRequest("chief", 1, "a3-highgpu-8g", H100, 8, disk_type=disk_type, disk_gb=disk_gb)
 
 
 @pytest.fixture
-def cost(known, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def run(job, session=None, own=None):
-        file = tmp_path / "distlaunch.prices.yaml"
-        file.write_text(own or "")
-        prices = price.load_prices(job, session=session, file=file if own else None)
-        return price.estimate_cost(job, known, prices)
-
-    return run
+def billed(google, cost):
+    """Return a function that estimates the cost with the price list of a bill."""
+    google(skus=BOTH)
+    return cost
 
 
 @pytest.mark.parametrize(
-    ("strategy", "billed"), [("STANDARD", "101.542968"), ("FLEX_START", "51.373082")]
+    ("strategy", "amount"), [("STANDARD", "101.542968"), ("FLEX_START", "51.373082")]
 )
-def test_a_job_costs_what_was_billed_for_it(job, listing, cost, strategy, billed):
+def test_a_job_costs_what_was_billed_for_it(job, billed, strategy, amount):
     """The bill of the FLEX_START job had 0.657534 USD an hour for local SSDs, too."""
-    pool = PoolRequest("chief", 1, "a3-highgpu-8g", H100, 8, disk_type="pd-ssd", disk_gb=2_000)
-    _, session = listing(BOTH)
-    result = cost(job(pools=[pool], strategy=strategy, timeout=7_200), session)
+    result = billed(job(pools=[a3("pd-ssd", 2_000)], strategy=strategy, timeout=7_200))
     assert result.unknown == ()
-    assert round(result.an_hour, 6) == Decimal(billed)
+    assert round(result.an_hour, 6) == Decimal(amount)
     assert result.up_to_timeout == 2 * result.an_hour
     assert result.lines()[-1].endswith(
         "; including boot disks, not including local SSDs, storage, network"
     )
 
 
-def test_boot_disks_are_included_with_the_prices_of_google(job, listing, cost):
-    _, session = listing(BOTH)
-    pools = [
-        PoolRequest("chief", 1, "a3-highgpu-8g", H100, 8, disk_type=kind, disk_gb=size)
-        for kind, size in ((None, None), ("pd-ssd", 100), ("pd-ssd", 101), ("hyperdisk-x", 100))
-    ]
-    default, explicit, larger, unknown = (cost(job(pools=[pool]), session) for pool in pools)
+def test_boot_disks_are_included_with_the_prices_of_google(job, billed):
+    disks = (None, None), ("pd-ssd", 100), ("pd-ssd", 101), ("hyperdisk-x", 100)
+    default, explicit, larger, unknown = (billed(job(pools=[a3(*disk)])) for disk in disks)
     assert default == explicit
     assert larger.an_hour - explicit.an_hour == pytest.approx(Decimal("0.1955") / 730)
     assert unknown.an_hour < explicit.an_hour
-    mixed = cost(job(pools=[A3, PoolRequest("workers", 2, "n1-standard-8")]), session, OWN)
+    mixed = billed(job(pools=[a3(), PoolRequest("workers", 2, "n1-standard-8")]), OWN)
     for result in (unknown, mixed):
         assert result.not_included == ("boot disks", "local SSDs", "storage", "network")
 
@@ -76,28 +67,26 @@ def test_boot_disks_are_included_with_the_prices_of_google(job, listing, cost):
         sku("Vertex AI: Training/Pipelines on Nvidia H100 80GB GPU running in Iowa", "11.2660332"),
     ],
 )
-def test_an_ambiguous_price_makes_the_total_unknown(job, listing, cost, another):
-    _, session = listing({VERTEX_AI: [*BILLED[VERTEX_AI], another]})
-    result = cost(job(pools=[A3]), session)
+def test_an_ambiguous_price_makes_the_total_unknown(job, google, cost, another):
+    google(skus={VERTEX_AI: [*BILLED[VERTEX_AI], another]})
+    result = cost(job(pools=[a3()]))
     assert (result.an_hour, result.up_to_timeout, result.unknown) == (None, None, (H100,))
     assert round(result.known_an_hour, 4) == Decimal("10.9059")  # the machine and its disk
     first, _, unknown, remedy = result.lines()
     assert first.startswith("at least 10.91 USD an hour (chief at least 10.91); at least ")
-    assert unknown == (
-        "unknown for NVIDIA_H100_80GB: Google's price list has no single price in us-central1"
-    )
+    assert unknown == f"unknown for {H100}: Google's price list has no single price in {REGION}"
     assert remedy == (
         "add prices per hour to distlaunch.prices.yaml: 'us-central1: {STANDARD: "
         "{NVIDIA_H100_80GB: PRICE}}'"
     )
 
 
-def test_a_pool_costs_as_much_as_its_machines_and_accelerators(job, cost):
+def test_a_pool_costs_as_much_as_its_machines_and_accelerators(job, offline):
     pools = [
         PoolRequest("chief", 1, "n1-standard-8", T4, 1),
         PoolRequest("workers", 3, "n1-standard-8", T4, 2),
     ]
-    result = cost(job(pools=pools, timeout=12 * 3600), own=OWN)
+    result = offline(job(pools=pools, timeout=12 * 3600), OWN)
     assert [pool.an_hour for pool in result.pools] == [Decimal("0.77"), Decimal("3.36")]
     assert result.an_hour == Decimal("4.13")
     assert result.lines() == (
@@ -107,63 +96,58 @@ def test_a_pool_costs_as_much_as_its_machines_and_accelerators(job, cost):
     )
 
 
-def test_a_tuned_job_costs_all_of_its_trials(job, cost):
+def test_a_tuned_job_costs_all_of_its_trials(job, offline):
     trials = {"trials": 20, "trials_at_once": 3, "timeout": 5_400}
-    result = cost(job("n1-standard-8", T4, 1, **trials), own=OWN)
+    result = offline(job("n1-standard-8", T4, 1, **trials), OWN)
     assert result.an_hour == 3 * Decimal("0.77")
     assert result.up_to_timeout == 20 * Decimal("0.77") * Decimal("1.5")
     assert result.lines()[0] == (
         "2.31 USD an hour with 3 trials at once; 23.10 USD for 20 trials of up to 1 h 30 min"
     )
-    few = cost(job("n1-standard-8", T4, 1, trials=2, trials_at_once=3), own=OWN)
+    few = offline(job("n1-standard-8", T4, 1, trials=2, trials_at_once=3), OWN)
     assert few.an_hour == 2 * Decimal("0.77")
 
 
-def test_prices_are_of_a_strategy_and_a_region(job, cost):
-    assert cost(job("n1-standard-8", T4, 1, strategy="SPOT"), own=OWN).an_hour == Decimal("0.225")
-    flex = cost(job("n1-standard-8", T4, 1, strategy="FLEX_START"), own=OWN)
-    elsewhere = cost(job("n1-standard-8", T4, 1, region="europe-west4"), own=OWN)
+def test_prices_are_of_a_strategy_and_a_region(job, offline):
+    assert offline(job("n1-standard-8", T4, 1, strategy="SPOT"), OWN).an_hour == Decimal("0.225")
+    flex = offline(job("n1-standard-8", T4, 1, strategy="FLEX_START"), OWN)
+    elsewhere = offline(job("n1-standard-8", T4, 1, region="europe-west4"), OWN)
     assert flex.unknown == elsewhere.unknown == ("n1-standard-8", T4)
 
 
-def test_a_large_tpu_is_several_machines(job, cost):
+def test_a_large_tpu_is_several_machines(job, offline):
     pool = PoolRequest("chief", 1, "ct6e-standard-4t", topology="4x4")
-    assert cost(job(pools=[pool], strategy="SPOT"), own=OWN).an_hour == 4 * 4
+    assert offline(job(pools=[pool], strategy="SPOT"), OWN).an_hour == 4 * 4
 
 
-def test_own_prices_override_those_of_google(job, listing, cost):
-    _, session = listing(BOTH)
-    result = cost(job(pools=[A3]), session, f"us-central1: {{STANDARD: {{{H100}: 1}}}}")
+def test_own_prices_override_those_of_google(job, billed):
+    result = billed(job(pools=[a3()]), f"us-central1: {{STANDARD: {{{H100}: 1}}}}")
     assert result.sources[0].startswith("Google's Cloud Billing Catalog of ")
     assert result.sources[1:] == ("distlaunch.prices.yaml",)
     assert round(result.an_hour, 4) == Decimal("18.9059")
 
 
-def test_a_missing_accelerator_and_an_unknown_machine_have_no_price(job, listing, cost):
-    _, session = listing(BOTH)
-    assert cost(job("a3-highgpu-8g"), session).unknown == (H100,)
-    unknown = cost(job("z9-standard-8"), session)
+def test_a_missing_accelerator_and_an_unknown_machine_have_no_price(job, billed, offline):
+    assert billed(job("a3-highgpu-8g")).unknown == (H100,)
+    unknown = billed(job("z9-standard-8"))
     assert (unknown.unknown, unknown.known_an_hour) == (("z9-standard-8",), None)
-    offline = cost(job("n1-standard-8", T4, 1))
-    assert offline.lines()[0] == "unknown: Google's price list was not read"
+    without_google = offline(job("n1-standard-8", T4, 1))
+    assert without_google.lines()[0] == "unknown: Google's price list was not read"
 
 
-def test_a_cost_is_plain_data_too(job, listing, cost):
-    _, session = listing(BOTH)
-    pools = [A3, PoolRequest("workers", 2, "n1-standard-8", T4, 1)]
-    plain = cost(job(pools=pools, timeout=3_600), session).as_json()
+def test_a_cost_is_plain_data_too(job, billed):
+    pools = [a3(), PoolRequest("workers", 2, "n1-standard-8", T4, 1)]
+    plain = billed(job(pools=pools, timeout=3_600)).as_json()
     assert json.loads(json.dumps(plain)) == plain
     assert (plain["an_hour"], plain["known_an_hour"]) == (None, 101.034133)
     assert plain["unknown"] == ["n1-standard-8", T4]
     assert [pool["an_hour"] for pool in plain["pools"]] == [101.034133, None]
     assert plain["why"] == "Google's price list has no single price in us-central1"
     assert len(plain["date"]) == len("2026-11-21")
-    alone = cost(job(pools=[A3]), session).as_json()
+    alone = billed(job(pools=[a3()])).as_json()
     assert (alone["an_hour"], alone["unknown"], alone["why"]) == (101.034133, [], None)
-    assert (alone["with"], alone["without"]) == (
-        ["boot disks"],
-        ["local SSDs", "storage", "network"],
-    )
+    assert alone["with"] == ["boot disks"]
+    assert alone["without"] == ["local SSDs", "storage", "network"]
 
 
 AMOUNTS = st.integers(1, 2**63)
