@@ -117,7 +117,7 @@ def command(
         project_dir=project_dir,
         storage=storage,
         region=region,
-        faults=Faults.parse(faults),
+        faults=Faults(faults),
         log=log_request,
     )
     with StopSignals() as signals, emulator:

@@ -1,6 +1,6 @@
 """Vertex AI's job service on loopback, with the logs and the storage that its jobs need.
 
-`service` answers calls; jobs are in the `store` and lines in the `logs`; `machines` run the jobs.
-What is accepted follows Google's documentation by rules that are the emulator's own, so that it
-finds what the launcher's own checks overlook.
+`http` serves the APIs of `jobs`, `logs` and `buckets`; `run` runs the jobs of the `store`. What is
+accepted follows Google's documentation by rules that are the emulator's own, so that it finds what
+the launcher's own checks overlook.
 """

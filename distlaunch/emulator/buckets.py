@@ -16,8 +16,6 @@ import secrets
 import shutil
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +24,8 @@ from urllib.parse import quote
 from werkzeug.utils import send_file
 from werkzeug.wrappers import Response
 
-from distlaunch.emulator.api_error import ApiError
-from distlaunch.emulator.http import Route, read_json
-from distlaunch.emulator.store import format_time
+from distlaunch import timestamps
+from distlaunch.emulator.http import ApiError, Route, read_json
 from distlaunch.errors import os_reason
 
 if TYPE_CHECKING:
@@ -55,15 +52,6 @@ def local_path(storage: Path, uri: str) -> Path:
     return path
 
 
-@dataclass(frozen=True, slots=True)
-class _Upload:
-    """A resumable upload that is not complete."""
-
-    bucket: str
-    name: str
-    path: Path
-
-
 class BucketService:
     """Cloud Storage on a folder with a folder for each bucket.
 
@@ -74,7 +62,7 @@ class BucketService:
         self._storage = storage.resolve()
         self._region = region
         self._scratch = tempfile.TemporaryDirectory(prefix=".uploads-", dir=storage)
-        self._uploads: dict[str, _Upload] = {}
+        self._uploads: dict[str, tuple[str, str]] = {}  # bucket and name, by the id
 
     def close(self) -> None:
         """Remove uploads that are not complete."""
@@ -157,29 +145,31 @@ class BucketService:
             raise ApiError(501, "The emulator has no preconditions (ifGenerationMatch …).")
         kind, name = request.args.get("uploadType"), request.args.get("name", "")
         path = Path(self._scratch.name, secrets.token_hex(12))
+        if kind == "resumable":
+            path.touch()
+            self._uploads[path.name] = (bucket, name or str(read_json(request).get("name", "")))
+            url = f"{request.base_url}?uploadType=resumable&upload_id={path.name}"
+            return Response(headers={"Location": url})
         if kind == "multipart":
             metadata, content = _split_multipart(request)
             path.write_bytes(content)
-            return self._put(request, _Upload(bucket, name or str(metadata.get("name", "")), path))
-        if kind == "resumable":
-            path.touch()
-            name = name or str(read_json(request).get("name", ""))
-            self._uploads[path.name] = _Upload(bucket, name, path)
-            url = f"{request.base_url}?uploadType=resumable&upload_id={path.name}"
-            return Response(headers={"Location": url})
-        with path.open("wb") as file:
-            shutil.copyfileobj(request.stream, file)
-        return self._put(request, _Upload(bucket, name, path))
+            name = name or str(metadata.get("name", ""))
+        else:
+            with path.open("wb") as file:
+                shutil.copyfileobj(request.stream, file)
+        return self._put(request, bucket, name, path)
 
     def _resume_upload(self, request: Request, bucket: str) -> Response | dict[str, Any]:
-        upload = self._uploads.get(request.args.get("upload_id", ""))
-        if upload is None or upload.bucket != bucket:
+        upload_id = request.args.get("upload_id", "")
+        upload_bucket, name = self._uploads.get(upload_id, ("", ""))
+        if upload_bucket != bucket:
             raise ApiError(404, "No such upload; start it from the beginning.")
         content_range = request.headers.get("Content-Range", "bytes 0-0/*")
         match = _RANGE.fullmatch(content_range)
         if match is None:
             raise ApiError(400, f"Invalid Content-Range: {content_range!r}")
-        with upload.path.open("r+b") as file:
+        path = Path(self._scratch.name, upload_id)
+        with path.open("r+b") as file:
             if match["first"]:
                 file.seek(int(match["first"]))
                 shutil.copyfileobj(request.stream, file)
@@ -187,21 +177,21 @@ class BucketService:
             size = file.seek(0, os.SEEK_END)
         if "Content-Range" in request.headers and match["total"] != str(size):
             return Response(status=308, headers={"Range": f"bytes=0-{size - 1}"} if size else {})
-        del self._uploads[upload.path.name]
-        return self._put(request, upload)
+        del self._uploads[upload_id]
+        return self._put(request, bucket, name, path)
 
-    def _put(self, request: Request, upload: _Upload) -> dict[str, Any]:
+    def _put(self, request: Request, bucket: str, name: str, content: Path) -> dict[str, Any]:
         """Move uploaded content to its place in the bucket."""
-        if not upload.name or upload.name.endswith("/"):
-            raise ApiError(400, f"Invalid object name: {upload.name!r}")
-        path = self._path(upload.bucket, upload.name)
+        if not name or name.endswith("/"):
+            raise ApiError(400, f"Invalid object name: {name!r}")
+        path = self._path(bucket, name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            upload.path.replace(path)
+            content.replace(path)
         except OSError as problem:
-            text = f"{upload.name}: objects are files here ({os_reason(problem)})"
+            text = f"{name}: objects are files here ({os_reason(problem)})"
             raise ApiError(400, text) from None
-        return self._resource(request, upload.bucket, upload.name)
+        return self._resource(request, bucket, name)
 
     def _path(self, bucket: str, name: str = "") -> Path:
         try:
@@ -220,7 +210,7 @@ class BucketService:
         generation = _generation(path)
         crc32c, md5 = _hashes(path, generation)
         link = f"download/storage/v1/b/{bucket}/o/{quote(name)}"
-        changed = format_time(datetime.fromtimestamp(path.stat().st_mtime, timezone.utc))
+        changed = timestamps.format(path.stat().st_mtime)
         return {
             "kind": "storage#object",
             "name": name,

@@ -6,16 +6,15 @@ import shutil
 import tempfile
 import threading
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from distlaunch.emulator.buckets import BucketService
-from distlaunch.emulator.faults import FaultCounter, Faults
+from distlaunch.emulator.faults import Faults
 from distlaunch.emulator.http import Server
-from distlaunch.emulator.job_messages import preload
-from distlaunch.emulator.jobs import JobService
-from distlaunch.emulator.logs import LogService, LogStore
+from distlaunch.emulator.jobs import JobService, message_types
+from distlaunch.emulator.logs import LogStore
 from distlaunch.emulator.run.job_runner import JobRunner, Timings
 from distlaunch.emulator.store import Store
 from distlaunch.errors import DistlaunchError, UsageError, os_reason
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from distlaunch.emulator.run.backend import Backend
+    from distlaunch.emulator.run.replica_group import Backend
 
 RunWith = Literal["docker", "process"]
 
@@ -34,51 +33,32 @@ RunWith = Literal["docker", "process"]
 class Emulator:
     """Vertex AI's job service with logs and storage, from `__enter__` to `__exit__`.
 
-    Parameters
-    ----------
-    port
-        The port on 127.0.0.1; 0 for any free one.
-    run_with
-        Runs replicas as containers or as processes on this machine.
-    project_dir
-        Where processes run.
-    storage
-        The folder of the buckets; default: a temporary one.
-    region
-        The location of the buckets.
-    faults
-        Errors to inject.
-    log
-        Called with a line for each request.
-
-    Raises
-    ------
-    DistlaunchError
-        On `__enter__`, if the port, the folder or Docker cannot be used.
+    DistlaunchError is raised on `__enter__` if the port, a folder or Docker cannot be used.
     """
 
-    port: int = 0
-    run_with: RunWith = "process"
-    project_dir: Path = Path()
-    storage: Path | None = None
-    region: str = "us-central1"
+    port: int = 0  # on 127.0.0.1; 0 for any free one
+    run_with: RunWith = "process"  # what replicas are run as
+    project_dir: Path = Path()  # where processes run
+    storage: Path | None = None  # the folder of the buckets; default: a temporary one
+    region: str = "us-central1"  # the location of the buckets
     faults: Faults = field(default_factory=Faults)
-    log: Callable[[str], None] = lambda _: None
+    log: Callable[[str], None] = lambda _: None  # called with a line for each request
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            server = stack.enter_context(Server(self.port, FaultCounter(self.faults), self.log))
+            server = stack.enter_context(Server(self.port, self.faults, self.log))
             self.url = server.url
             self.storage = self._create_storage(stack)
             store, logs = Store(), LogStore()
             backend = self._create_backend(self.storage)
-            runner = JobRunner(store, backend, logs, timings=_timings(self.faults))
+            timings = Timings(self.faults.slow_states, expires=self.faults.expires)
+            runner = JobRunner(store, backend, logs, timings)
             stack.callback(runner.close)
             buckets = BucketService(self.storage, self.region)
             stack.callback(buckets.close)
             jobs = JobService(store, logs, runner)
-            server.start([*jobs.routes(), *LogService(logs).routes(), *buckets.routes()])
-            threading.Thread(target=preload, daemon=True).start()
+            server.start([*jobs.routes(), *logs.routes(), *buckets.routes()])
+            threading.Thread(target=message_types, daemon=True).start()
             self._stack = stack.pop_all()
         return self
 
@@ -112,10 +92,3 @@ class Emulator:
                 "choose another"
             ) from None
         return self.storage.resolve()
-
-
-def _timings(faults: Faults) -> Timings:
-    usual = Timings(expires=faults.expires)
-    if faults.slow_states is None:
-        return usual
-    return replace(usual, queued=faults.slow_states, pending=faults.slow_states)

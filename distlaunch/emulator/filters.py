@@ -1,24 +1,30 @@
-"""Filters of jobs and log entries: comparisons with AND, OR and parentheses.
+"""Filters and pages of lists, of jobs and of log entries.
 
-This is the part of https://cloud.google.com/logging/docs/view/logging-query-language that the
-launcher, gcloud and Google's clients send. OR binds closer than AND; AND may be left out.
+Filters are comparisons with AND, OR and parentheses, the part of
+https://cloud.google.com/logging/docs/view/logging-query-language that the launcher, gcloud and
+Google's clients send. OR binds closer than AND; AND may be left out.
 """
 
 from __future__ import annotations
 
 import operator
 import re
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.emulator.api_error import ApiError
+from distlaunch import timestamps
+from distlaunch.emulator.http import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from datetime import datetime
-    from typing import TypeAlias
+    from collections.abc import Collection
 
 MAX_LENGTH = 20_000
+SEVERITIES = (
+    *("DEFAULT", "DEBUG", "INFO", "NOTICE", "WARNING"),
+    *("ERROR", "CRITICAL", "ALERT", "EMERGENCY"),
+)
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -27,150 +33,131 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
+    ":": lambda value, part: part == "*" or str(part).lower() in str(value).lower(),
 }
-_TOKEN = re.compile(
-    r'\s*(?:(?P<text>"(?:[^"\\]|\\.)*")|(?P<sign>!=|<=|>=|[=<>:()])|(?P<word>[^\s()"=<>!:]+))\s*'
-)
-_MAX_DEPTH = 50
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|!=|<=|>=|[=<>:()]|[^\s()"=<>!:]+|\S')
+_WORD = re.compile(r'[^\s()"=<>!:]+')
+_BELOW_MICROSECONDS = re.compile(r"(\.[0-9]{6})[0-9]{1,3}")
 
-Value: TypeAlias = "str | int | datetime | None"
-"""The value of a field; None if it is not set."""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A field, an operator and a value."""
-
-    field: tuple[str, ...]
-    sign: str
-    value: Value
+Predicate = Callable[[Mapping[str, Any]], bool]
+"""Whether a job or a log entry, in Google's JSON, is in a list."""
 
 
-@dataclass(frozen=True, slots=True)
-class AllOf:
-    """Holds if all parts do."""
-
-    parts: tuple[Expression, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AnyOf:
-    """Holds if one part does."""
-
-    parts: tuple[Expression, ...]
-
-
-Expression: TypeAlias = "Comparison | AllOf | AnyOf"
-
-
-def parse_filter(text: str, convert: Callable[[tuple[str, ...], str], Value]) -> Expression:
-    """Parse a filter; an empty one matches everything."""
+def parse_filter(text: str, fields: Collection[str]) -> Predicate:
+    """Parse a filter of what has these fields, by their JSON names; an empty one matches all."""
     if len(text) > MAX_LENGTH:
         raise ApiError(400, f"The filter must not exceed {MAX_LENGTH} characters.")
-    return _Parser(text, convert).parse()
+    tokens = _TOKEN.findall(text)
+    if not tokens:
+        return lambda _: True
+    try:
+        return _Parser(tokens, fields).parse()
+    except ValueError as problem:
+        raise ApiError(400, f"Unparseable filter: {problem}") from None
 
 
-def matches(expression: Expression, field: Callable[[tuple[str, ...]], Value]) -> bool:
-    """Return whether an expression holds, where `field` returns the values of fields."""
-    if isinstance(expression, Comparison):
-        return _compare(expression, field(expression.field))
-    quantifier = any if isinstance(expression, AnyOf) else all
-    return quantifier(matches(part, field) for part in expression.parts)
+def select_page(
+    items: list[dict[str, Any]], key: str, *, size: object, token: str, largest: int
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the page behind a token, and the field with the token of the next one, if any.
 
-
-def required(expression: Expression) -> Iterator[Comparison]:
-    """Yield the comparisons that hold wherever the expression does."""
-    if isinstance(expression, Comparison):
-        yield expression
-    elif isinstance(expression, AllOf):
-        for part in expression.parts:
-            yield from required(part)
-
-
-def _compare(comparison: Comparison, value: Value) -> bool:
-    if value is None:
-        return comparison.sign == "!="
-    if comparison.sign == ":":
-        part = str(comparison.value)
-        return part == "*" or part.lower() in str(value).lower()
-    return _OPERATORS[comparison.sign](value, comparison.value)
+    The token of a page is what the last item of the page before has in the field `key`.
+    """
+    if not isinstance(size, int) or size < 0:
+        raise ApiError(400, f"Invalid pageSize {size!r}.")
+    keys = ["", *(item[key] for item in items)]
+    if token not in keys:
+        raise ApiError(400, "The page token is invalid.")
+    start = keys.index(token)
+    end = start + min(size or largest, largest)
+    return items[start:end], {"nextPageToken": keys[end]} if end < len(items) else {}
 
 
 class _Parser:
-    def __init__(self, text: str, convert: Callable[[tuple[str, ...], str], Value]) -> None:
-        self._text = text
-        self._convert = convert
-        self._at = 0
-        self._depth = 0
+    def __init__(self, tokens: list[str], fields: Collection[str]) -> None:
+        self._tokens = deque([*tokens, ""])
+        self._fields = fields
 
-    def parse(self) -> Expression:
-        if not self._text.strip():
-            return AllOf(())
-        expression = self._all_of()
-        if self._at < len(self._text):
-            raise self._problem()
-        return expression
+    def parse(self) -> Predicate:
+        predicate = self._all_of()
+        self._expect("")
+        return predicate
 
-    def _all_of(self) -> Expression:
+    def _all_of(self) -> Predicate:
         parts = [self._any_of()]
-        while self._at < len(self._text) and self._peek() != ")":
+        while self._tokens[0] not in ("", ")"):
             self._accept("AND")
             parts.append(self._any_of())
-        return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
+        return lambda item: all(part(item) for part in parts)
 
-    def _any_of(self) -> Expression:
+    def _any_of(self) -> Predicate:
         parts = [self._comparison()]
         while self._accept("OR"):
             parts.append(self._comparison())
-        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
+        return lambda item: any(part(item) for part in parts)
 
-    def _comparison(self) -> Expression:
+    def _comparison(self) -> Predicate:
         if self._accept("("):
-            self._depth += 1
-            if self._depth > _MAX_DEPTH:
-                raise self._problem()
-            expression = self._all_of()
-            if not self._accept(")"):
-                raise self._problem()
-            self._depth -= 1
-            return expression
-        field = tuple(self._operand().split("."))
-        sign = self._peek()
-        if sign not in (*_OPERATORS, ":"):
-            raise self._problem()
-        self._next()
-        text = self._operand()
-        try:
-            return Comparison(field, sign, self._convert(field, text))
-        except ValueError as problem:
-            raise ApiError(400, f"Unparseable filter: {problem}") from None
+            predicate = self._all_of()
+            self._expect(")")
+            return predicate
+        path = self._operand().split(".")
+        path[0] = re.sub("_(.)", lambda match: match[1].upper(), path[0])
+        if path[0] not in self._fields:
+            raise ValueError(f"unknown field {path[0]!r}")
+        sign = self._tokens.popleft()
+        if sign not in _OPERATORS:
+            raise _unexpected(sign)
+        return _compare(path, sign, self._operand())
 
     def _operand(self) -> str:
-        token = self._next()
-        if token["text"] is not None:
-            return re.sub(r"\\(.)", r"\1", token["text"][1:-1])
-        if token["word"] is None or token["word"] in ("AND", "OR", "NOT"):
-            raise self._problem(token.start())
-        return token["word"]
-
-    def _peek(self) -> str:
-        token = _TOKEN.match(self._text, self._at)
-        return token[0].strip() if token else ""
-
-    def _accept(self, word: str) -> bool:
-        if self._peek() != word:
-            return False
-        self._next()
-        return True
-
-    def _next(self) -> re.Match[str]:
-        token = _TOKEN.match(self._text, self._at)
-        if token is None:
-            raise self._problem()
-        self._at = token.end()
+        token = self._tokens.popleft()
+        if len(token) > 1 and token[0] == token[-1] == '"':
+            return re.sub(r"\\(.)", r"\1", token[1:-1])
+        if not _WORD.fullmatch(token) or token in ("AND", "OR", "NOT"):
+            raise _unexpected(token)
         return token
 
-    def _problem(self, at: int | None = None) -> ApiError:
-        rest = self._text[self._at if at is None else at :][:40]
-        text = f"Unparseable filter: expected FIELD OPERATOR VALUE, AND, OR or (…), got {rest!r}"
-        return ApiError(400, text)
+    def _accept(self, token: str) -> bool:
+        if self._tokens[0] != token:
+            return False
+        self._tokens.popleft()
+        return True
+
+    def _expect(self, token: str) -> None:
+        if not self._accept(token):
+            raise _unexpected(self._tokens[0])
+
+
+def _unexpected(token: str) -> ValueError:
+    return ValueError(f"expected FIELD OPERATOR VALUE, AND, OR or (…), got {token!r}")
+
+
+def _compare(path: list[str], sign: str, text: str) -> Predicate:
+    """Return whether the value at a path compares so with a text; a missing one is only `!=`."""
+    rank: Callable[[str], Any] = _rank if path == ["severity"] else str
+    operand = rank(_normal_time(text) if path[0] in ("timestamp", "createTime") else text)
+
+    def holds(item: Mapping[str, Any]) -> bool:
+        value: Any = item
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return sign == "!=" if value is None else _OPERATORS[sign](rank(value), operand)
+
+    return holds
+
+
+def _rank(severity: str) -> int:
+    if severity.upper() not in SEVERITIES:
+        raise ValueError(f"unknown severity {severity!r}")
+    return SEVERITIES.index(severity.upper())
+
+
+def _normal_time(text: str) -> str:
+    """Return a time in RFC 3339, or the start of a day in UTC, as jobs and entries have it."""
+    is_day = len(text) == len("2026-11-21")
+    in_full = f"{text}T00:00:00Z" if is_day else _BELOW_MICROSECONDS.sub(r"\1", text)
+    fraction = ".%f" if "." in in_full else ""
+    return timestamps.format(
+        datetime.strptime(in_full, f"%Y-%m-%dT%H:%M:%S{fraction}%z").timestamp()
+    )

@@ -1,4 +1,4 @@
-"""HTTP on loopback: requests to handlers, errors in Google's JSON, and injected faults."""
+"""HTTP on loopback: requests to handlers, errors in Google's JSON, and faults."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from werkzeug.routing import Map, Rule
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
-from distlaunch.emulator.api_error import ApiError
-from distlaunch.emulator.faults import Call, fault_error
 from distlaunch.errors import DistlaunchError, os_reason
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
     from typing_extensions import Self
 
-    from distlaunch.emulator.faults import FaultCounter
+    from distlaunch.emulator.faults import Call, Faults
 
 HOST = "127.0.0.1"
 
@@ -34,6 +32,52 @@ _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _POLL_INTERVAL = 0.02  # seconds between two checks whether the server is closed
 _HANDLER = "distlaunch.handler"
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+_STATUS = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ALREADY_EXISTS",
+    415: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+# The code, the message and the reason of faults that are answers.
+_FAULTS = {
+    "404": (404, "The requested resource was not found.", ""),
+    "429": (429, "Resource has been exhausted (e.g. check quota).", ""),
+    "500": (500, "Internal error encountered.", ""),
+    "502": (502, "Bad gateway.", ""),
+    "503": (503, "The service is currently unavailable.", ""),
+    "504": (504, "Deadline expired before operation could complete.", ""),
+    "expired": (401, "Expected OAuth 2 access token.", "ACCESS_TOKEN_EXPIRED"),
+    "denied": (403, "Permission '{permission}' denied on resource.", "IAM_PERMISSION_DENIED"),
+    "disabled": (403, "{service} is disabled in project {project}.", "SERVICE_DISABLED"),
+    "quota": (
+        429,
+        "These quota metrics exceed quota limits: custom_model_training_cpus",
+        "",
+    ),
+}
+
+
+class ApiError(Exception):
+    """The emulator refuses a request; `details` are google.rpc messages as JSON by their type."""
+
+    def __init__(self, code: int, message: str, *, status: str = "", **details: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        status = status or _STATUS.get(code, "UNKNOWN")
+        self.body: dict[str, Any] = {"error": {"code": code, "message": message, "status": status}}
+        if details:
+            self.body["error"]["details"] = [
+                {"@type": f"type.googleapis.com/google.rpc.{kind}", **detail}
+                for kind, detail in details.items()
+            ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +98,7 @@ class Server:
     Port 0 is any free one. `log_line` is called with a line for each request.
     """
 
-    def __init__(self, port: int, faults: FaultCounter, log_line: Callable[[str], None]) -> None:
+    def __init__(self, port: int, faults: Faults, log_line: Callable[[str], None]) -> None:
         try:
             self._socket = socket.create_server((HOST, port), backlog=128)
         except OSError as problem:
@@ -120,7 +164,7 @@ class Server:
         except ConnectionError:
             raise
         except ApiError as error:
-            return _json_response(error.body, error.code, error.headers)
+            return _json_response(error.body, error.code)
         except HTTPException as error:
             code = error.code or 400
             return _json_response(ApiError(code, error.description or "").body, code)
@@ -148,7 +192,7 @@ class Server:
             request.get_data()
             select.select([request.environ["werkzeug.socket"]], [], [])
         elif fault != "reset":
-            raise fault_error(fault, route.call, arguments.get("project", ""))
+            raise _fault_error(fault, route.call, arguments.get("project", ""))
         request.environ[_HANDLER].reset_connection()
         raise ConnectionResetError
 
@@ -180,9 +224,21 @@ def read_json(request: Request) -> dict[str, Any]:
     return body
 
 
-def _json_response(
-    body: dict[str, Any], code: int = 200, headers: dict[str, str] | None = None
-) -> Response:
+def _fault_error(name: str, call: Call, project: str) -> ApiError:
+    code, message, reason = _FAULTS[name]
+    service = {"logs": "logging", "storage": "storage"}.get(call, "aiplatform") + ".googleapis.com"
+    permissions = {"logs": "logging.logEntries.list", "storage": "storage.objects.get"}
+    permission = permissions.get(call, f"aiplatform.customJobs.{call}")
+    text = message.format(service=service, permission=permission, project=project)
+    if not reason:
+        return ApiError(code, text)
+    metadata = {"service": service, "permission": permission, "consumer": f"projects/{project}"}
+    info = {"reason": reason, "domain": "googleapis.com", "metadata": metadata}
+    return ApiError(code, text, ErrorInfo=info)
+
+
+def _json_response(body: dict[str, Any], code: int = 200) -> Response:
+    headers = {"Retry-After": "1"} if code == 503 else None
     return Response(json.dumps(body), code, headers, content_type="application/json; charset=UTF-8")
 
 

@@ -5,35 +5,33 @@ https://cloud.google.com/vertex-ai/docs/reference/rest/v1/projects.locations.cus
 
 from __future__ import annotations
 
-import random
+from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.emulator.api_error import ApiError
-from distlaunch.emulator.filters import matches, parse_filter
-from distlaunch.emulator.http import Route, read_json
-from distlaunch.emulator.job_messages import (
-    as_json,
-    check_job,
-    check_location,
-    parse_job,
-    with_enum_numbers,
-)
-from distlaunch.emulator.store import ENDED, UnknownJob, parse_time
+from distlaunch.emulator.filters import parse_filter, select_page
+from distlaunch.emulator.http import ApiError, Route, read_json
+from distlaunch.emulator.store import ENDED
+from distlaunch.job import machine_catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from werkzeug.wrappers import Request
 
-    from distlaunch.emulator.filters import Value
     from distlaunch.emulator.logs import LogStore
     from distlaunch.emulator.run.job_runner import JobRunner
-    from distlaunch.emulator.store import Collection, Store
+    from distlaunch.emulator.store import Store
 
-MAX_PAGE_SIZE = 100
-
-_DELETED = "type.googleapis.com/google.cloud.aiplatform.v1.DeleteOperationMetadata"
-_EMPTY = "type.googleapis.com/google.protobuf.Empty"
+_MAX_PAGE_SIZE = 100
+_FIELDS = ("displayName", "state", "createTime", "labels")  # by which jobs can be filtered
+_OUTPUT_ONLY = (
+    *("name", "state", "create_time", "start_time", "end_time", "update_time", "error", "trials"),
+    *("web_access_uris", "satisfies_pzs", "satisfies_pzi"),
+)
+_WEEK = 7 * 24 * 3600
+_LOG_SCALES = ("UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE")
+_RANGES = ("double_value_spec", "integer_value_spec")
 
 
 class JobService:
@@ -57,110 +55,164 @@ class JobService:
             yield Route("delete", "DELETE", f"{jobs}/<job_id>", self._delete)
             yield Route("cancel", "POST", f"{jobs}/<job_id>:cancel", self._cancel)
 
-    def _create(
-        self, request: Request, project: str, location: str, collection: Collection
-    ) -> dict[str, Any]:
-        check_location(location)
-        message = parse_job(collection, read_json(request))
-        check_job(message)
-        job = self._store.create(project, location, collection, as_json(message))
-        self._logs.add_job(job["name"].rpartition("/")[2], project)
+    def _create(self, request: Request, **path: str) -> dict[str, Any]:
+        parent = _parent(**path)
+        job = self._store.create(parent, read_job(path["collection"], read_json(request)))
+        self._logs.add_job(job["name"].rpartition("/")[2], path["project"])
         self._runner.start(job["name"])
-        return _as_requested(request, collection, job)
+        return job
 
-    def _list(
-        self, request: Request, project: str, location: str, collection: Collection
-    ) -> dict[str, Any]:
-        check_location(location)
-        expression = parse_filter(request.args.get("filter", ""), _value)
-        size = request.args.get("pageSize", 0, int)
-        if size < 0:
-            raise ApiError(400, f"Invalid pageSize {size}.")
-        size = min(size or MAX_PAGE_SIZE, MAX_PAGE_SIZE)
-        before = request.args.get("pageToken", "")
-        jobs = [
-            job
-            for job in self._store.list(project, location, collection)
-            if (not before or job["createTime"] < before)
-            and matches(expression, lambda field, job=job: _field(job, field))  # type: ignore[misc]
-        ]
-        page = [_as_requested(request, collection, job) for job in jobs[:size]]
-        rest = {"nextPageToken": jobs[size - 1]["createTime"]} if len(jobs) > size else {}
-        return ({collection: page} if page else {}) | rest
+    def _list(self, request: Request, **path: str) -> dict[str, Any]:
+        is_listed = parse_filter(request.args.get("filter", ""), _FIELDS)
+        page, rest = select_page(
+            [job for job in self._store.list(_parent(**path)) if is_listed(job)],
+            "createTime",
+            size=request.args.get("pageSize", 0, int),
+            token=request.args.get("pageToken", ""),
+            largest=_MAX_PAGE_SIZE,
+        )
+        return {path["collection"]: page, **rest} if page else {}
 
-    def _get(
-        self, request: Request, project: str, location: str, collection: Collection, job_id: str
-    ) -> dict[str, Any]:
-        return _as_requested(request, collection, self._job(project, location, collection, job_id))
+    def _get(self, _: Request, *, job_id: str, **path: str) -> dict[str, Any]:
+        name = f"{_parent(**path)}/{job_id}"
+        try:
+            return self._store.get(name)
+        except KeyError:
+            raise ApiError(404, f'The job "{name}" does not exist.') from None
 
-    def _cancel(
-        self, _: Request, project: str, location: str, collection: Collection, job_id: str
-    ) -> dict[str, Any]:
-        job = self._job(project, location, collection, job_id)
+    def _cancel(self, request: Request, **path: str) -> dict[str, Any]:
+        job = self._get(request, **path)
         if job["state"] in ENDED:
             raise _wrong_state(job, "cannot be cancelled")
         self._runner.cancel(job["name"])
         return {}
 
-    def _delete(
-        self, _: Request, project: str, location: str, collection: Collection, job_id: str
-    ) -> dict[str, Any]:
-        job = self._job(project, location, collection, job_id)
+    def _delete(self, request: Request, **path: str) -> dict[str, Any]:
+        job = self._get(request, **path)
         if job["state"] not in ENDED:
             raise _wrong_state(job, "cannot be deleted; cancel it first")
         self._store.delete(job["name"])
-        now = self._store.now()
-        number = random.randrange(10**18, 9 * 10**18)  # noqa: S311 - not a secret
-        return {
-            "name": f"projects/{project}/locations/{location}/operations/{number}",
-            "metadata": {
-                "@type": _DELETED,
-                "genericMetadata": {"createTime": now, "updateTime": now},
-            },
-            "done": True,
-            "response": {"@type": _EMPTY},
-        }
-
-    def _job(
-        self, project: str, location: str, collection: Collection, job_id: str
-    ) -> dict[str, Any]:
-        check_location(location)
-        name = f"projects/{project}/locations/{location}/{collection}/{job_id}"
-        try:
-            return self._store.get(name)
-        except UnknownJob:
-            raise ApiError(404, f'The job "{name}" does not exist.') from None
+        operation = job["name"].replace(path["collection"], "operations")
+        empty = {"@type": "type.googleapis.com/google.protobuf.Empty"}
+        return {"name": operation, "done": True, "response": empty}
 
 
-def _as_requested(request: Request, collection: Collection, job: dict[str, Any]) -> dict[str, Any]:
-    has_numbers = "enum-encoding=int" in request.args.get("$alt", "")
-    return with_enum_numbers(collection, job) if has_numbers else job
-
-
-def _value(field: tuple[str, ...], text: str) -> Value:
-    """Return what a field of a job is compared with."""
-    if field == ("create_time",):
-        return parse_time(text)
-    if field not in (("display_name",), ("state",)) and (field[0] != "labels" or len(field) != 2):
-        raise ValueError(f"jobs cannot be filtered by {'.'.join(field)!r}")
-    return text
-
-
-def _field(job: dict[str, Any], field: tuple[str, ...]) -> Value:
-    """Return the value of a field by which jobs can be filtered."""
-    match field:
-        case ("display_name",):
-            return str(job["displayName"])
-        case ("state",):
-            return str(job["state"])
-        case ("create_time",):
-            return parse_time(job["createTime"])
-        case ("labels", key):
-            label: str | None = job.get("labels", {}).get(key)
-            return label
-    raise AssertionError(field)
+def _parent(*, project: str, location: str, collection: str) -> str:
+    if location not in machine_catalogue.bundled().regions:
+        raise ApiError(400, f"Location {location} is not supported by this service.")
+    return f"projects/{project}/locations/{location}/{collection}"
 
 
 def _wrong_state(job: dict[str, Any], consequence: str) -> ApiError:
     text = f'The job "{job["name"]}" is in state {job["state"]} and {consequence}.'
     return ApiError(400, text, status="FAILED_PRECONDITION")
+
+
+@cache
+def message_types() -> dict[str, Any]:
+    """Return Google's messages by collection; the first call takes most of a second."""
+    from google.cloud.aiplatform_v1 import types
+
+    return {
+        "customJobs": types.CustomJob.pb(),
+        "hyperparameterTuningJobs": types.HyperparameterTuningJob.pb(),
+    }
+
+
+def read_job(collection: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Return a new job in Google's JSON, without the fields that only Google sets.
+
+    `ApiError` is raised for what Google's message does not have, and for the first thing that is
+    wrong with it.
+    """
+    from google.protobuf import json_format
+
+    message = message_types()[collection]()
+    try:
+        json_format.ParseDict(data, message)
+    except (json_format.ParseError, TypeError, ValueError) as problem:
+        raise ApiError(400, f"Invalid JSON payload received. {problem}") from None
+    for name in set(message.DESCRIPTOR.fields_by_name).intersection(_OUTPUT_ONLY):
+        message.ClearField(name)
+    _require(message.display_name, "display_name", "Display name is required.")
+    if collection == "hyperparameterTuningJobs":
+        _check_study(message)
+        _check_spec(message.trial_job_spec, "trial_job_spec")
+    else:
+        _check_spec(message.job_spec, "job_spec")
+    job: dict[str, Any] = json_format.MessageToDict(message)
+    return job
+
+
+def _require(condition: object, path: str, message: str) -> None:
+    if not condition:
+        violation = {"field": path, "description": message}
+        raise ApiError(400, f"{path}: {message}", BadRequest={"fieldViolations": [violation]})
+
+
+def _check_spec(spec: Any, path: str) -> None:
+    pools = [(n, pool) for n, pool in enumerate(spec.worker_pool_specs) if pool.ListFields()]
+    has_first = bool(pools) and pools[0][0] == 0
+    _require(has_first, f"{path}.worker_pool_specs[0]", "The first worker pool is required.")
+    for number, pool in pools:
+        _check_pool(pool, f"{path}.worker_pool_specs[{number}]", number)
+    seconds = spec.scheduling.timeout.ToTimedelta().total_seconds()
+    is_limited = _enum_name(spec.scheduling, "strategy") == "FLEX_START"
+    is_valid = 0 <= seconds <= (_WEEK if is_limited else seconds)
+    _require(is_valid, f"{path}.scheduling.timeout", "The timeout must be 0s to 604800s (7 days).")
+
+
+def _check_pool(pool: Any, path: str, number: int) -> None:
+    replicas = f"{path}.replica_count"
+    _require(pool.replica_count > 0, replicas, "The replica count must be greater than 0.")
+    _require(number or pool.replica_count == 1, replicas, "The replica count must be 1.")
+    has_image = pool.container_spec.image_uri or pool.python_package_spec.executor_image_uri
+    _require(has_image, path, "An image URI is required.")
+    _check_machine(pool.machine_spec, f"{path}.machine_spec")
+
+
+def _check_machine(spec: Any, path: str) -> None:
+    name, count = spec.machine_type, spec.accelerator_count
+    kind = machine_catalogue.bundled().machines.get(name)
+    text = f'Machine type "{name}" is not supported for custom training.'
+    _require(kind, f"{path}.machine_type", text)
+    assert kind is not None  # noqa: S101 - it was required
+    if spec.tpu_topology or kind.topologies:
+        is_known = spec.tpu_topology in kind.topologies
+        text = f"Topologies of {name}: {', '.join(kind.topologies) or 'none'}."
+        _require(is_known, f"{path}.tpu_topology", text)
+    elif count or spec.accelerator_type or kind.needs_accelerator:
+        accelerator = _enum_name(spec, "accelerator_type")
+        text = f"{count} {accelerator} are not supported on machine type {name}."
+        _require(kind.takes(accelerator, count), f"{path}.accelerator_type", text)
+
+
+def _check_study(job: Any) -> None:
+    counts = (job.max_trial_count, job.parallel_trial_count)
+    _require(min(counts) > 0, "max_trial_count", "Trial counts must be greater than 0.")
+    study, path = job.study_spec, "study_spec"
+    _require(study.metrics, f"{path}.metrics", "At least one metric is required.")
+    _require(study.parameters, f"{path}.parameters", "At least one parameter is required.")
+    for number, parameter in enumerate(study.parameters):
+        _check_parameter(parameter, f"{path}.parameters[{number}]")
+
+
+def _check_parameter(parameter: Any, path: str) -> None:
+    text = "The emulator does not support conditional_parameter_specs."
+    _require(not parameter.conditional_parameter_specs, path, text)
+    kind = parameter.WhichOneof("parameter_value_spec")
+    _require(kind, path, "A value spec (double_, integer_, categorical_, discrete_) is required.")
+    spec = getattr(parameter, kind)
+    values = [spec.min_value, spec.max_value] if kind in _RANGES else list(spec.values)
+    _require(values, f"{path}.{kind}.values", "At least one value is required.")
+    if kind != "categorical_value_spec":
+        is_sorted = all(lower <= upper for lower, upper in pairwise(values))
+        _require(is_sorted, f"{path}.{kind}", "The values must be in increasing order.")
+        is_positive = values[0] > 0 or _enum_name(parameter, "scale_type") not in _LOG_SCALES
+        text = "On a log scale all values must be greater than 0."
+        _require(is_positive, f"{path}.scale_type", text)
+
+
+def _enum_name(message: Any, field: str) -> str:
+    values = message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number
+    return str(values[getattr(message, field)].name)

@@ -22,7 +22,7 @@ class Cloud(Emulator):
     """An emulator that runs processes, and what is launched in it."""
 
     def __init__(self, folder: Path, faults: str = "") -> None:
-        super().__init__(project_dir=folder, faults=Faults.parse(faults))
+        super().__init__(project_dir=folder, faults=Faults(faults))
         self._folder_of_project = folder
 
     @property

@@ -52,10 +52,10 @@ def test_google_s_client_uploads_lists_downloads_and_deletes(client, service):
     content = bytes(range(256)) * 3_000
     resumable.upload_from_file(io.BytesIO(content), size=len(content))
     assert resumable.size == len(content)
-    assert (service.folder / "my-bucket/a/b é.txt").read_bytes() == b"multi\r\npart\n\n"
-    assert (service.folder / "my-bucket/a/large").read_bytes() == content
+    assert (service.storage / "my-bucket/a/b é.txt").read_bytes() == b"multi\r\npart\n\n"
+    assert (service.storage / "my-bucket/a/large").read_bytes() == content
 
-    (service.folder / "my-bucket/model.keras").write_bytes(b"written by a job")
+    (service.storage / "my-bucket/model.keras").write_bytes(b"written by a job")
     assert [blob.name for blob in client.list_blobs("my-bucket", prefix="a/l")] == ["a/large"]
     listing = client.list_blobs("my-bucket", delimiter="/")
     assert [blob.name for blob in listing] == ["model.keras"]
@@ -70,10 +70,10 @@ def test_google_s_client_uploads_lists_downloads_and_deletes(client, service):
 def test_buckets_are_created_and_listed(client, service):
     bucket = client.create_bucket("fresh-bucket")
     assert bucket.location == "EUROPE-WEST4"
-    assert (service.folder / "fresh-bucket").is_dir()
+    assert (service.storage / "fresh-bucket").is_dir()
     with pytest.raises(Conflict):
         client.create_bucket("fresh-bucket")
-    assert [each.name for each in client.list_buckets()] == ["fresh-bucket"]
+    assert "fresh-bucket" in [bucket.name for bucket in client.list_buckets()]
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,11 @@
-"""HTTP: who may call, what is refused, and faults on the wire."""
+"""HTTP: which requests are refused, and faults on the wire."""
 
 from __future__ import annotations
-
-import socket
 
 import pytest
 import requests
 
-from distlaunch.emulator.faults import FaultCounter, Faults
-from distlaunch.emulator.http import HOST, Server
-from distlaunch.errors import DistlaunchError
-
-from .conftest import JOBS
+from .run.jobs import custom_job, pool
 
 BREAKS = (requests.ConnectionError, requests.ReadTimeout)
 
@@ -29,64 +23,45 @@ BREAKS = (requests.ConnectionError, requests.ReadTimeout)
     ],
 )
 def test_only_this_machine_and_no_web_page_may_call(headers, status, service):
-    assert service.call("GET", JOBS, headers=headers).status_code == status
+    assert service.call("GET", service.jobs(), headers=headers).status_code == status
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", ""])
-def test_a_body_has_to_be_declared_as_json(content_type, service, custom_job):
+def test_a_body_has_to_be_declared_as_json(content_type, service):
     headers = {"Content-Type": content_type}
-    code, message = service.error("POST", JOBS, custom_job, headers=headers)
-    assert (code, message) == (
-        415,
-        f"Content-Type must be application/json, got {content_type or 'none'}.",
-    )
-    assert service.call("GET", JOBS).json() == {}
+    message = f"Content-Type must be application/json, got {content_type or 'none'}."
+    error = service.error("POST", service.jobs(), custom_job(pool()), headers=headers)
+    assert error == (415, message)
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"\xff", b"[" * 100_000])
 def test_a_body_that_is_not_a_json_object_is_refused(body, service):
     headers = {"Content-Type": "application/json"}
-    response = requests.post(service.url + JOBS, body, headers=headers, timeout=20)
+    response = requests.post(service.url + service.jobs(), body, headers=headers, timeout=20)
     assert response.status_code == 400
     assert response.json()["error"]["message"].startswith("Invalid JSON payload received. ")
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [("GET", "/"), ("PUT", JOBS), ("POST", f"{JOBS}/1:resume"), ("GET", "/v9/x")],
-)
+@pytest.mark.parametrize(("method", "path"), [("PUT", ""), ("POST", "/1:resume")])
 def test_an_unknown_method_is_not_found(method, path, service):
+    path = service.jobs() + path
     assert service.error(method, path) == (404, f"Method not found: {method} {path}")
 
 
-def test_requests_are_logged(service):
-    service.call("GET", f"{JOBS}?pageSize=2")
-    service.call("GET", f"{JOBS}/1")
-    assert service.lines == [f"GET {JOBS}?pageSize=2 200", f"GET {JOBS}/1 404"]
-
-
-def test_a_port_that_is_taken_is_an_error():
-    with socket.create_server((HOST, 0)) as other, pytest.raises(DistlaunchError) as error:
-        Server(other.getsockname()[1], FaultCounter(Faults()), print)
-    assert "address already in use" in str(error.value)
-    assert "--port" in str(error.value)
-
-
-def test_reset_has_no_effect_and_lost_has(serve, custom_job):
+def test_reset_has_no_effect_and_lost_has(serve):
     service = serve("reset@create,lost@create#2")
     for effects in (0, 1):
         with pytest.raises(BREAKS):
-            service.call("POST", JOBS, custom_job)
-        assert len(service.call("GET", JOBS).json().get("customJobs", [])) == effects
-    assert service.call("POST", JOBS, custom_job).status_code == 200
-    assert service.lines[0] == f"POST {JOBS} without an answer"
+            service.call("POST", service.jobs(), custom_job(pool()))
+        assert len(service.call("GET", service.jobs()).json().get("customJobs", [])) == effects
+    assert service.call("POST", service.jobs(), custom_job(pool())).status_code == 200
 
 
 def test_hang_answers_nothing_until_the_client_gives_up(serve):
     service = serve("hang@list")
     with pytest.raises(requests.ReadTimeout):
-        requests.get(service.url + JOBS, timeout=0.3)
-    assert service.call("GET", JOBS).status_code == 200
+        requests.get(service.url + service.jobs(), timeout=0.3)
+    assert service.call("GET", service.jobs()).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -100,7 +75,8 @@ def test_hang_answers_nothing_until_the_client_gives_up(serve):
     ],
 )
 def test_faults_that_are_answers(fault, code, status, reasons, serve):
-    response = serve(f"{fault}@create#1").call("POST", JOBS)
+    service = serve(f"{fault}@create#1")
+    response = service.call("POST", service.jobs())
     error = response.json()["error"]
     assert (response.status_code, error["code"], error["status"]) == (code, code, status)
     assert [detail["reason"] for detail in error.get("details", [])] == reasons

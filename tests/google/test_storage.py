@@ -26,7 +26,7 @@ def storage(tmp_path):
     emulators = []
 
     def run(uri: str, faults: str = "") -> bytes | None:
-        emulator = Emulator(storage=tmp_path, faults=Faults.parse(faults))
+        emulator = Emulator(storage=tmp_path, faults=Faults(faults))
         emulators.append(emulator)
         emulator.__enter__()
         return read(connect(emulator.url, project="p"), uri)

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from distlaunch.emulator.run.backend import START_ERROR, CannotRun, ExitStatus, LineWriter
 from distlaunch.emulator.run.job_spec import package_command, storage_path, variables
+from distlaunch.emulator.run.replica_group import START_ERROR, CannotRun, ExitStatus, LineWriter
 from distlaunch.errors import DistlaunchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import docker
 
-    from distlaunch.emulator.run.backend import CancellationToken, OnExit, WriteLine
     from distlaunch.emulator.run.job_spec import Replica, Workload
+    from distlaunch.emulator.run.replica_group import CancellationToken, OnExit, WriteLine
 
 PORT = 2222
 
@@ -36,8 +36,7 @@ _METRICS = "/var/hypertune"
 _ROOT = ("", "0", "root")
 _NETWORK_ATTEMPTS = 5
 
-LABEL = "distlaunch-emulator"
-Filters = dict[str, "str | list[str] | bool"]
+_LABEL = "distlaunch-emulator"
 
 
 class DockerBackend:
@@ -51,19 +50,39 @@ class DockerBackend:
         self._storage = storage
         self._client = _connect()
         self._label = f"{socket.gethostname()}:{urlsplit(endpoint).port}"
-        remove_labelled(self._client, self._label)  # of an earlier emulator at this port
-        remove_orphans(self._client)
+        self._remove(lambda label: label == self._label or _has_ended(label))
 
     def prepare(self, workload: Workload, token: CancellationToken) -> DockerEnvironment:
         images = {replica.image for replica in workload.replicas if replica.is_started}
         for image in sorted(images):
             _pull(self._client, image, token)
-        labels = {LABEL: self._label, "distlaunch-job": workload.job_id}
+        labels = {_LABEL: self._label, "distlaunch-job": workload.job_id}
         return DockerEnvironment(workload, self._client, self._storage, labels)
 
     def close(self) -> None:
-        remove_labelled(self._client, self._label)
+        self._remove(lambda label: label == self._label)
         self._client.close()
+
+    def _remove(self, is_removed: Callable[[str], bool]) -> None:
+        """Remove containers and networks by their label, the host and port of their emulator."""
+        filters: dict[str, str | list[str] | bool] = {"label": _LABEL}
+        for container in self._client.containers.list(
+            all=True, filters=filters, ignore_removed=True
+        ):
+            if is_removed(container.labels[_LABEL]):
+                with _ignore_missing():
+                    container.remove(force=True, v=True)
+        for network in self._client.networks.list(filters=filters):
+            if is_removed(network.attrs["Labels"][_LABEL]):
+                with _ignore_missing():
+                    network.remove()
+
+
+def _has_ended(label: str) -> bool:
+    """Return whether an emulator of this machine does not listen any more."""
+    host, _, port = label.rpartition(":")
+    with socket.socket() as probe:
+        return host == socket.gethostname() and probe.connect_ex(("127.0.0.1", int(port))) != 0
 
 
 class DockerEnvironment:
@@ -74,12 +93,12 @@ class DockerEnvironment:
         workload: Workload,
         client: docker.DockerClient,
         storage: Path,
-        labels: Mapping[str, str],
+        labels: dict[str, str],
     ) -> None:
         self._workload = workload
         self._client = client
         self._storage = storage
-        self._labels = dict(labels)
+        self._labels = labels
         self._job_dir = workload.job_dir and _container_path(storage, workload.job_dir)
         mark = secrets.token_hex(5)
         self._hosts = {
@@ -281,22 +300,18 @@ def _pull(client: docker.DockerClient, image: str, token: CancellationToken) -> 
     """Pull an image from its registry each time, as Vertex AI does."""
     import docker.errors
 
+    reason: object = ""
     try:
         events = client.api.pull(image, stream=True, decode=True, platform=_PLATFORM)
         for event in events:
-            if "error" in event:
-                raise CannotRun(_pull_error(image, event["error"]))
-            if token.is_cancelled:
+            reason = event.get("error", "")
+            if reason or token.is_set():
                 events.close()
-                raise CannotRun("cancelled")
+                break
     except (docker.errors.DockerException, OSError) as problem:
-        raise CannotRun(
-            _pull_error(image, getattr(problem, "explanation", None) or problem)
-        ) from None
-
-
-def _pull_error(image: str, reason: object) -> str:
-    return f'Failed to pull image "{image}": {" ".join(str(reason).split())}'
+        reason = getattr(problem, "explanation", None) or problem
+    if reason or token.is_set():
+        raise CannotRun(f'Failed to pull image "{image}": {" ".join(str(reason).split())}')
 
 
 def _container_path(storage: Path, uri: str) -> str:
@@ -309,37 +324,3 @@ def _ignore_missing() -> contextlib.suppress:
     import requests
 
     return contextlib.suppress(docker.errors.APIError, requests.RequestException)
-
-
-def remove_orphans(client: docker.DockerClient) -> None:
-    """Remove what emulators of this machine left that do not listen any more.
-
-    Containers and networks carry the host and port of their emulator as a label.
-    """
-    filters: Filters = {"label": LABEL}
-    containers = client.containers.list(all=True, filters=filters, ignore_removed=True)
-    networks = client.networks.list(filters=filters)
-    labels = [container.labels for container in containers]
-    labels += [network.attrs["Labels"] for network in networks]
-    for emulator in {each[LABEL] for each in labels}:
-        host, _, port = emulator.rpartition(":")
-        if host == socket.gethostname() and port.isdecimal() and not _is_listening(int(port)):
-            remove_labelled(client, emulator)
-
-
-def remove_labelled(client: docker.DockerClient, emulator: str) -> None:
-    """Remove the containers and networks of an emulator."""
-    import docker.errors
-
-    filters: Filters = {"label": f"{LABEL}={emulator}"}
-    for container in client.containers.list(all=True, filters=filters, ignore_removed=True):
-        with contextlib.suppress(docker.errors.APIError):  # it is being removed already
-            container.remove(force=True, v=True)
-    for network in client.networks.list(filters=filters):
-        with contextlib.suppress(docker.errors.APIError):
-            network.remove()
-
-
-def _is_listening(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -5,22 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.emulator.run.backend import CancellationToken
-from distlaunch.emulator.run.job_spec import expects_gpus, read_workload
-from distlaunch.emulator.run.replica_group import ReplicaGroup, RunResult
+from distlaunch.emulator.run.job_spec import read_workload
+from distlaunch.emulator.run.replica_group import CancellationToken, ReplicaGroup, RunResult
 from distlaunch.emulator.run.trials import TrialRunner
-from distlaunch.emulator.store import ENDED, UnknownJob
+from distlaunch.emulator.store import ENDED
 from distlaunch.job.tf_config import EXPECTED_GPUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from distlaunch.emulator.logs import LogStore
-    from distlaunch.emulator.run.backend import Backend
     from distlaunch.emulator.run.job_spec import Workload
+    from distlaunch.emulator.run.replica_group import Backend
     from distlaunch.emulator.store import Store
 
 # google.rpc.Code
@@ -47,104 +46,98 @@ _log = logging.getLogger(__name__)
 class Timings:
     """How long the phases of a job take, in seconds."""
 
-    queued: float = 0.1
-    pending: float = 0.1
+    states: float = 0.1  # in which it is QUEUED, and then PENDING
     error: float = 0.3  # until the error of a job that ended appears; on Vertex AI about a minute
     grace: float = 5.0  # between SIGTERM and SIGKILL for replicas that are stopped
     expires: bool = False  # whether jobs end EXPIRED instead of leaving the queue
 
 
+@dataclass
 class JobRunner:
     """Runs the jobs of a store, each in a thread of its own."""
 
-    def __init__(
-        self, store: Store, backend: Backend, logs: LogStore, *, timings: Timings | None = None
-    ) -> None:
-        self._store = store
-        self._backend = backend
-        self._logs = logs
-        self._timings = timings or Timings()
-        self._runs: dict[str, JobRun] = {}
+    store: Store
+    backend: Backend
+    logs: LogStore
+    timings: Timings = Timings()
+    _runs: dict[str, JobRun] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
         """Run a job of the store, by its resource name; return at once."""
-        run = JobRun(name, self._store, self._backend, self._logs, self._timings)
-        self._runs[name] = run
+        run = self._runs[name] = JobRun(name, self)
         run.thread.start()
 
     def cancel(self, name: str) -> None:
         """Move a job to CANCELLING and later to CANCELLED; ignore one that has ended."""
-        if name in self._runs:
-            self._runs[name].cancel()
+        self._runs[name].cancel()
 
     def close(self) -> None:
         """End all jobs and leave nothing running; the emulator shuts down."""
         runs = list(self._runs.values())
         for run in runs:
-            run.token.cancel(shutdown=True)
+            run.token.is_shutdown = True
+            run.token.set()
         for run in runs:
             run.thread.join(_SHUTDOWN_TIMEOUT)
-        self._backend.close()
+        self.backend.close()
 
 
 class JobRun:
     """The run of one job, from QUEUED to its final state."""
 
-    def __init__(
-        self, name: str, store: Store, backend: Backend, logs: LogStore, timings: Timings
-    ) -> None:
+    def __init__(self, name: str, runner: JobRunner) -> None:
         self.token = CancellationToken()
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._name = name
-        self._store = store
-        self._backend = backend
-        self._logs = logs
-        self._timings = timings
+        self._runner = runner
+        self._timings = runner.timings
         self._lock = threading.Lock()
         self._has_ended = False
 
     def cancel(self) -> None:
         """Be CANCELLING until all replicas have ended."""
         with self._lock:
-            if not self._has_ended and not self.token.is_cancelled:
-                self._store.update(self._name, state="JOB_STATE_CANCELLING")
-                self.token.cancel()
+            if not self._has_ended and not self.token.is_set():
+                self._runner.store.update(self._name, state="JOB_STATE_CANCELLING")
+                self.token.set()
 
     def _run(self) -> None:
         try:
-            self._end(self._run_job(self._store.get(self._name)))
-        except UnknownJob:
-            pass  # deleted before it started
+            self._end(self._run_job(self._runner.store.get(self._name)))
         except Exception as problem:  # noqa: BLE001 - other jobs continue
             _log.error("%s: %r", self._name, problem, exc_info=_log.isEnabledFor(logging.DEBUG))
             self._end(RunResult("crashed"))
 
     def _run_job(self, job: dict[str, Any]) -> RunResult:
         self._write("INFO", "Waiting for job to be provisioned.")
-        self.token.wait(self._timings.queued)
-        if self._timings.expires and not self.token.is_cancelled:
+        self.token.wait(self._timings.states)
+        if self._timings.expires and not self.token.is_set():
             return RunResult("expired")
         if self._change_state("PENDING"):
             self._write("INFO", "Waiting for training program to start.")
-            self.token.wait(self._timings.pending)
-        if self.token.is_cancelled:
+            self.token.wait(self._timings.states)
+        if self.token.is_set():
             return RunResult("stopped")
-        spec = job.get("trialJobSpec") or job["jobSpec"]
-        if expects_gpus(spec):
+        workload = read_workload(self._name, job.get("trialJobSpec") or job["jobSpec"])
+        if workload.expects_gpus:
             self._write("WARNING", _NO_GPUS)
-        workload = read_workload(self._name, spec)
         if "trialJobSpec" not in job:
             return self._run_group(workload, self._become_running)
-        trials = TrialRunner(job, workload, self._store, self.token, self._run_group)
+        trials = TrialRunner(job, workload, self._runner.store, self.token, self._run_group)
         return trials.run(self._become_running)
 
     def _run_group(self, workload: Workload, on_start: Callable[[], None]) -> RunResult:
-        grace = self._timings.grace
-        group = ReplicaGroup(workload, self._backend, self._logs, self.token, grace=grace)
+        group = ReplicaGroup(
+            workload,
+            self._runner.backend,
+            self._runner.logs,
+            self.token,
+            grace=self._timings.grace,
+        )
         return group.run(on_start)
 
     def _become_running(self) -> None:
-        if self._change_state("RUNNING", startTime=self._store.now()):
+        if self._change_state("RUNNING", startTime=self._runner.store.now()):
             self._write("INFO", "Job is running.")
 
     def _end(self, result: RunResult) -> None:
@@ -152,23 +145,23 @@ class JobRun:
         if self.token.is_shutdown:
             return
         state, code, default_error, last_line = _ENDS[result.kind]
-        error = result.error or default_error
+        error = default_error or result.error
         if error and code != _CANCELLED:
             self._write("ERROR", error)
         self._write("INFO", last_line)
-        if self._change_state(state, endTime=self._store.now()) and code:
+        if self._change_state(state, endTime=self._runner.store.now()) and code:
             time.sleep(self._timings.error)
-            self._store.update(self._name, error={"code": code, "message": error})
+            self._runner.store.update(self._name, error={"code": code, "message": error})
 
     def _change_state(self, name: str, **changes: object) -> bool:
         """Move to a state unless the job has ended or is being cancelled; return whether so."""
         state = f"JOB_STATE_{name}"
         with self._lock:
-            if self._has_ended or (self.token.is_cancelled and state not in ENDED):
+            if self._has_ended or (self.token.is_set() and state not in ENDED):
                 return False
             self._has_ended = state in ENDED
-            self._store.update(self._name, state=state, **changes)
+            self._runner.store.update(self._name, state=state, **changes)
             return True
 
     def _write(self, severity: str, text: str) -> None:
-        self._logs.add(self._name.rpartition("/")[2], "service", severity, text)
+        self._runner.logs.add(self._name.rpartition("/")[2], "service", severity, text)

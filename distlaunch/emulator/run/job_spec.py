@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.emulator.buckets import local_path
-from distlaunch.emulator.run.backend import CannotRun
+from distlaunch.emulator.run.replica_group import CannotRun
 from distlaunch.job.model import TASK_TYPES, Task
 from distlaunch.job.reduction_server import is_image
 from distlaunch.job.tf_config import EXPECTED_GPUS, WORKER_POOLS, replica_environment
@@ -26,11 +26,11 @@ class Replica:
 
     task: Task
     image: str
-    command: tuple[str, ...] = ()  # replaces the entrypoint of the image
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    module: str | None = None  # of a pythonPackageSpec
-    packages: tuple[str, ...] = ()  # gs://…, of a pythonPackageSpec
+    command: tuple[str, ...]  # replaces the entrypoint of the image
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    module: str | None  # of a pythonPackageSpec
+    packages: tuple[str, ...]  # gs://…, of a pythonPackageSpec
 
     @property
     def name(self) -> str:
@@ -44,34 +44,36 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How long a job may run, and what is restarted."""
-
-    timeout: float = _DEFAULT_TIMEOUT  # seconds
-    restarts_whole_job: bool = False  # where a replica would be restarted
-    retries: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Workload:
     """Replicas that run together: a custom job, or one trial of a tuning job."""
 
     job_id: str  # the number at the end of the job's name
     project_number: str
     replicas: tuple[Replica, ...]  # pool by pool; the first is the primary one
-    limits: Limits = Limits()
+    timeout: float  # seconds
+    retries: bool
+    restarts_whole_job: bool  # where a replica would be restarted
     job_dir: str | None = None  # baseOutputDirectory, gs://…
     trial: str | None = None  # the trial's id
+
+    @property
+    def expects_gpus(self) -> bool:
+        """Whether a replica expects GPUs, which the emulator does not offer."""
+        return any(replica.env.get(EXPECTED_GPUS, "0") != "0" for replica in self.replicas)
 
 
 def read_workload(name: str, spec: Mapping[str, Any]) -> Workload:
     """Read the CustomJobSpec of the job with a resource name."""
-    parts = name.split("/")
+    scheduling = spec.get("scheduling", {})
+    seconds = float(str(scheduling.get("timeout", "0s")).removesuffix("s"))
+    _, project_number, *_, job_id = name.split("/")
     return Workload(
-        job_id=parts[-1],
-        project_number=parts[1],
-        replicas=tuple(_read_replicas(spec.get("workerPoolSpecs", []))),
-        limits=_read_limits(spec.get("scheduling", {})),
+        job_id=job_id,
+        project_number=project_number,
+        replicas=tuple(_read_replicas(spec["workerPoolSpecs"])),
+        timeout=seconds or _DEFAULT_TIMEOUT,
+        retries=not scheduling.get("disableRetries", False),
+        restarts_whole_job=scheduling.get("restartJobOnWorkerRestart", False),
         job_dir=spec.get("baseOutputDirectory", {}).get("outputUriPrefix"),
     )
 
@@ -89,23 +91,6 @@ def trial_workload(workload: Workload, trial: str, parameters: Mapping[str, obje
     )
 
 
-def expects_gpus(spec: Mapping[str, Any]) -> bool:
-    """Whether a replica of a CustomJobSpec expects GPUs, which the emulator does not offer."""
-    pools = spec.get("workerPoolSpecs", [])
-    return any(_variables(pool).get(EXPECTED_GPUS, "0") != "0" for pool in pools)
-
-
-def _read_limits(scheduling: Mapping[str, Any]) -> Limits:
-    retries = not scheduling.get("disableRetries", False)
-    seconds = float(str(scheduling.get("timeout", "0s")).removesuffix("s"))
-    return Limits(
-        timeout=seconds or _DEFAULT_TIMEOUT,
-        # The API's documentation: disableRetries overrides restartJobOnWorkerRestart to false.
-        restarts_whole_job=retries and bool(scheduling.get("restartJobOnWorkerRestart", False)),
-        retries=retries,
-    )
-
-
 def _read_replicas(pools: list[Mapping[str, Any]]) -> Iterator[Replica]:
     for task_type, pool in zip(TASK_TYPES, pools, strict=False):
         for index in range(int(pool.get("replicaCount", 1 if pool else 0))):
@@ -114,21 +99,16 @@ def _read_replicas(pools: list[Mapping[str, Any]]) -> Iterator[Replica]:
 
 def _read_replica(task: Task, pool: Mapping[str, Any]) -> Replica:
     container, package = pool.get("containerSpec", {}), pool.get("pythonPackageSpec", {})
-    env = _variables(pool)
+    program = container or package
     return Replica(
         task=task,
         image=container.get("imageUri") or package.get("executorImageUri", ""),
         command=tuple(container.get("command", ())),
-        args=tuple((container or package).get("args", ())),
-        env=env | ({EXPECTED_GPUS: "0"} if EXPECTED_GPUS in env else {}),
+        args=tuple(program.get("args", ())),
+        env={variable["name"]: variable.get("value", "") for variable in program.get("env", ())},
         module=package.get("pythonModule"),
         packages=tuple(package.get("packageUris", ())),
     )
-
-
-def _variables(pool: Mapping[str, Any]) -> dict[str, str]:
-    program = pool.get("containerSpec") or pool.get("pythonPackageSpec") or {}
-    return {variable["name"]: variable.get("value", "") for variable in program.get("env", ())}
 
 
 def _plain(value: object) -> object:
@@ -153,7 +133,8 @@ def variables(
             spec["task"]["trial"] = workload.trial
             env[name] = json.dumps(spec)
         env |= {"CLOUD_ML_TRIAL_ID": workload.trial, "CLOUD_ML_HP_METRIC_FILE": metric_file}
-    return {**env, **replica.env}
+    without_gpus = {EXPECTED_GPUS: "0"} if EXPECTED_GPUS in replica.env else {}
+    return {**env, **replica.env, **without_gpus}
 
 
 def storage_path(storage: Path, uri: str) -> Path:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from distlaunch.emulator.run.backend import CannotRun, ExitStatus, LineWriter
 from distlaunch.emulator.run.job_spec import package_command, storage_path, variables
+from distlaunch.emulator.run.replica_group import CannotRun, ExitStatus, LineWriter
 from distlaunch.emulator.run.supervisor import BOOT
 from distlaunch.errors import DistlaunchError
 from distlaunch.local.ports import HOST, HeldPorts
@@ -23,8 +23,8 @@ from distlaunch.local.task_spec import without_proxy
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from distlaunch.emulator.run.backend import CancellationToken, OnExit, WriteLine
     from distlaunch.emulator.run.job_spec import Replica, Workload
+    from distlaunch.emulator.run.replica_group import CancellationToken, OnExit, WriteLine
 
 _PACKAGE_PARENT = str(Path(__file__).parents[3])
 _CHUNK = 1 << 16

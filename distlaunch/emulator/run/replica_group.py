@@ -3,89 +3,138 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum, auto
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from distlaunch.emulator.run.backend import START_ERROR, CannotRun, ExitStatus
+from distlaunch.local.lines import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from distlaunch.emulator.logs import LogStore
-    from distlaunch.emulator.run.backend import (
-        Backend,
-        CancellationToken,
-        JobEnvironment,
-        RunningReplica,
-        Severity,
-    )
-    from distlaunch.emulator.run.job_spec import Limits, Replica, Workload
+    from distlaunch.emulator.run.job_spec import Replica, Workload
     from distlaunch.job.model import Task
 
-REPLICA_RESTARTS = 5
-JOB_RESTARTS = 3
+START_ERROR = 128
+"""The exit code of a replica that could not be started, as containers have it."""
 
+_REPLICA_RESTARTS = 5
+_JOB_RESTARTS = 3
 _TRANSIENT = (6, 134, 11, 139)
-
 _QUOTED_LINES = 20  # last lines on stderr of a failed replica that its error quotes
 _POLL = 0.05  # seconds between two looks at the cancellation token
 
+Severity = Literal["INFO", "ERROR"]
+WriteLine = Callable[[Severity, str], None]
+"""Receives a line that a replica wrote to stdout (INFO) or stderr (ERROR), without its end."""
 
-class Decision(Enum):
-    """What is done about a replica that failed."""
 
-    RESTART_REPLICA = auto()
-    RESTART_JOB = auto()
-    FAIL = auto()
+class CannotRun(Exception):
+    """A job cannot be run; the text is the message of the job's error."""
+
+
+class CancellationToken(threading.Event):
+    """Is set to cancel a job, or to end it because the emulator shuts down."""
+
+    is_shutdown = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExitStatus:
+    """How a replica ended; the code is 128+n for signal n."""
+
+    code: int
+    out_of_memory: bool = False
+
+
+OnExit = Callable[[ExitStatus], None]
+
+
+class RunningReplica(Protocol):
+    """A replica that was started."""
+
+    def stop(self, grace: float) -> None:
+        """Send SIGTERM now and SIGKILL after `grace` seconds; return at once."""
+
+
+class JobEnvironment(Protocol):
+    """The addresses and folders of one run of a job, in which its replicas are started."""
+
+    def start(self, replica: Replica, write: WriteLine, on_exit: OnExit) -> RunningReplica:
+        """Start a replica, for the first time or again at the same address.
+
+        `on_exit` is called once, from any thread and after the last line. A replica that cannot be
+        started ends with `START_ERROR`, and the reason is a line.
+        """
+
+    def metrics(self) -> str:
+        """Return what the primary replica wrote to CLOUD_ML_HP_METRIC_FILE, JSON lines."""
+
+    def close(self) -> None:
+        """Kill what still runs and remove all that was created for the job."""
+
+
+class Backend(Protocol):
+    """Runs replicas as containers or as processes."""
+
+    def prepare(self, workload: Workload, token: CancellationToken) -> JobEnvironment:
+        """Prepare images, network or ports, and folders."""
+
+    def close(self) -> None:
+        """Remove what is left of any job; the emulator shuts down."""
+
+
+class LineWriter:
+    """Splits what a replica writes to a stream into lines."""
+
+    def __init__(self, severity: Severity, write: WriteLine) -> None:
+        self._severity = severity
+        self._write = write
+        self._lines = Lines()
+
+    def feed(self, data: bytes) -> None:
+        self._write_all(self._lines.feed(data))
+
+    def close(self) -> None:
+        """Write the last line if it has no end."""
+        self._write_all(self._lines.close())
+
+    def _write_all(self, lines: bytes) -> None:
+        for line in lines.decode("utf-8", "replace").split("\n")[:-1]:
+            self._write(self._severity, line)
 
 
 class RestartPolicy:
     """Decides on the restarts of one job, and counts them.
 
     The rules are those of
-    https://cloud.google.com/vertex-ai/docs/training/understanding-training-service:
-
-    - An exception in the user's program and lack of memory are permanent: the job fails.
-    - The exit codes 6 and 134 (SIGABRT), 11 and 139 (SIGSEGV) may be transient: the job is
-      restarted up to three times.
-    - A replica lost for any other reason is restarted alone, at the same address, up to five times;
-      at the next loss the whole job is restarted, up to three times.
-    - `scheduling.restartJobOnWorkerRestart` restarts the whole job where a worker would be
-      restarted, `scheduling.disableRetries` nothing.
-
-    Which exit codes are 'any other reason' is not documented. Here they are those above 128: a
-    program ended by a signal, such as when its machine is taken away.
+    https://cloud.google.com/vertex-ai/docs/training/understanding-training-service. Which exit
+    codes mean that a replica was lost is not documented; here they are those above 128.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
         self._replica_restarts: Counter[Task] = Counter()
         self._job_restarts = 0
 
-    def decide(self, task: Task, status: ExitStatus) -> Decision:
-        """Decide what follows after a replica failed."""
-        if not self._limits.retries or status.out_of_memory:
-            return Decision.FAIL
-        if status.code in _TRANSIENT:
-            return self._restart_job()
-        if status.code <= START_ERROR:
-            return Decision.FAIL
-        is_too_often = self._replica_restarts[task] == REPLICA_RESTARTS
-        if is_too_often or self._limits.restarts_whole_job:
-            return self._restart_job()
-        self._replica_restarts[task] += 1
-        return Decision.RESTART_REPLICA
-
-    def _restart_job(self) -> Decision:
-        if self._job_restarts == JOB_RESTARTS:
-            return Decision.FAIL
+    def decide(self, task: Task, status: ExitStatus) -> Literal["replica", "job"] | None:
+        """Return what to restart after a replica failed, None for nothing."""
+        is_transient = status.code in _TRANSIENT
+        is_permanent = status.out_of_memory or (status.code <= START_ERROR and not is_transient)
+        if is_permanent or not self._workload.retries:
+            return None
+        is_first = self._replica_restarts[task] < _REPLICA_RESTARTS
+        if is_first and not is_transient and not self._workload.restarts_whole_job:
+            self._replica_restarts[task] += 1
+            return "replica"
+        if self._job_restarts == _JOB_RESTARTS:
+            return None
         self._job_restarts += 1
         self._replica_restarts.clear()
-        return Decision.RESTART_JOB
+        return "job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +163,7 @@ class ReplicaGroup:
         self._logs = logs
         self._token = token
         self._grace = grace
-        self._restarts = RestartPolicy(workload.limits)
+        self._restarts = RestartPolicy(workload)
         self._running: dict[Task, RunningReplica] = {}
         self._last_errors: dict[Task, deque[str]] = {}
         self._exits: SimpleQueue[tuple[Replica, ExitStatus]] = SimpleQueue()
@@ -133,13 +182,11 @@ class ReplicaGroup:
                 self._log("Finished tearing down training program.")
                 return RunResult(result.kind, result.error, environment.metrics())
         except CannotRun as problem:
-            if self._token.is_cancelled:
-                return RunResult("stopped")
-            return RunResult("failed", str(problem))
+            return RunResult("stopped" if self._token.is_set() else "failed", str(problem))
 
     def _supervise(self, environment: JobEnvironment) -> RunResult:
-        deadline = time.monotonic() + self._workload.limits.timeout
-        while not self._token.is_cancelled:
+        deadline = time.monotonic() + self._workload.timeout
+        while not self._token.is_set():
             if time.monotonic() > deadline:
                 return RunResult("timed out")
             try:
@@ -155,24 +202,22 @@ class ReplicaGroup:
 
     def _restart(self, environment: JobEnvironment, replica: Replica, status: ExitStatus) -> bool:
         """Restart the replica or the job; return whether that is allowed."""
-        match self._restarts.decide(replica.task, status):
-            case Decision.RESTART_REPLICA:
-                self._log(f"Restarting {replica.name}, which ended with {status.code}.")
-                self._start(environment, replica)
-            case Decision.RESTART_JOB:
-                self._log(f"Restarting the job: {replica.name} ended with {status.code}.")
-                self._stop_all()
-                self._start_all(environment)
-            case Decision.FAIL:
-                return False
-        return True
+        restarted = self._restarts.decide(replica.task, status)
+        if restarted == "replica":
+            self._log(f"Restarting {replica.name}, which ended with {status.code}.")
+            self._start(environment, replica)
+        elif restarted == "job":
+            self._log(f"Restarting the job: {replica.name} ended with {status.code}.")
+            self._stop_all()
+            self._start_all(environment)
+        return restarted is not None
 
     def _log_skipped_replicas(self) -> None:
         count = sum(not replica.is_started for replica in self._workload.replicas)
         if count:
             replicas = f"{count} replica{'s are' if count > 1 else ' is'}"
-            why = "as the emulator does not have Google's image"
-            self._log(f"Reduction Server: its {replicas} not started, {why}.")
+            reason = "as the emulator does not have Google's image"
+            self._log(f"Reduction Server: its {replicas} not started, {reason}.")
 
     def _start_all(self, environment: JobEnvironment) -> None:
         for replica in self._workload.replicas:
@@ -193,38 +238,24 @@ class ReplicaGroup:
 
     def _stop_all(self) -> None:
         """Stop what runs and wait for its end; the emulator's shutdown grants no time."""
-        grace = None
+        for running in self._running.values():
+            running.stop(0.0 if self._token.is_shutdown else self._grace)
         while self._running:
-            allowed = 0.0 if self._token.is_shutdown else self._grace
-            if allowed != grace:
-                grace = allowed
-                for running in self._running.values():
-                    running.stop(grace)
-            try:
-                replica, _ = self._exits.get(timeout=_POLL)
-            except Empty:
-                continue
+            replica, _ = self._exits.get()
             del self._running[replica.task]
 
     def _error(self, replica: Replica, status: ExitStatus) -> str:
         """Describe the failure of a replica in Vertex AI's words."""
-        if status.out_of_memory:
-            failure = f"ran out of memory and exited with a non-zero status of {status.code}."
-        else:
-            reason = "StartError" if status.code == START_ERROR else "Error"
-            failure = (
-                f"exited with a non-zero status of {status.code}. Termination reason: {reason}."
-            )
+        reason = "StartError" if status.code == START_ERROR else "Error"
+        start = "ran out of memory and " if status.out_of_memory else ""
+        end = "" if status.out_of_memory else f" Termination reason: {reason}."
         quoted = "".join(f"\n{line}" for line in self._last_errors[replica.task])
-        job_id = self._workload.job_id
-        link = (
-            "https://console.cloud.google.com/logs/viewer"
-            f"?project={self._workload.project_number}&resource=ml_job%2Fjob_id%2F{job_id}"
-            f"&advancedFilter=resource.type%3D%22ml_job%22%0Aresource.labels.job_id%3D%22{job_id}%22"
-        )
         return (
-            f"The replica {replica.name} {failure} {quoted}\n\n"
-            f"To find out more about why your job exited please check the logs: {link}"
+            f"The replica {replica.name} {start}exited with a non-zero status of {status.code}."
+            f"{end} {quoted}\n\nTo find out more about why your job exited please check the logs: "
+            "https://console.cloud.google.com/logs/viewer"
+            f"?project={self._workload.project_number}"
+            f"&resource=ml_job%2Fjob_id%2F{self._workload.job_id}"
         )
 
     def _log(self, text: str) -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 
-from distlaunch.emulator.run.backend import START_ERROR
+from distlaunch.emulator.run.replica_group import START_ERROR
 from distlaunch.local import processes
 
 # Isolated from what the user's environment does to Python, with our package as the only path added.

@@ -15,9 +15,9 @@ from distlaunch.emulator.run.job_spec import Workload, trial_workload
 from distlaunch.emulator.run.replica_group import RunResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from distlaunch.emulator.run.backend import CancellationToken
+    from distlaunch.emulator.run.replica_group import CancellationToken
     from distlaunch.emulator.store import Store
 
 _DEFAULT_FAILURES = 3  # that end the job where maxFailedTrialCount is 0: 'Vertex AI decides'
@@ -57,35 +57,34 @@ class TrialRunner:
         with ThreadPoolExecutor(count, thread_name_prefix=self._job["name"]) as pool:
             for done in [pool.submit(self._run_trials, on_start) for _ in range(count)]:
                 done.result()
-        if self._token.is_cancelled:
+        if self._token.is_set():
             return RunResult("stopped")
         return RunResult("failed", self._error) if self._error else RunResult("succeeded")
 
     def _run_trials(self, on_start: Callable[[], None]) -> None:
-        while (requested := self._request()) is not None:
-            trial, parameters = requested
+        while (trial := self._next_trial()) is not None:
 
             def activate(trial: dict[str, Any] = trial) -> None:
                 self._update(trial, state="ACTIVE", startTime=self._store.now())
                 on_start()
 
+            parameters = {each["parameterId"]: each["value"] for each in trial["parameters"]}
             workload = trial_workload(self._workload, trial["id"], parameters)
             self._finish(trial, self._run_group(workload, activate))
 
-    def _request(self) -> tuple[dict[str, Any], Parameters] | None:
-        """Return the next trial and its parameters, None where there is to be no other."""
+    def _next_trial(self) -> dict[str, Any] | None:
+        """Return the next trial, None where there is to be no other."""
         with self._lock:
-            if self._token.is_cancelled or self._error or len(self._trials) == self._max_trials:
+            if self._token.is_set() or self._error or len(self._trials) == self._max_trials:
                 return None
             parameters = next(self._suggestions, None)
             if parameters is None:
                 return None
             values = [{"parameterId": name, "value": value} for name, value in parameters.items()]
             trial_id = str(len(self._trials) + 1)
-            trial = {"id": trial_id, "state": "REQUESTED", "parameters": values}
-            self._trials.append(trial)
-            self._publish()
-            return trial, parameters
+            self._trials.append({"id": trial_id, "state": "REQUESTED", "parameters": values})
+            self._store.update(self._job["name"], trials=self._trials)
+            return self._trials[-1]
 
     def _finish(self, trial: dict[str, Any], result: RunResult) -> None:
         measurements, final = read_measurements(self._job["studySpec"], result.metrics)
@@ -114,10 +113,7 @@ class TrialRunner:
     def _update(self, trial: dict[str, Any], **changes: object) -> None:
         with self._lock:
             trial.update(changes)
-            self._publish()
-
-    def _publish(self) -> None:
-        self._store.update(self._job["name"], trials=self._trials)
+            self._store.update(self._job["name"], trials=self._trials)
 
 
 def _failure(result: RunResult) -> str:
@@ -132,18 +128,14 @@ def suggest_parameters(spec: Mapping[str, Any], seed: str) -> Iterator[Parameter
     A grid goes through all combinations. All other algorithms draw at random, also Google's default
     (Bayesian optimisation): the emulator learns nothing from earlier trials.
     """
-    parameters: Sequence[Mapping[str, Any]] = spec.get("parameters", [])
-    names = [parameter["parameterId"] for parameter in parameters]
+    parameters = {parameter["parameterId"]: parameter for parameter in spec["parameters"]}
     if spec.get("algorithm") == "GRID_SEARCH":
-        for values in itertools.product(*map(_grid_values, parameters)):
-            yield dict(zip(names, values, strict=True))
+        for values in itertools.product(*map(_grid_values, parameters.values())):
+            yield dict(zip(parameters, values, strict=True))
         return
     generator = random.Random(seed)  # noqa: S311 - not a secret
     while True:
-        yield {
-            parameter["parameterId"]: _draw(parameter, generator.random())
-            for parameter in parameters
-        }
+        yield {name: _draw(parameter, generator.random()) for name, parameter in parameters.items()}
 
 
 def read_measurements(
@@ -187,31 +179,24 @@ def _read_records(lines: str) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def _draw(parameter: Mapping[str, Any], fraction: float) -> float | int | str:
-    choices = _choices(parameter)
-    if choices is not None:
-        return choices[int(fraction * len(choices))]
-    value = _interpolate(parameter, fraction)
-    return round(value) if "integerValueSpec" in parameter else value
-
-
-def _grid_values(parameter: Mapping[str, Any]) -> Sequence[float | int | str]:
-    choices = _choices(parameter)
-    if choices is not None:
-        return choices
+def _grid_values(parameter: Mapping[str, Any]) -> list[float | int | str]:
+    for kind in ("categoricalValueSpec", "discreteValueSpec"):
+        if kind in parameter:
+            return list(parameter[kind]["values"])
     if "integerValueSpec" in parameter:
         bounds = parameter["integerValueSpec"]
-        return range(int(bounds.get("minValue", 0)), int(bounds.get("maxValue", 0)) + 1)
+        return list(range(int(bounds.get("minValue", 0)), int(bounds.get("maxValue", 0)) + 1))
     last = _GRID_POINTS - 1
     return [_interpolate(parameter, number / last) for number in range(_GRID_POINTS)]
 
 
-def _choices(parameter: Mapping[str, Any]) -> Sequence[float | str] | None:
-    for kind in ("categoricalValueSpec", "discreteValueSpec"):
-        if kind in parameter:
-            values: Sequence[float | str] = parameter[kind]["values"]
-            return values
-    return None
+def _draw(parameter: Mapping[str, Any], fraction: float) -> float | int | str:
+    if "doubleValueSpec" in parameter:
+        return _interpolate(parameter, fraction)
+    if "integerValueSpec" in parameter:
+        return round(_interpolate(parameter, fraction))
+    choices = _grid_values(parameter)
+    return choices[int(fraction * len(choices))]
 
 
 def _interpolate(parameter: Mapping[str, Any], fraction: float) -> float:

@@ -11,24 +11,24 @@ from distlaunch.emulator.run.job_runner import JobRunner, Timings
 from distlaunch.emulator.store import ENDED, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from distlaunch.emulator.run.backend import Backend
+    from distlaunch.emulator.run.replica_group import Backend
 
 TIMEOUT = 60.0  # seconds
 
 
 class Jobs:
-    """A store, its log and what runs its jobs."""
+    """A store, its log and what runs its jobs, without waiting in their states."""
 
-    def __init__(self, backend: Backend, timings: Timings) -> None:
+    def __init__(self, backend: Backend, **timings: Any) -> None:
         self.store, self.logs = Store(), LogStore()
-        self.runner = JobRunner(self.store, backend, self.logs, timings=timings)
+        timings = {"states": 0.0, "error": 0.0, **timings}
+        self.runner = JobRunner(self.store, backend, self.logs, Timings(**timings))
 
     def start(self, job: dict[str, Any]) -> str:
         """Create and start a job; return its name."""
-        collection = "hyperparameterTuningJobs" if "trialJobSpec" in job else "customJobs"
-        name = self.store.create("my-project", "us-central1", collection, job)["name"]
+        name = self.store.create("projects/p/locations/us-central1/customJobs", job)["name"]
         self.runner.start(name)
         return name
 
@@ -43,30 +43,35 @@ class Jobs:
     def wait(self, name: str, *states: str) -> dict[str, Any]:
         """Wait for one of some states; by default for the end and its error."""
 
-        def is_there() -> bool:
+        def is_reached() -> bool:
             job = self.store.get(name)
             if states:
                 return self.state(name) in states
             return job["state"] in ENDED and (self.state(name) == "SUCCEEDED" or "error" in job)
 
-        self.wait_until(is_there)
+        self.wait_until(is_reached)
         return self.store.get(name)
 
     def wait_for_line(self, name: str, text: str) -> None:
         self.wait_until(lambda: any(text in line for line in self.texts(name)))
 
-    def wait_until(self, is_so: Any) -> None:
+    def wait_until(self, condition: Callable[[], object]) -> None:
         end = time.monotonic() + TIMEOUT
-        while not is_so():
-            assert time.monotonic() < end, list(self.logs.scan())
+        while not condition():
+            assert time.monotonic() < end, self.logs.entries()
             time.sleep(0.01)
 
     def lines(self, name: str, *tasks: str) -> list[tuple[str, str, str]]:
         """Return task, severity and text of all lines, or of those of some tasks."""
+        lines = [
+            (entry["resource"]["labels"], entry["severity"], entry["jsonPayload"]["message"])
+            for entry in self.logs.entries()
+        ]
         return [
-            (entry.task_name, entry.severity, entry.text)
-            for entry in self.logs.scan(job_id=name.rpartition("/")[2])
-            if not tasks or entry.task_name in tasks
+            (labels["task_name"], severity, text)
+            for labels, severity, text in lines
+            if labels["job_id"] == name.rpartition("/")[2]
+            and (not tasks or labels["task_name"] in tasks)
         ]
 
     def texts(self, name: str, *tasks: str) -> list[str]:
@@ -75,8 +80,8 @@ class Jobs:
 
 @contextlib.contextmanager
 def jobs_on(backend: Backend, **timings: Any) -> Iterator[Jobs]:
-    """Run jobs on a backend, without waiting in their states."""
-    jobs = Jobs(backend, Timings(**{"queued": 0.0, "pending": 0.0, "error": 0.0, **timings}))
+    """Run jobs on a backend."""
+    jobs = Jobs(backend, **timings)
     try:
         yield jobs
     finally:

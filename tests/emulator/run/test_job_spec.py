@@ -2,23 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.emulator.run.job_spec import Limits, read_workload, trial_workload
+from distlaunch.emulator.run.job_spec import read_workload, trial_workload
 
 NAME = "projects/123/locations/us-central1/customJobs/456"
+WEEK = 7 * 24 * 3600.0
 
 
 @pytest.mark.parametrize(
-    ("scheduling", "limits"),
-    [
-        ({}, Limits(7 * 24 * 3600.0)),
-        ({"timeout": "1.5s"}, Limits(1.5)),
-        ({"timeout": "0s"}, Limits()),
-        ({"restartJobOnWorkerRestart": True}, Limits(restarts_whole_job=True)),
-        ({"restartJobOnWorkerRestart": True, "disableRetries": True}, Limits(retries=False)),
-    ],
+    ("timeout", "seconds"), [({}, WEEK), ({"timeout": "0s"}, WEEK), ({"timeout": "1.5s"}, 1.5)]
 )
-def test_scheduling(scheduling, limits):
-    assert read_workload(NAME, {"scheduling": scheduling}).limits == limits
+def test_the_default_timeout_is_a_week(timeout, seconds):
+    assert read_workload(NAME, {"workerPoolSpecs": [], "scheduling": timeout}).timeout == seconds
 
 
 def test_a_trial_gets_its_parameters_as_arguments_of_all_replicas():
@@ -33,4 +27,3 @@ def test_a_trial_gets_its_parameters_as_arguments_of_all_replicas():
     options = ("--rate=0.25", "--layers=2", "--units=64", "--kind=a b")
     assert [replica.args for replica in trial.replicas] == [("--epochs=5", *options), options]
     assert (trial.trial, trial.job_dir) == ("3", "gs://bucket/job/3")
-    assert trial_workload(read_workload(NAME, {}), "1", {}).job_dir is None

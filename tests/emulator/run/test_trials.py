@@ -1,4 +1,4 @@
-"""The trials of a tuning job, as processes."""
+"""Tuning jobs: the parameters of their trials, as processes, and their measurements."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from distlaunch.emulator.run.process import ProcessBackend
+from distlaunch.emulator.run.trials import read_measurements, suggest_parameters
 
 from .jobs import jobs_on, pool, tuning_job
 
@@ -41,18 +42,18 @@ def tuning(*parameters, program=REPORT, env=(), **job):
 
 
 def test_each_trial_runs_with_its_parameters_and_reports_its_measurements(jobs, tmp_path):
-    name, job = jobs.run(tuning(RATE, LAYERS, trials=6, at_once=2))
+    _, job = jobs.run(tuning(RATE, LAYERS, trials=6, at_once=2))
     assert job["state"] == "JOB_STATE_SUCCEEDED"
     assert [trial["id"] for trial in job["trials"]] == list("123456")
-    assert {trial["state"] for trial in job["trials"]} == {"SUCCEEDED"}
-    output = {
-        entry.trial: json.loads(entry.text)
-        for entry in jobs.logs.scan(job_id=name.rpartition("/")[2])
-        if entry.task_name == "workerpool0-0"
-    }
+    reports = {}
+    for entry in jobs.logs.entries():
+        if entry["resource"]["labels"]["task_name"] == "workerpool0-0":
+            trial = entry["labels"]["ml.googleapis.com/trial_id"]
+            reports[trial] = json.loads(entry["jsonPayload"]["message"])
     for trial in job["trials"]:
-        values = {each["parameterId"]: each["value"] for each in trial["parameters"]}
-        argv, env = output[trial["id"]]["argv"], output[trial["id"]]["env"]
+        assert trial["state"] == "SUCCEEDED"
+        values = {part["parameterId"]: part["value"] for part in trial["parameters"]}
+        argv, env = reports[trial["id"]]["argv"], reports[trial["id"]]["env"]
         assert argv == [f"--rate={values['rate']}", f"--layers={values['layers']}"]
         assert env["AIP_MODEL_DIR"] == f"{tmp_path}/bucket/job/{trial['id']}/model/"
         assert env["CLOUD_ML_TRIAL_ID"] == trial["id"]
@@ -61,9 +62,8 @@ def test_each_trial_runs_with_its_parameters_and_reports_its_measurements(jobs, 
             "stepCount": "2",
             "metrics": [{"metricId": "loss", "value": values["rate"] / 2}],
         }
-        assert [each["stepCount"] for each in trial["measurements"]] == ["1", "2"]
-        assert trial["startTime"] < trial["endTime"]
-    assert {tuple(each["argv"]) for each in output.values()} == {
+        assert [part["stepCount"] for part in trial["measurements"]] == ["1", "2"]
+    assert {tuple(report["argv"]) for report in reports.values()} == {
         (f"--rate={rate}", f"--layers={layers}") for rate in (1, 2, 4) for layers in (1, 2)
     }
     times = [(trial["startTime"], 1) for trial in job["trials"]]
@@ -115,3 +115,78 @@ def test_a_cancelled_tuning_job_stops_its_trials_and_starts_no_others(jobs):
     assert job["state"] == "JOB_STATE_CANCELLED"
     assert [trial["state"] for trial in job["trials"]] == ["INFEASIBLE"] * 2
     assert job["trials"][0]["infeasibleReason"] == "The trial was stopped."
+
+
+SCALED = {"parameterId": "rate", "doubleValueSpec": {"minValue": 0.001, "maxValue": 1.0}}
+KIND = {"parameterId": "kind", "categoricalValueSpec": {"values": ["sgd", "adam"]}}
+UNITS = {"parameterId": "units", "discreteValueSpec": {"values": [16, 32]}}
+
+
+def suggestions(algorithm, *parameters, limit=100, seed="seed"):
+    spec = {"algorithm": algorithm, "parameters": parameters}
+    return list(itertools.islice(suggest_parameters(spec, seed), limit))
+
+
+@pytest.mark.parametrize(
+    ("scale", "second"),
+    [(None, 0.112), ("UNIT_LOG_SCALE", 0.00215), ("UNIT_REVERSE_LOG_SCALE", 0.537)],
+)
+def test_a_grid_follows_the_scale(scale, second):
+    values = [drawn["rate"] for drawn in suggestions("GRID_SEARCH", SCALED | {"scaleType": scale})]
+    assert len(values) == 10
+    assert (values[0], values[-1]) == pytest.approx((0.001, 1.0))
+    assert values[1] == pytest.approx(second, rel=0.01)
+
+
+def test_random_parameters_are_in_range_and_the_same_for_the_same_seed():
+    parameters = (SCALED | {"scaleType": "UNIT_LOG_SCALE"}, LAYERS, KIND, UNITS)
+    drawn = suggestions(None, *parameters)
+    assert all(0.001 <= each["rate"] <= 1.0 for each in drawn)
+    assert {each["layers"] for each in drawn} == {1, 2}
+    assert {each["kind"] for each in drawn} == {"sgd", "adam"}
+    assert {each["units"] for each in drawn} == {16, 32}
+    assert suggestions("RANDOM_SEARCH", *parameters) == drawn
+    assert suggestions("RANDOM_SEARCH", *parameters, seed="other") != drawn
+
+
+def lines(*records):
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+ACCURACIES = lines(
+    {"timestamp": 1.0, "trial": "1", "accuracy": 0.5, "global_step": "1", "checkpoint_path": ""},
+    {"timestamp": 2.0, "trial": "1", "accuracy": 0.9, "global_step": "2", "checkpoint_path": ""},
+    {"timestamp": 3.0, "trial": "1", "accuracy": 0.7, "global_step": "3", "checkpoint_path": ""},
+)
+
+
+@pytest.mark.parametrize(
+    ("selection", "goal", "value", "step"),
+    [
+        (None, "MAXIMIZE", 0.7, "3"),
+        ("LAST_MEASUREMENT", "MINIMIZE", 0.7, "3"),
+        ("BEST_MEASUREMENT", "MAXIMIZE", 0.9, "2"),
+        ("BEST_MEASUREMENT", "MINIMIZE", 0.5, "1"),
+    ],
+)
+def test_the_last_or_the_best_measurement_is_the_final_one(selection, goal, value, step):
+    spec = {
+        "metrics": [{"metricId": "accuracy", "goal": goal}],
+        "measurementSelectionType": selection,
+    }
+    measurements, final = read_measurements(spec, ACCURACIES)
+    assert len(measurements) == 3
+    assert final == {"stepCount": step, "metrics": [{"metricId": "accuracy", "value": value}]}
+
+
+def test_metrics_of_one_step_are_one_measurement_and_other_lines_are_ignored():
+    spec = {"metrics": [{"metricId": "accuracy"}, {"metricId": "loss"}]}
+    other = '["a"]\nno json\n{"accur'
+    assert read_measurements(spec, lines({"error": 1.0}) + other) == ([], None)
+    text = lines({"accuracy": 0.5, "global_step": 4}, {"loss": 2.0, "global_step": 4}) + other
+    measurements, final = read_measurements(spec, text)
+    assert measurements == [final]
+    assert final == {
+        "stepCount": "4",
+        "metrics": [{"metricId": "accuracy", "value": 0.5}, {"metricId": "loss", "value": 2.0}],
+    }
