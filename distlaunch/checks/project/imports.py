@@ -8,12 +8,11 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from distlaunch.checks.problem import error, warning
-from distlaunch.checks.project.requirements import installed_providers, pin, providers
+from distlaunch.checks.project.requirements import pin, providers
 from distlaunch.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.project_code import Import, ProjectCode
@@ -31,20 +30,21 @@ class _Finding(NamedTuple):
 
     what: str
     remedy: str
-    is_left_out: bool = False
+    code: str = "import-missing"
     is_sure: bool = True
 
 
 def module_problems(project: ProjectCode, module: str) -> Iterator[Problem]:
     """Yield why ``python -m MODULE`` would not find the program."""
     if module not in project.modules:
-        if left_out := _left_out(project, module) or _left_out(project, f"{module}.__main__"):
-            yield error("module-not-in-image", "module", left_out.what, left_out.remedy)
-        else:
-            what, remedy = f"no module {module}", _similar_module(project, module)
-            yield error("module-missing", "module", what, remedy)
+        left_out = _left_out(project, module) or _left_out(project, f"{module}.__main__")
+        files = [name for name in project.modules if not project.is_package(name)]
+        near = did_you_mean(module, files).removeprefix("; ")
+        remedy = near or "name the module that 'python -m' is to run, e.g. trainer.task"
+        finding = left_out or _Finding(f"no module {module}", remedy, "module-missing")
+        yield error(finding.code, "module", finding.what, finding.remedy)
     elif project.is_package(module) and f"{module}.__main__" not in project.modules:
-        names = _names_in(project, module)
+        names = project.names_in(module)
         name = "task" if "task" in names else min(names, default="task")
         yield error(
             "module-missing",
@@ -55,35 +55,29 @@ def module_problems(project: ProjectCode, module: str) -> Iterator[Problem]:
 
 
 def syntax_problems(project: ProjectCode) -> Iterator[Problem]:
-    """Yield the files that do not parse; those that nothing imports are warnings."""
+    """Yield the files that the program may import and that do not parse."""
     python = project.runtime.python
-    for path, source in project.sources.items():
-        if source.problem is None:
+    for path in project.reachable:
+        problem = project.source(path).problem
+        if problem is None:
             continue
-        line, column, message = source.problem
-        make = error if path in project.reachable else warning
-        remedy = f"'python -m py_compile {path}' shows the line"
-        if python and python > sys.version_info[:2] and _may_be_newer(project.folder / path, line):
-            make = warning
-            remedy = f"run distlaunch with Python {python[0]}.{python[1]}, as in the image"
-        elif path not in project.reachable:
-            remedy += "; or exclude the file in .dockerignore"
+        line, column, message = problem
+        make, remedy = error, f"'python -m py_compile {path}' shows the line"
+        if python and python > sys.version_info[:2]:
+            lines = (project.folder / path).read_text(encoding="utf-8", errors="replace")
+            if any(map(_NEWER.search, lines.split("\n")[line - 1 : line])):
+                make = warning
+                remedy = f"run distlaunch with Python {python[0]}.{python[1]}, as in the image"
         where = f"{path}:{line}:{column}"
         yield make("source-syntax", where, f"syntax error: {message}", remedy)
-
-
-def _may_be_newer(path: Path, line: int) -> bool:
-    """Return whether a line may have syntax that only a newer Python knows."""
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[line - 1 : line]
-    return any(_NEWER.search(each) for each in lines)
 
 
 def import_problems(project: ProjectCode) -> Iterator[Problem]:
     """Yield each missing module once, as an error if one of its imports is always executed."""
     imports = [
-        (file, each, file in project.required and each.is_required)
-        for file in sorted(project.reachable)
-        for each in project.sources[file].imports
+        (file, each, is_required and each.is_required)
+        for file, is_required in project.reachable.items()
+        for each in project.source(file).imports
     ]
     reported: set[str] = set()
     for file, each, is_required in sorted(imports, key=lambda each: not each[2]):
@@ -91,59 +85,56 @@ def import_problems(project: ProjectCode) -> Iterator[Problem]:
         finding = _finding(project, file, name, each)
         if finding and finding.what not in reported:
             reported.add(finding.what)
-            is_start = name is not None and f"{name}.{each.name}" in project.starts
+            is_start = f"{name}.{each.name}" in project.starts
             is_sure = finding.is_sure and (is_required or is_start)
             make = error if is_sure and not project.changes_path else warning
-            code = "module-not-in-image" if finding.is_left_out else "import-missing"
-            yield make(code, f"{file}:{each.line}", finding.what, finding.remedy)
+            yield make(finding.code, f"{file}:{each.line}", finding.what, finding.remedy)
 
 
 def _finding(project: ProjectCode, file: str, name: str | None, each: Import) -> _Finding | None:
-    if name and not each.level and name.partition(".")[0] not in project.modules:
-        return _third_party(project, file, name, each.name)
     if name is None:
         module = "." * each.level + each.module
         return _Finding(
             f"relative import of {module!r} leads out of the package",
             "import from the project's folder, e.g. from trainer.data",
         )
-    missing = _missing_module(project, name, each.name)
-    if missing is None:
+    if not each.level and name.partition(".")[0] not in project.modules:
+        return _third_party(project, file, name, each.name)
+    full = f"{name}.{each.name}"
+    if name not in project.modules:
+        missing = name
+    elif (
+        each.name
+        and not each.name.startswith("__")
+        and full not in project.modules
+        and project.is_namespace(name)
+    ):
+        missing = full
+    else:
         return None
     package, _, last = missing.rpartition(".")
-    near = did_you_mean(last, _names_in(project, package)).removeprefix("; ")
-    return _left_out(project, missing) or _Finding(
-        f"no module {missing}", near or "add the file, or fix the import"
-    )
-
-
-def _missing_module(project: ProjectCode, name: str, taken: str | None) -> str | None:
-    """Return the module of an import that the project does not have, None if it has all."""
-    if name not in project.modules:
-        return name
-    full = f"{name}.{taken}"
-    is_missing = taken and not taken.startswith("__") and full not in project.modules
-    return full if is_missing and project.is_namespace(name) else None
+    near = did_you_mean(last, project.names_in(package)).removeprefix("; ")
+    remedy = near or "add the file, or fix the import"
+    return _left_out(project, missing) or _Finding(f"no module {missing}", remedy)
 
 
 def _third_party(project: ProjectCode, file: str, name: str, taken: str | None) -> _Finding | None:
     top = name.partition(".")[0]
-    module = f"{name}.{taken}" if taken else name
-    if top in _STANDARD or _is_installed(project, module, name):
+    modules = [f"{name}.{taken}", name] if taken else [name]
+    if top in _STANDARD or project.requirements.provide(modules):
         return None
     if top == "distlaunch":
         return _Finding(
             "distlaunch is not in the image; it stays on the machine that submits",
             "copy the code that the program needs into the project",
         )
-    distribution = providers(module)[0]
     package = posixpath.dirname(file).replace("/", ".")
-    if f"{package}.{top}" not in project.modules:
-        return _left_out(project, name) or _not_required(project, top, distribution)
-    return _Finding(
-        f"no module {top} in the folder that the program is started in",
-        f"write 'from {package} import {top}'",
-    )
+    if f"{package}.{top}" in project.modules:
+        return _Finding(
+            f"no module {top} in the folder that the program is started in",
+            f"write 'from {package} import {top}'",
+        )
+    return _left_out(project, name) or _not_required(project, top, providers(modules[0])[0])
 
 
 def _not_required(project: ProjectCode, top: str, distribution: str) -> _Finding | None:
@@ -153,25 +144,12 @@ def _not_required(project: ProjectCode, top: str, distribution: str) -> _Finding
         return None
     shown = distribution if top == "google" else top
     add = f"add {pin(distribution, f' to {requirements.file}')}"
-    if not project.unverified:
+    unverified = requirements.unverified
+    if not unverified:
         return _Finding(f"no requirement provides {shown}", add, is_sure=runtime.is_plain)
-    names = ", ".join(project.unverified[:_SHOWN]) + (", …" if project.unverified[_SHOWN:] else "")
-    return _Finding(
-        f"not verified that a requirement provides {shown}: {names} not installed here",
-        f"{add}, or install the requirements here",
-        is_sure=False,
-    )
-
-
-def _is_installed(project: ProjectCode, module: str, name: str) -> bool:
-    """Return whether a requirement provides a module, or may by its name."""
-    if not project.distributions.isdisjoint(providers(module)):
-        return True  # without looking through all that is installed here, which takes long
-    distributions = installed_providers(module) or installed_providers(name)
-    if not project.distributions.isdisjoint(distributions):
-        return True
-    top = name.partition(".")[0].replace("_", "").lower()
-    return any(top in each.replace("-", "").lower() for each in project.unverified)
+    names = ", ".join(unverified[:_SHOWN]) + (", …" if unverified[_SHOWN:] else "")
+    what = f"not verified that a requirement provides {shown}: {names} not installed here"
+    return _Finding(what, f"{add}, or install the requirements here", is_sure=False)
 
 
 def _left_out(project: ProjectCode, name: str) -> _Finding | None:
@@ -183,23 +161,8 @@ def _left_out(project: ProjectCode, name: str) -> _Finding | None:
             remedy = f"add {candidate.partition('/')[0]} to image.include in distlaunch.yaml"
             if project.runtime.own_ignore:
                 remedy = f"allow {candidate} in .dockerignore"
-            shown = candidate.removesuffix("/__init__.py")
-            what = f"{shown} is in the project, but not in its image"
-            return _Finding(what, remedy, is_left_out=True)
+            what = (
+                f"{candidate.removesuffix('/__init__.py')} is in the project, but not in its image"
+            )
+            return _Finding(what, remedy, "module-not-in-image")
     return None
-
-
-def _names_in(project: ProjectCode, package: str) -> list[str]:
-    """Return the names of the modules in a package."""
-    names = (each.rpartition(".") for each in project.modules)
-    return [name for parent, _, name in names if parent == package and name != "__main__"]
-
-
-def _similar_module(project: ProjectCode, module: str) -> str:
-    """Return the remedy for a module that does not exist."""
-    plain = module.removesuffix(".py").replace("/", ".")
-    if plain != module and plain in project.modules:
-        return f"write it as Python does: {plain}"
-    files = [name for name in project.modules if not project.is_package(name)]
-    near = did_you_mean(module, files).removeprefix("; ")
-    return near or "name the module that 'python -m' is to run, e.g. trainer.task"

@@ -6,13 +6,11 @@ import ast
 import re
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from distlaunch.checks.project import requirements
-
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
     from distlaunch.checks.project.image_runtime import ImageRuntime
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
 _CHANGES_PATH = re.compile(rb"\bsys\.path\b|\baddsitedir\b|\bpath_hooks\b|\bmeta_path\b")
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
-_IN_BASE = {"pip", "setuptools", "wheel"}
 
 
 class Import(NamedTuple):
@@ -47,23 +44,15 @@ class Import(NamedTuple):
         return ".".join([*package, self.module] if self.module else package)
 
 
-class SyntaxProblem(NamedTuple):
-    """Why a file does not parse."""
-
-    line: int
-    column: int
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """A Python file.
 
-    `imports` are without those whose failure the file handles. `is_empty` is whether it has no
-    statement besides a docstring, `changes_path` whether it changes where modules are searched.
+    `problem` is the line, the column and the message of a syntax error. `imports` are without those
+    whose failure the file handles. `is_empty` is whether it has no statement besides a docstring,
+    `changes_path` whether it changes where modules are searched.
     """
 
-    problem: SyntaxProblem | None = None
+    problem: tuple[int, int, str] | None = None
     imports: tuple[Import, ...] = ()
     is_empty: bool = False
     changes_path: bool = False
@@ -73,7 +62,8 @@ class Source:
 class ProjectCode:
     """The Python files of a project in its image: `files` are paths relative to `folder`.
 
-    `starts` are the modules that the program always imports.
+    `starts` are the modules that the program always imports. Only the files that it may import are
+    read: the others do not keep it from running.
     """
 
     folder: Path
@@ -95,46 +85,35 @@ class ProjectCode:
         return modules
 
     @cached_property
-    def sources(self) -> dict[str, Source]:
-        """All Python files that can be read, parsed by this Python."""
-        paths = (path for path in sorted(self.files) if path.endswith(".py"))
-        return {path: read_source((self.folder / path).read_bytes()) for path in paths}
+    def source(self) -> Callable[[str], Source]:
+        """Returns a file as this Python parses it."""
+        return cache(lambda path: read_source((self.folder / path).read_bytes()))
 
     @cached_property
-    def required(self) -> set[str]:
-        """The files that the program always imports."""
-        return self._reachable(only_required=True)
-
-    @cached_property
-    def reachable(self) -> set[str]:
-        """The files that the program may import."""
-        return self._reachable(only_required=False)
+    def reachable(self) -> dict[str, bool]:
+        """The Python files that the program may import, and whether it always does."""
+        required, optional = list(self.starts), list[str]()
+        seen, files = set[str](), dict[str, bool]()
+        while required or optional:
+            is_required = bool(required)
+            name = (required or optional).pop()
+            path = self.modules.get(name)
+            if not name or name in seen:
+                continue
+            seen.add(name)
+            (required if is_required else optional).append(name.rpartition(".")[0])
+            if path and path.endswith(".py"):
+                files[path] = is_required
+                for each in self.source(path).imports:
+                    if target := each.absolute_name(path):
+                        names = required if is_required and each.is_required else optional
+                        names += [target, f"{target}.{each.name}"]
+        return dict(sorted(files.items()))
 
     @cached_property
     def changes_path(self) -> bool:
         """Whether modules may be in folders that are not known here."""
-        return any(self.sources[file].changes_path for file in self.reachable)
-
-    @cached_property
-    def distributions(self) -> set[str]:
-        """The names of the distributions in the image, as far as they are known."""
-        names = self.requirements.names - {""}
-        if self.runtime.tensorflow_tag:
-            names |= {"tensorflow", "tensorboard"}
-        listed = self.requirements.installed
-        installs = [each.requirement for each in listed if each.requirement]
-        return _IN_BASE | requirements.with_dependencies(installs, names, self.runtime.markers)
-
-    @cached_property
-    def unverified(self) -> list[str]:
-        """The requirements whose modules are not known, as they are not installed here."""
-        names = [each.text for each in self.requirements.unreadable]
-        for each in self.requirements.installed:
-            specifier = each.requirement.specifier if each.requirement else None
-            if specifier is None or not requirements.is_installed(each.name, specifier):
-                names.append(each.name or each.text)
-        dependencies = sorted(self.distributions - self.requirements.names - _IN_BASE)
-        return names + [name for name in dependencies if not requirements.is_installed(name)]
+        return any(self.source(path).changes_path for path in self.reachable)
 
     def is_package(self, name: str) -> bool:
         """Return whether a module is a folder."""
@@ -144,24 +123,12 @@ class ProjectCode:
     def is_namespace(self, name: str) -> bool:
         """Return whether a module is a package that defines nothing itself."""
         path = self.modules[name]
-        return path is None or (self.is_package(name) and self.sources[path].is_empty)
+        return path is None or (self.is_package(name) and self.source(path).is_empty)
 
-    def _reachable(self, *, only_required: bool) -> set[str]:
-        pending, reached, files = list(self.starts), set[str](), set[str]()
-        while pending:
-            name = pending.pop()
-            path = self.modules.get(name)
-            if not name or name in reached:
-                continue
-            reached.add(name)
-            pending.append(name.rpartition(".")[0])
-            if path in self.sources:
-                files.add(path)
-                for each in self.sources[path].imports:
-                    target = each.absolute_name(path)
-                    if target and (each.is_required or not only_required):
-                        pending += [target, f"{target}.{each.name}"]
-        return files
+    def names_in(self, package: str) -> list[str]:
+        """Return the names of the modules in a package."""
+        names = (each.rpartition(".") for each in self.modules)
+        return [name for parent, _, name in names if parent == package and name != "__main__"]
 
 
 def read_source(text: bytes) -> Source:
@@ -175,11 +142,11 @@ def read_source(text: bytes) -> Source:
     except SyntaxError as problem:
         message = " ".join(str(problem.msg).split())
         message = message[:1].lower() + message[1:]
-        return Source(SyntaxProblem(problem.lineno or 1, max(problem.offset or 1, 1), message))
+        return Source((problem.lineno or 1, max(problem.offset or 1, 1), message))
     except ValueError:
-        return Source(SyntaxProblem(1, 1, "contains a null byte"))
+        return Source((1, 1, "contains a null byte"))
     except (RecursionError, MemoryError):
-        return Source(SyntaxProblem(1, 1, "nested too deeply"))
+        return Source((1, 1, "nested too deeply"))
     is_empty = all(isinstance(each, ast.Expr) for each in tree.body)
     return Source(None, imports, is_empty, _CHANGES_PATH.search(text) is not None)
 

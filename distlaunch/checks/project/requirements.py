@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
@@ -18,7 +18,7 @@ from distlaunch.image.requirements import has_gpus, read_requirements
 from distlaunch.render.templates import REQUIREMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from packaging.requirements import Requirement
@@ -48,18 +48,20 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
     "vertexai": ("google-cloud-aiplatform",),
     "yaml": ("pyyaml",),
 }
+_IN_BASE = {"pip", "setuptools", "wheel"}
 _API_VERSION = re.compile(r"_v[0-9][a-z0-9]*$")
 _CUDA_LIBRARIES = "nvidia-"  # of tensorflow[and-cuda]; they require only each other
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ImageRequirements:
-    """The requirements that pip installs into the image.
+    """The requirements that pip installs into an image.
 
     `lines` are requirements and URLs without those for another Python or system, `unreadable` the
     lines that pip refuses. `refusal` is why the files cannot be read, None if they can.
     """
 
+    runtime: ImageRuntime
     file: str = REQUIREMENTS
     lines: tuple[RequirementLine, ...] = ()
     unreadable: tuple[RequirementLine, ...] = ()
@@ -75,18 +77,60 @@ class ImageRequirements:
         """The normalized names of the distributions, empty for a URL without a name."""
         return {each.name for each in self.installed}
 
+    @cached_property
+    def distributions(self) -> set[str]:
+        """The names of the distributions in the image and of what they require, where known."""
+        from packaging.requirements import Requirement
+
+        in_base = {"tensorflow", "tensorboard"} if self.runtime.tensorflow_tag else set()
+        pending = [each.requirement for each in self.installed if each.requirement]
+        pending += map(Requirement, (self.names | in_base) - {""})
+        done: set[tuple[str, str]] = set()
+        while pending:
+            requirement = pending.pop()
+            name = _canonical(requirement.name)
+            for extra in ("", *requirement.extras):
+                distribution = None if (name, extra) in done else _distribution(name)
+                done.add((name, extra))
+                required = map(Requirement, (distribution and distribution.requires) or ())
+                markers = {**self.runtime.markers, "extra": extra}
+                pending += (each for each in required if _applies(each, markers))
+        return _IN_BASE | {name for name, _ in done}
+
+    @cached_property
+    def unverified(self) -> list[str]:
+        """The requirements whose modules are not known, as they are not installed here."""
+        names = [each.text for each in self.unreadable]
+        for each in self.installed:
+            specifier = each.requirement.specifier if each.requirement else None
+            if specifier is None or not _is_installed(each.name, specifier):
+                names.append(each.name or each.text)
+        dependencies = sorted(self.distributions - self.names - _IN_BASE)
+        return names + [name for name in dependencies if not _is_installed(name)]
+
+    def provide(self, modules: Sequence[str]) -> bool:
+        """Return whether a distribution provides one of some modules, or may by its name."""
+        if not self.distributions.isdisjoint(providers(modules[0])):
+            return True  # without looking through all that is installed here, which takes long
+        installed = next(filter(None, map(_installed_providers, modules)), set())
+        if not self.distributions.isdisjoint(installed):
+            return True
+        top = modules[0].partition(".")[0].replace("_", "").lower()
+        return any(top in each.replace("-", "").lower() for each in self.unverified)
+
 
 def load_requirements(job: Job, folder: Path, runtime: ImageRuntime) -> ImageRequirements:
     """Read the requirements of a job."""
     file = job.image.requirements or REQUIREMENTS
     if not job.image.requirements and not (folder / REQUIREMENTS).is_file():
-        return ImageRequirements()
+        return ImageRequirements(runtime)
     gpu = runtime.own.made_for_gpus if runtime.own else has_gpus(job.cluster)
     try:
         lines = tuple(read_requirements(folder, file, gpu=gpu).lines())
     except ImageError as refusal:
-        return ImageRequirements(file, refusal=str(refusal))
+        return ImageRequirements(runtime, file, refusal=str(refusal))
     return ImageRequirements(
+        runtime,
         file,
         tuple(
             each
@@ -189,7 +233,7 @@ def providers(module: str) -> tuple[str, ...]:
     return _ALIASES.get(name, (_canonical(name),))
 
 
-def installed_providers(module: str) -> set[str]:
+def _installed_providers(module: str) -> set[str]:
     """Return the installed distributions that provide a module."""
     top = module.partition(".")[0]
     names = set(_top_levels().get(top, ()))
@@ -198,32 +242,12 @@ def installed_providers(module: str) -> set[str]:
     return set(map(_canonical, names))
 
 
-def is_installed(name: str, specifier: SpecifierSet | None = None) -> bool:
+def _is_installed(name: str, specifier: SpecifierSet | None = None) -> bool:
     """Return whether a distribution, or its build of TensorFlow, is installed in such a version."""
     distribution = _distribution(name)
     if distribution is None:
         return name.startswith(_CUDA_LIBRARIES)
     return specifier is None or specifier.contains(distribution.version, prereleases=True)
-
-
-def with_dependencies(
-    requirements: Iterable[Requirement], names: Iterable[str], environment: Mapping[str, str]
-) -> set[str]:
-    """Return the names of distributions and of what they require, as far as that is known."""
-    from packaging.requirements import Requirement
-
-    pending = [*requirements, *map(Requirement, names)]
-    done: set[tuple[str, str]] = set()
-    while pending:
-        requirement = pending.pop()
-        name = _canonical(requirement.name)
-        for extra in ("", *requirement.extras):
-            distribution = None if (name, extra) in done else _distribution(name)
-            done.add((name, extra))
-            required = map(Requirement, (distribution and distribution.requires) or ())
-            markers = {**environment, "extra": extra}
-            pending += (each for each in required if _applies(each, markers))
-    return {name for name, _ in done}
 
 
 @cache

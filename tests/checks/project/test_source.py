@@ -21,8 +21,8 @@ from distlaunch.checks.project.project_code import read_source
 )
 def test_a_file_that_python_cannot_parse(text, line, message):
     problem = read_source(text).problem
-    assert (problem and problem.line) == line
-    assert problem is None or message in problem.message
+    assert (problem and problem[0]) == line
+    assert problem is None or message in problem[2]
 
 
 @pytest.mark.parametrize(
