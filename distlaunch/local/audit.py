@@ -1,34 +1,29 @@
-"""Whether each example was seen exactly once in each epoch, by the tasks' own reports.
-
-Nothing is counted while the job runs: the reports stay in the event files and are read here
-epoch after epoch, so that the counts of one epoch are all that memory has to hold.
-"""
+"""Whether each example was seen exactly once in each epoch, by the tasks' own reports."""
 
 from __future__ import annotations
 
 import re
 import sys
-from array import array
+from collections import Counter
 from dataclasses import dataclass
-from functools import reduce
-from heapq import merge
-from itertools import chain, groupby, islice
-from operator import add, attrgetter
+from itertools import chain, islice
+from reprlib import repr as short
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.local.task_events import DataPlan, EventFile, TaskAudit
+from distlaunch.local.task_events import EventFile
 from distlaunch.text import join_names, plural, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from distlaunch.local.task_events import Seen
+    TaskEvent = Mapping[str, Any]
 
-    Attempts = Sequence[Sequence[TaskAudit]]
-
-_MAX_LINES = 5  # of a kind
+_MAX_EXAMPLES = 1 << 30  # an audit takes a byte of memory for each, in each epoch
+_MAX_LINES = 5  # that are listed of a kind
 _MAX_PLANS = 3
+_MAX_NAMES = 4  # of tasks
+_MAX_RUNS = 10  # of positions
 _HEAD = (
     "task",
     "examples seen",
@@ -41,11 +36,10 @@ _NOT_REPORTED = (
     "the program reports nothing of what it read; only the bundled trainer (trainer.task) does"
 )
 _NO_WHOLE_EPOCH = "nothing was proved, as no epoch was trained from its first step to its last"
-_MAX_NAMES = 4  # of tasks that are listed
+_READ = ("records", "bytes", "data_bytes", "index_bytes", "steps")
 _ONE_MORE = bytes([*range(1, 256), 255])  # a count of 255 means 255 or more
-_NEVER = re.compile(rb"\x00")
-_OFTEN = re.compile(rb"[\x02-\xff]")
-_MAX_RUNS = 10  # that are listed
+_NEVER = re.compile(rb"\x00+")
+_OFTEN = re.compile(rb"([\x02-\xff])\1*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,57 +55,188 @@ def audit(attempts: Iterable[Mapping[str, Path]]) -> Finding:
     return judge([{task: EventFile(path).rest() for task, path in a.items()} for a in attempts])
 
 
-def judge(attempts: Iterable[Mapping[str, Iterable[Mapping[str, Any]]]]) -> Finding:
-    """Return what the events of a job's training tasks prove."""
-    accounts = [
-        [TaskAudit(task, events) for task, events in attempt.items()] for attempt in attempts
-    ]
-    run = _run(accounts)
-    last = accounts[-1]
-    if not any(account.is_audited for account in last):
+def judge(attempts: Sequence[Mapping[str, Iterable[TaskEvent]]]) -> Finding:
+    """Return what the events of a job's training tasks prove.
+
+    Of steps that a later attempt trained again, only that attempt counts.
+    """
+    reports: list[list[TaskReport]] = []
+    epochs: dict[int, EpochCounts] = {}
+    limit = sys.maxsize
+    for attempt in reversed(attempts):
+        last = [TaskReport(task, events, limit, epochs) for task, events in attempt.items()]
+        reports.insert(0, last)
+        limit = min([limit, *(report.plan.start for report in last if report.plan)])
+    if not any(report.is_audited for report in reports[-1]):
         return Finding(_marked([_NOT_REPORTED]))
-    problems = _report_problems(accounts)
-    if run is None:
+    problems = _report_problems(reports)
+    plan = _common_plan(reports)
+    if plan is None:
         return Finding(_marked(problems))
-    problems += run.flaws()
-    if not (problems or run.whole):
+    training = Training(plan, max(report.end for report in chain(*reports)), epochs)
+    problems += training.violations()
+    if not (problems or training.whole):
         problems = [_NO_WHOLE_EPOCH]
-    lines = ([] if problems else [run.proved([account.task for account in last])]) + run.notes()
-    return Finding(_marked(problems), "\n".join([*_marked(lines), _table(accounts, run)]))
+    tasks = [report.task for report in reports[-1]]
+    lines = ([] if problems else [training.proof(tasks)]) + training.notes()
+    rows = [_row(task, reports, training) for task in tasks]
+    return Finding(_marked(problems), "\n".join([*_marked(lines), table([_HEAD, *rows])]))
 
 
 @dataclass(frozen=True, slots=True)
-class _Epoch:
-    """What each task saw of an epoch, what is wrong if that is all of it, and if it is a part."""
+class DataPlan:
+    """How a task goes through the data, from its ``ready`` event."""
 
-    rows: Mapping[str, int]
-    flaws_if_whole: str
-    flaws_if_part: str
+    examples: int
+    steps: int  # of an epoch
+    start: int  # the step that it resumes from
+
+    def __str__(self) -> str:
+        return f"{self.examples:,} examples, {self.steps:,} steps an epoch, from step {self.start}"
+
+
+class EpochCounts:
+    """How often each example was seen in an epoch, and how many rows each task saw."""
+
+    def __init__(self, examples: int) -> None:
+        self.rows: Counter[str] = Counter()
+        self._counts = bytearray(examples)
+        self._unknown = 0
+
+    def add(self, task: str, runs: Iterable[tuple[int, int]], unknown: int) -> None:
+        """Count runs (first, count) of examples, and rows of no known example."""
+        self._unknown += unknown
+        self.rows[task] += unknown
+        for first, count in runs:
+            run = slice(first, first + count)
+            self._counts[run] = self._counts[run].translate(_ONE_MORE)
+            self.rows[task] += count
+
+    def violations(self, *, is_whole: bool) -> str:
+        """Describe the examples that were not seen exactly once; empty if there are none."""
+        never = self._counts.count(0) if is_whole else 0
+        often = len(self._counts) - self._counts.count(0) - self._counts.count(1)
+        violations = [
+            (never, "example", "never seen", self._positions(_NEVER)),
+            (often, "example", "seen more than once", self._positions(_OFTEN)),
+            (self._unknown, "row", "of no known example", ""),
+        ]
+        return ", ".join(
+            f"{plural(count, noun)} {'was' if count == 1 else 'were'} {text}{positions}"
+            for count, noun, text, positions in violations
+            if count
+        )
+
+    def _positions(self, kind: re.Pattern[bytes]) -> str:
+        """Return the first runs of examples that were seen so often, and how often if ever."""
+        runs = [
+            f"{run.start()}{f'-{run.end() - 1}' if len(run[0]) > 1 else ''}{_times(run[0][0])}"
+            for run in islice(kind.finditer(self._counts), _MAX_RUNS + 1)
+        ]
+        runs[_MAX_RUNS:] = ["…" for _ in runs[_MAX_RUNS:]]
+        return f" (positions {', '.join(runs)})"
+
+
+class TaskReport:
+    """What one task reported in one attempt; what it saw before step `limit` is counted."""
+
+    def __init__(
+        self, task: str, events: Iterable[TaskEvent], limit: int, epochs: dict[int, EpochCounts]
+    ) -> None:
+        self.task = task
+        self.plan: DataPlan | None = None
+        self.is_audited = False  # whether anything was reported for the audit
+        self.reading: dict[str, int] = {}  # what it read in its steps
+        self.malformed: list[str] = []
+        self._limit = limit
+        self._epochs = epochs
+        self._step = 0  # the last one reported
+        for event in events:
+            self._read(event)
+
+    @property
+    def end(self) -> int:
+        """The step up to which its training counts."""
+        return min(self._step, self._limit)
+
+    def _read(self, event: TaskEvent) -> None:
+        try:
+            self._handle(event)
+        except (KeyError, TypeError, ValueError):
+            self.malformed.append(short(event))
+
+    def _handle(self, event: TaskEvent) -> None:
+        self.is_audited |= event["event"] == "audit"
+        match event:
+            case {"event": "ready", "examples": int(), "steps_per_epoch": int(), "step": int()}:
+                self._begin(event)
+            case {"event": "audit", "kind": "seen"}:
+                self._count_seen(event)
+            case {"event": "audit", "kind": "read"}:
+                is_known = event["bytes"] is not None
+                steps = self._step - self.plan.start if self.plan else 0
+                known = {**event, "steps": steps, "bytes": event["bytes"] if is_known else 0}
+                self.reading = {name: _count(known, name) for name in _READ}
+                self.reading["is_known"] = is_known
+            case {"event": "audit"}:
+                raise ValueError
+            case {"step": int(step)} if step <= sys.maxsize:
+                self._step = max(self._step, step)
+
+    def _begin(self, event: TaskEvent) -> None:
+        plan = DataPlan(*(_count(event, name) for name in ("examples", "steps_per_epoch", "step")))
+        if self.plan or not (1 <= plan.examples <= _MAX_EXAMPLES and plan.steps):
+            raise ValueError
+        self.plan = plan
+        self._step = max(self._step, plan.start)
+
+    def _count_seen(self, event: TaskEvent) -> None:
+        start, end = _count(event, "from"), _count(event, "to")
+        unknown = _count(event, "unknown") if "unknown" in event else 0
+        plan = self.plan
+        if plan is None or not plan.start <= start < end:
+            raise ValueError
+        epoch = start // plan.steps
+        runs = [(first, count) for first, count in event["positions"]]
+        if end > (epoch + 1) * plan.steps or not all(
+            _is_count(first) and _is_count(count) and first + count <= plan.examples
+            for first, count in runs
+        ):
+            raise ValueError
+        self._step = max(self._step, end)
+        if end <= self._limit:
+            if epoch not in self._epochs:
+                self._epochs[epoch] = EpochCounts(plan.examples)
+            self._epochs[epoch].add(self.task, runs, unknown)
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class Training:
     """What was trained in all attempts, without what was lost and trained again."""
 
     plan: DataPlan  # with the step that the first attempt began with
     end: int  # the step that the last one came to
-    epochs: Mapping[int, _Epoch]  # by number from 0
+    epochs: Mapping[int, EpochCounts]  # by number from 0
 
     @property
-    def whole(self) -> list[_Epoch]:
+    def whole(self) -> list[EpochCounts]:
         """The epochs that were trained from their first step to their last."""
-        return [epoch for number, epoch in self.epochs.items() if self._is_whole(number)]
+        return [counts for number, counts in self.epochs.items() if self._is_whole(number)]
 
-    def flaws(self) -> list[str]:
+    def violations(self) -> list[str]:
         """Return what is wrong with epochs, a line each."""
         lines = [
-            f"epoch {number + 1}: {flaws}"
-            for number, epoch in self.epochs.items()
-            if (flaws := epoch.flaws_if_whole if self._is_whole(number) else epoch.flaws_if_part)
+            f"epoch {number + 1}: {text}"
+            for number, counts in sorted(self.epochs.items())
+            if (text := counts.violations(is_whole=self._is_whole(number)))
         ]
-        return [*_first(lines, "epoch"), *self._unreported()]
+        first, last = self.plan.start // self.plan.steps, (self.end - 1) // self.plan.steps
+        count = last - first + 1 if self.end > self.plan.start else 0
+        missing = count - len(self.epochs)
+        unreported = f"no example is reported of {missing:,} of {plural(count, 'epoch')}"
+        return [*_first(lines, "epoch"), *([unreported] if missing > 0 else [])]
 
-    def proved(self, tasks: Sequence[str]) -> str:
+    def proof(self, tasks: Sequence[str]) -> str:
         """Return what is proved where nothing is wrong."""
         count = plural(len(self.whole), "epoch")
         return (
@@ -122,143 +247,82 @@ class _Run:
     def notes(self) -> list[str]:
         """Return what is known of partial epochs with which nothing is wrong."""
         return [
-            note
-            for number, epoch in self.epochs.items()
-            if not (self._is_whole(number) or epoch.flaws_if_part)
-            for note in self._parts(number)
+            f"epoch {number + 1} {text}"
+            for number, counts in sorted(self.epochs.items())
+            if not (self._is_whole(number) or counts.violations(is_whole=False))
+            for text in self._parts(number)
         ]
 
     def _is_whole(self, number: int) -> bool:
         steps = self.plan.steps
         return self.plan.start <= number * steps and (number + 1) * steps <= self.end
 
-    def _unreported(self) -> Iterator[str]:
-        """Describe the epochs whose steps were done without a report of examples."""
-        steps = self.plan.steps
-        first, last = self.plan.start // steps, (self.end - 1) // steps
-        count = last - first + 1 - len(self.epochs)
-        if count > 0 and self.end > self.plan.start:
-            while first in self.epochs:
-                first += 1
-            more = f" and {plural(count - 1, 'other')}" if count > 1 else ""
-            yield f"epoch {first + 1}{more}: no example is reported"
-
     def _parts(self, number: int) -> Iterator[str]:
         start, steps = self.plan.start, self.plan.steps
-        name, none_twice = f"epoch {number + 1}", "no example was seen more than once"
+        none_twice = "no example was seen more than once"
         if start > number * steps:
             whose = "was begun by an earlier run, of which nothing is known"
-            yield f"{name} {whose}: {none_twice} from step {start:,} on"
+            yield f"{whose}: {none_twice} from step {start:,} on"
         if self.end < (number + 1) * steps:
             done = self.end - number * steps
-            yield f"{name} ended after {done:,} of its {plural(steps, 'step')}: {none_twice}"
+            yield f"ended after {done:,} of its {plural(steps, 'step')}: {none_twice}"
 
     def _shares(self, tasks: Sequence[str]) -> str:
         """Return how many examples each task saw in an epoch."""
-        rows = [[epoch.rows.get(task, 0) for epoch in self.whole] for task in tasks]
+        rows = [[counts.rows[task] for counts in self.whole] for task in tasks]
         if len(tasks) > _MAX_NAMES:
             return f"{plural(len(tasks), 'task')}, {_between(chain.from_iterable(rows))} each"
         named = zip(tasks, rows, strict=True)
-        return ", ".join(f"{task} {_between(each)}" for task, each in named)
+        return ", ".join(f"{task} {_between(numbers)}" for task, numbers in named)
 
 
-def _run(attempts: Attempts) -> _Run | None:
-    """Combine what all tasks report; None if they do not agree."""
-    plan = _common_plan(attempts)
-    limited = [
-        (account, limit)
-        for attempt, limit in zip(attempts, _limits(attempts), strict=True)
-        for account in attempt
-    ]
-    streams = [_before(account, limit) for account, limit in limited]
-    epochs = dict(_epochs(plan, streams)) if plan else {}
-    for stream in streams:  # without a plan, their steps and problems are still to be read
-        for _ in stream:
-            pass
-    end = max(min(account.step, limit) for account, limit in limited)
-    return _Run(plan, end, epochs) if plan else None
-
-
-def _plans(attempt: Sequence[TaskAudit]) -> set[DataPlan]:
-    return {account.plan for account in attempt if account.plan}
-
-
-def _common_plan(attempts: Attempts) -> DataPlan | None:
+def _common_plan(reports: Iterable[Sequence[TaskReport]]) -> DataPlan | None:
     """Return the plan of all tasks, from the first step of any; None if plans differ."""
-    plans = [_plans(attempt) for attempt in attempts]
-    starts = [plan.start for plan in chain(*plans)]
+    plans = [{report.plan for report in attempt if report.plan} for attempt in reports]
     data = {(plan.examples, plan.steps) for plan in chain(*plans)}
     if len(data) != 1 or max(map(len, plans)) > 1:
         return None
-    return DataPlan(*data.pop(), min(starts))
+    return DataPlan(*data.pop(), min(plan.start for plan in chain(*plans)))
 
 
-def _limits(attempts: Attempts) -> list[int]:
-    """Return for each attempt the step from which a later one trained again."""
-    starts = [
-        min((plan.start for plan in _plans(attempt)), default=sys.maxsize) for attempt in attempts
-    ]
-    return [min(starts[number:], default=sys.maxsize) for number in range(1, len(starts) + 1)]
-
-
-def _before(account: TaskAudit, limit: int) -> Iterator[Seen]:
-    """Return what a task saw that was not lost and trained again."""
-    return (seen for seen in account.seen() if seen.end <= limit)
-
-
-def _epochs(plan: DataPlan, streams: Sequence[Iterator[Seen]]) -> Iterator[tuple[int, _Epoch]]:
-    """Go through the epochs with what all tasks saw in each; every stream is in their order."""
-    by_epoch = attrgetter("epoch")
-    for number, all_seen in groupby(merge(*streams, key=by_epoch), by_epoch):
-        coverage = Coverage(plan.examples)
-        for seen in all_seen:
-            coverage.add(seen.task, seen.runs, seen.unknown)
-        whole, part = (
-            coverage.describe_violations(is_whole=is_whole) for is_whole in (True, False)
-        )
-        yield number, _Epoch(coverage.rows, whole, part)
-
-
-def _report_problems(attempts: Attempts) -> list[str]:
+def _report_problems(reports: Sequence[Sequence[TaskReport]]) -> list[str]:
     """Describe what the tasks did not report, or reported in a malformed event."""
-    silent = [each.task for each in attempts[-1] if not (each.is_audited and each.plan)]
-    problems = [f"nothing of what it read is reported by {task_names(silent)}"] if silent else []
-    plans = [account.plan for account in chain(*attempts) if account.plan]
-    if plans and _common_plan(attempts) is None:
-        few = islice(dict.fromkeys(map(str, plans)), _MAX_PLANS)
-        problems.append(f"the tasks do not go through the same data alike: {'; '.join(few)}")
+    silent = [report.task for report in reports[-1] if not (report.is_audited and report.plan)]
+    problems = [f"nothing of what it read is reported by {join_names(silent)}"] if silent else []
+    plans = dict.fromkeys(str(report.plan) for report in chain(*reports) if report.plan)
+    if plans and _common_plan(reports) is None:
+        few = "; ".join(islice(plans, _MAX_PLANS))
+        problems.append(f"the tasks do not go through the same data alike: {few}")
     malformed = [
-        f"{each.task}: {plural(each.malformed, 'event')} not understood ({each.first_malformed})"
-        for each in chain(*attempts)
-        if each.malformed
+        f"{report.task}: {plural(len(report.malformed), 'malformed event')}: {report.malformed[0]}"
+        for report in chain(*reports)
+        if report.malformed
     ]
     return [*problems, *_first(malformed, "task")]
 
 
-def _table(attempts: Attempts, run: _Run) -> str:
-    """Return what each task saw and read, a row a task."""
-    return table([_HEAD, *(_row(account.task, attempts, run) for account in attempts[-1])])
-
-
-def _row(task: str, attempts: Attempts, run: _Run) -> list[str]:
-    rows = f"{sum(epoch.rows.get(task, 0) for epoch in run.epochs.values()):,}"
-    readings = [each.reading for each in chain(*attempts) if each.task == task and each.reading]
+def _row(task: str, reports: Iterable[Sequence[TaskReport]], training: Training) -> list[str]:
+    """Return what a task saw and read in all attempts, as a row of the table."""
+    seen = sum(counts.rows[task] for counts in training.epochs.values())
+    readings = [each.reading for each in chain(*reports) if each.task == task and each.reading]
     if not readings:
-        return [task, rows, "", "", "", ""]
-    read = reduce(add, readings)
-    share = read.share(run.plan.steps)
+        return [task, f"{seen:,}", "", "", "", ""]
+    total = {name: sum(reading[name] for reading in readings) for name in _READ}
+    is_known = all(reading["is_known"] for reading in readings)
+    data = readings[-1]["data_bytes"] * total["steps"]
+    share = 100 * total["bytes"] * training.plan.steps / data if is_known and data else None
     return [
         task,
-        rows,
-        f"{read.records:,}",
-        "" if read.bytes is None else f"{read.bytes:,}",
-        "" if share is None else f"{100 * share:.1f} %",
-        f"{read.index_bytes:,}",
+        f"{seen:,}",
+        f"{total['records']:,}",
+        f"{total['bytes']:,}" if is_known else "",
+        "" if share is None else f"{share:.1f} %",
+        f"{total['index_bytes']:,}",
     ]
 
 
 def _between(numbers: Iterable[int]) -> str:
-    """Return what numbers are alike, as ``719``, or between which they lie, as ``718-719``."""
+    """Return the least and the greatest number, as ``718-719``, or ``719`` if they are equal."""
     different = sorted(set(numbers))
     return "-".join(f"{number:,}" for number in dict.fromkeys([different[0], different[-1]]))
 
@@ -273,90 +337,16 @@ def _marked(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"audit: {line}" for line in lines)
 
 
-class Coverage:
-    """Counts how often each example of a data set was seen in an epoch, and by which tasks."""
-
-    def __init__(self, examples: int) -> None:
-        self.rows: dict[str, int] = {}  # how many each task saw, those it saw again counted again
-        self._counts = bytearray(examples)
-        self._seen_by = array("H", [0]) * examples  # the number of the task that saw it last
-        self._numbers: dict[str, int] = {}
-        self._repeaters: set[int] = set()
-        self._unknown = 0
-
-    def add(self, task: str, runs: Iterable[tuple[int, int]], unknown: int = 0) -> None:
-        """Count what a task saw."""
-        number = self._numbers.setdefault(task, len(self._numbers) + 1)
-        seen = unknown
-        for first, count in runs:
-            run = slice(first, first + count)
-            before = self._counts[run]
-            if before.count(0) < count:
-                self._repeaters |= {number, *self._seen_by[run]}
-            self._counts[run] = before.translate(_ONE_MORE)
-            self._seen_by[run] = array("H", [number]) * count
-            seen += count
-        self.rows[task] = self.rows.get(task, 0) + seen
-        self._unknown += unknown
-
-    def describe_violations(self, *, is_whole: bool) -> str:
-        """Describe the examples that were not seen exactly once; empty if there are none."""
-        never = self._counts.count(0)
-        often = len(self._counts) - never - self._counts.count(1)
-        flaws = []
-        if never and is_whole:
-            subject = f"{plural(never, 'example')} {_was(never)}"
-            flaws.append(f"{subject} never seen ({_positions(never, self._unseen())})")
-        if often:
-            subject = f"{often:,}" if flaws else plural(often, "example")
-            tasks = task_names(self._tasks_with_repeats())
-            flaws.append(
-                f"{subject} {_was(often)} seen more than once by {tasks} "
-                f"({_positions(often, self._repeated())})"
-            )
-        if self._unknown:
-            flaws.append(
-                f"{plural(self._unknown, 'row')} {_was(self._unknown)} of no known example"
-            )
-        return ", ".join(flaws)
-
-    def _tasks_with_repeats(self) -> list[str]:
-        """Return the tasks that saw what was seen more than once."""
-        return [task for task, number in self._numbers.items() if number in self._repeaters]
-
-    def _unseen(self) -> Iterator[str]:
-        return (_span(first, last) for first, last, _ in self._runs(_NEVER))
-
-    def _repeated(self) -> Iterator[str]:
-        for first, last, times in self._runs(_OFTEN):
-            yield f"{_span(first, last)}: {times} times{' or more' if times == 255 else ''}"
-
-    def _runs(self, kind: re.Pattern[bytes]) -> Iterator[tuple[int, int, int]]:
-        """Find the runs of examples that were seen equally often: first, last, how often."""
-        counts = bytes(self._counts)
-        match = kind.search(counts)
-        while match:
-            first = match.start()
-            end = len(counts) - len(counts[first:].lstrip(match[0]))
-            yield first, end - 1, counts[first]
-            match = kind.search(counts, end)
+def _times(count: int) -> str:
+    return f": {count} times{' or more' if count == 255 else ''}" if count else ""
 
 
-def task_names(names: Sequence[str]) -> str:
-    """Return a few names as ``a, b and c``, and of many how many they are."""
-    return join_names(names) if len(names) <= _MAX_NAMES else plural(len(names), "task")
+def _count(event: TaskEvent, name: str) -> int:
+    """Return a field, or raise KeyError or ValueError."""
+    if not _is_count(event[name]):
+        raise ValueError
+    return int(event[name])
 
 
-def _span(first: int, last: int) -> str:
-    return f"{first}" if first == last else f"{first}-{last}"
-
-
-def _was(count: int) -> str:
-    return "was" if count == 1 else "were"
-
-
-def _positions(count: int, runs: Iterator[str]) -> str:
-    """Return the first runs of so many positions."""
-    few = list(islice(runs, _MAX_RUNS))
-    more = ["…" for _ in islice(runs, 1)]
-    return f"position{'' if count == 1 else 's'} {', '.join(few + more)}"
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= sys.maxsize
