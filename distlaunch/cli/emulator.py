@@ -102,7 +102,7 @@ def command(
     from distlaunch.cli import show
     from distlaunch.emulator.emulator import Emulator
     from distlaunch.emulator.faults import Faults
-    from distlaunch.local.stop_signals import StopSignals
+    from distlaunch.ui.interrupts import StopSignals
 
     console = settings.console()
     lock = threading.Lock()

@@ -156,16 +156,22 @@ def _audit(outcome: Outcome, view: ProgressView, *, as_json: bool) -> int:
         text = json.dumps({"event": "audit", "text": text, "problems": list(finding.problems)})
     if text:
         with suppress(BrokenPipeError):
-            view.result(text)
+            view.console.result(text)
     return EXIT_ERROR if finding.problems else 0
 
 
 def _plan(console: Console, values: LocalOptions, *, debug: bool) -> tuple[RunSpec, JobFolder]:
     """Return what to run, and its job folder."""
     from distlaunch.job.job_dir import job_dir_in
-    from distlaunch.local.faults import Fault, check_faults
     from distlaunch.local.job_folder import choose
-    from distlaunch.local.run_spec import Module, RunSpec, is_program, parse_program
+    from distlaunch.local.run_spec import (
+        Fault,
+        Module,
+        RunSpec,
+        check_faults,
+        is_program,
+        parse_program,
+    )
 
     project = Path.cwd()
     words = values.program_args

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import selectors
 import signal
 import time
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError, OutputError
 from distlaunch.local.host_process import HostProcess
-from distlaunch.local.output import TaskOutput
+from distlaunch.local.output import EventFile, TaskOutput
 from distlaunch.local.policy import Ended, Policy, Stopped
-from distlaunch.local.task_events import EventFile
 from distlaunch.ui.events import Notice, TaskChanged, TaskLines, Trained, Waiting
 
 if TYPE_CHECKING:
@@ -20,26 +20,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.job.model import Task
-    from distlaunch.local.faults import Fault
     from distlaunch.local.host import Message
     from distlaunch.local.policy import Verdict
     from distlaunch.local.ports import HeldPorts
-    from distlaunch.local.stop_signals import StopSignals
+    from distlaunch.local.run_spec import Fault
     from distlaunch.local.task_process import TaskPlan
     from distlaunch.ui.events import Event
+    from distlaunch.ui.interrupts import StopSignals
     from distlaunch.ui.progress_view import ProgressView
 
 _TICK = 0.1  # seconds between two looks at the clock and at the event files
 
 
-def file_stem(task: Task) -> str:
-    """Return what a task's files are called, as ``worker-0``."""
-    return str(task).replace(":", "-")
-
-
 def event_path(folder: Path, task: Task) -> Path:
     """Return the file for a task's events in the folder of an attempt."""
-    return folder / f"{file_stem(task)}.events.jsonl"
+    return folder / f"{_stem(task)}.events.jsonl"
 
 
 class Attempt:
@@ -70,81 +65,58 @@ class Attempt:
         self._next_tick = 0.0
         self.output_problem: BrokenPipeError | OutputError | None = None
         self._events = {task: EventFile(event_path(folder, task)) for task in plans}
-        for events in self._events.values():
-            events.path.unlink(missing_ok=True)
         self._group = HostProcess(list(plans.values()), env=env, host_log=folder / "host.log")
+        pipes = self._group.outputs
         self.outputs = {
-            task: TaskOutput(
-                str(task),
-                self._group.outputs[str(task)],
-                folder / f"{file_stem(task)}.log",
-                self._report,
-            )
-            for task in plans
+            task: TaskOutput(name, pipes[name], folder / f"{_stem(task)}.log", self._report)
+            for name, task in self._tasks.items()
         }
         self.policy = Policy(plans, self._send, self._report)
-
-    @property
-    def output_is_read(self) -> bool:
-        """Whether the output of the tasks can still be written."""
-        return self.output_problem is None
 
     def run(self) -> Verdict:
         """Run the group to its end and return how it went."""
         self._signals.at_second = self._group.request_kill
         if self._has_modules:
             self._report(Waiting("starting TensorFlow"))
+        console = self._view.console
         with selectors.DefaultSelector() as everything, selectors.DefaultSelector() as urgent:
             for selector in (everything, urgent):
-                selector.register(self._signals, selectors.EVENT_READ)
-                selector.register(self._group.control, selectors.EVENT_READ)
+                selector.register(self._signals, selectors.EVENT_READ, self._receive_signals)
+                control = self._group.control
+                selector.register(control, selectors.EVENT_READ, self._receive_messages)
             for output in self.outputs.values():
-                everything.register(output, selectors.EVENT_READ)
-            with contextlib.suppress(PermissionError):  # a file is always writable
-                urgent.register(self._view, selectors.EVENT_WRITE)
+                read = partial(_read, output, everything)
+                everything.register(output, selectors.EVENT_READ, read)
+            with suppress(PermissionError):  # a file is always writable
+                urgent.register(console, selectors.EVENT_WRITE, self._pump)
             try:
                 verdict = None
                 while verdict is None or not self.policy.is_over(time.monotonic()):
-                    if self._view.is_full:
-                        self._turn(urgent, _TICK)
-                        self._show(self._view.pump)
-                    else:
-                        self._turn(everything, _TICK)
+                    # Nothing is read from the tasks before a slow reader has room for it.
+                    for key, _ in (urgent if console.is_full else everything).select(_TICK):
+                        key.data()
+                    self._tick(time.monotonic())
                     verdict = self.policy.verdict
                 self.policy.report_killed()
             finally:
                 self._end()
         return verdict
 
-    def _turn(self, selector: selectors.BaseSelector, timeout: float) -> None:
-        for key, _ in selector.select(timeout):
-            source: Any = key.fileobj
-            if source is self._signals:
-                for number in self._signals.received():
-                    self._stop(number)
-            elif source is self._group.control:
-                for message in source.receive():
-                    self._handle(message)
-                if not source.is_open:
-                    raise DistlaunchError(
-                        "the process that holds the tasks ended unexpectedly; "
-                        f"see {self._group.host_log}"
-                    )
-            elif source is not self._view and not source.read() and not source.is_open:
-                selector.unregister(source)
-        now = time.monotonic()
-        if now >= self._next_tick:
-            self._next_tick = now + _TICK
-            self._tick(now)
-            self._show(self._view.pump)
+    def _receive_signals(self) -> None:
+        for number in self._signals.received():
+            is_first = self.policy.verdict in (None, Stopped(None))
+            self.policy.stop(number, time.monotonic())
+            if is_first:
+                name = signal.Signals(number).name
+                self._notify(f"{name}: stopping the tasks; press Ctrl-C again to kill them")
 
-    def _tick(self, now: float) -> None:
-        for task, events in self._events.items():
-            for event in events.poll():
-                self._handle_event(task, event, now)
-        if self._started_at is not None:
-            self._inject(seconds=now - self._started_at)
-        self.policy.tick(now)
+    def _receive_messages(self) -> None:
+        for message in self._group.control.receive():
+            self._handle(message)
+        if not self._group.control.is_open:
+            raise DistlaunchError(
+                f"the process that holds the tasks ended unexpectedly; see {self._group.host_log}"
+            )
 
     def _handle(self, message: Message) -> None:
         saw, now = message["saw"], time.monotonic()
@@ -153,24 +125,36 @@ class Attempt:
             self._ports.release()
             self._group.start()
             self._started_at = now
-            return
-        if saw == "broken":
+        elif saw == "broken":
             raise DistlaunchError(f"{message['reason']} (details: {self._group.host_log})")
-        if saw == "ended":
-            return
-        task = self._tasks[message["task"]]
-        if saw == "started":
+        elif saw != "ended":
+            self._handle_change(self._tasks[message["task"]], message, now)
+            self._report(TaskChanged(message["task"], saw))
+
+    def _handle_change(self, task: Task, change: Message, now: float) -> None:
+        if change["saw"] == "started":
             self.policy.started(task, now)
-        elif saw == "stopped":
+        elif change["saw"] == "stopped":
             self.policy.stopped(task)
-            self._report(Notice(f"{task} is frozen (SIGSTOP)", "warning"))
-        elif saw == "continued":
+            self._notify(f"{task} is frozen (SIGSTOP)", is_warning=True)
+        elif change["saw"] == "continued":
             self.policy.continued(task)
-            self._report(Notice(f"{task} continues (SIGCONT)"))
+            self._notify(f"{task} continues (SIGCONT)")
         else:
-            details = {key: message.get(key) for key in ("signal", "reason")}
-            self.policy.exited(task, Ended(message.get("code", 0), **details), now)
-        self._report(TaskChanged(str(task), saw))
+            ended = Ended(change.get("code", 0), change.get("signal"), change.get("reason"))
+            self.policy.exited(task, ended, now)
+
+    def _tick(self, now: float) -> None:
+        if now < self._next_tick:
+            return
+        self._next_tick = now + _TICK
+        for task, events in self._events.items():
+            for event in events.poll():
+                self._handle_event(task, event, now)
+        if self._started_at is not None:
+            self._inject(seconds=now - self._started_at)
+        self.policy.tick(now)
+        self._pump()
 
     def _handle_event(self, task: Task, event: Mapping[str, Any], now: float) -> None:
         if event["event"] == "ready":
@@ -189,23 +173,22 @@ class Attempt:
             self._faults.remove(fault)
             number = signal.SIGKILL if fault.action == "kill" else signal.SIGSTOP
             at = f"at step {step}" if fault.step is not None else f"after {seconds:.1f} s"
-            self._report(Notice(f"{fault}: sending {number.name} to {fault.task} {at}", "warning"))
+            self._notify(f"{fault}: sending {number.name} to {fault.task} {at}", is_warning=True)
             self._send(fault.task, number)
 
     def _send(self, task: Task, number: int) -> None:
         self._group.signal(str(task), number)
 
-    def _stop(self, number: int) -> None:
-        is_first = self.policy.verdict in (None, Stopped(None))
-        self.policy.stop(number, time.monotonic())
-        if is_first:
-            name = signal.Signals(number).name
-            self._report(Notice(f"{name}: stopping the tasks; press Ctrl-C again to kill them"))
+    def _notify(self, text: str, *, is_warning: bool = False) -> None:
+        self._report(Notice(text, "warning" if is_warning else "info"))
 
     def _report(self, event: Event) -> None:
         """Show something; of what tasks write nothing more once it could not be shown."""
-        if self.output_is_read or not isinstance(event, TaskLines):
+        if self.output_problem is None or not isinstance(event, TaskLines):
             self._show(lambda: self._view.handle(event))
+
+    def _pump(self) -> None:
+        self._show(self._view.pump)
 
     def _show(self, show: Callable[[], None]) -> None:
         """Show something; a job whose output cannot be shown is stopped."""
@@ -226,3 +209,12 @@ class Attempt:
             for task, events in self._events.items():
                 for event in events.rest():
                     self._report(Trained(str(task), event))
+
+
+def _stem(task: Task) -> str:
+    return str(task).replace(":", "-")
+
+
+def _read(output: TaskOutput, selector: selectors.BaseSelector) -> None:
+    if not output.read() and not output.is_open:
+        selector.unregister(output)

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.local.task_events import EventFile
+from distlaunch.local.output import EventFile
 from distlaunch.text import join_names, plural, table
 
 if TYPE_CHECKING:

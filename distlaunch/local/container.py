@@ -14,15 +14,14 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from types import FrameType
 
-SPEC = "DISTLAUNCH_CONTAINER"  # the variable with what to run
+SPEC = "DISTLAUNCH_CONTAINER"  # the variable with docker-py's arguments of what to run, as JSON
 RUN, SIGNAL, REMOVE = "run", "signal", "remove"
 
 _PATIENCE = 10.0  # seconds for the engine to start, freeze or end containers in
@@ -33,24 +32,6 @@ _BOOT = (
     "import sys; sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]; "
     "from distlaunch.local.container import main; main()"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """A container to run; folders and files are mounted under their own paths."""
-
-    name: str
-    image: str
-    args: Sequence[str]  # for the image's entrypoint
-    environment: Mapping[str, str]  # variables that the image does not set, or sets otherwise
-    folders: Sequence[str] = ()  # writable
-    files: Sequence[str] = ()  # read-only
-    cores: Sequence[int] | None = None  # None for all
-    gpus: bool = False  # whether it can use this machine's GPUs; see CUDA_VISIBLE_DEVICES
-
-    def to_environment(self) -> dict[str, str]:
-        """Return the variable that `main` reads."""
-        return {SPEC: json.dumps(asdict(self))}
 
 
 def argv(*words: str) -> list[str]:
@@ -69,7 +50,7 @@ def main() -> None:
     action, *words = sys.argv[1:]
     engine = _engine()
     if action == RUN:
-        sys.exit(_run(engine, Spec(**json.loads(os.environ[SPEC]))))
+        sys.exit(_run(engine, json.loads(os.environ[SPEC])))
     for name in words[1:] if action == SIGNAL else words:
         with contextlib.suppress(_not_there()):
             if action == REMOVE:
@@ -104,23 +85,10 @@ def _not_there() -> type[Exception]:
     return APIError
 
 
-def _run(engine: Any, spec: Spec) -> int:
+def _run(engine: Any, spec: Mapping[str, Any]) -> int:
     """Run a container to its end and return its exit code."""
-    container = engine.create_container(
-        spec.image,
-        command=list(spec.args) or None,
-        name=spec.name,
-        environment=dict(spec.environment),
-        user=f"{os.getuid()}:{os.getgid()}",  # what it writes is the caller's
-        host_config=engine.create_host_config(
-            network_mode="host",  # the ports of this machine, as tasks without containers have
-            pid_mode="host",  # so that SIGTERM ends what does not handle it: process 1 ignores it
-            binds=[f"{path}:{path}" for path in spec.folders]
-            + [f"{path}:{path}:ro" for path in spec.files],
-            cpuset_cpus=",".join(map(str, spec.cores)) if spec.cores else None,
-            device_requests=[_all_gpus()] if spec.gpus else None,
-        ),
-    )["Id"]
+    host_config = engine.create_host_config(**spec["host_config"])
+    container = engine.create_container(**{**spec, "host_config": host_config})["Id"]
     try:
         output = engine.attach(container, stdout=True, stderr=True, stream=True, demux=True)
         early = _hand_on_signals(engine, container)
@@ -149,12 +117,6 @@ def _hand_on_signals(engine: Any, container: str) -> list[int]:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, hand_on)
     return early
-
-
-def _all_gpus() -> Any:
-    from docker.types import DeviceRequest
-
-    return DeviceRequest(count=-1, capabilities=[["gpu"]])
 
 
 def _write(descriptor: int, data: bytes | None) -> None:

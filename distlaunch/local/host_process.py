@@ -19,7 +19,6 @@ from distlaunch.local.host import BOOT, Channel
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from distlaunch.local.host import Message
     from distlaunch.local.task_process import TaskPlan
 
 PIPE_SIZE = 1 << 18  # bytes
@@ -71,15 +70,13 @@ class HostProcess:
     def end(self) -> None:
         """Kill every process that is left."""
         self.request_kill()
-        messages: list[Message] = []
+        has_ended = False
         self.control.stream.settimeout(_PATIENCE)
         with contextlib.suppress(TimeoutError):
-            while self.control.is_open and not any(
-                message["saw"] == "ended" for message in messages
-            ):
-                messages += self.control.receive()
+            while self.control.is_open and not has_ended:
+                has_ended = any(message["saw"] == "ended" for message in self.control.receive())
         self.control.stream.close()
-        if self._containers and not _has_ended(messages):
+        if self._containers and not has_ended:
             container.call(container.REMOVE, *self._containers)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._host.wait(_PATIENCE)
@@ -115,7 +112,3 @@ def _pipe() -> tuple[int, int]:
         with contextlib.suppress(OSError):  # the system limits what a user's pipes hold in all
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
     return reading, writing
-
-
-def _has_ended(messages: list[Message]) -> bool:
-    return any(message["saw"] == "ended" for message in messages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -106,20 +106,9 @@ def _cores() -> tuple[int, ...]:
 
 def _gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
     visible = environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return visible_gpus(visible)
-    try:
-        return tuple(str(number) for number, _ in enumerate(_NVIDIA_GPUS.iterdir()))
-    except OSError:
-        return ()
-
-
-def visible_gpus(variable: str) -> tuple[str, ...]:
-    """Read CUDA_VISIBLE_DEVICES as CUDA does: entries after an invalid one do not count."""
-    gpus: list[str] = []
-    for entry in variable.split(","):
-        gpu = entry.strip()
-        if not gpu or gpu.startswith("-"):
-            break
-        gpus.append(gpu)
-    return tuple(gpus)
+    if visible is None:
+        gpus = _NVIDIA_GPUS.iterdir() if _NVIDIA_GPUS.is_dir() else ()
+        return tuple(str(number) for number, _ in enumerate(gpus))
+    entries = [entry.strip() for entry in visible.split(",")]
+    # CUDA ignores the entries after an invalid one.
+    return tuple(takewhile(lambda entry: entry and not entry.startswith("-"), entries))

@@ -19,13 +19,11 @@ from distlaunch.paths import LOCAL_JOBS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TASK_LOGS = "task-logs"
 NEWEST = ""  # the value of --resume without a job
 
 _CLOUD_POINTER = "job-dir"  # the file with the URI of a job that has only its output here
 _CLOUD = "gs://"
 _BUCKET_URI = re.compile(r"gs://[^/]+(/.*)?", re.DOTALL)
-_LOCK = ".lock"  # in the folder for the tasks' output
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +31,17 @@ class JobFolder:
     """Where a job writes."""
 
     job_dir: str  # an absolute local path or gs://…
-    logs_dir: Path  # for the tasks' output; always on this machine
-    job_id: str  # the name of the folder
+    path: Path  # of its folder on this machine, which has only its output if it is in the cloud
+
+    @property
+    def job_id(self) -> str:
+        """The name of the folder."""
+        return self.path.name
+
+    @property
+    def logs_dir(self) -> Path:
+        """The folder for the tasks' output."""
+        return self.path / "task-logs"
 
     def summary_version(self) -> tuple[int, int] | None:
         """Return a value that changes when ``summary.json`` is written; None without one."""
@@ -57,11 +64,10 @@ class JobFolder:
         """Keep other runs out of this job folder, if the file system has locks."""
         with ExitStack() as stack:
             try:
-                stack.enter_context(files.lock(self.logs_dir / _LOCK, wait=False))
+                stack.enter_context(files.lock(self.logs_dir / ".lock", wait=False))
             except BlockingIOError:
-                folder = _display(self.logs_dir.parent)
                 raise DistlaunchError(
-                    f"{folder}: another 'distlaunch local' runs in this job folder; "
+                    f"{_display(self.path)}: another 'distlaunch local' runs in this job folder; "
                     "wait for it or choose another --job-dir"
                 ) from None
             except OSError:
@@ -76,16 +82,7 @@ class JobFolder:
 def choose(
     project: Path, resume: str | None, requested: str | None, by_file: str | None
 ) -> JobFolder:
-    """Create and return the folder that the command line and the job file request.
-
-    Parameters
-    ----------
-    resume
-        The job to resume: an id, a path, ``gs://…`` or `NEWEST`; None for a new job.
-    requested
-        The job folder of the command line.
-    by_file
-        The job folder of the job file.
+    """Create and return the job folder of `--resume`, `--job-dir` or the job file.
 
     Raises
     ------
@@ -108,37 +105,31 @@ def choose(
 
 def new(project: Path, job_dir: str | None) -> JobFolder:
     """Create the folder of a new job, by default one of the project's."""
+    if job_dir and not job_dir.startswith(_CLOUD):
+        path = Path(os.path.abspath(project / job_dir))  # noqa: PTH100 - symlinks stay
+        return _create(str(path), path)
+    if job_dir and not _BUCKET_URI.fullmatch(job_dir):
+        raise UsageError(f"{job_dir}: no bucket is named; expected gs://BUCKET/FOLDER")
+    path = _create_numbered(project / LOCAL_JOBS)
     if job_dir is None:
-        folder = _create_numbered(project / LOCAL_JOBS)
-        return JobFolder(str(folder), folder / TASK_LOGS, folder.name)
-    if job_dir.startswith(_CLOUD):
-        if not _BUCKET_URI.fullmatch(job_dir):
-            raise UsageError(f"{job_dir}: no bucket is named; expected gs://BUCKET/FOLDER")
-        folder = _create_numbered(project / LOCAL_JOBS)
-        uri = job_dir.rstrip("/")
-        with _writing(folder):
-            (folder / _CLOUD_POINTER).write_text(f"{uri}\n", encoding="utf-8")
-        return JobFolder(uri, folder / TASK_LOGS, folder.name)
-    folder = Path(os.path.abspath(project / job_dir))  # noqa: PTH100 - symlinks stay
-    _create(folder)
-    return JobFolder(str(folder), folder / TASK_LOGS, folder.name)
+        return _create(str(path), path)
+    uri = job_dir.rstrip("/")
+    with _writing(path):
+        (path / _CLOUD_POINTER).write_text(f"{uri}\n", encoding="utf-8")
+    return _create(uri, path)
 
 
 def resumed(project: Path, job: str) -> JobFolder:
     """Return the folder of a job to resume: an id, a path, ``gs://…`` or `NEWEST`."""
     if job.startswith(_CLOUD):
         return new(project, job)
-    folder = _newest(project) if job == NEWEST else _named(project, job)
-    uri = _cloud_uri(folder)
+    path = _newest(project) if job == NEWEST else _named(project, job)
+    uri = _cloud_uri(path)
     if uri:
-        _create(folder)
-        return JobFolder(uri, folder / TASK_LOGS, folder.name)
-    if not _has_checkpoints(folder):
-        raise DistlaunchError(
-            f"--resume: {_display(folder)} has no checkpoints to resume from; "
-            "start a new run without --resume"
-        )
-    return new(project, str(folder))
+        return _create(uri, path)
+    if not _has_checkpoints(path):
+        raise _nothing_to_resume(f"{_display(path)} has no checkpoints to resume from")
+    return new(project, str(path))
 
 
 def _newest(project: Path) -> Path:
@@ -146,15 +137,19 @@ def _newest(project: Path) -> Path:
         jobs = sorted((project / LOCAL_JOBS).iterdir(), key=_age, reverse=True)
     except OSError:
         jobs = []
-    if not jobs:
-        raise DistlaunchError(f"--resume: no job in {LOCAL_JOBS} yet; start one without --resume")
     for job in jobs:
         if _cloud_uri(job) or _has_checkpoints(job):
             return job
-    raise DistlaunchError(
-        f"--resume: no job in {LOCAL_JOBS} has checkpoints to resume from; "
-        "start a new run without --resume"
-    )
+    raise _nothing_to_resume(f"no job in {LOCAL_JOBS} has checkpoints to resume from")
+
+
+def _nothing_to_resume(problem: str) -> DistlaunchError:
+    return DistlaunchError(f"--resume: {problem}; start a new run without --resume")
+
+
+def _age(folder: Path) -> list[int]:
+    """Return a key that sorts the ids YYYYMMDD-HHMMSS, YYYYMMDD-HHMMSS-2, …-10 by age."""
+    return [int(number) for number in re.findall(r"\d+", folder.name, re.ASCII)]
 
 
 def _has_checkpoints(folder: Path) -> bool:
@@ -179,13 +174,6 @@ def _cloud_uri(folder: Path) -> str | None:
     return uri if _BUCKET_URI.fullmatch(uri) else None
 
 
-def _age(folder: Path) -> tuple[str, int]:
-    """Return a key that sorts the ids YYYYMMDD-HHMMSS, YYYYMMDD-HHMMSS-2, …-10 by age."""
-    day, _, rest = folder.name.partition("-")
-    time_of_day, _, number = rest.partition("-")
-    return f"{day}-{time_of_day}", int(number) if number.isdecimal() else 1
-
-
 def _named(project: Path, job: str) -> Path:
     by_id = project / LOCAL_JOBS / job
     is_bare_name = job == Path(job).name and job != ".."
@@ -200,45 +188,31 @@ def _named(project: Path, job: str) -> Path:
 
 def _create_numbered(jobs: Path) -> Path:
     """Create a folder named after the time, with a number if another run has that name."""
-    _create_folder(jobs)
+    with _writing(jobs):
+        jobs.mkdir(parents=True, exist_ok=True)
     now = time.strftime("%Y%m%d-%H%M%S")
-    folder, number = jobs / now, 1
+    path, number = jobs / now, 1
     while True:
-        with suppress(FileExistsError), _writing(folder):
-            folder.mkdir()
-            break
+        with _writing(path), suppress(FileExistsError):
+            path.mkdir()
+            return path
         number += 1
-        folder = jobs / f"{now}-{number}"
-    _create(folder)
+        path = jobs / f"{now}-{number}"
+
+
+def _create(job_dir: str, path: Path) -> JobFolder:
+    """Create a job folder with that of the tasks' output."""
+    folder = JobFolder(job_dir, path)
+    with _writing(path):
+        folder.logs_dir.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _create(folder: Path) -> None:
-    """Create a job folder with that of the tasks' output; check that both can be written."""
-    for path in (folder, folder / TASK_LOGS):
-        _create_folder(path)
-    if not os.access(folder, os.W_OK | os.X_OK) or not os.access(folder / TASK_LOGS, os.W_OK):
-        raise DistlaunchError(
-            f"{_display(folder)}: the job folder cannot be written; choose another --job-dir"
-        )
-
-
-def _create_folder(folder: Path) -> None:
-    try:
-        with _writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as problem:
-        path = Path(problem.filename)
-        raise DistlaunchError(f"{_display(path)}: not a folder; choose another --job-dir") from None
 
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """Raise DistlaunchError if the folder cannot be written; FileExistsError stays."""
+    """Raise DistlaunchError if the folder cannot be written."""
     try:
         yield
-    except FileExistsError:
-        raise
     except OSError as problem:
         raise DistlaunchError(
             f"{_display(folder)}: the job folder cannot be written ({os_reason(problem)}); "

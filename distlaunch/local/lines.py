@@ -16,12 +16,7 @@ class Lines:
     r"""Gives out whole lines, each ended by ``\n``, however their bytes arrive.
 
     A line ends with ``\n``, ``\r\n`` or ``\r``. A ``\r`` with no text before it, as progress bars
-    begin with, ends nothing.
-
-    Parameters
-    ----------
-    longest
-        How many bytes a line may have before it is cut.
+    begin with, ends nothing. A line of over `longest` bytes is cut.
     """
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:

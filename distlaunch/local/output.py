@@ -1,9 +1,10 @@
-"""What a task writes: raw into its log, whole lines to the console, the last ones kept."""
+"""What a task writes: output, raw into its log and as lines to the console, and its events."""
 
 from __future__ import annotations
 
+import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import os_reason
 from distlaunch.local.host_process import PIPE_SIZE
@@ -12,14 +13,14 @@ from distlaunch.ui.events import Notice, TaskLines
 from distlaunch.ui.tensorflow_noise import without_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from distlaunch.ui.events import Event
 
-LAST_LINES = 20
-
-_KEPT = 1 << 14  # bytes, for the last lines
+_LAST_LINES = 20
+_LAST_BYTES = 1 << 14
+_EVENT_BYTES = 1 << 20  # read in one go; a longer line than that is no event
 
 
 class TaskOutput:
@@ -61,7 +62,7 @@ class TaskOutput:
 
     def last_lines(self) -> str:
         """Return the last lines that were shown."""
-        return "".join(_text(self._last).splitlines(keepends=True)[-LAST_LINES:])
+        return "".join(_text(self._last).splitlines(keepends=True)[-_LAST_LINES:])
 
     def _record(self, data: bytes) -> None:
         """Write to the log; a full disk is no reason to end a training."""
@@ -77,8 +78,46 @@ class TaskOutput:
     def _show(self, lines: bytes) -> None:
         lines = without_noise(lines)
         if lines:
-            self._last = (self._last + lines[-_KEPT:])[-_KEPT:]
+            self._last = (self._last + lines[-_LAST_BYTES:])[-_LAST_BYTES:]
             self._report(TaskLines(self._task, _text(lines)))
+
+
+class EventFile:
+    """Reads what was appended to a file since the last look; the file may not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read_to = 0
+        self._partial = b""
+
+    def poll(self) -> list[dict[str, Any]]:
+        """Return the new events; lines that are none are left out, half ones wait for the rest."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read_to)
+                data = file.read(_EVENT_BYTES)
+        except OSError:
+            data = b""
+        self._read_to += len(data)
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        if len(self._partial) > _EVENT_BYTES:
+            self._partial = b"\0"  # makes no event of what the line ends with
+        return [event for event in map(_parse_event, lines) if event is not None]
+
+    def rest(self) -> Iterator[dict[str, Any]]:
+        """Go through all that is new, however much it is."""
+        before = -1
+        while self._read_to > before:
+            before = self._read_to
+            yield from self.poll()
+
+
+def _parse_event(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and isinstance(value.get("event"), str) else None
 
 
 def _text(lines: bytes) -> str:

@@ -1,4 +1,4 @@
-"""When a group of tasks is done, has failed or is to be stopped: decisions, no processes."""
+"""When a group of tasks is done, has failed, is stopped or restarted: decisions, no processes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from distlaunch.local.task_process import NOT_FOUND, NOT_RUNNABLE
 from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 KILL_TIMEOUT = 5.0  # seconds between SIGTERM and SIGKILL once a task has failed
 STOP_TIMEOUT = 30.0  # seconds to save and leave after Ctrl-C, or to end after the primary has
 
+_USAGE = 2  # the exit code of a program that was called wrongly
 _PATIENT = 10.0  # seconds until missing tasks are named at the start
 _PATIENT_AT_END = 3.0
 
@@ -99,11 +101,6 @@ class Policy:
     def anyone_ready(self) -> bool:
         """Whether any task's program got as far as training."""
         return bool(self._ready)
-
-    @property
-    def is_primary_done(self) -> bool:
-        """Whether the primary task has done what it was to do."""
-        return self._primary_done is not None
 
     def is_running(self, task: Task) -> bool:
         """Whether a task has started and not ended."""
@@ -194,6 +191,17 @@ class Policy:
             if self.is_running(task) and task not in self._frozen:
                 text = f"{task}: killed, as {STOP_TIMEOUT:.0f} s were not enough"
                 self._report(Notice(text, "warning"))
+
+    def reason_against_restart(self) -> str:
+        """Return why a group that failed is not restarted; empty if it may be."""
+        code = self.verdict.ended.exit_code if isinstance(self.verdict, Failure) else 0
+        if code in (NOT_RUNNABLE, NOT_FOUND):
+            return "the program could not be started"
+        if code == _USAGE:
+            return f"exit code {_USAGE} means that the program was called wrongly"
+        if self._primary_done is not None:
+            return "the primary task was done, and a finished job is not trained again"
+        return ""
 
     def _decide(self, verdict: Verdict, kill_at: float) -> None:
         self.verdict = verdict

@@ -62,19 +62,10 @@ def living_descendants(spare: Collection[int] = ()) -> list[int]:
 
 
 def kill_descendants(limit: float, spare: Collection[int] = ()) -> bool:
-    """Kill all that descends from this process, and what that may yet start.
+    """Kill all that descends from this process, and what that may yet start; but none of `spare`.
 
-    Parameters
-    ----------
-    limit
-        How long to go on, in seconds: the kernel may hold a process that waits for a device.
-    spare
-        Processes that are left alone, with all that descends from them.
-
-    Returns
-    -------
-    bool
-        Whether none is left.
+    Return whether none is left after `limit` seconds: the kernel may hold a process that waits for
+    a device.
     """
     until = time.monotonic() + limit
     clean_looks = 0

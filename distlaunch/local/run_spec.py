@@ -1,19 +1,24 @@
-"""What `distlaunch local` is to run, as plain frozen data, and what follows `--`."""
+"""What `distlaunch local` is to run, as plain frozen data."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from distlaunch.errors import DistlaunchError
+from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.job.job_dir import without_job_dir
+from distlaunch.job.model import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from distlaunch.job.model import Cluster, Job
-    from distlaunch.local.faults import Fault
+
+    FaultAction = Literal["kill", "freeze"]
+
+_WHEN = re.compile(r"step=(?P<step>[0-9]{1,18})|(?P<seconds>[0-9]{1,9}(\.[0-9]{1,9})?)s", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,37 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """A task to kill (SIGKILL) or to freeze (SIGSTOP), with all that it started."""
+
+    action: FaultAction
+    task: Task
+    step: int | None = None  # the global step, or the first event after it
+    seconds: float | None = None  # after the start of the tasks; either this or `step` is set
+
+    @classmethod
+    def parse(cls, action: FaultAction, text: str) -> Fault:
+        """Read ``worker:0@step=40`` or ``worker:0@5s``, or raise UsageError."""
+        name, _, when = text.rpartition("@")
+        match = _WHEN.fullmatch(when)
+        if not name or match is None:
+            raise UsageError(
+                f"--{action}: {text!r} is not TASK@step=N or TASK@SECONDSs, "
+                "as worker:0@step=40 or chief@5s"
+            )
+        try:
+            task = Task.parse(name)
+        except UsageError as problem:
+            raise UsageError(f"--{action}: {problem}") from None
+        step, seconds = match["step"], match["seconds"]
+        return cls(action, task, int(step) if step else None, float(seconds) if seconds else None)
+
+    def __str__(self) -> str:
+        at = f"step={self.step}" if self.seconds is None else f"{self.seconds:g}s"
+        return f"--{self.action} {self.task}@{at}"
+
+
+@dataclass(frozen=True, slots=True)
 class RunSpec:
     """A job to run on this machine."""
 
@@ -56,22 +92,21 @@ class RunSpec:
     audit: bool = False  # whether the program reports which examples it trains on
 
 
+def check_faults(faults: Iterable[Fault], tasks: Sequence[Task]) -> None:
+    """Raise UsageError if a fault is for a task that is not in the cluster."""
+    for fault in faults:
+        if fault.task not in tasks:
+            choices = ", ".join(map(str, tasks))
+            raise UsageError(f"{fault}: no such task in this cluster; there are: {choices}")
+
+
 def is_program(words: Sequence[str]) -> bool:
     """Whether the words after ``--`` are a program of its own."""
     return bool(words) and not words[0].startswith("-")
 
 
 def parse_program(job: Job | None, words: tuple[str, ...], job_dir: str | None) -> Module | Command:
-    """Return what each task runs.
-
-    Parameters
-    ----------
-    job
-        The job of the project, if there is one.
-    words
-        The words after ``--``.
-    job_dir
-        The folder that was chosen before ``--``; it takes the place of one in the job file's args.
+    """Return what each task runs; `job_dir`, given before ``--``, replaces one in the job's args.
 
     Raises
     ------

@@ -46,25 +46,11 @@ class StartError(Exception):
 def start(
     plan: TaskPlan, private: Iterable[int], *, fork_module: bool
 ) -> tuple[int, Callable[[], None] | None]:
-    """Fork a task and make it its program.
+    """Fork a task and make it its program; raise StartError if it cannot be started.
 
-    Parameters
-    ----------
-    private
-        File descriptors that are no business of the task's.
-    fork_module
-        Whether a module may run in the forked process itself; if not it gets a fresh Python.
-
-    Returns
-    -------
-    tuple
-        In the parent the process id and None; in a child that is to run a module 0 and what runs
-        it, for the child to call once it has left the parent's code.
-
-    Raises
-    ------
-    StartError
-        If the program cannot be started.
+    The `private` file descriptors are closed in it. Returned are, in the parent, its process id and
+    None; in a child that runs a module in the forked process itself, 0 and what runs the module,
+    for the child to call once it has left the parent's code.
     """
     reading, writing = os.pipe()
     parent = os.getpid()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distlaunch.job.tf_config import replica_environment
 from distlaunch.local import container
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
 _USUAL_CREDENTIALS = Path(".config", "gcloud", "application_default_credentials.json")
 
+_ALL_GPUS = {"count": -1, "capabilities": [["gpu"]]}  # of which CUDA_VISIBLE_DEVICES names some
 PEER_TIMEOUT = 60  # seconds after which a trainer gives up on peers that have not come
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _DEFAULTS = {
@@ -116,9 +118,9 @@ def plan_task(
     program = spec.program
     if isinstance(program, Container):
         name = f"distlaunch-{spec.job_id}-{os.getpid()}-{attempt.name}-{task}".replace(":", "-")
-        contained = _container_spec(spec, program, share, env, name)
+        contained = _container_arguments(spec, program, share, env)
         argv, cores = container.argv(container.RUN), None
-        env = {**os.environ, **contained.to_environment()}
+        env = {**os.environ, container.SPEC: json.dumps({"name": name, **contained})}
     else:
         name, cores = None, share.cores
         argv = [program.name, *program.args] if isinstance(program, Module) else [*program.argv]
@@ -133,26 +135,29 @@ def plan_task(
     )
 
 
-def _container_spec(
-    spec: RunSpec, program: Container, share: Share, env: Mapping[str, str], name: str
-) -> container.Spec:
+def _container_arguments(
+    spec: RunSpec, program: Container, share: Share, env: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return docker-py's arguments for a task's container; paths in it are those outside."""
     credentials = _credentials()
-    return container.Spec(
-        name=name,
-        image=program.image,
-        args=program.args,
-        environment={**env, **({_CREDENTIALS: credentials} if credentials else {})},
-        folders=_folders(spec),
-        files=[credentials] if credentials else [],
-        cores=share.cores,
-        gpus=bool(share.gpus),
-    )
-
-
-def _folders(spec: RunSpec) -> list[str]:
-    """Return what a task writes to on this machine."""
-    own = [spec.job_dir] if Path(spec.job_dir).is_absolute() else []
-    return [*own, str(spec.logs_dir)]
+    folders = [spec.job_dir] if Path(spec.job_dir).is_absolute() else []
+    binds = [f"{folder}:{folder}" for folder in [*folders, spec.logs_dir]]
+    if credentials:
+        binds.append(f"{credentials}:{credentials}:ro")
+        env = {**env, _CREDENTIALS: credentials}
+    return {
+        "image": program.image,
+        "command": list(program.args) or None,
+        "environment": dict(env),
+        "user": f"{os.getuid()}:{os.getgid()}",  # what it writes is the caller's
+        "host_config": {
+            "network_mode": "host",  # the ports of this machine, as tasks without containers have
+            "pid_mode": "host",  # SIGTERM ends what does not handle it; process 1 ignores it
+            "binds": binds,
+            "cpuset_cpus": ",".join(map(str, share.cores)) if share.cores else None,
+            "device_requests": [_ALL_GPUS] if share.gpus else None,
+        },
+    }
 
 
 def _credentials() -> str | None:

@@ -37,36 +37,25 @@ _BACKLOG_LIMIT = 1 << 18  # bytes that wait for a slow reader before nothing mor
 class NonBlockingWriter:
     """A file descriptor that is written to without waiting for its reader.
 
-    It isn't made non-blocking, for others may hold it too: the shell, for one. A pipe can be opened
-    once more instead; of anything else no more is written at a time than it has room for. Writing
-    raises BrokenPipeError if the reader is gone and OutputError if it fails for another reason.
-
-    Parameters
-    ----------
-    descriptor
-        What to write to.
+    It isn't made non-blocking, for other processes may hold it too: the shell, for one. No more is
+    written at a time than it has room for. Writing raises BrokenPipeError if the reader is gone and
+    OutputError if it fails for another reason.
     """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.is_terminal = os.isatty(descriptor)
         self._waiting = bytearray()
-        mode = os.fstat(descriptor).st_mode
-        own = _opened_again(descriptor) if stat.S_ISFIFO(mode) else None
-        self._writer = descriptor if own is None else own
         self._poll = select.poll()
-        self._poll.register(self._writer, select.POLLOUT)
+        self._poll.register(descriptor, select.POLLOUT)
         # What polls as writable takes this much at once; a file takes anything.
-        takes_all = own is not None or stat.S_ISREG(mode)
-        self._piece = _BACKLOG_LIMIT if takes_all else select.PIPE_BUF
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._piece = _BACKLOG_LIMIT if is_file else select.PIPE_BUF
 
     @property
     def waiting(self) -> int:
         """How many bytes wait for the reader."""
         return len(self._waiting)
-
-    def fileno(self) -> int:
-        return self._writer
 
     def send(self, data: bytes) -> None:
         """Write now what the reader takes and keep the rest."""
@@ -79,9 +68,9 @@ class NonBlockingWriter:
         try:
             with memoryview(self._waiting) as view:
                 while done < len(view) and self._poll.poll(0):
-                    done += os.write(self._writer, view[done : done + self._piece])
+                    done += os.write(self.descriptor, view[done : done + self._piece])
         except BlockingIOError:
-            return  # somebody else wrote into the same pipe
+            return  # another process made it non-blocking and filled it
         except OSError as problem:
             done = len(self._waiting)
             raise output_error(problem) from None
@@ -96,28 +85,11 @@ class NonBlockingWriter:
             self.pump()
 
 
-def _opened_again(pipe: int) -> int | None:
-    """Return a descriptor of one's own for a pipe, on which nothing waits; None where none is had.
-
-    It is closed with the process.
-    """
-    try:
-        return os.open(f"/proc/self/fd/{pipe}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-
-
 class Console:
     """What a person or a script sees: results on stdout, everything else on stderr.
 
-    Writing to stdout raises BrokenPipeError if it is closed and OutputError if it fails.
-
-    Parameters
-    ----------
-    level
-        The least important message to show.
-    out, err
-        The file descriptors to write to.
+    Writing to stdout raises BrokenPipeError if it is closed and OutputError if it fails. Messages
+    below `level` are not shown.
     """
 
     def __init__(self, level: Level = "info", *, out: int = 1, err: int = 2) -> None:
@@ -145,11 +117,10 @@ class Console:
         return os.path.sameopenfile(self._out.descriptor, self._err.descriptor)
 
     def fileno(self) -> int:
-        """Return the descriptor whose reader is waited for; it is writable when he has room."""
-        return self._out.fileno()
+        """Return the descriptor of stdout, which is writable when a slow reader has room."""
+        return self._out.descriptor
 
-    def shows(self, level: Level) -> bool:
-        """Whether a message of this level is shown."""
+    def _shows(self, level: Level) -> bool:
         return LEVELS.index(level) >= LEVELS.index(self.level)
 
     def prefix(self, name: str, number: int) -> str:
@@ -178,7 +149,7 @@ class Console:
 
     def log(self, text: str, level: Level = "info") -> None:
         """Log a message to stderr; lines after the first are indented."""
-        if not self.shows(level):
+        if not self._shows(level):
             return
         name = paint("distlaunch:", DIM, self._err)
         if level in ("warning", "error"):
@@ -188,7 +159,7 @@ class Console:
 
     def progress(self, text: str) -> None:
         """Show a line that the next one replaces; only a terminal gets it."""
-        if not (self._err.is_terminal and _is_capable() and self.shows("info")):
+        if not (self._err.is_terminal and _is_capable() and self._shows("info")):
             return
         if text or self._progress:
             shown = visible(text)[: _width(self._err.descriptor) - 1]
@@ -236,12 +207,8 @@ def visible(text: str, *, keep_colours: bool = False) -> str:
     r"""Return text with its control characters written out, except tabs and newlines.
 
     ESC becomes ``\x1b``. Characters from U+007F become ``\u009b``, as in JSON, so that text that is
-    JSON keeps its value.
-
-    Parameters
-    ----------
-    keep_colours
-        Whether colour sequences (SGR) stay. A line that leaves one on is reset at its end.
+    JSON keeps its value. Colour sequences (SGR) stay if requested; a line that leaves one on is
+    reset at its end.
     """
     if text.isascii() and "\x1b" not in text:
         return text.translate(_ASCII_CONTROLS)  # five times as fast as what follows

@@ -19,23 +19,12 @@ class ShowMessage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskLines:
-    r"""A task wrote lines.
+    """A task wrote lines."""
 
-    Parameters
-    ----------
-    task
-        Its name, as ``worker:0``.
-    text
-        Whole lines, each ended by ``\n``.
-    time, severity
-        When they were written (RFC 3339) and as what (Google's word, as ``ERROR``), where the lines
-        are one entry of a log and that is wanted.
-    """
-
-    task: str
-    text: str
-    time: str = ""
-    severity: str = ""
+    task: str  # such as worker:0
+    text: str  # whole lines, each ended by a newline
+    time: str = ""  # when (RFC 3339), where the lines are one entry of a log and that is wanted
+    severity: str = ""  # and as what: Google's word, such as ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +46,10 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class JobChanged:
-    """A job in the cloud got into another state.
+    """A job in the cloud got into another state, or the error of its state became known."""
 
-    Parameters
-    ----------
-    state
-        Google's name without its prefix, as ``RUNNING``.
-    after
-        Seconds that it was in the state before, None for the first that is seen.
-    error
-        Google's error, if it failed and the error is known. If it becomes known later, the same
-        state is sent again with it.
-    """
-
-    state: str
-    after: float | None = None
+    state: str  # Google's name without its prefix, such as RUNNING
+    after: float | None = None  # seconds in the state before; None for the first one
     error: str = ""
 
 

@@ -17,7 +17,6 @@ from distlaunch.ui.summary import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from types import TracebackType
 
     from typing_extensions import Self
 
@@ -50,23 +49,15 @@ _LEVELS: dict[str, Level] = {
 
 
 class ProgressView:
-    """Shows what happens to a job; its end waits for the readers, unless it is an interruption.
+    """Shows what happens to a job; the first task is the primary.
 
-    Whoever runs it looks at `is_full` before it brings more lines, and calls `pump` when a slow
-    reader has room again (a selector watches `fileno`) and now and then, so that it gets what
-    still waits for it. What is shown on stdout raises BrokenPipeError if that is closed and
-    OutputError if it cannot be written.
-
-    Parameters
-    ----------
-    console
-        Where to show it.
-    tasks
-        The names of the job's tasks, the primary one first.
+    Its end waits for the readers, unless it is an interruption. Where no more lines should be
+    brought while `console.is_full`, call `pump` now and then, so that a slow reader gets what still
+    waits for it.
     """
 
     def __init__(self, console: Console, tasks: Sequence[str]) -> None:
-        self._console = console
+        self.console = console
         self._primary = tasks[0]
         self._progress = Progress()
         self._summary: Mapping[str, object] | None = None
@@ -79,33 +70,19 @@ class ProgressView:
         for task in tasks:
             self._prefix(task)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no more lines should be brought before `pump` has got rid of some."""
-        return self._console.is_full
-
-    @property
-    def is_one_stream(self) -> bool:
-        """Whether the tasks' lines and the notices are printed to the same place."""
-        return self._console.is_one_stream
-
-    def fileno(self) -> int:
-        """Return the descriptor that is writable when a slow reader has room again."""
-        return self._console.fileno()
-
     def handle(self, event: Event) -> None:
         """Show an event."""
         if isinstance(event, TaskLines):
             if event.text:
                 self._has_shown_lines = True
-                self._console.lines(self._prefix(event.task), event.text)
+                self.console.lines(self._prefix(event.task), event.text)
         elif isinstance(event, Waiting):
             self._wait_for(event.text)
         elif isinstance(event, Notice):
-            self._console.log(event.text, event.level)
+            self.console.log(event.text, event.level)
         elif isinstance(event, TaskChanged):
             detail = f" ({event.detail})" if event.detail else ""
-            self._console.log(f"{event.task} {event.state}{detail}", "debug")
+            self.console.log(f"{event.task} {event.state}{detail}", "debug")
         elif isinstance(event, JobChanged):
             self._log_state(event)
         elif event.task == self._primary:
@@ -117,80 +94,62 @@ class ProgressView:
         for event in events:
             with interrupts:
                 self.handle(event)
-            while self.is_full:
+            while self.console.is_full:
                 self._wait_for_reader(_LOOK)
 
     def wait(self, seconds: float) -> None:
         """Let time pass, and hand on meanwhile what a slow reader has room for."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            if self._console.is_behind:
+            if self.console.is_behind:
                 self._wait_for_reader(min(left, _LOOK))
             else:
                 time.sleep(min(left, _LOOK) if self._waiting else left)
                 self._spin()
-        self._console.pump()
-
-    def result(self, text: str) -> None:
-        """Show a result."""
-        self._console.result(text)
+        self.console.pump()
 
     def pump(self) -> None:
         """Hand on what a slow reader has room for by now."""
         self._spin()
-        self._console.pump()
+        self.console.pump()
 
     def summarise(self, summary: Mapping[str, object] | None = None, *, logs: str = "") -> None:
-        """Show how a job ended well.
-
-        Parameters
-        ----------
-        summary
-            What its program left behind in ``summary.json``, if that can be read here. Otherwise
-            the state of its last event is shown.
-        logs
-            Where the raw output of the tasks lies.
-        """
+        """Show the program's ``summary.json``, or that in its last event, or where the logs are."""
         self._wait_for("")
         summary = summary or self._summary
         if summary:  # the task's own lines, once shown, have had its epochs
-            self._console.result(describe(summary, with_epochs=not self._has_shown_lines))
+            self.console.result(describe(summary, with_epochs=not self._has_shown_lines))
         else:
-            self._console.log(f"done; the tasks' output is in {logs}")
+            self.console.log(f"done; the tasks' output is in {logs}")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Take the progress line away and hand on all that waits, however slow its reader is."""
-        if isinstance(problem, KeyboardInterrupt):
+        if kind is KeyboardInterrupt:
             return
         with suppress(BrokenPipeError):
             self._wait_for("")
-            self._console.drain()
+            self.console.drain()
 
     def _prefix(self, task: str) -> str:
         """Return the prefix of a task's lines; an unknown task gets one, too."""
         if task not in self._prefixes:
             name = task.ljust(self._width)
-            self._prefixes[task] = self._console.prefix(name, len(self._prefixes))
+            self._prefixes[task] = self.console.prefix(name, len(self._prefixes))
         return self._prefixes[task]
 
     def _log_state(self, event: JobChanged) -> None:
         """Log a state once, with how long the one before it took, and an error when it comes."""
         before, self._state = self._state, event.state
         level = _LEVELS.get(event.state, "info")
-        state = self._console.coloured(event.state, _COLOURS.get(event.state, CYAN))
+        state = self.console.coloured(event.state, _COLOURS.get(event.state, CYAN))
         took = "" if event.after is None else f" ({before} took {duration(event.after)})"
         if event.state != before:
-            self._console.log(f"state {state}{took}", level)
+            self.console.log(f"state {state}{took}", level)
         if event.error:
-            self._console.log(f"{event.state}: {event.error}", level)
+            self.console.log(f"{event.state}: {event.error}", level)
         self._wait_for(_WAITING.get(event.state, ""))
 
     def _show_training(self, event: Mapping[str, object]) -> None:
@@ -200,7 +159,7 @@ class ProgressView:
             self._waiting = ""
         progress = self._progress.update(event)
         if not self._waiting:
-            self._console.progress(progress)
+            self.console.progress(progress)
         summary = event.get("summary")
         if isinstance(summary, dict):
             self._summary = summary
@@ -213,17 +172,17 @@ class ProgressView:
         if text:
             self._spin()
         else:
-            self._console.progress("")
+            self.console.progress("")
 
     def _spin(self) -> None:
         if self._waiting:
             seconds = time.monotonic() - self._waiting_since
             frame = _FRAMES[int(seconds / _LOOK) % len(_FRAMES)]
-            self._console.progress(f"{frame} {self._waiting} · {seconds:.0f} s")
+            self.console.progress(f"{frame} {self._waiting} · {seconds:.0f} s")
 
     def _wait_for_reader(self, seconds: float) -> None:
-        select.select([], [self.fileno()], [], seconds)
-        self._console.pump()
+        select.select([], [self.console], [], seconds)
+        self.console.pump()
 
 
 class JsonProgressView(ProgressView):
@@ -252,7 +211,7 @@ class JsonProgressView(ProgressView):
             self._emit("summary", summary=dict(summary))
 
     def _emit(self, kind: str, **fields: object) -> None:
-        self.result(json.dumps({"event": kind, **fields}, ensure_ascii=False))
+        self.console.result(json.dumps({"event": kind, **fields}, ensure_ascii=False))
 
 
 def _stamp(lines: TaskLines) -> dict[str, str]:

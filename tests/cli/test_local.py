@@ -127,7 +127,8 @@ def test_wrong_usage_is_one_line_and_2(local, project, line, expected):
         (
             "--workers 1 --resume -- true",
             1,
-            "--resume: no job in .distlaunch/local yet; start one without --resume",
+            "--resume: no job in .distlaunch/local has checkpoints to resume from; "
+            "start a new run without --resume",
         ),
         (
             "--workers 1 --resume one -- true",

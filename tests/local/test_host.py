@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from textwrap import dedent
 
@@ -39,13 +38,12 @@ def is_socket(number):
         return False
 
 task = Path(os.environ["DISTLAUNCH_EVENTS"]).name.split(".")[0]
-seen = {
+facts = {
     "was_imported": was_imported,
     "parent": os.getppid(),
     "argv": sys.argv[1:],
     "main": sys.modules["__main__"].__spec__.name,
     "sum": float(tf.reduce_sum(tf.ones([3, 3]))),
-    "intra": tf.config.threading.get_intra_op_parallelism_threads(),
     "random": np.random.random(),
     "colour": os.environ["COLOUR"],
     "openblas": os.environ.get("OPENBLAS_NUM_THREADS"),
@@ -55,10 +53,10 @@ seen = {
     "sigchld": signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL,
     "helper": helper.__name__,
 }
-Path(f"{task}.json").write_text(json.dumps(seen))
+Path(f"{task}.json").write_text(json.dumps(facts))
 atexit.register(print, "at exit")
 print("no newline", end="")
-if "--raise" in sys.argv and task == "worker-0":
+if task == "worker-0":
     raise ValueError("on purpose")
 """
 
@@ -75,43 +73,33 @@ def project(tmp_path):
 
 @pytest.mark.slow
 def test_tasks_are_forked_from_one_process_that_imported_tensorflow(cli, project):
-    ended = cli("local", "--", "--more")
-    assert ended.returncode == 0, ended.stderr
-    seen = [json.loads((project / f"{task}.json").read_text()) for task in ("chief", "worker-0")]
-    for each in seen:
-        assert each["was_imported"]
-        assert each["argv"] == ["--given", "--more"]
-        assert each["main"] == "trainer.task"
-        assert each["sum"] == 9.0
-        assert each["colour"] == "green"
-        assert each["openblas"] is None
-        assert each["sockets"] == []
-        assert all(each[name] for name in ("sigint", "sigterm", "sigchld"))
-    assert seen[0]["parent"] == seen[1]["parent"]
-    assert seen[0]["random"] != seen[1]["random"]
-    assert ended.stdout.count("no newlineat exit") == 2
-    assert "oneDNN" not in ended.stdout
-
-
-@pytest.mark.slow
-def test_a_traceback_begins_with_the_program_and_a_missing_module_is_told(cli, project):
-    ended = cli("local", "--", "--raise")
-    assert ended.returncode == 1
+    """The traceback of one that fails begins with its program."""
+    done = cli("local", "--", "--more")
+    assert done.returncode == 1
+    chief, worker = (
+        json.loads((project / f"{task}.json").read_text()) for task in ("chief", "worker-0")
+    )
+    for facts in (chief, worker):
+        assert facts["was_imported"]
+        assert facts["argv"] == ["--given", "--more"]
+        assert facts["main"] == "trainer.task"
+        assert facts["sum"] == 9.0
+        assert facts["colour"] == "green"
+        assert facts["openblas"] is None
+        assert facts["sockets"] == []
+        assert all(facts[name] for name in ("sigint", "sigterm", "sigchld"))
+    assert chief["parent"] == worker["parent"]
+    assert chief["random"] != worker["random"]
+    assert "oneDNN" not in done.stdout
+    assert "chief    | no newlineat exit\n" in done.stdout
     line = 1 + TASK[: TASK.index("    raise ")].count("\n")
-    shown = [line for line in ended.stdout.splitlines() if line.startswith("worker:0")]
-    assert shown == [
+    assert [text for text in done.stdout.splitlines() if text.startswith("worker:0")] == [
         "worker:0 | no newlineTraceback (most recent call last):",
         f'worker:0 |   File "{project}/trainer/task.py", line {line}, in <module>',
         'worker:0 |     raise ValueError("on purpose")',
         "worker:0 | ValueError: on purpose",
         "worker:0 | at exit",
     ]
-    assert "distlaunch/local" not in ended.stdout
-    (project / "trainer" / "task.py").unlink()
-    ended = cli("local")
-    assert ended.returncode == 1
-    assert f"no module named 'trainer.task' in {project}" in ended.stderr
-    assert "Traceback" not in ended.stdout
 
 
 @pytest.fixture
@@ -130,13 +118,22 @@ def with_another_tensorflow(project):
     return put
 
 
-def test_a_package_that_cannot_be_imported_is_told_in_one_line(cli, with_another_tensorflow):
+def test_module_that_does_not_exist(cli, project, with_another_tensorflow):
+    with_another_tensorflow("")
+    (project / "trainer" / "task.py").unlink()
+    done = cli("local")
+    assert done.returncode == 1
+    assert f"no module named 'trainer.task' in {project}" in done.stderr
+    assert "Traceback" not in done.stdout
+
+
+def test_tensorflow_that_cannot_be_imported(cli, with_another_tensorflow):
     with_another_tensorflow("raise RuntimeError('built for another processor')")
-    ended = cli("local")
-    assert ended.returncode == 1
-    last = ended.stderr.splitlines()[-1]
+    done = cli("local")
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
     assert last.startswith("distlaunch: error: RuntimeError: built for another processor (")
-    assert "Traceback" not in ended.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_process_with_threads_is_not_forked(cli, project, with_another_tensorflow):
@@ -149,8 +146,8 @@ def test_a_process_with_threads_is_not_forked(cli, project, with_another_tensorf
     (project / "trainer" / "task.py").write_text(
         "import sys; print('tensorflow' in sys.modules, __name__, sys.argv[1:])"
     )
-    ended = cli("local", "--workers=1")
-    assert (ended.returncode, ended.stdout) == (0, "chief | False __main__ ['--given']\n")
+    done = cli("local", "--workers=1")
+    assert (done.returncode, done.stdout) == (0, "chief | False __main__ ['--given']\n")
 
 
 def test_a_module_finds_others_where_python_does(cli, project, with_another_tensorflow):
@@ -166,28 +163,22 @@ def test_a_module_finds_others_where_python_does(cli, project, with_another_tens
         text=True,
         check=True,
     )
-    ended = cli("local", "--workers=1")
+    done = cli("local", "--workers=1")
     expected = python_itself.stdout.replace("False", "True")
-    assert (ended.returncode, ended.stdout) == (0, f"chief | {expected}")
+    assert (done.returncode, done.stdout) == (0, f"chief | {expected}")
 
 
-def test_a_wrong_option_of_the_trainer_is_reported_once(project, with_another_tensorflow):
+def test_a_wrong_option_of_the_trainer_is_reported_once(cli, project, with_another_tensorflow):
     with_another_tensorflow("")
     shutil.rmtree(project / "trainer")
     shutil.copytree(TRAINER, project / "trainer")
-    command = [sys.executable, "-m", "distlaunch", "local", "--workers=4", "--", "--epoch=3"]
-    ended = subprocess.run(
-        command,
-        cwd=project,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
+    done = cli("local", "--workers=4", "--", "--epoch=3")
+    assert done.returncode == 2
+    assert done.stdout == (
+        "chief    | trainer: error: unrecognized arguments: --given --epoch=3 "
+        "(--help lists the options)\n"
     )
-    assert ended.returncode == 2
-    assert ended.stdout.count("trainer: error: ") == 1, ended.stdout
-    assert "chief    | trainer: error: unrecognized arguments: --given --epoch=3" in ended.stdout
-    assert "distlaunch: error: chief failed with exit code 2" in ended.stdout
+    assert "distlaunch: error: chief failed with exit code 2" in done.stderr
 
 
 def test_ctrl_c_while_tensorflow_is_imported(project, with_another_tensorflow, eventually):
@@ -205,16 +196,14 @@ def test_ctrl_c_while_tensorflow_is_imported(project, with_another_tensorflow, e
         text=True,
     )
     eventually((project / "importing").exists)
-    began = time.monotonic()
     launcher.send_signal(signal.SIGINT)
-    _, err = launcher.communicate(timeout=60)
+    _, err = launcher.communicate(timeout=30)  # seconds: far from the end of that import
     assert launcher.returncode == 130
     assert "Traceback" not in err
-    assert time.monotonic() - began < 20  # far from the end of that import
 
 
 @pytest.mark.parametrize("look", [host._changes, host._reaped])
-def test_what_becomes_of_a_process_is_seen(look, eventually):
+def test_changes_of_a_process_are_reported(look, eventually):
     seen = []
 
     def sees(*expected):

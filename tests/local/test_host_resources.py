@@ -12,7 +12,6 @@ from distlaunch.local.host_resources import (
     share_out,
     split,
     this_machine,
-    visible_gpus,
 )
 
 TASKS = st.builds(
@@ -46,7 +45,7 @@ def test_parts_are_contiguous_even_and_whole(things, parts):
 
 
 @given(MACHINES, TASKS)
-def test_training_tasks_share_and_nobody_gets_what_is_another_s(machine, tasks):
+def test_training_tasks_share_without_overlap(machine, tasks):
     shares = share_out(machine, tasks)
     assert set(shares) == set(tasks)
     training = [shares[task] for task in tasks if task.is_training]
@@ -76,15 +75,12 @@ def test_the_environment_of_a_share():
     assert without["DISTLAUNCH_EXPECTED_GPUS"] == "0"
 
 
-def test_the_job_s_own_gpus_win():
+def test_gpus_are_those_of_cuda_visible_devices_up_to_an_invalid_one():
     assert this_machine({"CUDA_VISIBLE_DEVICES": "2,GPU-8f"}).gpus == ("2", "GPU-8f")
     assert this_machine({"CUDA_VISIBLE_DEVICES": ""}).gpus == ()
+    assert this_machine({"CUDA_VISIBLE_DEVICES": "0, 2,-1,3"}).gpus == ("0", "2")
 
 
-def test_gpus_behind_a_wrong_entry_do_not_count():
-    assert visible_gpus("0, 2,-1,3") == ("0", "2")
-
-
-def test_a_machine_is_described():
+def test_description_of_a_machine():
     assert HostResources((0, 1)).describe() == "2 cores, no GPU"
     assert HostResources((0,), ("0",)).describe() == "1 core, 1 GPU"

@@ -11,36 +11,16 @@ import pytest
 
 from distlaunch.local import processes
 
-EVERYBODY = 9  # three tasks with two descendants each
+ALL_PROCESSES = 9  # three tasks with two descendants each
 
 STAY = "leave_stubborn_descendants(); stay('task', stubborn=False)"
 STAY_AT_ANY_COST = "leave_stubborn_descendants(); stay('task')"
 
 
-def test_after_a_task_failed(launch):
-    launched = launch(
-        """
-        leave_stubborn_descendants()
-        if TASK != "worker-1":
-            stay("task", stubborn=False)
-        is_up("task")
-        await_up(9)
-        sys.exit(7)
-        """,
-        workers=3,
-    )
-    code, _, err = launched.end()
-    assert code == 7
-    assert "worker:1 failed with exit code 7" in err
-    assert launched.left() == []
-
-
-@pytest.mark.parametrize(
-    ("number", "expected"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
-)
-def test_after_the_launcher_was_asked_to_stop(launch, number, expected):
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_after_a_stop(launch, number, expected):
     launched = launch(STAY, workers=3)
-    launched.until_up(EVERYBODY)
+    launched.until_up(ALL_PROCESSES)
     launched.process.send_signal(number)
     code, _, err = launched.end()
     assert code == expected
@@ -50,11 +30,11 @@ def test_after_the_launcher_was_asked_to_stop(launch, number, expected):
 
 def test_after_ctrl_c_twice_with_tasks_that_ignore_it(launch):
     launched = launch(STAY_AT_ANY_COST, workers=3)
-    launched.until_up(EVERYBODY)
+    launched.until_up(ALL_PROCESSES)
     launched.process.send_signal(signal.SIGINT)
     while b"SIGINT" not in launched.process.stderr.readline():
         assert not launched.is_over
-    assert len(launched.left()) > EVERYBODY
+    assert len(launched.left()) > ALL_PROCESSES
     launched.process.send_signal(signal.SIGINT)
     code, _, _ = launched.end()
     assert code == 130
@@ -63,7 +43,7 @@ def test_after_ctrl_c_twice_with_tasks_that_ignore_it(launch):
 
 def test_after_the_launcher_was_killed(launch, eventually):
     launched = launch(STAY, workers=3)
-    launched.until_up(EVERYBODY)
+    launched.until_up(ALL_PROCESSES)
     launched.process.kill()
     launched.end()
     eventually(lambda: not launched.left())
@@ -71,7 +51,7 @@ def test_after_the_launcher_was_killed(launch, eventually):
 
 def test_after_the_host_was_killed(launch):
     launched = launch(STAY, workers=3)
-    launched.until_up(EVERYBODY)
+    launched.until_up(ALL_PROCESSES)
     (host,) = psutil.Process(launched.process.pid).children()
     host.kill()
     code, _, err = launched.end()
@@ -81,7 +61,7 @@ def test_after_the_host_was_killed(launch):
 
 
 def test_what_others_start_meanwhile_is_left_alone(tmp_path, write):
-    """A script that goes on as the launcher leaves it its background jobs for children."""
+    """A script that becomes the launcher leaves it its background jobs as children."""
     program = write(
         """
         Path("started").touch()
@@ -106,19 +86,20 @@ def test_what_others_start_meanwhile_is_left_alone(tmp_path, write):
     parent.wait(60)
 
 
-def test_one_clean_look_is_no_proof(monkeypatch):
+def test_descendants_are_looked_for_until_none_is_left_three_times(monkeypatch):
     looks = iter([[], [0x7FFFFFFF], [], [], []])
     monkeypatch.setattr(processes, "living_descendants", lambda _: next(looks))
     assert processes.kill_descendants(60)
     assert list(looks) == []
 
 
-def test_after_a_restart(launch):
+def test_after_a_failure_with_a_restart(launch):
     launched = launch(
         """
         leave_stubborn_descendants()
         is_up(f"task.{RESTARTS}")
         if TASK == "chief" and not RESTARTS:
+            await_up(6)
             sys.exit(1)
         if not RESTARTS:
             stay("first", stubborn=False)

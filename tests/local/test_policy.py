@@ -21,12 +21,7 @@ CHIEF, WORKER, PS = Task("chief"), Task("worker", 0), Task("ps", 0)
 OK = Ended(0)
 
 
-@pytest.fixture
-def group():
-    return HostProcess()
-
-
-class HostProcess:
+class Group:
     """A policy with the signals and notices it sent."""
 
     def __init__(self):
@@ -42,6 +37,11 @@ class HostProcess:
         for task in (CHIEF, WORKER, PS):
             self.policy.started(task, now=0)
         return self.policy
+
+
+@pytest.fixture
+def group():
+    return Group()
 
 
 def test_done_when_the_primary_and_the_workers_are_and_the_servers_were_ended(group):
@@ -80,31 +80,24 @@ def test_the_first_failure_stays_the_verdict(group):
     assert policy.is_over(now=3 + KILL_TIMEOUT)
 
 
-def test_nobody_waits_for_what_is_frozen(group):
+def test_frozen_tasks_are_a_likely_cause_and_not_waited_for(group):
     policy = group.start()
-    policy.stopped(CHIEF)
-    policy.stopped(PS)
+    for task in (CHIEF, WORKER, PS):
+        policy.stopped(task)
+    policy.continued(WORKER)
     policy.exited(WORKER, Ended(7), now=3)
     assert policy.is_over(now=3)
     assert policy.verdict.likely == ("chief is frozen (SIGSTOP)", "ps:0 is frozen (SIGSTOP)")
 
 
-def test_who_was_never_ready_is_the_likely_cause(group):
+def test_a_task_that_was_never_ready_is_the_likely_cause(group):
     policy = group.start()
     policy.ready(CHIEF, now=1)
     policy.exited(CHIEF, Ended(1), now=60)
     assert policy.verdict.likely == ("never ready: worker:0",)
 
 
-def test_what_goes_on_is_frozen_no_more(group):
-    policy = group.start()
-    policy.stopped(CHIEF)
-    policy.continued(CHIEF)
-    policy.exited(WORKER, Ended(7), now=3)
-    assert policy.verdict.likely == ()
-
-
-def test_it_is_told_once_who_keeps_the_others_waiting(group):
+def test_tasks_that_are_not_ready_are_named_once(group):
     policy = group.start()
     policy.tick(now=100)
     policy.ready(CHIEF, now=100)
@@ -130,7 +123,6 @@ def test_each_task_that_a_stop_has_to_kill_is_reported(group):
     policy = group.start()
     policy.stop(signal.SIGINT, now=10)
     policy.exited(CHIEF, Ended(143), now=11)
-    assert policy.is_over(now=10 + STOP_TIMEOUT)
     policy.report_killed()
     assert group.notices == [
         "worker:0: killed, as 30 s were not enough",
@@ -158,7 +150,7 @@ def test_no_task_is_reported_killed_that_was_not_given_all_the_time(group, how):
     assert group.notices == []
 
 
-def test_nobody_who_reads_is_nobody_who_stops(group):
+def test_lost_output_is_no_interruption(group):
     policy = group.start()
     policy.stop_output_lost(now=10)
     policy.stop_output_lost(now=11)
@@ -183,7 +175,7 @@ def test_a_stop_while_it_ends_shortens_that_and_changes_no_verdict(group):
     assert policy.is_interrupted
 
 
-def test_a_task_that_starts_after_another_could_not_is_asked_to_end(group):
+def test_a_task_that_starts_after_another_could_not_is_ended(group):
     group.policy.exited(CHIEF, Ended(127, reason="no such file"), now=0)
     group.policy.started(WORKER, now=0)
     assert group.sent == [(WORKER, signal.SIGTERM)]
@@ -199,5 +191,25 @@ def test_a_task_that_starts_after_another_could_not_is_asked_to_end(group):
         (Ended(127, reason="x: gone"), 127, "could not start: x: gone"),
     ],
 )
-def test_ends_are_told(ended, code, text):
+def test_descriptions_of_ends(ended, code, text):
     assert (ended.exit_code, str(ended)) == (code, text)
+
+
+@pytest.mark.parametrize(
+    ("ended", "reason"),
+    [
+        (Ended(7), ""),
+        (Ended(2), "exit code 2 means that the program was called wrongly"),
+        (Ended(127, reason="x: gone"), "the program could not be started"),
+    ],
+)
+def test_reasons_against_a_restart(group, ended, reason):
+    group.start().exited(WORKER, ended, now=3)
+    assert group.policy.reason_against_restart() == reason
+
+
+def test_a_finished_job_is_not_restarted(group):
+    policy = group.start()
+    policy.exited(CHIEF, OK, now=1)
+    policy.exited(WORKER, Ended(7), now=2)
+    assert policy.reason_against_restart().startswith("the primary task was done")

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from distlaunch.errors import DistlaunchError
-from distlaunch.job.model import Cluster, Job, Machine, Pool
-from distlaunch.local.run_spec import Command, Module, parse_program
+from distlaunch.errors import DistlaunchError, UsageError
+from distlaunch.job.model import Cluster, Job, Machine, Pool, Task
+from distlaunch.local.run_spec import Command, Fault, Module, check_faults, parse_program
 
 JOB = Job("digits", Cluster(Pool(Machine("any"))), "trainer.task", ("--epochs", "5"))
 
@@ -41,12 +41,6 @@ def test_a_module_runs_keras_on_tensorflow_alone():
     assert parse_program(torch, (), None) == parse_program(JOB, (), None)
 
 
-def test_option_of_ours_in_the_file_is_the_programs():
-    assert parse_program(job("--workers", "3"), (), None) == Module(
-        "trainer.task", ("--workers", "3")
-    )
-
-
 def test_nothing_to_run():
     with pytest.raises(DistlaunchError, match=r"^no distlaunch.yaml here: 'distlaunch init' makes"):
         parse_program(None, ("--epochs", "3"), None)
@@ -58,3 +52,43 @@ def test_chosen_folder_takes_the_place_of_the_files(args):
     kept = ("--epochs", "5", "--seed", "1")
     assert parse_program(by_file, (), "b") == Module("trainer.task", kept)
     assert parse_program(by_file, (), None) == Module("trainer.task", by_file.args)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("worker:0@step=40", Fault("kill", Task("worker", 0), step=40)),
+        ("chief@step=0", Fault("kill", Task("chief"), step=0)),
+        ("ps:1@5s", Fault("kill", Task("ps", 1), seconds=5.0)),
+        ("chief@0.25s", Fault("kill", Task("chief"), seconds=0.25)),
+        ("chief@0s", Fault("kill", Task("chief"), seconds=0.0)),
+    ],
+)
+def test_fault(text, fault):
+    parsed = Fault.parse("kill", text)
+    assert (parsed, str(parsed)) == (fault, f"--kill {text}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "@5s", "worker:0", "worker:0@", "worker:0@5", "chief@step=", "chief@step=-1",
+     "chief@step=1.5", "chief@-5s", "chief@infs", "chief@1e3s", "chief@٣s", "chief@5s\n"],
+)  # fmt: skip
+def test_malformed_fault(text):
+    with pytest.raises(UsageError) as refusal:
+        Fault.parse("freeze", text)
+    assert str(refusal.value) == (
+        f"--freeze: {text!r} is not TASK@step=N or TASK@SECONDSs, as worker:0@step=40 or chief@5s"
+    )
+
+
+def test_fault_for_a_task_that_does_not_exist():
+    with pytest.raises(UsageError, match=r"^--kill: .* is not a task; expected chief, worker:N"):
+        Fault.parse("kill", "worker:0@worker:1@5s")
+    tasks = (Task("chief"), Task("worker", 0))
+    check_faults([Fault.parse("kill", "worker:0@5s")], tasks)
+    with pytest.raises(UsageError) as refusal:
+        check_faults([Fault.parse("freeze", "worker:1@step=3")], tasks)
+    assert str(refusal.value) == (
+        "--freeze worker:1@step=3: no such task in this cluster; there are: chief, worker:0"
+    )
