@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import Problem, error, warning
+from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.text import plural
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class DataLocation:
         return not self.included.isdisjoint(self._paths_in_project(file))
 
     def _on_this_machine(self, pattern: str, folder: str, *, is_written: bool) -> Problem:
-        has_plain_base = self.runtime.is_plain or self.runtime.tensorflow_tag is not None
+        has_plain_base = self.runtime.is_plain or tensorflow_tag(self.runtime.base) is not None
         is_sure = is_written and (has_plain_base or folder.startswith(_HOMES))
         target = f"{self.order.job.bucket or 'gs://BUCKET'}/{self.order.job.name}/data"
         quoted = f'"{pattern}"' if " " in pattern else pattern

@@ -42,7 +42,7 @@ def problems(
         yield from image_runtime.ignored_settings(runtime.own, job)
     if runtime.own is None or runtime.own.names(listed.file):
         yield from requirements.problems(listed)
-    yield from gpus.build_problems(listed, request, runtime)
+    yield from gpus.build_problems(listed, request)
     if trainer:
         yield from bundled_trainer.problems(trainer, job, request, listed, order.folder)
 

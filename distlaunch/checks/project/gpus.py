@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
+from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.checks.project.requirements import any_version, load_requirements
 from distlaunch.job import machine_catalogue, reduction_server
 from distlaunch.render import templates
@@ -22,16 +23,13 @@ if TYPE_CHECKING:
     from distlaunch.image.requirements import RequirementLine
     from distlaunch.submit.plan import LaunchRequest
 
-_TENSORFLOW_GPU = re.compile(
-    r"(?:docker\.io/)?tensorflow/tensorflow:"
-    r"(?:latest|nightly|(?P<major>\d+)\.(?P<minor>\d+)[^@]*?)-gpu(?:-jupyter)?(?:@.*)?"
-)
 _PREBUILT = re.compile(
     r"(?:(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai|gcr\.io/cloud-aiplatform)/training/"
-    r"tf-[a-z]+\.(?P<major>\d+)-(?P<minor>\d+)\b.*"
+    r"tf-[a-z]+\.(\d+)-(\d+)\b.*"
 )
+_GPU_TAG = re.compile(r"(?:latest|nightly|(\d+)\.(\d+).*)-gpu(?:-jupyter)?")
 # https://cloud.google.com/vertex-ai/docs/training/pre-built-containers; older ones ended before.
-_LAST_PREBUILT, _PREBUILT_END = (2, 17), date(2026, 7, 11)
+_FIRST_AFTER_PREBUILT, _PREBUILT_END = (2, 18), date(2026, 7, 11)
 # The first version of which the image with -gpu has cuDNN 8.9, where TensorFlow needs 9:
 # https://github.com/tensorflow/tensorflow/issues/94593
 _FIRST_WITH_OLD_CUDNN = (2, 18)
@@ -44,7 +42,6 @@ _REQUIRING = {
     *("tensorflow-recommenders", "tensorflow-decision-forests"),
 }
 _AND_CUDA = "write tensorflow[and-cuda]"
-_MINOR = re.compile(r"(\d+)\.(\d+)")
 _BASE = "python:3.12-slim"
 _NCCL_SCRIPT = "/usr/local/gib/scripts/set_nccl_env.sh"
 _PACKAGE = "google-reduction-server"
@@ -95,51 +92,39 @@ def _image_problems(
         if image := pool.image or (runtime and runtime.base):
             pools.setdefault(image, []).append(pool)
     for image, users in pools.items():
-        is_replaced = False
-        where = "image.uri" if image == order.job.image.uri else users[0].section
-        if runtime and image == runtime.base:
-            requirements = load_requirements(order.job, order.folder, runtime)
-            is_replaced = _installs_cuda(requirements, runtime)
+        is_base = runtime is not None and image == runtime.base
+        is_named = image == order.job.image.uri
+        where = "image.uri" if is_named else users[0].section
+        instead = f"build it from {_BASE}"
+        if runtime and is_base:
             where = runtime.own.path if runtime.own else "image.base"
+            instead = runtime.set_base(_BASE)
         has_gpu = any((pool.accelerator or "").startswith("NVIDIA") for pool in users)
-        if has_gpu and _has_old_cudnn(image) and not is_replaced:
-            yield warning(
-                "image-cuda",
-                where,
-                f"{image} has CUDA 12.3 and cuDNN 8.9, with which TensorFlow 2.18 and later finds "
-                "no GPU",
-                f"{_instead(where)}, and tensorflow[and-cuda] in the requirements",
-            )
-        if _has_ended(image, today):
+        match = _GPU_TAG.fullmatch(tensorflow_tag(image) or "")
+        if has_gpu and match and _is_at_least(match, _FIRST_WITH_OLD_CUDNN):
+            requirements = load_requirements(order.job, order.folder, runtime) if runtime else None
+            if not (is_base and requirements and _installs_cuda(requirements)):
+                yield warning(
+                    "image-cuda",
+                    where,
+                    f"{image} has CUDA 12.3 and cuDNN 8.9, with which TensorFlow 2.18 and later "
+                    "finds no GPU",
+                    f"{instead}, and tensorflow[and-cuda] in the requirements",
+                )
+        match = _PREBUILT.fullmatch(image)
+        if match and today >= _PREBUILT_END and not _is_at_least(match, _FIRST_AFTER_PREBUILT):
             yield warning(
                 "image-ended",
                 where,
                 f"Vertex AI's prebuilt image {image} is no longer available or updated; the last "
                 f"with TensorFlow ended on {_PREBUILT_END}",
-                f"{_instead(where)}, and TensorFlow in the requirements",
+                f"{instead}, and TensorFlow in the requirements",
             )
 
 
-def _instead(where: str) -> str:
-    if where == "image.base":
-        return f"write image.base: {_BASE}"
-    is_own = where == "image.uri" or where.startswith("cluster.")
-    return f"build it from {_BASE}" if is_own else f"write FROM {_BASE} in {where}"
-
-
-def _has_old_cudnn(image: str) -> bool:
-    match = _TENSORFLOW_GPU.fullmatch(image)
-    if match is None:
-        return False
-    has_version = match["major"] is not None
-    return not has_version or (int(match["major"]), int(match["minor"])) >= _FIRST_WITH_OLD_CUDNN
-
-
-def _has_ended(image: str, today: date) -> bool:
-    match = _PREBUILT.fullmatch(image)
-    if match is None or today < _PREBUILT_END:
-        return False
-    return (int(match["major"]), int(match["minor"])) <= _LAST_PREBUILT
+def _is_at_least(match: re.Match[str], version: tuple[int, int]) -> bool:
+    """Return whether a matched version is this one or later, as one without numbers is."""
+    return match[1] is None or (int(match[1]), int(match[2])) >= version
 
 
 def _rdma_problems(
@@ -149,11 +134,11 @@ def _rdma_problems(
 
     Source: https://cloud.google.com/vertex-ai/docs/training/configure-compute
     """
-    is_own = runtime is not None and runtime.own is not None
-    if _NCCL_SCRIPT in f"{order.job.cluster}{_dockerfile(order, runtime) if is_own else ''}":
+    own = runtime.own if runtime else None
+    if _NCCL_SCRIPT in f"{order.job.cluster}{own.text if own else ''}":
         return
     for pool in request.pools:
-        if machine_catalogue.has_rdma(pool.machine) and (pool.image or is_own):
+        if machine_catalogue.has_rdma(pool.machine) and (pool.image or own):
             yield warning(
                 "rdma-environment",
                 pool.section,
@@ -170,10 +155,9 @@ def _dockerfile(order: LaunchRequest, runtime: ImageRuntime | None) -> str:
     return template.read_text(encoding="utf-8", errors="replace") if template.is_file() else ""
 
 
-def build_problems(
-    requirements: ImageRequirements, request: JobRequest, runtime: ImageRuntime
-) -> Iterator[Problem]:
+def build_problems(requirements: ImageRequirements, request: JobRequest) -> Iterator[Problem]:
     """Yield builds of TensorFlow that do not use the accelerators, or install CUDA for nothing."""
+    runtime = requirements.runtime
     kinds = {pool.accelerator or "" for pool in request.pools if pool.image is None}
     gpu = next((kind for kind in sorted(kinds) if kind.startswith("NVIDIA")), None)
     installed = [line for line in requirements.installed if line.name in _BUILDS]
@@ -182,93 +166,71 @@ def build_problems(
             what = f"{line.name} does not compute on TPUs"
             yield warning(_BUILD, line.location, what, "write tensorflow-tpu")
     if gpu:
-        yield from _gpu_build_problems(requirements, gpu, runtime)
+        for location, what, remedy in _gpu_builds(requirements, gpu):
+            yield error(_BUILD, location, what, remedy)
     elif runtime.is_plain:
         what = "installs CUDA (gigabytes), which a cluster without GPUs does not need"
         for line in filter(_has_cuda, installed):
             yield warning(_BUILD, line.location, what, "write tensorflow-cpu")
 
 
-def _gpu_build_problems(
-    requirements: ImageRequirements, gpu: str, runtime: ImageRuntime
-) -> Iterator[Problem]:
-    builds = [line for line in requirements.lines if line.name in _BUILDS]
-    installed = [line for line in builds if not line.is_constraint]
-    own = runtime.own
-    is_for_cpus = own and (own.is_without_cuda or own.made_for_gpus is False)
-    if runtime.is_plain or (own and is_for_cpus and own.names(requirements.file)):
-        for line in installed:
-            yield from _pip_build_problems(line, gpu, runtime)
-    for line in builds:
-        if line.is_constraint and line.requirement and _has_cuda(line):
-            yield error(
-                _BUILD,
-                line.location,
-                "the image gets tensorflow[and-cuda], and pip refuses extras in constraints",
-                f"{_AND_CUDA}{line.requirement.specifier} in {requirements.file}",
-            )
-    if runtime.is_plain:
-        yield from _requiring_problems(requirements, gpu)
-    yield from _image_build_problems(requirements, gpu, runtime)
-
-
-def _pip_build_problems(
-    line: RequirementLine, gpu: str, runtime: ImageRuntime
-) -> Iterator[Problem]:
-    specifier = line.requirement.specifier if line.requirement else None
-    if not _has_cuda(line):
-        what, remedy = f"{line.name} has no CUDA, so it does not compute on {gpu}", _AND_CUDA
-        if not runtime.own:
-            what += "; it is hash-pinned, so it is not replaced"
-            remedy += " with its hashes, or remove the hashes"
-        yield error(_BUILD, line.location, what, remedy)
-    elif specifier and not any_version([specifier, f">={_FIRST_WITH_CUDA}"]):
-        yield error(
-            _BUILD,
-            line.location,
-            f"tensorflow{specifier} does not compute on {gpu}: pip installs CUDA with TensorFlow "
-            f"{_FIRST_WITH_CUDA} and later",
-            "use a later version, or image.base: tensorflow/tensorflow:VERSION-gpu",
-        )
-
-
-def _requiring_problems(requirements: ImageRequirements, gpu: str) -> Iterator[Problem]:
-    """Yield a package by which pip installs TensorFlow without CUDA."""
-    if requirements.names & {*_BUILDS, "tf-nightly"}:
-        return
-    requiring = [line for line in requirements.installed if line.name in _REQUIRING]
-    for line in requiring[:1]:
-        what = f"{line.name} requires tensorflow, which has no CUDA and does not compute on {gpu}"
-        yield error(_BUILD, line.location, what, "add tensorflow[and-cuda]")
-
-
-def _image_build_problems(
-    requirements: ImageRequirements, gpu: str, runtime: ImageRuntime
-) -> Iterator[Problem]:
-    own, tag = runtime.own, runtime.tensorflow_tag
+def _gpu_builds(requirements: ImageRequirements, gpu: str) -> Iterator[tuple[str, str, str]]:
+    """Yield location, message and remedy of builds of TensorFlow that do not use the GPUs."""
+    runtime, own = requirements.runtime, requirements.runtime.own
+    no_cuda = f"has no CUDA, so it does not compute on {gpu}"
+    yield from _required_builds(requirements, gpu, no_cuda)
+    if runtime.is_plain and requirements.names.isdisjoint({*_BUILDS, "tf-nightly"}):
+        for line in [each for each in requirements.installed if each.name in _REQUIRING][:1]:
+            what = f"{line.name} requires tensorflow, which {no_cuda}"
+            yield line.location, what, "add tensorflow[and-cuda]"
     if own and own.is_without_cuda and own.tensorflow:
         location, name = own.tensorflow
-        what = f"{name} has no CUDA, so it does not compute on {gpu}"
-        yield error(_BUILD, location, what, _AND_CUDA)
-    if tag and "gpu" not in tag and not _installs_cuda(requirements, runtime):
-        minor = _MINOR.match(tag)
+        yield location, f"{name} {no_cuda}", _AND_CUDA
+    tag = tensorflow_tag(runtime.base)
+    if tag and "gpu" not in tag and not _installs_cuda(requirements):
         base, packages = _BASE, f", and {_AND_CUDA} in the requirements"
-        if minor and (int(minor[1]), int(minor[2])) < _FIRST_WITH_OLD_CUDNN:
+        version = re.match(r"(\d+)\.(\d+)", tag)
+        if version and not _is_at_least(version, _FIRST_WITH_OLD_CUDNN):
             base, packages = f"tensorflow/tensorflow:{tag}-gpu", ""
-        yield error(
-            _BUILD,
-            own.path if own else "image.base",
-            f"{runtime.base} computes on CPUs only, and the machines have {gpu}",
-            f"{f'write FROM {base} in {own.path}' if own else f'set image.base: {base}'}{packages}",
-        )
+        what = f"{runtime.base} computes on CPUs only, and the machines have {gpu}"
+        location = own.path if own else "image.base"
+        yield location, what, f"{runtime.set_base(base)}{packages}"
 
 
-def _installs_cuda(requirements: ImageRequirements, runtime: ImageRuntime) -> bool:
+def _required_builds(
+    requirements: ImageRequirements, gpu: str, no_cuda: str
+) -> Iterator[tuple[str, str, str]]:
+    runtime, own = requirements.runtime, requirements.runtime.own
+    is_for_cpus = own and (own.is_without_cuda or own.made_for_gpus is False)
+    is_built = runtime.is_plain or (own and is_for_cpus and own.names(requirements.file))
+    for line in requirements.lines:
+        if line.name not in _BUILDS or not line.requirement:
+            continue
+        specifier = line.requirement.specifier
+        if line.is_constraint:
+            if _has_cuda(line):
+                what = "the image gets tensorflow[and-cuda], and pip refuses extras in constraints"
+                yield line.location, what, f"{_AND_CUDA}{specifier} in {requirements.file}"
+        elif is_built and not _has_cuda(line):
+            reason = "" if own else "; it is hash-pinned, so it is not replaced"
+            hashes = "" if own else " with its hashes, or remove the hashes"
+            yield line.location, f"{line.name} {no_cuda}{reason}", f"{_AND_CUDA}{hashes}"
+        elif is_built and not any_version([specifier, f">={_FIRST_WITH_CUDA}"]):
+            what = f"tensorflow{specifier} does not compute on {gpu}: pip installs CUDA with"
+            remedy = "use a later version, or image.base: tensorflow/tensorflow:VERSION-gpu"
+            yield line.location, f"{what} TensorFlow {_FIRST_WITH_CUDA} and later", remedy
+
+
+def _installs_cuda(requirements: ImageRequirements) -> bool:
     """Return whether the requirements or the user's Dockerfile install TensorFlow with CUDA."""
-    if runtime.own and "[and-cuda]" in runtime.own.text:
-        return True
-    return any(_has_cuda(line) for line in requirements.installed if line.name in _BUILDS)
+    own = requirements.runtime.own
+    is_in_dockerfile = own is not None and "[and-cuda]" in own.text
+    return is_in_dockerfile or any(map(_has_cuda, requirements.installed))
 
 
 def _has_cuda(line: RequirementLine) -> bool:
-    return line.requirement is not None and "and-cuda" in line.requirement.extras
+    return (
+        line.name in _BUILDS
+        and line.requirement is not None
+        and "and-cuda" in line.requirement.extras
+    )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PYTHON = re.compile(
     r"(?:docker\.io/)?(?:library/)?python(?::3\.(?P<minor>\d+)(?![0-9]).*|[:@].*)?"
 )
-_TENSORFLOW = re.compile(r"(?:docker\.io/)?tensorflow/tensorflow(?::(?P<tag>[^@]*)|@.*)?")
+_TENSORFLOW = re.compile(r"(?:docker\.io/)?tensorflow/tensorflow(?::([^@]*)(?:@.*)?)?")
 _CUDA = re.compile(r"cuda|cudnn|nvidia", re.IGNORECASE)
 _WITHOUT_CUDA = re.compile(r"(?:docker\.io/)?(?:library/)?(?:python|debian|ubuntu)(?:[:@].*)?")
 _TENSORFLOW_PACKAGE = re.compile(r"(tensorflow(?:-cpu)?)(?:[=<>!~;@ ].*)?")
@@ -87,11 +87,9 @@ class ImageRuntime:
     own: OwnDockerfile | None = None
     own_ignore: bool = False
 
-    @property
-    def tensorflow_tag(self) -> str | None:
-        """The tag of the tensorflow/tensorflow base image, None for another one."""
-        match = _TENSORFLOW.fullmatch(self.base or "")
-        return (match["tag"] or "latest") if match else None
+    def set_base(self, base: str) -> str:
+        """Return the remedy that replaces the base image."""
+        return f"write FROM {base} in {self.own.path}" if self.own else f"set image.base: {base}"
 
     @property
     def markers(self) -> dict[str, str]:
@@ -109,6 +107,12 @@ class ImageRuntime:
             version = f"{self.python[0]}.{self.python[1]}"
             markers |= {"python_version": version, "python_full_version": f"{version}.0"}
         return markers
+
+
+def tensorflow_tag(image: str | None) -> str | None:
+    """Return the tag of a tensorflow/tensorflow image, None for another image and for a digest."""
+    match = _TENSORFLOW.fullmatch(image or "")
+    return (match[1] or "latest") if match else None
 
 
 def describe_image(order: LaunchRequest) -> ImageRuntime:

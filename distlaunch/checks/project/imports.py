@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from distlaunch.checks.problem import error, warning
+from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.checks.project.requirements import pin, providers
 from distlaunch.errors import did_you_mean
 
@@ -140,7 +141,7 @@ def _third_party(project: ProjectCode, file: str, name: str, taken: str | None) 
 def _not_required(project: ProjectCode, top: str, distribution: str) -> _Finding | None:
     """Return the finding for a module that no requirement provides, if the image is known."""
     runtime, requirements = project.runtime, project.requirements
-    if requirements.refusal or not (runtime.is_plain or runtime.tensorflow_tag):
+    if requirements.refusal or not (runtime.is_plain or tensorflow_tag(runtime.base)):
         return None
     shown = distribution if top == "google" else top
     add = f"add {pin(distribution, f' to {requirements.file}')}"

@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
+from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.errors import ImageError
 from distlaunch.image.requirements import has_gpus, read_requirements
 from distlaunch.render.templates import REQUIREMENTS
@@ -82,7 +83,7 @@ class ImageRequirements:
         """The names of the distributions in the image and of what they require, where known."""
         from packaging.requirements import Requirement
 
-        in_base = {"tensorflow", "tensorboard"} if self.runtime.tensorflow_tag else set()
+        in_base = {"tensorflow", "tensorboard"} if tensorflow_tag(self.runtime.base) else set()
         pending = [each.requirement for each in self.installed if each.requirement]
         pending += map(Requirement, (self.names | in_base) - {""})
         done: set[tuple[str, str]] = set()
