@@ -98,7 +98,7 @@ class _CatalogueSection(Section):
         dict[RegionName, dict[AcceleratorName, _Use | None] | None] | None, or_default(dict)
     ] = None
     flex_start: Annotated[tuple[AcceleratorName, ...], Field(min_length=1)] = ("NVIDIA_L4",)
-    retired: Annotated[_RetiredSection, or_default(dict)] = _RetiredSection()
+    retired: Annotated[_RetiredSection | None, or_default(dict)] = None
 
 
 def read_catalogue_file(path: Path) -> dict[str, Any]:

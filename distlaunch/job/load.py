@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import JobFileError
-from distlaunch.job import conversion, reduction_server
+from distlaunch.job import reduction_server
+from distlaunch.job.model import Job
 from distlaunch.job.names import project_name
-from distlaunch.job.overrides import OverriddenDocument, Override
+from distlaunch.job.overrides import OverriddenDocument, Override, job_data
 from distlaunch.job.schema import JobSection
 from distlaunch.job.validation import validate
 from distlaunch.job.vertex import SPECS, collection
@@ -23,12 +25,10 @@ from distlaunch.job.yaml_document import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from distlaunch.job.ai_platform import AiPlatformFile
-    from distlaunch.job.model import Cluster, Job, Pool
-    from distlaunch.job.vertex.parse import VertexFile
+    from distlaunch.job.model import Cluster, Pool
     from distlaunch.job.yaml_document import SourceMap
 
 FILE_NAME = "distlaunch.yaml"
@@ -110,7 +110,9 @@ def load_job_file(path: Path, overrides: Sequence[Override] = ()) -> Job:
     """
     document = read_document(path, remedy="; 'distlaunch init' creates one")
     overridden = OverriddenDocument(document, document.data, overrides)
-    return _to_job(path, overridden, is_complete=True)
+    job = _to_job(path, overridden)
+    _check_reduction_server(job, path, overridden)
+    return job
 
 
 def _from_options(name: str | None, region: str | None, image: str | None) -> list[Override]:
@@ -132,24 +134,28 @@ def _load_with_config(
 ) -> LoadedJob:
     """Read Google's file and the project's, and report the problems of both."""
     problems: list[str] = []
-    base, file = None, None
+    base, translate = None, None
     try:
         base = _load_without_cluster(path, overrides)
     except JobFileError as error:
         problems += error.problems
     try:
-        file, notes = _read_config(config, image)
+        translate, notes = _read_config(config, path.parent, image, replace_retired=replace_retired)
     except JobFileError as error:
         problems += error.problems
-    if base is None or file is None:
+    if base is None or translate is None:
         raise JobFileError(problems)
     # A timeout that was chosen for another program would end this one early.
     without_timeout = replace(base, scheduling=replace(base.scheduling, timeout=None))
-    loaded = _translate(file, without_timeout, path.parent, image, replace_retired=replace_retired)
-    notes += loaded.notes
-    notes += _unused(base, loaded.job, config, path)
-    job = _override(loaded.job, overrides, config)
-    _check_reduction_server(job, overrides, path)
+    job, more_notes = translate(without_timeout)
+    notes += more_notes
+    if replace_retired:
+        job, more_notes = _replace_retired(job)
+        notes += more_notes
+    notes += _unused(base, job, config, path)
+    job = _override(job, overrides, config)
+    document = _read_optional(path)
+    _check_reduction_server(job, path, OverriddenDocument(document, document.data, overrides))
     return LoadedJob(job, tuple(notes))
 
 
@@ -166,18 +172,27 @@ def _load_without_cluster(path: Path, overrides: Sequence[Override]) -> Job:
     return _to_job(path, OverriddenDocument(document, data, others))
 
 
-def _read_config(path: Path, image: str | None) -> tuple[AiPlatformFile | VertexFile, list[str]]:
-    """Read a file in one of Google's formats, with notes about its variables."""
+def _read_config(
+    path: Path, folder: Path, image: str | None, *, replace_retired: bool
+) -> tuple[Callable[[Job], tuple[Job, tuple[str, ...]]], list[str]]:
+    """Read a file in one of Google's formats.
+
+    Returns a function that fills in what distlaunch.yaml sets, with notes, and notes about the
+    file's variables.
+    """
     given = {_IMAGE_URI: image} if image else {}
     document = read_document(path, {**os.environ, **given})
     notes = list(_variable_notes(path, document, given))
     from distlaunch.job import ai_platform
-
-    if ai_platform.is_training_input(document.data):
-        return ai_platform.read(document, path), notes
+    from distlaunch.job.ai_platform.to_job import to_job
     from distlaunch.job.vertex import parse
 
-    return parse.read(document, path), notes
+    if ai_platform.is_training_input(document.data):
+        file = ai_platform.read(document, path)
+        return partial(
+            to_job, file, folder=folder, image=image, replace_retired=replace_retired
+        ), notes
+    return partial(parse.to_job, parse.read(document, path)), notes
 
 
 def _variable_notes(path: Path, document: Document, given: dict[str, str]) -> Iterator[str]:
@@ -194,31 +209,7 @@ def _variable_notes(path: Path, document: Document, given: dict[str, str]) -> It
         )
 
 
-def _translate(
-    file: AiPlatformFile | VertexFile,
-    base: Job,
-    folder: Path,
-    image: str | None,
-    *,
-    replace_retired: bool,
-) -> LoadedJob:
-    from distlaunch.job.ai_platform import AiPlatformFile
-    from distlaunch.job.ai_platform.to_job import to_job
-    from distlaunch.job.vertex import parse
-
-    if isinstance(file, AiPlatformFile):
-        job, notes = to_job(
-            file, folder=folder, base=base, image=image, replace_retired=replace_retired
-        )
-    else:
-        job, notes = parse.to_job(file, base), file.notes
-    if not replace_retired:
-        return LoadedJob(job, notes)
-    replaced = _replace_retired(job)
-    return LoadedJob(replaced.job, (*notes, *replaced.notes))
-
-
-def _replace_retired(job: Job) -> LoadedJob:
+def _replace_retired(job: Job) -> tuple[Job, tuple[str, ...]]:
     """Replace retired accelerators by the first of their replacements that the machine takes."""
     from distlaunch.job.machine_catalogue import bundled
 
@@ -239,7 +230,7 @@ def _replace_retired(job: Job) -> LoadedJob:
         return replace(pool, machine=replace(pool.machine, accelerator=substitutes[0]))
 
     changed = replace(job, cluster=job.cluster.map_pools(replace_in))
-    return LoadedJob(changed, tuple(dict.fromkeys(notes)))
+    return changed, tuple(dict.fromkeys(notes))
 
 
 def _unused(base: Job, job: Job, config: Path, path: Path) -> Iterator[str]:
@@ -260,8 +251,7 @@ def _unused(base: Job, job: Job, config: Path, path: Path) -> Iterator[str]:
 def _override(job: Job, overrides: Sequence[Override], path: Path) -> Job:
     """Return a job with overrides, in whichever format it was written in `path`."""
     keys = {each.path[0] for each in overrides}
-    whole = conversion.to_data(job)
-    data = {key: whole[key] for key in keys if key in whole}
+    data = {key: value for key, value in job_data(job).items() if key in keys}
     required = {"name": "job", "cluster": _ANY_CLUSTER}
     document = OverriddenDocument(Document("{}"), required | data, overrides)
     overridden = _to_job(path, document, job)
@@ -280,38 +270,22 @@ def _keep_programs(cluster: Cluster, before: Cluster) -> Cluster:
     return type(cluster)(chief or cluster.chief, *others)
 
 
-def _check_reduction_server(job: Job, overrides: Sequence[Override], path: Path) -> None:
-    """Check distlaunch.yaml's ``reduction_server`` against the cluster of another file."""
-    document = _read_optional(path)
-    overridden = OverriddenDocument(document, document.data, overrides)
-    problems = _reduction_server_problems(job, overridden)
-    if problems:
-        raise job_file_error(path, problems)
+def _check_reduction_server(job: Job, path: Path, document: SourceMap) -> None:
+    """Check distlaunch.yaml's ``reduction_server`` against the cluster, of whichever file."""
+    is_set = document.data.get(reduction_server.KEY) is not None
+    message = reduction_server.problem(job) if job.reduction_server and is_set else None
+    if message:
+        key = tuple(message.partition(":")[0].split("."))
+        raise job_file_error(path, [YamlProblem(document.location(key, of_key=True), message)])
 
 
-def _reduction_server_problems(job: Job, document: SourceMap) -> list[YamlProblem]:
-    if job.reduction_server is None or document.data.get(reduction_server.KEY) is None:
-        return []
-    message = reduction_server.problem(job)
-    if message is None:
-        return []
-    key = tuple(message.partition(":")[0].split("."))
-    return [YamlProblem(document.location(key, of_key=True), message)]
-
-
-def _to_job(
-    path: Path, document: SourceMap, full_job: Job | None = None, *, is_complete: bool = False
-) -> Job:
-    """Validate a document and return its job; sections are compared if it `is_complete`.
+def _to_job(path: Path, document: SourceMap, full_job: Job | None = None) -> Job:
+    """Validate a document and return its job.
 
     `full_job` is the job of the ``vertex`` section, if the document is only a part of it.
     """
     section, problems = validate(document, JobSection)
-    job = conversion.to_job(section) if section else None
-    if job and is_complete:
-        cross_problems = _reduction_server_problems(job, document)
-        if cross_problems:
-            raise job_file_error(path, [*problems, *cross_problems])
+    job = Job(**dict(section)) if section else None
     if isinstance(document.data.get("vertex"), dict) and document.data["vertex"]:
         from distlaunch.job.vertex.passthrough import merge_passthrough
 

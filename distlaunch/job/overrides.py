@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import UsageError
+from distlaunch.job.model import POOL_ROLES, ChoiceParameter
 from distlaunch.job.yaml_document import Document, Location, YamlProblem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from distlaunch.job.model import Job, Pool, RangeParameter
     from distlaunch.job.yaml_document import Path
 
 _STEP = re.compile(r"""\.((?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>[^."'\s]+))""")
@@ -101,7 +103,7 @@ def _apply(data: Any, path: tuple[str, ...], override: Override) -> Any:
     step, rest = path[0], path[1:]
     if data is None and step.isdecimal():
         data = []
-    if isinstance(data, list):
+    if isinstance(data, list | tuple):
         index = _parse_index(step, data, override)
         items = [*data, None] if index == len(data) else list(data)
         items[index] = _apply(items[index], rest, override)
@@ -111,8 +113,37 @@ def _apply(data: Any, path: tuple[str, ...], override: Override) -> Any:
     return section
 
 
-def _parse_index(step: str, items: list[Any], override: Override) -> int:
+def _parse_index(step: str, items: Sequence[Any], override: Override) -> int:
     known = f"0 to {len(items)}" if items else "0"
     if not re.fullmatch(r"[0-9]{1,9}", step, re.ASCII) or int(step) > len(items):
         raise UsageError(f"{override.option}: invalid list index {step!r}; expected {known}")
     return int(step)
+
+
+def job_data(job: Job) -> dict[str, Any]:
+    """Return a job as the data of distlaunch.yaml, without the programs of its pools."""
+    pools = zip(POOL_ROLES, job.cluster.pools, strict=True)
+    data = asdict(job) | {"cluster": {role.field: _pool_data(pool) for role, pool in pools if pool}}
+    del data["cluster"]["chief"]["count"]
+    if job.tuning:
+        parameters = job.tuning.parameters.items()
+        data["tuning"]["parameters"] = {name: _parameter_data(value) for name, value in parameters}
+    return data
+
+
+def _pool_data(pool: Pool) -> dict[str, Any]:
+    machine = pool.machine
+    accelerator = {"type": machine.accelerator, "count": machine.accelerator_count}
+    return {
+        "machine": machine.type,
+        "accelerator": accelerator if machine.accelerator else None,
+        "count": pool.count,
+    }
+
+
+def _parameter_data(value: RangeParameter | ChoiceParameter) -> dict[str, Any]:
+    if isinstance(value, ChoiceParameter):
+        kind = "double" if value.is_numeric else None
+        return {"type": kind, "values": value.values, "scale": value.scale}
+    kind = "integer" if value.is_integer else "double"
+    return {"type": kind, "min": value.minimum, "max": value.maximum, "scale": value.scale}

@@ -1,26 +1,42 @@
 """The schema of distlaunch.yaml: its sections, and which values each key takes.
 
 Every value arrives as the text of the file (see `yaml_document`), so each type here begins with a
-function that parses text, and raises an error with what it expected.
+function that parses text, and raises an error with what it expected. A valid section becomes the
+part of a `Job` that it describes.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError, core_schema
 
 from distlaunch.errors import did_you_mean
-from distlaunch.job.model import Scale, Strategy
+from distlaunch.job.model import (
+    ChoiceParameter,
+    Cluster,
+    Image,
+    Machine,
+    Pool,
+    RangeParameter,
+    ReductionServer,
+    Scheduling,
+    Tuning,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic import (
+        GetCoreSchemaHandler,
+        GetJsonSchemaHandler,
+        ModelWrapValidatorHandler,
+    )
     from pydantic_core import CoreSchema
 
 EXPECTED = "expected"
@@ -42,7 +58,7 @@ def expected_error(expected: str, hint: str = "") -> PydanticCustomError:
 
 @dataclass(frozen=True, eq=False)
 class _Parsed:
-    """An annotation: how text is parsed, and its JSON schema ({} for that of the value)."""
+    """An annotation: how text is parsed, and its JSON schema."""
 
     parse: Callable[[Any], Any]
     json_schema: Mapping[str, Any]
@@ -53,24 +69,14 @@ class _Parsed:
         return core_schema.no_info_before_validator_function(self.parse, handler(source))
 
     def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+        self, _schema: CoreSchema, _handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        return dict(self.json_schema) or handler(schema)
+        return dict(self.json_schema)
 
 
-@dataclass(frozen=True, eq=False)
-class _EmptyAsDefault(_Parsed):
-    """Takes a section without content as its default."""
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return {"anyOf": [handler(schema), {"type": "null"}]}
-
-
-def or_default(default: Callable[[], Any]) -> _EmptyAsDefault:
-    """Return the annotation of a section that may be written without content."""
-    return _EmptyAsDefault(lambda value: default() if value is None else value, {})
+def or_default(default: Callable[[], Any]) -> BeforeValidator:
+    """Return the annotation of a section that may be missing or written without content."""
+    return BeforeValidator(lambda value: default() if value is None else value)
 
 
 def text(expected: str, pattern: str = r"[^\0]*") -> _Parsed:
@@ -126,6 +132,8 @@ def _is_number(value: str) -> bool:
 
 
 def _parse_duration(value: Any) -> int:
+    if isinstance(value, int):  # of a job that is overridden
+        return value
     match = _DURATION.fullmatch(value) if isinstance(value, str) and value else None
     if match is None:
         raise expected_error(_A_DURATION)
@@ -137,7 +145,7 @@ def _parse_duration(value: Any) -> int:
 
 def _parse_replicas(value: Any) -> int | None:
     """Return the number of replicas, None for ``auto``."""
-    if value == "auto":
+    if value in ("auto", None):
         return None
     try:
         number = int(value)
@@ -192,6 +200,7 @@ Bucket = Annotated[
         "a bucket such as gs://my-bucket",
         r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^\0-\x1f\x7f]*)?",
     ),
+    AfterValidator(lambda bucket: bucket.rstrip("/")),
 ]
 ImageName = Annotated[
     str,
@@ -236,7 +245,16 @@ VariableName = Annotated[str, _Parsed(_parse_variable, _VARIABLE_SCHEMA)]
 class Section(BaseModel):
     """A section of the file; unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    builds: ClassVar[Callable[..., Any] | None] = None
+    """What is called with the values of a valid section, and replaces it."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _build(cls, data: Any, handler: ModelWrapValidatorHandler[Section]) -> Any:
+        section = handler(data)
+        return cls.builds(**dict(section)) if cls.builds else section
 
 
 class AcceleratorSection(Section):
@@ -246,8 +264,15 @@ class AcceleratorSection(Section):
     count: PositiveInt = 1
 
 
+def _pool(machine: str, accelerator: AcceleratorSection | None, count: int = 1) -> Pool:
+    chosen = (accelerator.type, accelerator.count) if accelerator else ()
+    return Pool(Machine(machine, *chosen), count)
+
+
 class ChiefSection(Section):
     """``cluster.chief``: one machine."""
+
+    builds = _pool
 
     machine: MachineTypeName
     accelerator: AcceleratorSection | None = None
@@ -262,6 +287,8 @@ class PoolSection(ChiefSection):
 class ClusterSection(Section):
     """``cluster``."""
 
+    builds = Cluster
+
     chief: ChiefSection
     workers: PoolSection | None = None
     parameter_servers: PoolSection | None = None
@@ -271,17 +298,21 @@ class ClusterSection(Section):
 class ImageSection(Section):
     """``image``."""
 
+    builds = Image
+
     repository: Repository | None = None
     base: ImageName | None = None
     requirements: RelativePath | None = None
-    include: Annotated[list[RelativePath], or_default(list)] = []
-    allow_secrets: Annotated[list[RelativePath], or_default(list)] = []
+    include: Annotated[tuple[RelativePath, ...] | None, or_default(tuple)] = None
+    allow_secrets: Annotated[tuple[RelativePath, ...] | None, or_default(tuple)] = None
     dockerfile: RelativePath | None = None
     uri: ImageName | None = None
 
 
 class ReductionServerSection(Section):
     """``reduction_server``."""
+
+    builds = ReductionServer
 
     replicas: Annotated[
         int | None,
@@ -292,71 +323,74 @@ class ReductionServerSection(Section):
 class SchedulingSection(Section):
     """``scheduling``."""
 
-    strategy: Annotated[Strategy, one_of("STANDARD", "SPOT", "FLEX_START")] = "STANDARD"
+    builds = Scheduling
+
+    strategy: Annotated[str, one_of("STANDARD", "SPOT", "FLEX_START")] = "STANDARD"
     timeout: Duration | None = None
     max_wait: Duration | None = None
 
 
+def _parameter(**values: Any) -> RangeParameter | ChoiceParameter:
+    """Return a tuned parameter; one that is numeric has values that the search orders."""
+    kind, scale, choices = values["type"], values["scale"], values["values"]
+    ends = values["min"], values["max"]
+    if choices is not None and ends == (None, None) and kind != "integer":
+        if kind == "double" and not all(map(_is_number, choices)):
+            raise expected_error("numbers as values, such as [0.1, 0.01], for the type double")
+        if kind is None and scale != "linear":
+            raise expected_error("the type double with a scale, or no scale")
+        return ChoiceParameter(choices, kind == "double", scale)
+    if choices is not None or kind is None or None in ends:
+        raise expected_error("either type, min and max or a list of values")
+    if ends[0] > ends[1]:
+        raise expected_error("a min that is not above max")
+    if kind == "integer" and any(end % 1 for end in ends):
+        raise expected_error("integers as min and max of the type integer")
+    return RangeParameter(*ends, kind == "integer", scale)
+
+
 class ParameterSection(Section):
-    """One of ``tuning.parameters``: a range of numbers or a list of values.
+    """One of ``tuning.parameters``: a range of numbers or a list of values."""
 
-    Values of the type double are numbers to the search, which then orders them.
-    """
+    builds = _parameter
 
-    type: Annotated[Literal["integer", "double"], one_of("integer", "double")] | None = None
+    type: Annotated[str, one_of("integer", "double")] | None = None
     min: Number | None = None
     max: Number | None = None
-    scale: Annotated[Scale, one_of("linear", "log", "reverse_log")] = "linear"
-    values: Annotated[list[NonEmptyLine], Field(min_length=1)] | None = None
-
-    @model_validator(mode="after")
-    def _check_consistency(self) -> ParameterSection:
-        of_range = [self.type, self.min, self.max]
-        is_choice = self.values is not None and of_range in ([None] * 3, ["double", None, None])
-        is_range = self.values is None and None not in of_range
-        if not (is_choice or is_range):
-            raise expected_error("either type, min and max or a list of values")
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise expected_error("a min that is not above max")
-        if self.type == "integer" and any(end and end % 1 for end in (self.min, self.max)):
-            raise expected_error("integers as min and max of the type integer")
-        if self.type == "double" and not all(map(_is_number, self.values or [])):
-            raise expected_error("numbers as values, such as [0.1, 0.01], for the type double")
-        if is_choice and self.type is None and self.scale != "linear":
-            raise expected_error("the type double with a scale, or no scale")
-        return self
+    scale: Annotated[str, one_of("linear", "log", "reverse_log")] = "linear"
+    values: Annotated[tuple[NonEmptyLine, ...], Field(min_length=1)] | None = None
 
 
 class TuningSection(Section):
     """``tuning``."""
 
+    builds = Tuning
+
     metric: NonEmptyLine
-    goal: Annotated[Literal["maximize", "minimize"], one_of("maximize", "minimize")]
+    goal: Annotated[str, one_of("maximize", "minimize")]
     parameters: Annotated[dict[NonEmptyLine, ParameterSection], Field(min_length=1)]
     trials: PositiveInt
     parallel_trials: PositiveInt = 1
-    algorithm: Annotated[
-        Literal["bayesian", "grid", "random"], one_of("bayesian", "grid", "random")
-    ] = "bayesian"
+    algorithm: Annotated[str, one_of("bayesian", "grid", "random")] = "bayesian"
 
 
 class JobSection(Section):
-    """The whole file."""
+    """The whole file: the fields of a `Job`."""
 
     name: JobName
     project: ProjectId | None = None
     region: RegionName | None = None
     bucket: Bucket | None = None
     module: ModuleName = "trainer.task"
-    args: Annotated[list[Text], or_default(list)] = []
-    image: Annotated[ImageSection, or_default(dict)] = ImageSection()
+    args: Annotated[tuple[Text, ...] | None, or_default(tuple)] = None
+    image: Annotated[ImageSection | None, or_default(dict)] = None
     cluster: ClusterSection
-    scheduling: Annotated[SchedulingSection, or_default(dict)] = SchedulingSection()
-    env: Annotated[dict[VariableName, Text], or_default(dict)] = {}
-    labels: Annotated[dict[LabelName, LabelValue], or_default(dict)] = {}
+    scheduling: Annotated[SchedulingSection | None, or_default(dict)] = None
+    env: Annotated[dict[VariableName, Text] | None, or_default(dict)] = None
+    labels: Annotated[dict[LabelName, LabelValue] | None, or_default(dict)] = None
     service_account: AccountEmail | None = None
     network: NonEmptyLine | None = None
     tensorboard: NonEmptyLine | None = None
     reduction_server: ReductionServerSection | None = None
     tuning: TuningSection | None = None
-    vertex: Annotated[dict[str, Any], or_default(dict)] = {}
+    vertex: Annotated[dict[str, Any] | None, or_default(dict)] = None

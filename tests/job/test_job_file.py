@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlaunch.errors import DistlaunchError, JobFileError
-from distlaunch.job.conversion import to_data, to_job
 from distlaunch.job.load import load_job_file
 from distlaunch.job.model import (
     ChoiceParameter,
@@ -24,6 +23,7 @@ from distlaunch.job.model import (
     Scheduling,
     Tuning,
 )
+from distlaunch.job.overrides import job_data
 from distlaunch.job.schema import JobSection
 
 SMALLEST = "name: digits\ncluster: {chief: {machine: n1-standard-4}}\n"
@@ -128,7 +128,7 @@ NUMBERS = "    rate: {type: double, values: [0.1, 1], scale: log}\n"
 @pytest.mark.parametrize("text", [SMALLEST, WHOLE.replace("vertex:\n", NUMBERS + "vertex:\n")])
 def test_a_job_is_written_as_sections_and_read_back(tmp_path, text):
     job = read(tmp_path, text)
-    assert to_job(JobSection.model_validate(to_data(job))) == job
+    assert Job(**dict(JobSection.model_validate(job_data(job)))) == job
 
 
 def test_a_name_and_a_chief_are_enough_in_a_file_from_a_windows_editor(tmp_path):

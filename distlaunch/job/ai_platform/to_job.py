@@ -37,9 +37,9 @@ _PROGRAM_FIELDS = ("containerCommand", "containerArgs")
 
 def to_job(
     file: AiPlatformFile,
+    base: Job,
     *,
     folder: Path,
-    base: Job,
     image: str | None = None,
     replace_retired: bool = False,
 ) -> tuple[Job, tuple[str, ...]]:
@@ -81,8 +81,7 @@ def to_job(
         args=(*args, *job_dir),
         region=given.get("region", base.region),
     )
-    job = parse.to_job(parse.VertexFile(file.path, collection, body, ()), base)
-    return job, tuple(file.warnings)
+    return parse.to_job(parse.VertexFile(collection, body, tuple(file.warnings)), base)
 
 
 def _request(

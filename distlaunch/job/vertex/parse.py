@@ -61,7 +61,6 @@ _EXPECTED_KEYS = "trainingInput, workerPoolSpecs, jobSpec or studySpec at the to
 class VertexFile:
     """A file in Vertex AI's format: the body of a request, and notes about what was changed."""
 
-    path: Path
     collection: vertex.Collection
     body: dict[str, Any]
     notes: tuple[str, ...]
@@ -99,13 +98,11 @@ def read(document: Document, path: Path) -> VertexFile:
         *_assumed_counts(body.get(spec, {})),
         *_single_arguments(parsed),
     )
-    return VertexFile(
-        path, collection, body, tuple(f"{display_path(path)}: {note}" for note in notes)
-    )
+    return VertexFile(collection, body, tuple(f"{display_path(path)}: {note}" for note in notes))
 
 
-def to_job(file: VertexFile, base: Job) -> Job:
-    """Return the job of a file, with `base` for what the file does not set besides the cluster."""
+def to_job(file: VertexFile, base: Job) -> tuple[Job, tuple[str, ...]]:
+    """Return the job of a file and notes; `base` has what the file does not set."""
     target = file.collection if file.collection != "customJobs" else vertex.collection(base)
     body = vertex.as_body_of(target, file.body)
     spec = body.get(vertex.SPECS[target], {})
@@ -114,7 +111,7 @@ def to_job(file: VertexFile, base: Job) -> Job:
     if any(pools[reduction_server.POOL :][:1]):
         server = fields.reduction_server(pools)
     passthrough = _without_pools(vertex.as_body_of(target, base.vertex), vertex.SPECS[target])
-    return replace(
+    job = replace(
         base,
         name=fields.name(body) or base.name,
         cluster=_cluster(pools),
@@ -125,6 +122,7 @@ def to_job(file: VertexFile, base: Job) -> Job:
         vertex=deep_merge(passthrough, body),
         **fields.plain_fields(spec),
     )
+    return job, file.notes
 
 
 def _message_name(document: Document, path: Path) -> MessageName:

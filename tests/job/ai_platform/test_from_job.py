@@ -204,7 +204,7 @@ def test_what_is_written_is_translated_back_into_the_same_request(job):
     written, notes = from_job(job, None)
     assert notes == ()
     file = read(Document(json.dumps({"trainingInput": written})), Path("/config.yaml"))
-    back, _ = to_job(file, folder=Path("/"), base=Job("job", Cluster(Pool(T4))))
+    back, _ = to_job(file, Job("job", Cluster(Pool(T4))), folder=Path("/"))
     assert back.region == job.region
     expected = request(job)
     spec = expected["trialJobSpec" if job.tuning else "jobSpec"]

@@ -211,7 +211,7 @@ def test_every_job_is_translated_into_what_google_takes_or_refused_in_its_place(
     text = json.dumps({"trainingInput": document}, indent=1, ensure_ascii=False)
     try:
         base = Job("job", Cluster(Pool(Machine(""))))
-        job, notes = to_job(parsed(text), folder=Path("/"), base=base)
+        job, notes = to_job(parsed(text), base, folder=Path("/"))
     except JobFileError as error:
         for line in error.lines:
             assert re.match(r"/config\.yaml:[0-9]+:[0-9]+: trainingInput\.[A-Za-z0-9.]+: ", line)

@@ -34,7 +34,7 @@ SMALL = Job("job", Cluster(Pool(Machine(""))))
 
 def translated(folder, text: str, base: Job = SMALL, **options: Any) -> LoadedJob:
     file = read(Document(dedent(text)), folder / "config.yaml")
-    return LoadedJob(*to_job(file, folder=folder, base=base, **options))
+    return LoadedJob(*to_job(file, base, folder=folder, **options))
 
 
 def request(job: Job) -> dict[str, Any]:
