@@ -20,7 +20,7 @@ from common import Limit, alternate, options, show, verdict
 
 from distlaunch.image.context import read_context
 from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
-from distlaunch.render.templates import dockerignore
+from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         project = Path(name, "project")
         write(project, chosen.files, int(chosen.megabytes * 1e6 / chosen.files))
-        ignore = dockerignore(job(), project)
+        ignore = recipe(job(), project).ignore
 
         ways: dict[str, Callable[[], object]] = {
             "sha256sum": lambda: sha256sum(project),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from distlaunch import resources
 from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.files import atomic_write
+from distlaunch.job.model import DEFAULT_BASE
 from distlaunch.job.names import project_name
 
 if TYPE_CHECKING:
@@ -125,8 +126,8 @@ def _rendered(template: Path, name: str) -> bytes:
         autoescape=False,  # noqa: S701 - no HTML is written
     )
     environment.filters["yaml"] = lambda text: yaml.safe_dump(text).splitlines()[0]
-    text = environment.from_string(template.read_text(encoding="utf-8")).render(name=name)
-    return text.encode()
+    source = environment.from_string(template.read_text(encoding="utf-8"))
+    return source.render(name=name, base=DEFAULT_BASE).encode()
 
 
 def _is_taken(folder: Path, path: Path) -> bool:

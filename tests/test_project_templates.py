@@ -9,7 +9,7 @@ import pytest
 
 from distlaunch.errors import ImageError
 from distlaunch.job.model import Cluster, Job, Machine, Pool
-from distlaunch.render.templates import dockerfile
+from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def write(folder: Path, **templates: str) -> None:
 
 def refusal(folder: Path) -> str:
     with pytest.raises(ImageError) as refused:
-        dockerfile(JOB, folder)
+        recipe(JOB, folder)
     message = str(refused.value)
     assert "\n" not in message
     return message
@@ -112,9 +112,9 @@ def test_templates_include_and_extend_each_other(folder):
     write(folder, layout="FROM x\n{% block rest %}{% endblock %}")
     write(folder, Dockerfile="{% extends 'layout.j2' %}{% block rest %}")
     with (folder / "templates/Dockerfile.j2").open("a") as file:
-        file.write("{% include 'part.j2' %}{% include 'dockerignore.j2' %}{% endblock %}")
-    write(folder, dockerignore="# {{ base }}\n")
-    assert "FROM x\n# digits\n# python:" in dockerfile(JOB, folder)
+        file.write("{% include 'part.j2' %}{% include 'own.j2' %}{% endblock %}")
+    write(folder, own="# {{ base }}\n")
+    assert "FROM x\n# digits\n# python:" in recipe(JOB, folder).dockerfile
 
 
 @pytest.mark.parametrize(
@@ -135,4 +135,4 @@ def test_error_names_the_included_template(folder, part, message):
 
 def test_a_named_pipe_is_no_template(folder):
     os.mkfifo(folder / "templates/Dockerfile.j2")
-    assert dockerfile(JOB, folder).startswith("# rendered by distlaunch")
+    assert recipe(JOB, folder).dockerfile.startswith("# The environment")

@@ -32,7 +32,7 @@ def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...])
       distlaunch build
       docker run --rm $(distlaunch build --no-push) --help
     """  # noqa: D301 - click wants the character that this is an escape for
-    from distlaunch.image import BuildStrategy, execute_plan, plan_image
+    from distlaunch.image import execute_plan, plan_image
     from distlaunch.job.load import load_job
     from distlaunch.render.templates import recipe
     from distlaunch.ui.progress_view import ProgressView
@@ -48,8 +48,6 @@ def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...])
         console.log(report, "warning")
     view = ProgressView(console, ["image"])
     image = execute_plan(plan, view.handle, push=not no_push, progress=console.progress)
-    if not no_push and image.strategy != BuildStrategy.EXISTING:
-        console.log(f"{image.sent:,} bytes sent")
     console.result(image.uri)
     console.drain()
     return 0

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from distlaunch.errors import ImageError
-from distlaunch.image import cuda
 from distlaunch.image.registry.manifests import environment_variables
 
 if TYPE_CHECKING:
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _PYTHON = re.compile(r".+/bin/python3\.[0-9]+", re.ASCII)
-_PACKAGE = re.compile(r"(?:.+/)?lib/python3(?:\.[0-9]+)?/(?:site|dist)-packages/(?P<inner>.+)")
+_PACKAGE = re.compile(
+    r"(?:.+/)?lib/python3(?:\.[0-9]+)?/(?:site|dist)-packages/(?P<top>[^/]+)(?P<rest>.*)"
+)
 _DISTRIBUTION = re.compile(r"(?P<name>[^-/]+)-(?P<version>[^-/]+)(?:-[^/]*)?\.(?:dist|egg)-info")
 _LIBC = re.compile(r"(?:usr/)?lib(?:64|/x86_64-linux-gnu)?/libc(?:\.so\.6|-2\.[0-9]+\.so)")
 _RELEASE = re.compile(rb"stable release version 2\.([0-9]+)")
@@ -38,8 +39,7 @@ class BasePython:
     prefix: str  # the folder of `bin`, e.g. usr/local
     library: str  # the folder of packages, e.g. usr/local/lib/python3.12/site-packages
     glibc: int  # the minor version of the C library 2.x
-    installed: Mapping[str, str] = field(default_factory=dict)  # versions by normalised names
-    cuda_libraries: frozenset[str] = frozenset()  # their paths in `library`
+    installed: Mapping[str, str]  # versions by normalised names
 
     @property
     def short(self) -> str:
@@ -68,7 +68,7 @@ class BasePython:
 
 
 def find_python(
-    registry: Registry, image: RemoteImage, progress: Callable[[str], None] = lambda _: None
+    registry: Registry, image: RemoteImage, progress: Callable[[str], None]
 ) -> BasePython:
     """Read an image's layers and return the first Python on its PATH; refuse it without glibc."""
     name, files = str(registry.repository), _Files()
@@ -103,7 +103,7 @@ class _Files:
     """The relevant files of the layers so far; a layer may remove files of earlier ones."""
 
     pythons: set[str] = field(default_factory=set)
-    packages: set[str] = field(default_factory=set)  # metadata folders and NVIDIA's libraries
+    packages: set[str] = field(default_factory=set)  # folders of metadata
     glibc: int | None = None
 
     def read_layer(self, layer: Blob, image: str) -> None:
@@ -130,12 +130,8 @@ class _Files:
                 paths -= {each for each in paths if f"{each}/".startswith(f"{removed}/")}
         elif _PYTHON.fullmatch(path):
             self.pythons.add(path)
-        elif package:
-            top, _, rest = package["inner"].partition("/")
-            if _DISTRIBUTION.fullmatch(top):
-                self.packages.add(path.removesuffix(f"/{rest}"))
-            elif cuda.is_library(package["inner"]):
-                self.packages.add(path)
+        elif package and _DISTRIBUTION.fullmatch(package["top"]):
+            self.packages.add(path.removesuffix(package["rest"]))
         elif _LIBC.fullmatch(path) and entry.isreg():
             file = tar.extractfile(entry)
             release = _RELEASE.search(file.read()) if file else None
@@ -146,17 +142,15 @@ class _Files:
         library = f"{prefix}/lib/python3.{minor}/site-packages"
         if prefix == "usr":  # Debian's Python: packages beside its own are here
             library = f"usr/local/lib/python3.{minor}/dist-packages"
-        inner = [
-            each.removeprefix(f"{library}/")
+        names = [
+            _DISTRIBUTION.fullmatch(each.removeprefix(f"{library}/"))
             for each in self.packages
             if each.startswith(f"{library}/")
         ]
-        distributions = filter(None, map(_DISTRIBUTION.fullmatch, inner))
         return BasePython(
             version if version.startswith(f"3.{minor}.") else f"3.{minor}.0",
             prefix,
             library,
             glibc,
-            {canonicalize_name(each["name"]): each["version"] for each in distributions},
-            frozenset(filter(cuda.is_library, inner)),
+            {canonicalize_name(each["name"]): each["version"] for each in names if each},
         )

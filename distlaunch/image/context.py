@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 LARGE = 50_000_000  # bytes from which the size of a context is reported
 _LARGEST = 5  # files that are then named
 _BLOCK = 1 << 20  # bytes that are read and scanned at once
-_SPECIAL = {
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 _EXCLUDE = "exclude it in .dockerignore"
 
 
@@ -132,40 +126,28 @@ class _FileReader:
     def add(self, path: str, entry: os.DirEntry[str]) -> None:
         """Read a file, or record why it cannot go into the image."""
         try:
-            mode = entry.stat(follow_symlinks=False).st_mode
+            status = entry.stat(follow_symlinks=False)
             if not _is_utf8(path):
                 self.refuse(path, "its name is not UTF-8; rename it")
-            elif stat.S_ISREG(mode):
-                self._add_file(path)
-            elif stat.S_ISLNK(mode):
+            elif stat.S_ISREG(status.st_mode):
+                self._add_file(path, status)
+            elif stat.S_ISLNK(status.st_mode):
                 self._add_symlink(path)
             else:
-                kind = _SPECIAL.get(stat.S_IFMT(mode), "not a regular file")
-                self.refuse(path, f"is {kind}, which an image cannot contain; {_EXCLUDE}")
+                self.refuse(path, f"is a pipe, a socket or a device; {_EXCLUDE}")
         except OSError as problem:
             self.refuse(path, _reason(problem))
 
-    def _add_file(self, path: str) -> None:
+    def _add_file(self, path: str, status: os.stat_result) -> None:
         is_allowed = path in self._allowed_secrets
-        if not is_allowed and (secret := secrets.by_name(path)):
-            self.refuse(path, f"contains {secret}; {secrets.remedy(secret)}")
-            return
-        # O_NONBLOCK: a named pipe may have replaced the file, and opening one would block.
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        descriptor = os.open(f"{self._root}/{path}", flags)
-        try:
-            before = os.fstat(descriptor)
-            digest, secret = _hash(path, descriptor, before.st_size)
-            after = os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
-        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-            self.refuse(path, "changed while it was read; run again when no process writes to it")
-        elif secret and not is_allowed:
+        digest, secret = "", None if is_allowed else secrets.by_name(path)
+        if secret is None:
+            digest, secret = _hash(path, Path(self._root, path), status.st_size)
+        if secret and not is_allowed:
             self.refuse(path, f"contains {secret}; {secrets.remedy(secret)}")
         else:
-            mode = 0o755 if after.st_mode & stat.S_IXUSR else 0o644
-            self.files.append(ContextFile(path, mode, after.st_size, digest))
+            mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+            self.files.append(ContextFile(path, mode, status.st_size, digest))
 
     def _add_symlink(self, path: str) -> None:
         link = Path(self._root, path)
@@ -187,18 +169,19 @@ class _FileReader:
         return real == self._root or real.startswith(f"{self._root}{os.sep}")
 
 
-def _hash(path: str, descriptor: int, size: int) -> tuple[str, str | None]:
+def _hash(path: str, file: Path, size: int) -> tuple[str, str | None]:
     """Return a file's digest, and the kind of secret in the part of it that is scanned."""
-    block = os.read(descriptor, min(size + 1, _BLOCK))
-    content = hashlib.sha256(block)
-    secret = secrets.by_content(path, block)
-    scanned = len(block)
-    while following := os.read(descriptor, _BLOCK):
-        content.update(following)
-        if secret is None and scanned < secrets.SCANNED:
-            secret = secrets.by_content(path, block[-secrets.OVERLAP :] + following)
-            scanned += len(following)
-        block = following
+    with file.open("rb", buffering=0) as opened:
+        block = opened.read(min(size + 1, _BLOCK))
+        content = hashlib.sha256(block)
+        secret = secrets.by_content(path, block)
+        scanned = len(block)
+        while following := opened.read(_BLOCK):
+            content.update(following)
+            if secret is None and scanned < secrets.SCANNED:
+                secret = secrets.by_content(path, block[-secrets.OVERLAP :] + following)
+                scanned += len(following)
+            block = following
     return content.hexdigest(), secret
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
 import socket
 import subprocess
 import tempfile
+from collections import deque
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import docker
 from docker.context import ContextAPI
@@ -20,24 +20,16 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from distlaunch.errors import ImageError, os_reason
-from distlaunch.image.command_output import (
-    BuildOutput,
-    TransferProgress,
-    one_line,
-    run_command,
-    transfer_error,
-)
 from distlaunch.image.reference import Reference
+from distlaunch.image.registry import errors
 from distlaunch.image.registry.credentials import find_credentials
-from distlaunch.image.registry.errors import causes_of
 from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from typing_extensions import Self
 
-    from distlaunch.image.command_output import Transfer
     from distlaunch.image.context import ContextFile
     from distlaunch.image.registry.credentials import Credentials
     from distlaunch.ui.events import Event
@@ -45,10 +37,24 @@ if TYPE_CHECKING:
 PLATFORM = "linux/amd64"
 
 _DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
-_START = "start Docker ('sudo systemctl start docker', or Docker Desktop), or set DOCKER_HOST"
 _SILENCE = 600  # seconds without an event of a push or a pull
-_LAYER_DIGITS = 12  # of a diff id in the events of a push
 _BUILT_IN = range(19, 23)  # major versions of the docker command with BuildKit and without a plugin
+_LAST_LINES = 40  # of a build that failed; BuildKit repeats those of the step
+_LONGEST = 300  # characters of a message
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_STEP = re.compile(r"(?:#\d+ \[(?:[^\]]+ )?|Step )(\d+/\d+)(?:\]| :) (.*)")
+_DENIED = ("denied", "unauthorized", "authentication required", "no basic auth", "forbidden")
+# What fixes a failed push or pull, by parts of Docker's message; the first one counts.
+_REMEDIES = {
+    ("no space left on device",): "free space with 'docker system prune'",
+    ("not found", "manifest unknown"): "check its name",
+    ("http response to https client",): "add {host} to insecure-registries in Docker's daemon.json",
+    ("x509", "certificate"): "put the registry's certificate into "
+    "/etc/docker/certs.d/{host}/ca.crt",
+    ("toomanyrequests", "rate limit"): "run 'docker login {host}' for a higher limit, or try again "
+    "later",
+    ("",): "check Docker's network and proxy settings for {host}, then try again",
+}
 
 
 class NoDockerError(ImageError):
@@ -96,20 +102,21 @@ def _check_socket(address: str) -> None:
 
 
 def _connection_problem(error: Exception, address: str) -> str:
-    causes = list(causes_of(error))
+    causes = list(errors.causes_of(error))
     if any(isinstance(cause, (FileNotFoundError, ConnectionRefusedError)) for cause in causes):
-        return f"Docker is not running at {address}; {_START}"
+        return (
+            f"Docker is not running at {address}; start Docker ('sudo systemctl start docker', or "
+            "Docker Desktop), or set DOCKER_HOST"
+        )
     if any(isinstance(cause, PermissionError) for cause in causes):
         return (
             f"no permission to use Docker's socket {address}; "
             "run 'sudo usermod -aG docker $USER' and log in again"
         )
-    if any("Timeout" in type(cause).__name__ for cause in causes):
-        return f"Docker at {address} does not answer; restart it"
-    reason = one_line(str(causes[-1])) or type(causes[-1]).__name__
+    reason = _one_line(str(causes[-1])) or type(causes[-1]).__name__
     return (
-        f"cannot connect to Docker at {address} ({reason}); check DOCKER_HOST, DOCKER_TLS_VERIFY "
-        "and DOCKER_CERT_PATH"
+        f"cannot connect to Docker at {address} ({reason}); restart Docker, or check DOCKER_HOST, "
+        "DOCKER_TLS_VERIFY and DOCKER_CERT_PATH"
     )
 
 
@@ -143,12 +150,12 @@ class Docker:
             if not self.has_image(image):
                 reference = Reference.parse(image)
                 self._show(Notice(f"pulling {reference}"))
-                self._transfer("pull", reference, reference.identifier, platform=PLATFORM)
+                self._transfer("pull", reference, platform=PLATFORM)
 
-    def push(self, reference: Reference) -> tuple[str | None, set[str]]:
-        """Push an image by its tag; return its digest and the sent layers, see `is_sent`."""
+    def push(self, reference: Reference) -> None:
+        """Push an image by its tag."""
         self._show(Notice(f"pushing {reference}"))
-        return self._transfer("push", reference, reference.tag)
+        self._transfer("push", reference)
 
     def build(
         self,
@@ -189,37 +196,55 @@ class Docker:
             "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
         }
         env.pop("BUILDX_BUILDER", None)  # its images may not be in Docker
-        output = BuildOutput(self._show, self._progress)
-        exit_code = run_command(command, output.show, env=env)
+        steps: set[str] = set()  # BuildKit prints a step again where its output continues
+        tail: deque[str] = deque(["no output"], maxlen=_LAST_LINES)
+
+        def show(line: str) -> None:
+            line = _ESCAPES.sub("", line)
+            match = _STEP.fullmatch(line)
+            if match and match[0] not in steps:
+                steps.add(match[0])
+                self._show(Notice(_one_line(f"step {match[1]}: {match[2]}")))
+            elif line:
+                self._progress(line)
+            if line:
+                tail.append(line)
+
+        exit_code = run_command(command, show, env=env)
         self._progress("")
         if exit_code:
-            raise output.error()
+            self._show(Notice("\n".join(["last lines of docker build:", *tail]), "error"))
+            raise ImageError(
+                f"docker build failed ({_one_line(tail[-1])}); its last lines are above"
+            )
 
     def _transfer(
-        self, action: Transfer, reference: Reference, tag: str | None, **options: Any
-    ) -> tuple[str | None, set[str]]:
+        self, action: Literal["push", "pull"], reference: Reference, **options: Any
+    ) -> None:
         login = find_credentials(reference.host)
-        progress = TransferProgress(action, self._progress)
-        digest = None
+        options |= {"auth_config": _auth_config(login), "stream": True, "decode": True}
+        transferred: dict[str, tuple[int, int]] = {}  # of a layer: bytes, and bytes in all
+        problem = ""
         try:
-            transfer = getattr(self._api, action)
-            options = {"auth_config": _auth_config(login), **options}
-            events = transfer(reference.name, tag, stream=True, decode=True, **options)
-            with contextlib.closing(events):
-                for event in events:
-                    if "error" in event:
-                        raise transfer_error(action, str(event["error"]), reference, login)
-                    progress.show(event)
-                    digest = (event.get("aux") or {}).get("Digest") or digest
+            # Events are read to the end, also after an error: otherwise the connection stays open.
+            for event in getattr(self._api, action)(
+                reference.name, reference.identifier, **options
+            ):
+                problem = str(event.get("error", problem))
+                detail = event.get("progressDetail") or {}
+                if "total" in detail and event["status"] in ("Downloading", "Pushing"):
+                    transferred[event["id"]] = (detail["current"], detail["total"])
+                    done, total = map(sum, zip(*transferred.values(), strict=True))
+                    self._progress(f"{action}ing: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
         except APIError as error:
-            message = str(error.explanation or error)
-            raise transfer_error(action, message, reference, login) from None
+            problem = str(error.explanation or error)
         except (DockerException, RequestException, HTTPError, OSError) as error:
-            reason = one_line(str(list(causes_of(error))[-1]))
+            reason = _one_line(str(list(errors.causes_of(error))[-1]))
             raise ImageError(f"lost the connection to Docker ({reason}); try again") from error
         finally:
             self._progress("")
-        return digest, progress.sent
+        if problem:
+            raise _transfer_error(action, problem, reference, login)
 
     def __enter__(self) -> Self:
         return self
@@ -228,9 +253,49 @@ class Docker:
         self._api.close()
 
 
-def is_sent(diff_id: str, sent: set[str]) -> bool:
-    """Return whether a layer is among those that `Docker.push` has sent."""
-    return diff_id.removeprefix("sha256:")[:_LAYER_DIGITS] in sent
+def run_command(command: Sequence[str], show: Callable[[str], None], **options: Any) -> int:
+    """Run a command, show each line of its output, and return its exit code.
+
+    The options are those of `subprocess.Popen`. The command ends with an interruption.
+    """
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        **options,
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                show(line.rstrip())
+        except BaseException:
+            process.terminate()
+            raise
+    return process.returncode
+
+
+def _transfer_error(
+    action: str, message: str, reference: Reference, login: Credentials | None
+) -> ImageError:
+    """Return the error and the remedy for what Docker reports of a registry."""
+    lower, quoted = message.lower(), f" ({_one_line(message)})"
+    if any(word in lower for word in _DENIED):
+        return ImageError(errors.denied(reference, login, quoted, pushing=action == "push"))
+    is_unknown = "name unknown" in lower or ("repository" in lower and "not found" in lower)
+    if action == "push" and is_unknown:
+        return ImageError(errors.no_repository(reference, quoted))
+    remedy = next(text for parts, text in _REMEDIES.items() if any(part in lower for part in parts))
+    return ImageError(
+        f"Docker cannot {action} {reference}{quoted}; {remedy.format(host=reference.host)}"
+    )
+
+
+def _one_line(text: str) -> str:
+    """Return a text in one line of limited length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
 def _docker_command() -> tuple[str, bool]:

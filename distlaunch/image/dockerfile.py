@@ -18,9 +18,6 @@ _DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*", re.ASCII)
 _HEREDOC = re.compile(r"\d*<<(-?)([^<]+)")
 _FLAG = re.compile(r"--\S+")
 _FROM = re.compile(r"(?:--\S+\s+)*(\S+)(?:\s+as\s+(\S+))?", re.IGNORECASE)
-_NEWER_FLAG = re.compile(
-    r"RUN\s+--(mount|network|security)|(COPY|ADD)\s+(--\S+\s+)*--(link|chmod|parents|exclude)"
-)
 # One word of a shell: unquoted and quoted pieces without space between them.
 _WORD = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
 _PIECE = re.compile(
@@ -75,11 +72,6 @@ class Instruction:
         words = self.array or tuple(self.arguments.split())
         return words[:-1]
 
-    @property
-    def has_heredoc(self) -> bool:
-        """Whether a here-document follows."""
-        return self.word in ("RUN", *_WITH_SOURCES) and any(_heredocs(self.rest))
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -101,12 +93,11 @@ class Dockerfile:
     """A Dockerfile.
 
     `head` has the parser directives and ARG instructions before the first stage. The last stage is
-    the image. `needs_buildkit` is whether the classic builder refuses its syntax.
+    the image.
     """
 
     head: str
     stages: tuple[Stage, ...]
-    needs_buildkit: bool
 
     @property
     def text(self) -> str:
@@ -162,9 +153,7 @@ def read_dockerfile(text: str) -> Dockerfile:
     head = "".join(f"# {name}={value}\n" for name, value in directives.items())
     arguments: dict[str, str] = {}
     stages: list[Stage] = []
-    needs_buildkit = "syntax" in directives
     for each in _instructions(text, directives.get("escape", "\\")):
-        needs_buildkit |= each.has_heredoc or _is_newer(each)
         match = _FROM.match(each.rest) if each.word == "FROM" else None
         if match:
             base = _with_defaults(match[1], arguments)
@@ -175,7 +164,7 @@ def read_dockerfile(text: str) -> Dockerfile:
         elif each.word:
             head += each.text
             arguments |= parse_pairs(each.rest) or {}
-    return Dockerfile(head, tuple(stages), needs_buildkit)
+    return Dockerfile(head, tuple(stages))
 
 
 def code_of(dockerfile: Dockerfile) -> Code | None:
@@ -209,8 +198,8 @@ def code_of(dockerfile: Dockerfile) -> Code | None:
 def run_commands(instruction: Instruction) -> tuple[tuple[str, ...], ...]:
     """Return the words of each command of a RUN instruction.
 
-    Redirections are left out, and variables are not expanded. A here-document is not read: see
-    `Instruction.has_heredoc`. Text that no shell can read is one command.
+    Redirections are left out, variables are not expanded, and here-documents are not read. Text
+    that no shell can read is one command.
     """
     if instruction.word != "RUN":
         return ()
@@ -277,10 +266,10 @@ def _instructions(text: str, escape: str) -> Iterator[Instruction]:
         else:
             joined, end = _continued(lines, start, escape)
             word, rest = (*joined.split(maxsplit=1), "", "")[:2]
-            instruction = Instruction(word.upper(), rest.strip(), "", start + 1)
-            if instruction.has_heredoc:
+            word = word.upper()
+            if word in ("RUN", *_WITH_SOURCES):
                 end = _after_heredocs(lines, end, rest)
-            yield replace(instruction, text="".join(lines[start:end]))
+            yield Instruction(word, rest.strip(), "".join(lines[start:end]), start + 1)
         start = end
 
 
@@ -316,11 +305,6 @@ def _heredocs(instruction: str) -> Iterator[tuple[str, str]]:
 
 def _is_comment(line: str) -> bool:
     return not line.strip() or line.lstrip().startswith("#")
-
-
-def _is_newer(instruction: Instruction) -> bool:
-    """Return whether only BuildKit knows a flag of the instruction."""
-    return _NEWER_FLAG.match(f"{instruction.word} {instruction.rest}") is not None
 
 
 def _directives(text: str) -> dict[str, str]:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from distlaunch.image.context import Context, ContextFile
 
 _CODE_LEVEL = 4  # of gzip: a fifth more time than the quickest, and a tenth less to send
-_WHITEOUT = ".wh."  # the beginning of a name that removes a file of a lower layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +108,6 @@ class LayerWriter:
         size: int = 0,
         content: IO[bytes] | None = None,
     ) -> None:
-        if path.rpartition("/")[2].startswith(_WHITEOUT):
-            raise ImageError(
-                f"{path}: in an image a name that begins with {_WHITEOUT!r} removes a file; "
-                "rename it"
-            )
         entry = tarfile.TarInfo(path)
         entry.type, entry.mode, entry.linkname, entry.size = kind, mode, target, size
         try:

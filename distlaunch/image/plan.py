@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shlex
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError
-from distlaunch.image.dockerfile import Code, Dockerfile, code_of, read_dockerfile
-from distlaunch.image.environment import Environment, environment_of, hashed, pin_bases
+from distlaunch.image.dockerfile import Code, Dockerfile, Instruction, code_of, read_dockerfile
+from distlaunch.image.pip_secrets import FOLDER, VARIABLES
 from distlaunch.image.reference import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from distlaunch.image.context import Context
+    from distlaunch.image.context import Context, ContextFile
+    from distlaunch.image.dockerfile import Stage
     from distlaunch.job.model import Job
     from distlaunch.render.templates import Recipe
 
     Render = Callable[[Job, Path], Recipe]
+
+_STAGE = "environment"
+_TAG_DIGITS = 32  # of a hash in a tag
+_VERSION = 2  # raised when the same Dockerfile gives another image than before
+_URL = ("http://", "https://", "git://", "git@")
 
 
 class BuildStrategy(str, Enum):
@@ -34,23 +44,55 @@ class BuildStrategy(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Environment:
+    """A Dockerfile up to its stage ``environment``, to which the code can be appended."""
+
+    dockerfile: Dockerfile  # with base images by digest
+    files: tuple[ContextFile, ...]  # the project's files that it copies
+    code: Code  # what the last stage adds
+
+    @property
+    def tag(self) -> str:
+        """``env-`` and a hash of the instructions and the files, without comments."""
+        stages = [
+            [(each.word, each.rest) for each in _instructions(stage)]
+            for stage in self.dockerfile.stages
+        ]
+        files = [(each.path, each.mode, each.digest, each.target) for each in self.files]
+        return f"env-{_hashed([_VERSION, self.dockerfile.head, stages, files])}"
+
+    @property
+    def has_pip_step(self) -> bool:
+        """Whether a step installs packages with pip."""
+        return any(map(_is_pip, self.dockerfile.instructions))
+
+    def with_secrets(self, names: Iterable[str]) -> str:
+        """Return the Dockerfile with BuildKit secrets mounted into its pip steps."""
+        mounts = " ".join(f"--mount=type=secret,id={name},mode=0444" for name in names)
+        stages = [
+            replace(stage, instructions=tuple(_with_mounts(i, mounts) for i in stage.instructions))
+            for stage in self.dockerfile.stages
+        ]
+        return replace(self.dockerfile, stages=tuple(stages)).text
+
+
+@dataclass(frozen=True, slots=True)
 class BuildInputs:
     """What an image is built from."""
 
     folder: Path
     dockerfile: Dockerfile  # with base images by digest if the image is to be pushed
     context: Context
-    # The parts of the Dockerfile; None for one that can only be built as a whole.
-    environment: Environment | None = None
-    code: Code | None = None
+    environment: Environment | None = None  # None for a Dockerfile that is built as a whole
 
     @property
     def tag(self) -> str:
         """A hash of the inputs."""
         instructions: object = self.dockerfile.text
-        if self.environment and self.code:
-            instructions = [self.environment.tag, self.code.root, asdict(self.code.settings)]
-        return hashed([instructions, self.context.digest])
+        if self.environment:
+            code = self.environment.code
+            instructions = [self.environment.tag, code.root, asdict(code.settings)]
+        return _hashed([instructions, self.context.digest])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +131,6 @@ class BuiltImage:
     uri: str  # by digest; by tag if it was not pushed; as the job names it if it does
     digest: str | None  # in the registry, None if it was not looked up
     strategy: BuildStrategy
-    sent: int  # bytes sent to the registry
 
 
 def plan_image(job: Job, folder: Path, render: Render, *, push: bool = True) -> ImagePlan:
@@ -138,8 +179,39 @@ def _read_inputs(job: Job, folder: Path, render: Render, *, pin: bool) -> BuildI
             dockerfile = pin_bases(dockerfile, _look_up_bases(dockerfile.bases))
         context = reading.result()
     environment = None if texts.own_dockerfile else environment_of(dockerfile, context)
-    code = code_of(dockerfile) if environment else None
-    return BuildInputs(folder, dockerfile, context, environment if code else None, code)
+    return BuildInputs(folder, dockerfile, context, environment)
+
+
+def environment_of(dockerfile: Dockerfile, context: Context) -> Environment | None:
+    """Return the environment of a Dockerfile, None if its last stage adds more than the code."""
+    names = [stage.name for stage in dockerfile.stages]
+    code = code_of(dockerfile)
+    if _STAGE not in names or code is None:
+        return None
+    stages = dockerfile.stages[: names.index(_STAGE) + 1]
+    sources = [
+        source.removeprefix("./").strip("/")
+        for stage in stages
+        for each in stage.instructions
+        for source in each.sources
+    ]
+    files = [each for each in context.files if any(_covers(s, each.path) for s in sources)]
+    return Environment(replace(dockerfile, stages=stages), tuple(files), code)
+
+
+def pin_bases(dockerfile: Dockerfile, digests: Mapping[str, str]) -> Dockerfile:
+    """Return a Dockerfile with its base images by digest."""
+    stages = tuple(_pin_base(stage, digests) for stage in dockerfile.stages)
+    return replace(dockerfile, stages=stages)
+
+
+def _pin_base(stage: Stage, digests: Mapping[str, str]) -> Stage:
+    if stage.base not in digests:
+        return stage
+    base = digests[stage.base]
+    flags = stage.start.rest.removesuffix(stage.start.arguments)
+    rest = f"{flags}{base}" + (f" AS {stage.name}" if stage.name else "")
+    return replace(stage, base=base, start=Instruction("FROM", rest, f"FROM {rest}\n"))
 
 
 def _look_up_bases(bases: Iterable[str]) -> Mapping[str, str]:
@@ -182,3 +254,38 @@ def _look_up_digests(repository: Reference, *tags: str) -> list[str | None]:
 
     with Registry(repository) as registry, ThreadPoolExecutor(len(tags) or 1) as pool:
         return list(pool.map(registry.digest, tags or (None,)))
+
+
+def _hashed(data: object) -> str:
+    """Return a hash of plain data, short enough for a tag."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_TAG_DIGITS]
+
+
+def _instructions(stage: Stage) -> tuple[Instruction, ...]:
+    return (stage.start, *(each for each in stage.instructions if each.word))
+
+
+def _covers(source: str, path: str) -> bool:
+    """Whether a source of COPY takes a file in: as itself, by a pattern, or with its folder."""
+    if source in ("", "."):
+        return True
+    if source.startswith(_URL):
+        return False
+    depth = source.count("/") + 1
+    head = "/".join(path.split("/")[:depth])
+    return fnmatchcase(head, source)
+
+
+def _is_pip(instruction: Instruction) -> bool:
+    """Whether an instruction has pip install something."""
+    words = instruction.array or tuple(instruction.rest.split())
+    return instruction.word == "RUN" and "install" in words and any("pip" in w for w in words)
+
+
+def _with_mounts(instruction: Instruction, mounts: str) -> Instruction:
+    if not _is_pip(instruction):
+        return instruction
+    flags = instruction.rest.removesuffix(instruction.arguments)
+    command = shlex.join(instruction.array) if instruction.array else instruction.arguments
+    rest = f"{mounts} {flags}set -a; . {FOLDER}/{VARIABLES}; set +a; {command}"
+    return replace(instruction, rest=rest, text=f"RUN {rest}\n")

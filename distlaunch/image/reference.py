@@ -10,7 +10,6 @@ from distlaunch.errors import ImageError
 
 DOCKER_HUB = "docker.io"
 
-_MAX_NAME = 255
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
@@ -41,13 +40,7 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Parse an image reference; ``str`` of the result is the same text.
-
-        Raises
-        ------
-        ImageError
-            If it is malformed.
-        """
+        """Parse an image reference, or raise ImageError; ``str`` of the result is the same text."""
         rest, at, digest = text.partition("@")
         if at and _DIGEST.fullmatch(digest) is None:
             raise _malformed(text, "a digest is 'sha256:' and 64 digits of 0-9a-f")
@@ -138,14 +131,8 @@ def _split_host(name: str) -> tuple[str, str]:
 def _problem(name: str) -> str | None:
     """Return what is wrong with a name, None if nothing is."""
     host, path = _split_host(name)
-    for is_wrong, problem in (
-        (not name, "the repository is missing"),
-        ("://" in name, "remove the part up to '://'"),
-        (len(name) > _MAX_NAME, f"a name has at most {_MAX_NAME} characters"),
-        (_HOST.fullmatch(host) is None, f"{host!r} is not a host"),
-    ):
-        if is_wrong:
-            return problem
+    if _HOST.fullmatch(host) is None:
+        return f"{host!r} is not a host"
     if all(map(_WORD.fullmatch, path.split("/"))):
         return None
     lower = path.lower()

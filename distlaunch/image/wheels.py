@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 from distlaunch.errors import ImageError
 from distlaunch.image import cuda
 from distlaunch.image.base_python import find_python
-from distlaunch.image.command_output import run_command
+from distlaunch.image.docker import run_command
 from distlaunch.image.dockerfile import parse_pairs, run_commands
 from distlaunch.image.layers import LayerWriter
 from distlaunch.image.reference import Reference
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     from distlaunch.image.base_python import BasePython
     from distlaunch.image.dockerfile import Instruction
-    from distlaunch.image.environment import Environment
     from distlaunch.image.layers import Layer
+    from distlaunch.image.plan import Environment
     from distlaunch.image.requirements import Requirements
 
 _LEVEL = 1  # of gzip: wheels are large, and their libraries hardly get smaller
@@ -54,12 +54,10 @@ _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NEUTRAL_OPTIONS = {"--no-cache-dir", "--no-input", "--no-compile", "-q", "--quiet"}
 _PROGRAMS = ("pip", "pip3", "python", "python3")
 _QUOTED, _SHELL = re.compile(r"""'[^']*'|"[^"$`]*\""""), re.compile(r"[$`<>&|;()*?#\\]")
-_WHEEL_URL = re.compile(r"https?://[^#\s]+\.whl(?:[#\s].*)?")
 _BESIDE = "../../"  # in a RECORD: beside the packages, e.g. bin or share
 # An interpreter's line as pip writes it, also if the interpreter's path is too long for one.
 _FIRST_LINE = re.compile(rb"#!(?:[^\n]*python[^\n]*\n|/bin/sh\n'''exec' [^\n]*\n' '''\n)")
 _OLDEST_MANYLINUX = 5
-_NO_WHEEL = re.compile(r"No matching distribution found for ([^\s;]+)")
 _KEPT_LINES = 200
 
 
@@ -79,7 +77,7 @@ class Installation:
 
 def plan_installation(environment: Environment, folder: Path) -> Installation:
     """Return what an environment's Dockerfile does; refuse what cannot be reproduced."""
-    (*others, stage) = environment.stages
+    (*others, stage) = environment.dockerfile.stages
     if others:
         raise _needs_docker("the Dockerfile's environment has several stages")
     plan = Installation(Reference.parse(stage.base), folder)
@@ -99,16 +97,16 @@ def plan_installation(environment: Environment, folder: Path) -> Installation:
     return plan
 
 
-def environment_layer(
-    plan: Installation, scratch: Path, *, progress: Callable[[str], None] = lambda _: None
-) -> Layer:
+def environment_layer(plan: Installation, scratch: Path, progress: Callable[[str], None]) -> Layer:
     """Install the packages, and write them as a layer in a scratch folder.
 
     pip is that of the Python that runs this, with its own indexes, credentials and cache.
     """
     with Registry(plan.base) as registry:
         python = find_python(registry, registry.image(), progress)
-    _check_requirements(plan, python)
+    lines = [line.requirement for each in plan.requirements for line in each.lines()]
+    for requirement in filter(None, [*lines, *map(parse_requirement, plan.packages)]):
+        _check_marker(requirement, "", "the requirements", python)
     target = scratch / "target"
     target.mkdir()
     words = list(plan.packages)
@@ -176,18 +174,6 @@ def _is_run(instruction: Instruction, plan: Installation) -> bool:
     return True
 
 
-def _check_requirements(plan: Installation, python: BasePython) -> None:
-    """Refuse what is built from source, and markers that differ for this Python."""
-    lines = [(line.text, line.requirement) for each in plan.requirements for line in each.lines()]
-    lines += [(text, parse_requirement(text)) for text in plan.packages]
-    for text, requirement in lines:
-        url = requirement.url if requirement else text
-        if url and not url.startswith("-") and not _WHEEL_URL.fullmatch(url):
-            raise _needs_docker(f"{text}, which is not a wheel")
-        if requirement:
-            _check_marker(requirement, "", "the requirements", python)
-
-
 def _check_marker(requirement: Requirement, extra: str, source: str, python: BasePython) -> None:
     """Refuse a marker that pip evaluates in another way than the image's Python would."""
     if requirement.marker is None:
@@ -250,15 +236,12 @@ def _check_installed(items: list[dict[str, Any]], python: BasePython) -> None:
 
 
 def _pip_error(lines: list[str], python: BasePython) -> ImageError:
-    text = "\n".join(lines)
-    if "No module named pip" in text:
-        return ImageError(f"without Docker pip is needed: run '{sys.executable} -m ensurepip'")
-    if missing := _NO_WHEEL.search(text):
-        platform = f"Python {python.short} on linux/amd64"
-        return _needs_docker(f"{missing[1]}: pip's package index has no wheel for {platform}")
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    reason = (errors or lines[-1:] or ["no output"])[0]
-    return ImageError(f"pip cannot install the requirements ({reason}); fix them and try again")
+    reason = (errors or lines[-1:] or ["no output"])[-1]
+    return ImageError(
+        f"pip cannot install wheels for Python {python.short} on linux/amd64 ({reason}); fix the "
+        "requirements, or install Docker"
+    )
 
 
 def _platforms(glibc: int) -> Iterator[str]:
@@ -291,11 +274,11 @@ def _add_packages(layer: LayerWriter, target: Path, python: BasePython) -> None:
 
 
 def _add_cuda_links(layer: LayerWriter, target: Path, python: BasePython) -> None:
-    """Add the symlinks to CUDA's libraries, those of the base image included."""
+    """Add the symlinks to CUDA's libraries."""
     folder = cuda.FOLDER.strip("/")
     layer.add_folders(f"{folder}/", below=posixpath.dirname(folder))
-    libraries = {*python.cuda_libraries, *filter(cuda.is_library, _files(target))}
-    links = {posixpath.basename(path): path for path in sorted(libraries, reverse=True)}
+    libraries = filter(cuda.is_library, reversed(_files(target)))
+    links = {posixpath.basename(path): path for path in libraries}
     for name in sorted(links):  # of several paths with one name, the first
         layer.add_link(f"{folder}/{name}", f"/{python.library}/{links[name]}")
 

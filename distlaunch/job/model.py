@@ -16,6 +16,10 @@ TaskType = Literal["chief", "worker", "ps", "evaluator"]
 Strategy = Literal["STANDARD", "SPOT", "FLEX_START"]
 Scale = Literal["linear", "log", "reverse_log"]
 
+# An exact version, so that the same project gives the same image next year.
+DEFAULT_BASE = "python:3.12.12-slim-bookworm"
+DEFAULT_REQUIREMENTS = "requirements.txt"
+
 _TASK_NAME = re.compile(r"(worker|ps|evaluator):(0|[1-9][0-9]*)", re.ASCII)
 
 
@@ -203,6 +207,8 @@ class Image:
     ----------
     repository
         ``HOST/PATH`` without a tag.
+    base, requirements
+        None for `DEFAULT_BASE`, and for `DEFAULT_REQUIREMENTS` if it exists.
     include, allow_secrets
         Paths to copy besides the module's package, and files that only look like secrets.
     dockerfile

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError, ImageError, os_reason
 from distlaunch.files import atomic_write
+from distlaunch.image.reference import is_google
 from distlaunch.job import vertex
 from distlaunch.render import templates
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 DOCKERFILE, IGNORE, CONFIG = "Dockerfile", ".dockerignore", "config.yaml"
 IGNORE_ELSEWHERE = "Dockerfile.dockerignore"  # beside a Dockerfile that is not in the context
-
-_NEEDS_GOOGLES_LOGIN = ("pkg.dev", "gcr.io")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +49,13 @@ def render(job: Job, folder: Path, output: Path, format: templates.Format) -> Re
     files: dict[str, str] = {}
     recipe = templates.recipe(job, folder) if builds else None
     if recipe and recipe.own_dockerfile is None:
-        files[DOCKERFILE] = templates.dockerfile(job, folder)
+        files[DOCKERFILE] = templates.stamped(recipe.dockerfile)
         if recipe.own_ignore is None:
             is_in_project = output.resolve() == folder.resolve()
             ignore = IGNORE if is_in_project else IGNORE_ELSEWHERE
-            files[ignore] = templates.dockerignore(job, folder)
-    files[CONFIG] = templates.config(job, format=format, image=image, folder=folder)
-    notes = list(templates.config_notes(job, format=format, image=image))
+            files[ignore] = templates.stamped(recipe.ignore)
+    files[CONFIG], config_notes = templates.config(job, format=format, image=image, folder=folder)
+    notes = list(config_notes)
     if recipe is None:
         notes.append("the job names its images, so that there is nothing to build")
     elif recipe.own_dockerfile:
@@ -89,7 +88,7 @@ def _image(job: Job) -> str:
 
 def _docker(recipe: templates.Recipe, image: str, folder: Path, output: Path) -> Iterator[str]:
     host = image.partition("/")[0]
-    if host.endswith(_NEEDS_GOOGLES_LOGIN):
+    if is_google(host):
         yield shlex.join(["gcloud", "auth", "configure-docker", host])
     file = recipe.own_dockerfile
     if file is None and output.resolve() != folder.resolve():

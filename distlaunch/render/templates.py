@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from distlaunch import __version__, resources
 from distlaunch.errors import ImageError, os_reason
+from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import jinja2
 
@@ -23,15 +24,9 @@ if TYPE_CHECKING:
 
 Format = Literal["vertex", "ai-platform"]
 
-# An exact version, so that the same project gives the same image next year.
-BASE = "python:3.12.12-slim-bookworm"
 CODE = "/app"  # where the project's files lie in the image
-REQUIREMENTS = "requirements.txt"  # where the job file names none
 OWN_TEMPLATES = "templates"  # the folder of a project's own
 
-_IMAGE = re.compile(
-    r"[A-Za-z0-9][\w.-]*(:[0-9]+(?=/))?[\w./-]*(:[\w][\w.-]*)?(@[a-z0-9]+:[0-9a-f]+)?", re.ASCII
-)
 _VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", re.ASCII)
 _STAMP = re.compile(r"# rendered by distlaunch \S+, sha256 ([0-9a-f]{64}); .*\n")
 _DIRECTIVES = re.compile(r"(?:#[ \t]*[A-Za-z]+[ \t]*=.*\n)*")  # they have to stand before all else
@@ -57,11 +52,7 @@ def recipe(job: Job, folder: Path) -> Recipe:
     ``image.dockerfile`` names the user's Dockerfile; without it a file called Dockerfile is used,
     unless `render` wrote it and it has not changed since. The same holds for .dockerignore; a
     custom Dockerfile without one gets all of the folder but what never belongs in an image.
-
-    Raises
-    ------
-    ImageError
-        If a file cannot be read, or something cannot be rendered.
+    ImageError is raised if a file cannot be read, or something cannot be rendered.
     """
     own = _own_dockerfile(job, folder)
     own_ignore = _own_ignore(folder, own)
@@ -74,59 +65,48 @@ def recipe(job: Job, folder: Path) -> Recipe:
     return Recipe(text, ignore, own, own_ignore)
 
 
-def dockerfile(job: Job, folder: Path) -> str:
-    """Render the Dockerfile, by a template in the project's ``templates`` if there is one."""
-    return _stamped(_dockerfile(job, folder))
+def config(
+    job: Job,
+    *,
+    format: Format,  # noqa: A002
+    image: str,
+    folder: Path | None = None,
+) -> tuple[str, tuple[str, ...]]:
+    """Render config.yaml; return it, and what it cannot express or should not contain.
 
-
-def dockerignore(job: Job, folder: Path) -> str:
-    """Render .dockerignore: nothing but the module's package, the requirements and `include`."""
-    return _stamped(_dockerignore(job, folder, _included(job, folder)))
-
-
-def config(job: Job, *, format: Format, image: str, folder: Path | None = None) -> str:  # noqa: A002
-    """Render config.yaml.
-
-    Parameters
-    ----------
-    format
-        ``vertex``: what ``gcloud ai custom-jobs create --config`` takes (or ``hp-tuning-jobs``, for
-        a job that is tuned). ``ai-platform``: the file with masterType.
-    image
-        The image of the job's own program.
+    ``vertex`` is what ``gcloud ai custom-jobs create --config`` takes (or ``hp-tuning-jobs``, for a
+    job that is tuned), ``ai-platform`` the file with masterType. `image` is that of the job's own
+    program.
     """
     if format == "ai-platform":
         from distlaunch.job.ai_platform.from_job import from_job
 
-        training_input, _ = from_job(job, image)
+        training_input, notes = from_job(job, image)
         values: dict[str, Any] = {"training_input": _escape_variables(training_input)}
     else:
         from distlaunch.job import vertex
 
-        values = {"request": _vertex_request(job, image), "is_tuned": vertex.is_tuned(job)}
-    return _stamped(_render(f"config.{format}.yaml", folder, job=job, image=image, **values))
+        has_own_folder = vertex.output_directory(job) or not job.bucket
+        job_dir = None if has_own_folder else f"{job.bucket}/{job.name}"
+        request = vertex.build_request(job, image=image, labels={}, job_dir=job_dir)
+        values = {"request": request, "is_tuned": vertex.is_tuned(job)}
+        notes = tuple(_request_notes(request))
+    return stamped(_render(f"config.{format}.yaml", folder, job=job, image=image, **values)), notes
 
 
-def config_notes(job: Job, *, format: Format, image: str) -> tuple[str, ...]:  # noqa: A002
-    """Return what config.yaml cannot express of the job or should not hold, a line each."""
-    from distlaunch.job.ai_platform.from_job import from_job
+def _request_notes(request: dict[str, Any]) -> Iterator[str]:
     from distlaunch.redaction import hide_secrets
 
-    if format == "ai-platform":
-        return from_job(job, image)[1]
-    request = _vertex_request(job, image)
-    notes = [
-        f"config.yaml: {variable}: gcloud takes it as it is; where 'distlaunch submit --config' "
-        f"reads the file, write ${variable}"
-        for variable in dict.fromkeys(_VARIABLE.findall(str(request)))
-    ]
-    _, secrets = hide_secrets(request)
-    if secrets:
-        names = ", ".join(secrets)
-        notes.append(
-            f"config.yaml: contains the values of {names}, which look secret; do not commit it"
+    for variable in dict.fromkeys(_VARIABLE.findall(str(request))):
+        yield (
+            f"config.yaml: {variable}: gcloud keeps it; where 'distlaunch submit --config' reads "
+            f"the file, write ${variable}"
         )
-    return tuple(notes)
+    if secrets := hide_secrets(request)[1]:
+        yield (
+            f"config.yaml: contains the values of {', '.join(secrets)}, which look secret; do not "
+            "commit it"
+        )
 
 
 def is_ours(text: str) -> bool:
@@ -146,27 +126,16 @@ def _escape_variables(value: Any) -> Any:
     return _VARIABLE.sub(r"$\g<0>", value) if isinstance(value, str) else value
 
 
-def _vertex_request(job: Job, image: str) -> dict[str, Any]:
-    from distlaunch.job import vertex
-
-    has_own_folder = vertex.output_directory(job) or not job.bucket
-    job_dir = None if has_own_folder else f"{job.bucket}/{job.name}"
-    return vertex.build_request(job, image=image, labels={}, job_dir=job_dir)
-
-
 def _dockerfile(job: Job, folder: Path) -> str:
     from distlaunch.image import cuda, requirements
 
-    base = job.image.base or BASE
-    if not _IMAGE.fullmatch(base):
-        raise ImageError(f"image.base: expected an image, as {BASE}, got {base!r}")
     gpu = requirements.has_gpus(job.cluster)
     pip = _requirements(job, folder)
     return _render(
         "Dockerfile",
         folder,
         job=job,
-        base=base,
+        base=job.image.base or DEFAULT_BASE,
         gpu=gpu,
         requirements=list(pip.files) if pip else [],
         changed=pip.changed if pip else (),
@@ -219,8 +188,6 @@ def _package(job: Job, folder: Path) -> str:
 def _inner(folder: Path, path: str, key: str) -> str:
     """Return a path of the job file's section image, cleaned."""
     clean = posixpath.normpath(path)
-    if clean.startswith(("/", "../")) or clean == "..":
-        raise ImageError(f"image.{key}: {path}: expected a path in the project's folder, as data")
     if not (folder / clean).exists():
         raise ImageError(f"image.{key}: {path}: no such file or folder in {folder}")
     return clean
@@ -243,9 +210,9 @@ def _requirements(job: Job, folder: Path) -> Requirements | None:
     from distlaunch.image.requirements import has_gpus, read_requirements
 
     name = job.image.requirements
-    if name is None and not (folder / REQUIREMENTS).is_file():
+    if name is None and not (folder / DEFAULT_REQUIREMENTS).is_file():
         return None
-    return read_requirements(folder, name or REQUIREMENTS, gpu=has_gpus(job.cluster))
+    return read_requirements(folder, name or DEFAULT_REQUIREMENTS, gpu=has_gpus(job.cluster))
 
 
 def _own_dockerfile(job: Job, folder: Path) -> Path | None:
@@ -342,7 +309,7 @@ def _location(problem: Exception, folder: Path, template: str) -> str:
     return location
 
 
-def _stamped(text: str) -> str:
+def stamped(text: str) -> str:
     """Put a line into a file that marks it as generated until it is changed."""
     stamp = (
         f"# rendered by distlaunch {__version__}, sha256 {_hash(text)}; "

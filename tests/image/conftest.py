@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,3 +80,15 @@ def docker_config(tmp_path_factory, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path_factory.mktemp("docker")
     monkeypatch.setenv("DOCKER_CONFIG", str(folder))
     return folder
+
+
+@pytest.fixture
+def log_in(docker_config: Path) -> Callable[..., None]:
+    """Write a login into Docker's configuration: a password, or an identity token."""
+
+    def write(host: str, password: str, *, user: str = "ann") -> None:
+        auth = base64.b64encode(f"{user}:{password}".encode()).decode()
+        entry = {"auth": auth} if user else {"identitytoken": password}
+        (docker_config / "config.json").write_text(json.dumps({"auths": {host: entry}}))
+
+    return write

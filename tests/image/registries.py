@@ -106,7 +106,7 @@ class Recipe:
     oci: bool = False
     has_media_type: bool = True
 
-    def push(self, reference: Reference, **options: Any) -> str:
+    def push(self, reference: Reference) -> str:
         """Push it, and return its digest."""
         config = json.dumps(
             {
@@ -125,7 +125,7 @@ class Recipe:
             "config": descriptor(types.config, config),
             "layers": [descriptor(types.layer, layer) for layer in self.layers],
         } | ({"mediaType": types.manifest} if self.has_media_type else {})
-        with Registry(reference, policy=QUICK, **options) as registry:
+        with Registry(reference, QUICK) as registry:
             for blob in (*self.layers, config):
                 registry.upload(Blob.of_bytes(blob))
             return registry.put_manifest(
@@ -152,5 +152,5 @@ def push_index(reference: Reference, images: Mapping[str, str], *, oci: bool) ->
         for name, digest in images.items()
     ]
     index = {"schemaVersion": 2, "mediaType": types.index, "manifests": entries}
-    with Registry(reference, policy=QUICK) as registry:
+    with Registry(reference, QUICK) as registry:
         return registry.put_manifest(json.dumps(index).encode(), types.index, reference.identifier)

@@ -26,7 +26,7 @@ def python_of(registry):
         config = {"Env": [f"PATH={path}", "PYTHON_VERSION=3.11.7"]}
         Recipe(layers=packed, config=config).push(reference)
         with Registry(reference, policy=QUICK) as opened:
-            return find_python(opened, opened.image())
+            return find_python(opened, opened.image(), print)
 
     return find
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import socket
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from docker.errors import DockerException
 from scripted_docker import VERSION, scripted_docker  # what conftest.py has imported
 
 from distlaunch.errors import ImageError
-from distlaunch.image.docker import Docker, NoDockerError, connect_docker, is_sent
+from distlaunch.image.docker import Docker, NoDockerError, connect_docker
 from distlaunch.image.reference import Reference
 
 if TYPE_CHECKING:
@@ -50,8 +51,9 @@ def test_docker_that_hangs_is_to_be_restarted(tmp_path, monkeypatch):
         bound.bind(str(hung))
         bound.listen()
         monkeypatch.setenv("DOCKER_HOST", f"unix://{hung}")
-        error = connection_error(timeout=1)
-    assert error == f"Docker at unix://{hung} does not answer; restart it"
+        error = connection_error(timeout=0.2)
+    assert "timed out" in error
+    assert "; restart Docker, or check DOCKER_HOST" in error
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_an_invalid_address_is_to_be_checked(address, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", address)
     error = connection_error()
     assert error.startswith(f"cannot connect to Docker at {address} (")
-    assert "; check DOCKER_HOST" in error
+    assert ", or check DOCKER_HOST" in error
 
 
 def test_without_permission_there_is_a_group_to_join(monkeypatch):
@@ -167,7 +169,8 @@ def test_a_lost_connection_is_reported(scripted):
 
 def test_a_missing_image_is_named(scripted):
     docker = scripted(json=None, create={"status": 404, "message": "manifest unknown"})
-    with pytest.raises(ImageError, match=f"image {HUB} does not exist"):
+    message = f"Docker cannot pull {HUB} (manifest unknown); check its name"
+    with pytest.raises(ImageError, match=re.escape(message)):
         docker.pull([str(HUB)])
 
 
@@ -175,26 +178,15 @@ def test_the_progress_of_a_push(scripted):
     detail = {"current": 1_000_000, "total": 4_000_000}
     docker = scripted(
         push=[
-            {"status": "Preparing", "id": "a" * 12},
-            {"status": "Layer already exists", "id": "b" * 12},
-            {"status": "Pushing", "id": "a" * 12, "progressDetail": detail},
-            {"status": "Pushed", "id": "a" * 12},
-            {"aux": {"Digest": "sha256:1"}},
+            {"status": "Preparing", "id": "a"},
+            {"status": "Layer already exists", "id": "b"},
+            {"status": "Pushing", "id": "a", "progressDetail": detail},
+            {"status": "Pushing", "id": "c", "progressDetail": {"current": 2e6, "total": 2e6}},
+            {"status": "Pushed", "id": "a"},
         ]
     )
-    digest, sent = docker.push(HUB)
-    assert digest == "sha256:1"
-    assert (is_sent(f"sha256:{'a' * 64}", sent), is_sent(f"sha256:{'b' * 64}", sent)) == (
-        True,
-        False,
-    )
-    assert docker.lines == [
-        "pushing: 0 of 1 layers, 0 of 0 MB",
-        "pushing: 1 of 2 layers, 0 of 0 MB",
-        "pushing: 1 of 2 layers, 1 of 4 MB",
-        "pushing: 2 of 2 layers, 4 of 4 MB",
-        "",
-    ]
+    docker.push(HUB)
+    assert docker.lines == ["pushing: 1 of 4 MB", "pushing: 3 of 6 MB", ""]
 
 
 def test_without_a_docker_command_there_is_no_docker(monkeypatch, tmp_path):

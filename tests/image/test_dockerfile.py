@@ -84,24 +84,6 @@ def test_continued_lines_and_here_documents(text, rests):
 
 
 @pytest.mark.parametrize(
-    ("text", "needs"),
-    [
-        (OURS, False),
-        ("# syntax=docker/dockerfile:1\nFROM a\n", True),
-        ("FROM a\n# syntax=docker/dockerfile:1\n", False),
-        ("FROM a\nRUN --mount=type=cache,target=/x pip\n", True),
-        ("FROM a\nRUN echo --mount=type=cache\n", False),
-        ("FROM a\nRUN <<EOF\nx\nEOF\n", True),
-        ("FROM a\nRUN cat <<< word\n", False),
-        ("FROM a\nCOPY --from=b --chmod=755 x /\n", True),
-        ("FROM a\nCOPY --chown=1:1 x /\n", False),
-    ],
-)
-def test_syntax_that_needs_buildkit(text, needs):
-    assert read_dockerfile(text).needs_buildkit is needs
-
-
-@pytest.mark.parametrize(
     ("after", "settings"),
     [
         ("COPY . /app", {}),

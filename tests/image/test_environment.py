@@ -3,7 +3,7 @@ import pytest
 from distlaunch.image.context import Context, ContextFile
 from distlaunch.image.cuda import LINK_COMMAND
 from distlaunch.image.dockerfile import read_dockerfile
-from distlaunch.image.environment import environment_of, pin_bases
+from distlaunch.image.plan import environment_of, pin_bases
 
 DOCKERFILE = """\
 FROM python:3.12 AS environment
@@ -11,11 +11,14 @@ ENV A=1
 COPY ["requirements.txt", "/environment/requirements.txt"]
 RUN sed -i s/a/b/ /environment/requirements.txt
 RUN python -m pip install --no-cache-dir -r /environment/requirements.txt
+"""
+LAST = """\
 WORKDIR /app
 FROM environment
 COPY . .
 ENTRYPOINT ["python", "-m", "trainer.task"]
 """
+DOCKERFILE += LAST
 DIGEST = "python@sha256:" + "0" * 64
 FILES = ("a.txt", "requirements.txt", "trainer/task.py", "trainer/data/x.csv")
 
@@ -72,7 +75,7 @@ def test_each_part_of_the_environment_changes_its_tag(tmp_path):
     ],
 )
 def test_what_the_environment_copies_belongs_to_it(sources, paths, tmp_path):
-    text = f"FROM a AS environment\nCOPY {sources} /x/\nFROM environment\n"
+    text = f"FROM a AS environment\nCOPY {sources} /x/\n{LAST}"
     environment = environment_of(read_dockerfile(text), context(tmp_path))
     assert tuple(file.path for file in environment.files) == paths
 
@@ -80,8 +83,8 @@ def test_what_the_environment_copies_belongs_to_it(sources, paths, tmp_path):
 def test_stages_before_it_belong_to_it(tmp_path):
     text = "FROM b AS tools\nRUN make\n" + DOCKERFILE
     environment = environment_of(read_dockerfile(text), context(tmp_path))
-    assert environment.bases == ("b", "python:3.12")
-    assert environment.text.startswith(
+    assert environment.dockerfile.bases == ("b", "python:3.12")
+    assert environment.dockerfile.text.startswith(
         "FROM b AS tools\nRUN make\nFROM python:3.12 AS environment\n"
     )
     assert tag(tmp_path, text) != tag(tmp_path)
@@ -94,7 +97,7 @@ def test_secrets_are_mounted_into_pip_steps_alone(tmp_path):
     mounted = environment.with_secrets(["pip.env", "netrc"])
     mounts = " ".join(f"--mount=type=secret,id={name},mode=0444" for name in ("pip.env", "netrc"))
     variables = "set -a; . /run/secrets/pip.env; set +a;"
-    before, after = environment.text.splitlines(), mounted.text.splitlines()
+    before, after = environment.dockerfile.text.splitlines(), mounted.splitlines()
     assert [line for line in after if line not in before] == [
         f"RUN {mounts} --network=host {variables} pip install 'a b'",
         f"RUN {mounts} {variables} python -m pip install --no-cache-dir -r "

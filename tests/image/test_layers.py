@@ -118,12 +118,6 @@ def test_a_file_that_changes_meanwhile_is_an_error(tmp_path, content, reason):
     assert not (tmp_path / "layer").exists()
 
 
-def test_a_name_that_would_take_a_file_away_is_refused(tmp_path):
-    context = context_of(tmp_path / "in", {"a/.wh.b": (b"", 0o644)})
-    with pytest.raises(ImageError, match=r"^app/a/.wh.b: in an image a name that begins with"):
-        code_layer(context, tmp_path / "layer")
-
-
 def test_a_layer_that_cannot_be_written_is_reported_with_its_path(tmp_path):
     context = context_of(tmp_path / "in", {"a": (os.urandom(5_000_000), 0o644)})
     file = tmp_path / "absent/layer"

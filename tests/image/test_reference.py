@@ -77,8 +77,8 @@ def test_host_and_path(text, host, path):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "the repository is missing"),
-        ("https://a.b/c", "remove the part up to '://'"),
+        ("", "a repository is words of"),
+        ("https://a.b/c", "'https:' is not a host"),
         ("a.b/C/d", "a repository is lower-case; did you mean 'a.b/c/d'?"),
         ("a//b", "a repository is words of"),
         ("a.b/c:", "a tag is up to 128"),
@@ -87,7 +87,6 @@ def test_host_and_path(text, host, path):
         ("a@sha512:" + "0" * 128, "a digest is"),
         ("-a.b/c", "'-a.b' is not a host"),
         ("a.b:port/c", "'a.b:port' is not a host"),
-        ("a.b/" + "c" * 260, "a name has at most 255 characters"),
         ("${IMAGE}", "a repository is words of"),
     ],
 )

@@ -136,24 +136,11 @@ def test_a_step_that_cannot_be_reproduced_is_refused(build, index, step):
     assert error.startswith(f"Docker is needed for the Dockerfile's step '{words}'; install Docker")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "mine @ git+ssh://git@example.invalid/a.git@main",
-        "mine @ file:///mine",
-        "mine @ https://example.invalid/mine-1.zip#sha256=0",
-    ],
-)
-def test_a_requirement_that_is_no_wheel_is_refused(build, index, line):
-    error = refusal(build, f"one\n{line}\n")
-    assert error.startswith(f"Docker is needed for {line}, which is not a wheel; install Docker")
-
-
 def test_a_package_without_a_wheel_is_refused(build, index):
     wheel_index.write_wheel(index, "mac", tag="cp311-cp311-macosx_11_0_arm64")
     assert refusal(build, "mac\n").startswith(
-        "Docker is needed for mac: pip's package index has no wheel for Python 3.11 on "
-        "linux/amd64; install Docker"
+        "pip cannot install wheels for Python 3.11 on linux/amd64 (No matching distribution found "
+        "for mac); fix the requirements, or install Docker"
     )
 
 
@@ -183,7 +170,7 @@ def test_versions_that_the_base_has_are_kept(build, index):
 
 def test_another_version_than_the_bases_is_refused(build, index):
     wheel_index.write_wheel(index, "old", "2")
-    assert "pip cannot install the requirements (" in refusal(build, "old==2\n")
+    assert "pip cannot install wheels for Python 3.11 " in refusal(build, "old==2\n")
 
 
 def test_files_that_are_included_count_too(build, index, tmp_path):
@@ -226,8 +213,7 @@ def test_the_same_wheels_give_the_same_image(build, index, push_base, tmp_path, 
 def test_cuda_libraries_have_symlinks_in_one_folder(registry, push_base, index, tmp_path):
     libraries = {"nvidia/cublas/lib/libcublas.so.12": "", "nvidia/cublas/a.h": ""}
     wheel_index.write_wheel(index, "cublas", files=libraries)
-    of_base = {f"{SITE_PACKAGES}/nvidia/nccl/lib/libnccl.so.2": b""}
-    base = push_base({**BASE_FILES, **of_base}, {"Env": ["PYTHON_VERSION=3.11.7"]})
+    base = push_base(config={"Env": ["PYTHON_VERSION=3.11.7"]})
     folder = projects.project(tmp_path / "digits", "cublas\n")
     job = projects.job(registries.fresh(registry).name, str(base))
     plan = plan_image(replace(job, cluster=T4), folder, recipe)
@@ -236,7 +222,6 @@ def test_cuda_libraries_have_symlinks_in_one_folder(registry, push_base, index, 
     links = "usr/local/lib/nvidia-wheels"
     assert {path: target for path, target in files.items() if path.startswith(links)} == {
         f"{links}/libcublas.so.12": f"/{SITE_PACKAGES}/nvidia/cublas/lib/libcublas.so.12",
-        f"{links}/libnccl.so.2": f"/{SITE_PACKAGES}/nvidia/nccl/lib/libnccl.so.2",
     }
     env = projects.image(uri).config["config"]["Env"]
     docker_path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

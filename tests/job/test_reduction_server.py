@@ -205,5 +205,5 @@ def test_a_third_pool_of_google_s_file_wins(tmp_path):
 
 
 def test_ai_platform_s_format_cannot_express_it(tmp_path):
-    notes = templates.config_notes(load(tmp_path, V100), format="ai-platform", image="x/y:1")
+    _, notes = templates.config(load(tmp_path, V100), format="ai-platform", image="x/y:1")
     assert "reduction_server: left out, as AI Platform had no Reduction Server" in notes

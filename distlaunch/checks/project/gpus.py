@@ -11,6 +11,7 @@ from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.checks.project.requirements import any_version, load_requirements
 from distlaunch.job import machine_catalogue, reduction_server
+from distlaunch.job.model import DEFAULT_BASE
 from distlaunch.render import templates
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ _REQUIRING = {
     *("tensorflow-recommenders", "tensorflow-decision-forests"),
 }
 _AND_CUDA = "write tensorflow[and-cuda]"
-_BASE = "python:3.12-slim"
 _NCCL_SCRIPT = "/usr/local/gib/scripts/set_nccl_env.sh"
 _PACKAGE = "google-reduction-server"
 
@@ -95,10 +95,10 @@ def _image_problems(
         is_base = runtime is not None and image == runtime.base
         is_named = image == order.job.image.uri
         where = "image.uri" if is_named else users[0].section
-        instead = f"build it from {_BASE}"
+        instead = f"build it from {DEFAULT_BASE}"
         if runtime and is_base:
             where = runtime.own.path if runtime.own else "image.base"
-            instead = runtime.set_base(_BASE)
+            instead = runtime.set_base(DEFAULT_BASE)
         has_gpu = any((pool.accelerator or "").startswith("NVIDIA") for pool in users)
         match = _GPU_TAG.fullmatch(tensorflow_tag(image) or "")
         if has_gpu and match and _is_at_least(match, _FIRST_WITH_OLD_CUDNN):
@@ -188,7 +188,7 @@ def _gpu_builds(requirements: ImageRequirements, gpu: str) -> Iterator[tuple[str
         yield location, f"{name} {no_cuda}", _AND_CUDA
     tag = tensorflow_tag(runtime.base)
     if tag and "gpu" not in tag and not _installs_cuda(requirements):
-        base, packages = _BASE, f", and {_AND_CUDA} in the requirements"
+        base, packages = DEFAULT_BASE, f", and {_AND_CUDA} in the requirements"
         version = re.match(r"(\d+)\.(\d+)", tag)
         if version and not _is_at_least(version, _FIRST_WITH_OLD_CUDNN):
             base, packages = f"tensorflow/tensorflow:{tag}-gpu", ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from distlaunch.checks.problem import warning
 from distlaunch.image.dockerfile import read_dockerfile, run_commands
 from distlaunch.image.requirements import pip_install
+from distlaunch.job.model import DEFAULT_BASE
 from distlaunch.render import templates
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def describe_image(order: LaunchRequest) -> ImageRuntime:
     job, folder = order.job, order.folder
     path = _own_file(folder, job.image.dockerfile, "Dockerfile")
     own = OwnDockerfile(path, _text(folder, path)) if path else None
-    base = own.parsed.base if own else job.image.base or templates.BASE
+    base = own.parsed.base if own else job.image.base or DEFAULT_BASE
     python = _PYTHON.fullmatch(base or "")
     has_template = (folder / templates.OWN_TEMPLATES / "Dockerfile.j2").exists()
     return ImageRuntime(

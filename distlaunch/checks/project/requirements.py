@@ -16,7 +16,7 @@ from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.errors import ImageError
 from distlaunch.image.requirements import has_gpus, read_requirements
-from distlaunch.render.templates import REQUIREMENTS
+from distlaunch.job.model import DEFAULT_REQUIREMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ class ImageRequirements:
     """
 
     runtime: ImageRuntime
-    file: str = REQUIREMENTS
+    file: str = DEFAULT_REQUIREMENTS
     lines: tuple[RequirementLine, ...] = ()
     unreadable: tuple[RequirementLine, ...] = ()
     refusal: str | None = None
@@ -122,8 +122,8 @@ class ImageRequirements:
 
 def load_requirements(job: Job, folder: Path, runtime: ImageRuntime) -> ImageRequirements:
     """Read the requirements of a job."""
-    file = job.image.requirements or REQUIREMENTS
-    if not job.image.requirements and not (folder / REQUIREMENTS).is_file():
+    file = job.image.requirements or DEFAULT_REQUIREMENTS
+    if not job.image.requirements and not (folder / DEFAULT_REQUIREMENTS).is_file():
         return ImageRequirements(runtime)
     gpu = runtime.own.made_for_gpus if runtime.own else has_gpus(job.cluster)
     try:

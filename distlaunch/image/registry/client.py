@@ -1,8 +1,11 @@
-"""The images of one repository in a registry."""
+"""The images of a repository in a registry, and images that are made of them without Docker."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import threading
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,11 +14,12 @@ import requests
 
 from distlaunch.errors import ImageError
 from distlaunch.image.registry import manifests
-from distlaunch.image.registry.credentials import Credentials, find_credentials
 from distlaunch.image.registry.errors import RegistryError
+from distlaunch.image.registry.manifests import ImageSettings, extend_config
 from distlaunch.image.registry.transport import (
     CHUNK,
     DEFAULT_POLICY,
+    THREADS,
     Blob,
     RetryPolicy,
     Transport,
@@ -23,10 +27,11 @@ from distlaunch.image.registry.transport import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from typing_extensions import Self
 
+    from distlaunch.image.layers import Layer
     from distlaunch.image.reference import Reference
 
 _NOT_MOUNTED = frozenset({400, 401, 403, 404, 405})
@@ -41,7 +46,7 @@ class RemoteImage:
     config: Mapping[str, Any]
 
 
-class Registry:
+class Registry(Transport):
     """The images of one repository; a context manager that keeps connections, shared by threads.
 
     The repository's tag or digest is the default of the methods.
@@ -52,28 +57,15 @@ class Registry:
         By all methods, if the registry responds with an error or cannot be reached.
     """
 
-    def __init__(
-        self,
-        repository: Reference,
-        *,
-        policy: RetryPolicy = DEFAULT_POLICY,
-        credentials: Callable[[str], Credentials | None] = find_credentials,
-    ) -> None:
+    def __init__(self, repository: Reference, policy: RetryPolicy = DEFAULT_POLICY) -> None:
+        super().__init__(repository, policy)
         self.repository = repository
-        self._transport = Transport(repository, policy, credentials)
-
-    @property
-    def bytes_sent(self) -> int:
-        """Bytes of blobs and manifests sent so far."""
-        return self._transport.bytes_sent
 
     def digest(self, identifier: str | None = None) -> str | None:
         """Return the digest of the image for linux/amd64, None if there is no such image."""
         identifier = identifier or self.repository.identifier
         try:
-            response = self._transport.request(
-                "head", f"manifests/{identifier}", headers=manifests.ACCEPT
-            )
+            response = self.request("head", f"manifests/{identifier}", headers=manifests.ACCEPT)
         except RegistryError as error:
             if error.status != requests.codes.not_found:
                 raise
@@ -88,7 +80,7 @@ class Registry:
         digest, manifest = self._manifest(identifier or self.repository.identifier)
         manifests.check_manifest(manifest, self.repository)
         config_digest = manifest["config"]["digest"]
-        data = self._transport.request("get", f"blobs/{config_digest}").content
+        data = self.request("get", f"blobs/{config_digest}").content
         self._verify(config_digest, digest_of(data))
         config = manifests.parse(data, self.repository, "config")
         manifests.check_config(config, manifest, self.repository)
@@ -102,29 +94,21 @@ class Registry:
         """Mount a blob from another repository of this registry; return whether that worked."""
         query = {"mount": digest, "from": source.path}
         try:
-            response = self._transport.request("post", "blobs/uploads/", params=query)
+            response = self.request("post", "blobs/uploads/", params=query)
         except RegistryError as error:
             if error.status not in _NOT_MOUNTED:
                 raise
             return False
         return response.status_code == 201
 
-    def upload(self, blob: Blob, on_progress: Callable[[int], None] = lambda _: None) -> None:
-        """Upload a blob unless it exists; `on_progress` is called with the bytes sent so far."""
-        self._transport.upload(blob, on_progress)
-
     def put_manifest(self, manifest: bytes, media_type: str, tag: str) -> str:
         """Create an image whose blobs exist; return its digest."""
-        response = self._transport.request(
+        response = self.request(
             "put", f"manifests/{tag}", data=manifest, headers={"Content-Type": media_type}
         )
         digest = digest_of(manifest)
         self._verify(response.headers.get("Docker-Content-Digest", digest), digest)
         return digest
-
-    def cancel(self) -> None:
-        """Make requests of other threads fail at their next chunk or retry."""
-        self._transport.cancel()
 
     def __enter__(self) -> Self:
         return self
@@ -132,15 +116,13 @@ class Registry:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self.cancel()
-        self._transport.close()
+        self.close()
 
     def _chunks(self, digest: str) -> Iterator[bytes]:
         """Yield a blob's content; raise an error of requests if the connection breaks."""
         headers = {"Accept-Encoding": "identity"}
         content = hashlib.sha256()
-        with self._transport.request(
-            "get", f"blobs/{digest}", headers=headers, stream=True
-        ) as response:
+        with self.request("get", f"blobs/{digest}", headers=headers, stream=True) as response:
             for chunk in response.iter_content(CHUNK):
                 content.update(chunk)
                 yield chunk
@@ -155,9 +137,7 @@ class Registry:
         return digest, document
 
     def _document(self, identifier: str) -> tuple[str, dict[str, Any], str]:
-        response = self._transport.request(
-            "get", f"manifests/{identifier}", headers=manifests.ACCEPT
-        )
+        response = self.request("get", f"manifests/{identifier}", headers=manifests.ACCEPT)
         digest = digest_of(response.content)
         is_digest = identifier.startswith("sha256:")
         expected = identifier if is_digest else response.headers.get("Docker-Content-Digest")
@@ -171,3 +151,94 @@ class Registry:
                 f"content of {self.repository.host} has the digest {digest}, expected {expected}; "
                 "check the registry and proxies, and push the image again"
             )
+
+
+def append_layers(
+    base: Reference,
+    target: Reference,
+    layers: Sequence[Layer],
+    settings: ImageSettings,
+    *,
+    progress: Callable[[str], None] = lambda _: None,
+    policy: RetryPolicy = DEFAULT_POLICY,
+) -> str:
+    """Push `target`, made of `base` and `layers`, and return its digest.
+
+    The same input gives the same digest. Blobs that the target's repository has are not sent. The
+    base's layers are mounted if both are in one registry, and copied through this machine
+    otherwise. `progress` is called with a line.
+    """
+    with Registry(base, policy) as source, Registry(target, policy) as registry:
+        image = _push_layers(source, registry, layers, _Progress(progress, f"pushing {target}"))
+        config = Blob.of_bytes(_encode(extend_config(image.config, layers, settings)))
+        registry.upload(config)
+        manifest, media_type = _manifest(image, config, layers)
+        return registry.put_manifest(manifest, media_type, target.identifier)
+
+
+def _push_layers(
+    source: Registry, registry: Registry, layers: Sequence[Layer], progress: _Progress
+) -> RemoteImage:
+    """Upload the new layers and those of the base, several at a time; return the base."""
+
+    def upload(blob: Blob) -> None:
+        registry.upload(blob, partial(progress.update, blob))
+
+    def mount_or_copy(blob: Blob) -> None:
+        is_same_registry = source.repository.host == registry.repository.host
+        if not (is_same_registry and registry.mount(blob.digest, source.repository)):
+            upload(blob)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        try:
+            files = [Blob.of_file(each.file, each.digest, each.size) for each in layers]
+            uploads = [pool.submit(upload, blob) for blob in files]
+            image = source.image()
+            if source.repository.name != registry.repository.name:
+                sizes = {each["digest"]: each["size"] for each in image.manifest["layers"]}
+                blobs = [source.blob(digest, size) for digest, size in sizes.items()]
+                uploads += [pool.submit(mount_or_copy, blob) for blob in blobs]
+            for each in wait(uploads, return_when=FIRST_EXCEPTION).done:
+                each.result()
+        except BaseException:
+            registry.cancel()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return image
+
+
+def _manifest(image: RemoteImage, config: Blob, layers: Sequence[Layer]) -> tuple[bytes, str]:
+    """Return the new manifest with its media type, in the format of the base's."""
+    types = manifests.media_types(image.manifest)
+    added = [_descriptor(types.layer, layer.digest, layer.size) for layer in layers]
+    document = {
+        "schemaVersion": 2,
+        "mediaType": types.manifest,
+        "config": _descriptor(types.config, config.digest, config.size),
+        "layers": [*image.manifest["layers"], *added],
+    }
+    return _encode(document), types.manifest
+
+
+def _descriptor(media_type: str, digest: str, size: int) -> dict[str, Any]:
+    return {"mediaType": media_type, "digest": digest, "size": size}
+
+
+def _encode(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+class _Progress:
+    """Prints how much of the blobs has been sent."""
+
+    def __init__(self, print_line: Callable[[str], None], title: str) -> None:
+        self._print_line = print_line
+        self._title = title
+        self._blobs: dict[str, tuple[int, int]] = {}  # bytes sent, and in all
+        self._lock = threading.Lock()
+
+    def update(self, blob: Blob, sent: int) -> None:
+        with self._lock:
+            self._blobs[blob.digest] = (sent, blob.size)
+            done, total = map(sum, zip(*self._blobs.values(), strict=True))
+            self._print_line(f"{self._title}: {done / 1e6:.1f} of {total / 1e6:.1f} MB")

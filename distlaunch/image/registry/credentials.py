@@ -117,17 +117,11 @@ class Authenticator:
     `request` sends a request to the token server.
     """
 
-    def __init__(
-        self,
-        reference: Reference,
-        request: Callable[..., requests.Response],
-        find_credentials: Callable[[str], Credentials | None],
-    ) -> None:
+    def __init__(self, reference: Reference, request: Callable[..., requests.Response]) -> None:
         self.header: str | None = None
         self.credentials: Credentials | None = None
         self._reference = reference
         self._request = request
-        self._find_credentials = find_credentials
         self._scopes: dict[str, None] = {}  # all that were required so far, in order
         self._lock = threading.Lock()
 
@@ -137,7 +131,7 @@ class Authenticator:
             if self.header != sent_header:
                 return True  # another thread has answered the challenge
             challenges = response.headers.get("WWW-Authenticate", "")
-            self.credentials = self._find_credentials(self._reference.host)
+            self.credentials = find_credentials(self._reference.host)
             if bearer := _BEARER.search(challenges):
                 parameters = {name: a or b for name, a, b in _PARAMETER.findall(bearer[1])}
                 self.header = f"Bearer {self._token(parameters)}"

@@ -53,8 +53,8 @@ def parse(data: bytes, reference: Reference, name: str) -> dict[str, Any]:
     """Parse a manifest, an index or a config."""
     try:
         document = json.loads(data)
-    except ValueError as problem:
-        raise _unsupported(reference, f"its {name} is not JSON") from problem
+    except ValueError:
+        document = None
     if not isinstance(document, dict):
         raise _unsupported(reference, f"its {name} is not a JSON object")
     return document

@@ -14,7 +14,7 @@ from requests.adapters import HTTPAdapter
 
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import DOCKER_HUB, Reference, is_loopback
-from distlaunch.image.registry.credentials import Authenticator, Credentials
+from distlaunch.image.registry.credentials import Authenticator
 from distlaunch.image.registry.errors import connection_error, status_error
 from distlaunch.retry import Backoff
 
@@ -68,35 +68,28 @@ DEFAULT_POLICY = RetryPolicy()
 class Transport:
     """Requests about one repository over kept connections; shared by threads."""
 
-    def __init__(
-        self,
-        reference: Reference,
-        policy: RetryPolicy,
-        credentials: Callable[[str], Credentials | None],
-    ) -> None:
+    def __init__(self, reference: Reference, policy: RetryPolicy) -> None:
         self._reference = reference
         self._policy = policy
-        self.bytes_sent = 0
         self._host = _DOCKER_HUB_API if reference.host == DOCKER_HUB else reference.host
         self._scheme = "http" if reference.is_loopback else "https"
         self._base_url = f"{self._scheme}://{self._host}/v2/{reference.path}/"
         self._session = _session()
-        self._auth = Authenticator(reference, self._request_token, credentials)
+        self._auth = Authenticator(reference, self._request_token)
         self._has_responded = False
         self._cancelled = threading.Event()
-        self._lock = threading.Lock()
 
     def request(self, method: str, path: str, **kwargs: Any) -> requests.Response:
         """Send a request for a path below the repository, e.g. ``blobs/sha256:…``."""
         response = self._retry(lambda: self._send_authenticated(method, path, **kwargs))
-        self._raise_for_status(response, pushing=method in _WRITING)
-        self._count(len(kwargs.get("data", b"")))
-        return response
+        return self._checked(response, pushing=method in _WRITING)
 
-    def upload(self, blob: Blob, on_progress: Callable[[int], None]) -> None:
-        """Send a blob unless the repository has it; start over if the connection breaks."""
-        response = self._retry(lambda: self._try_upload(blob, on_progress))
-        self._raise_for_status(response, pushing=True)
+    def upload(self, blob: Blob, on_progress: Callable[[int], None] = lambda _: None) -> None:
+        """Upload a blob unless it exists; start over if the connection breaks.
+
+        `on_progress` is called with the bytes sent so far.
+        """
+        self._checked(self._retry(lambda: self._try_upload(blob, on_progress)), pushing=True)
 
     def cancel(self) -> None:
         """Make requests of other threads fail at their next chunk or retry."""
@@ -105,9 +98,10 @@ class Transport:
     def close(self) -> None:
         self._session.close()
 
-    def _raise_for_status(self, response: requests.Response, *, pushing: bool) -> None:
+    def _checked(self, response: requests.Response, *, pushing: bool) -> requests.Response:
         if not response.ok:
             raise status_error(response, self._reference, self._auth.credentials, pushing=pushing)
+        return response
 
     def _try_upload(self, blob: Blob, on_progress: Callable[[int], None]) -> requests.Response:
         response = self._send_authenticated("head", f"blobs/{blob.digest}")
@@ -131,7 +125,6 @@ class Transport:
         for chunk in blob.chunks():
             self._wait(0)
             yield chunk
-            self._count(len(chunk))
             sent += len(chunk)
             on_progress(sent)
 
@@ -201,10 +194,6 @@ class Transport:
     def _wait(self, seconds: float) -> None:
         if self._cancelled.wait(seconds):
             raise ImageError("interrupted")
-
-    def _count(self, size: int) -> None:
-        with self._lock:
-            self.bytes_sent += size
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def test_the_requirements_that_a_dockerfile_names_are_checked(text, are_checked,
 
 def test_a_changed_copy_of_the_rendered_dockerfile_rewrites_the_requirements(bundled):
     bundled.write("requirements.txt", "tensorflow==2.21.0\nkeras>=3.12,<3.16\n")
-    text = templates.dockerfile(bundled.order().job, bundled.folder)
+    text = templates.recipe(bundled.order().job, bundled.folder).dockerfile
     bundled.write("Dockerfile", text + "# mine\n")
     assert bundled.problems() == []
     # It was rendered for machines without GPUs, and removes CUDA.

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from distlaunch.job.model import DEFAULT_BASE
+
 HASH = " --hash=sha256:" + "0" * 64
 GPU = tuple(
     f"cluster.{pool}={{machine: n1-standard-8, accelerator: {{type: NVIDIA_TESLA_T4, count: 1}}}}"
@@ -90,7 +92,7 @@ def test_a_dockerfile_that_installs_tensorflow_without_cuda(base, command, where
             ":2.21.0",
             "",
             GPU,
-            f"set image.base: python:3.12-slim, and {AND_CUDA} in the requirements",
+            f"set image.base: {DEFAULT_BASE}, and {AND_CUDA} in the requirements",
         ),
         (":2.21.0-gpu", "", GPU, None),
         (":2.21.0", "", (), None),

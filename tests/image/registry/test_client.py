@@ -1,24 +1,29 @@
-"""Blobs and manifests: uploads, retries and verification."""
+"""Blobs and manifests of a registry, and layers that are appended to an image in it."""
 
 from __future__ import annotations
 
+import gzip
 import os
 
+import projects
 import pytest
 import registries
 from fake_registry import FakeRegistry, Fault
-from registries import QUICK
+from registries import QUICK, Recipe, tar_of
 
 from distlaunch.errors import ImageError
+from distlaunch.image.layers import Layer
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry.client import Registry
+from distlaunch.image.registry import manifests
+from distlaunch.image.registry.client import Registry, append_layers
+from distlaunch.image.registry.manifests import ImageSettings
 from distlaunch.image.registry.transport import Blob, RetryPolicy, digest_of
 
 SMALL, LARGE = b"small\n", os.urandom(3_000_000)
 
 
 def open_registry(host):
-    return Registry(registries.fresh(host), policy=QUICK, credentials=lambda _: None)
+    return Registry(registries.fresh(host), QUICK)
 
 
 def once(fault, method, part=""):
@@ -33,18 +38,20 @@ def content(registry, data):
     return b"".join(registry.blob(digest_of(data), len(data)).chunks())
 
 
+# Blobs
+
+
 @pytest.mark.parametrize("data", [b"", SMALL, LARGE], ids=["empty", "small", "large"])
-def test_an_uploaded_blob_can_be_read(any_registry, tmp_path, data):
+def test_an_uploaded_blob_can_be_read_and_is_not_sent_again(any_registry, tmp_path, data):
     (tmp_path / "blob").write_bytes(data)
-    progress = []
+    progress, again = [], []
     with open_registry(any_registry) as registry:
         blob = Blob.of_file(tmp_path / "blob", digest_of(data), len(data))
         registry.upload(blob, progress.append)
         assert content(registry, data) == data
-        assert registry.bytes_sent == len(data)
-        registry.upload(blob)
-        assert registry.bytes_sent == len(data)  # it exists, so nothing is sent
+        registry.upload(blob, again.append)
     assert progress[-1:] == ([len(data)] if data else [])
+    assert again == []
 
 
 @pytest.mark.parametrize(
@@ -83,9 +90,7 @@ def test_retries_end_with_the_last_error(door):
 def test_retry_after_is_respected(door, monkeypatch):
     busy = door(once(Fault(429, headers={"Retry-After": "3"}), "HEAD"))
     waits = []
-    monkeypatch.setattr(
-        "distlaunch.image.registry.transport.Transport._wait", lambda _, wait: waits.append(wait)
-    )
+    monkeypatch.setattr(Registry, "_wait", lambda _, wait: waits.append(wait))
     with open_registry(busy.host) as registry:
         assert registry.digest() is None
     assert waits == [3]
@@ -94,10 +99,9 @@ def test_retry_after_is_respected(door, monkeypatch):
 
 def test_a_registry_that_never_responded_is_not_retried(door):
     hanging = door(lambda _: Fault(hang=0.5))
-    policy = RetryPolicy(connect=1, read=0.1, retries=1, delay=0.01)
     reference = Reference.parse(f"{hanging.host}/a")
     with (
-        Registry(reference, policy=policy, credentials=lambda _: None) as registry,
+        Registry(reference, RetryPolicy(1, 0.1, retries=1, delay=0.01)) as registry,
         pytest.raises(ImageError, match=f"the registry {hanging.host} does not respond; check it"),
     ):
         registry.digest()
@@ -127,9 +131,20 @@ def test_content_with_another_digest_is_refused(door):
             assert str(caught.value).startswith(message)
 
 
+def test_no_proxy_is_used_for_loopback(registry, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert Recipe().push(registries.fresh(registry))
+
+
+# Manifests
+
+
 def test_a_missing_image(any_registry):
     reference = registries.fresh(any_registry)
-    with Registry(reference, policy=QUICK, credentials=lambda _: None) as registry:
+    with Registry(reference, QUICK) as registry:
         assert registry.digest() is None
         assert registry.digest("other") is None
         with pytest.raises(ImageError) as caught:
@@ -137,18 +152,10 @@ def test_a_missing_image(any_registry):
     assert str(caught.value).startswith(f"there is no image {reference} in {reference.host} (")
 
 
-def test_no_proxy_is_used_for_loopback(registry, monkeypatch):
-    for name in ("HTTP_PROXY", "http_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:1")
-    for name in ("NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    assert registries.Recipe().push(registries.fresh(registry))
-
-
 @pytest.mark.parametrize(
     ("manifest", "reason"),
     [
-        (b"<html>", "its manifest is not JSON"),
+        (b"<html>", "its manifest is not a JSON object"),
         (b"[]", "its manifest is not a JSON object"),
         (
             b'{"schemaVersion": 2, "config": {"digest": "md5:1", "size": 1}, "layers": []}',
@@ -159,9 +166,163 @@ def test_no_proxy_is_used_for_loopback(registry, monkeypatch):
 def test_an_unusable_manifest(manifest, reason):
     with FakeRegistry(lambda _: Fault(200, manifest)) as wrong:
         reference = Reference.parse(f"{wrong.host}/a")
-        registry = Registry(reference, credentials=lambda _: None)
-        with registry, pytest.raises(ImageError) as caught:
+        with Registry(reference) as registry, pytest.raises(ImageError) as caught:
             registry.image()
         assert str(caught.value) == (
             f"{reference} is not a usable image: {reason}; push that image again"
         )
+
+
+# Appended layers
+
+SETTINGS = ImageSettings(
+    entrypoint=("python", "-m", "trainer.task"),
+    env={"A": "1", "PATH": "/new"},
+    workdir="/app",
+    labels={"ours": "x"},
+)
+BASE_CONFIG = {
+    "Env": ["PATH=/old", "B=a=b"],
+    "Cmd": ["bash"],
+    "Labels": {"theirs": "y"},
+    "User": "ann",
+    "Image": "sha256:removed",
+}
+
+
+def append(base, target, layers, settings=SETTINGS, policy=QUICK, **options):
+    return append_layers(base, target, layers, settings, policy=policy, **options)
+
+
+def files_of(reference):
+    """Return the files of all layers."""
+    layers = [projects.files(reference, index) for index in range(len(projects.layers(reference)))]
+    return {path: data for each in layers for path, data in each.items()}
+
+
+@pytest.fixture
+def code(tmp_path):
+    data = tar_of({"app": None, "app/task.py": b"print(1)\n"})
+    (tmp_path / "layer").write_bytes(data)
+    diff_id = digest_of(gzip.decompress(data))
+    return Layer(tmp_path / "layer", digest_of(data), diff_id, len(data), "COPY . /app")
+
+
+@pytest.mark.parametrize(
+    ("oci", "has_media_type"),
+    [(True, True), (True, False), (False, True)],
+    ids=["oci", "oci without a media type", "docker"],
+)
+def test_a_layer_and_settings_are_added_to_the_base(any_registry, code, oci, has_media_type):
+    base = registries.fresh(any_registry, "base")
+    target = registries.fresh(any_registry, tag="abc")
+    base_digest = Recipe(config=BASE_CONFIG, oci=oci, has_media_type=has_media_type).push(base)
+    digest = append(base, target, [code])
+
+    image = projects.image(target)
+    assert image.digest == digest
+    assert projects.image(base).digest == base_digest
+    assert files_of(target) == {"etc/base": b"base\n", "app/task.py": b"print(1)\n"}
+    assert image.config["config"] == {
+        "Env": ["PATH=/new", "B=a=b", "A=1"],
+        "Labels": {"theirs": "y", "ours": "x"},
+        "User": "ann",
+        "Entrypoint": ["python", "-m", "trainer.task"],
+        "WorkingDir": "/app",
+    }
+    assert image.config["rootfs"]["diff_ids"][-1] == code.diff_id
+    assert [each["created_by"] for each in image.config["history"]] == ["ADD base", "COPY . /app"]
+    assert image.config["created"] == "2026-01-02T03:04:05Z"
+    assert "container" not in image.config
+    types = manifests.OCI if oci else manifests.DOCKER
+    assert image.manifest["mediaType"] == types.manifest
+    assert image.manifest["layers"][-1]["mediaType"] == types.layer
+
+
+def test_equal_input_gives_an_equal_digest(registry, code):
+    base = registries.fresh(registry, "base")
+    Recipe().push(base)
+    digests = {append(base, registries.fresh(registry), [code]) for _ in range(3)}
+    assert len(digests) == 1
+    other = ImageSettings(entrypoint=("python", "-m", "other"))
+    assert append(base, registries.fresh(registry), [code], other) not in digests
+
+
+def test_the_base_is_mounted_in_its_registry(any_registry, code):
+    base = registries.fresh(any_registry, "base")
+    Recipe(layers=[tar_of({f"{n}": os.urandom(50_000)}) for n in range(12)]).push(base)
+    target, lines = registries.fresh(any_registry), []
+    append(base, target, [code], progress=lines.append)
+    assert lines == [f"pushing {target}: 0.0 of 0.0 MB"]  # of the code alone
+    assert len(files_of(target)) == 13
+
+
+@pytest.mark.parametrize("status", [202, 403])
+def test_a_base_that_cannot_be_mounted_is_copied(fake, door, code, status):
+    refusing = door(lambda r: Fault(status) if "mount=" in r.path else None)
+    base = registries.fresh(fake.host, "base")
+    Recipe().push(base)
+    target = registries.fresh(refusing.host)
+    append(Reference.parse(f"{refusing.host}/{base.path}"), target, [code])
+    assert "etc/base" in files_of(target)
+
+
+def test_a_base_of_another_registry_is_copied_once(registry, code):
+    data = os.urandom(3_000_000)
+    base = registries.fresh(registry, "base")
+    Recipe(layers=[tar_of({"big": data}), tar_of({"a": b"1"})]).push(base)
+    with FakeRegistry() as other:
+        target = registries.fresh(other.host)
+        lines, again = [], []
+        append(base, target, [code], progress=lines.append)
+        assert files_of(target)["big"] == data
+        assert lines[-1] == f"pushing {target}: 3.0 of 3.0 MB"
+        append(base, target.with_tag("b"), [code], progress=again.append)
+        append(target, target.with_tag("c"), [code], progress=again.append)
+        assert again == []
+
+
+@pytest.mark.parametrize("oci", [False, True])
+def test_the_image_for_linux_amd64_is_chosen_from_an_index(registry, code, oci):
+    base = registries.fresh(registry, "base")
+    digests = {
+        f"linux/{name}": Recipe(architecture=name, oci=oci).push(base.with_tag(name))
+        for name in ("arm64", "amd64")
+    }
+    digests["unknown/unknown"] = digests["linux/arm64"]
+    registries.push_index(base, digests, oci=oci)
+    target = registries.fresh(registry)
+    append(base, target, [code])
+    assert projects.image(target).config["architecture"] == "amd64"
+    with Registry(base, QUICK) as images:
+        assert images.digest() == digests["linux/amd64"]
+        assert images.digest(digests["linux/amd64"]) == digests["linux/amd64"]
+
+
+def test_a_base_for_another_platform_is_refused(registry, code):
+    base = registries.fresh(registry, "base")
+    digest = Recipe(architecture="arm64").push(base)
+    index = base.with_tag("index")
+    registries.push_index(index, {"linux/arm64": digest}, oci=True)
+    for reference in (base, index):
+        with pytest.raises(ImageError) as caught:
+            append(reference, registries.fresh(registry), [code])
+        assert str(caught.value) == (
+            f"{reference} is for linux/arm64, and Google's machines are linux/amd64; rebuild it "
+            "with 'docker build --platform linux/amd64', or choose another image"
+        )
+
+
+def test_the_first_error_cancels_other_uploads(fake, door, code):
+    base = registries.fresh(fake.host, "base")
+    large = os.urandom(1_500_000)
+    Recipe(layers=[large]).push(base)
+
+    def rule(request):
+        if request.method == "HEAD" and digest_of(large) in request.path:
+            return Fault(503)  # retried after an hour
+        return Fault(403) if code.digest in request.path else None
+
+    target = registries.fresh(door(rule, repositories={}).host)
+    with pytest.raises(ImageError, match=f"^push of {target.name} denied; "):
+        append(base, target, [code], policy=RetryPolicy(5, 5, delay=3600.0))

@@ -11,117 +11,112 @@ from registries import QUICK, Recipe, tar_of
 
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry.append import append_layers
-from distlaunch.image.registry.client import Registry
-from distlaunch.image.registry.credentials import Credentials
+from distlaunch.image.registry.client import Registry, append_layers
 from distlaunch.image.registry.manifests import ImageSettings
 from distlaunch.image.registry.transport import Blob, digest_of
 
 USERS = {"ann": "open sesame", "<token>": "an identity"}
 # bcrypt of the password, the only hash that Docker's registry supports.
 HTPASSWD = "ann:$2b$04$SvLOa/.6uFIuG.d6bZaGsOWGLaMFu2cVoWj0Md0NgNEtZunFEmAvO\n"
-ANN = Credentials("ann", USERS["ann"], source="config.json")
-STRANGER = Credentials("eve", "x", source="config.json")
-IDENTITY = Credentials(identity_token=USERS["<token>"], source="config.json")
-WRONG_IDENTITY = Credentials(identity_token="another", source="config.json")  # noqa: S106
+CHALLENGED = "the credentials from docker's configuration"
 
 
-def open_registry(reference, credentials):
-    return Registry(reference, policy=QUICK, credentials=lambda _: credentials)
+def open_registry(reference):
+    return Registry(reference, QUICK)
 
 
-def push(reference, credentials=ANN, **recipe):
-    return Recipe(**recipe).push(reference, credentials=lambda _: credentials)
-
-
-def upload_error(reference, credentials):
-    with open_registry(reference, credentials) as registry, pytest.raises(ImageError) as caught:
+def upload_error(reference):
+    with open_registry(reference) as registry, pytest.raises(ImageError) as caught:
         registry.upload(Blob.of_bytes(b"x"))
     return str(caught.value)
 
 
 @pytest.fixture
-def basic():
+def basic(log_in):
     with FakeRegistry(login="basic", users=USERS) as running:
+        log_in(running.host, USERS["ann"])
         yield running.host
 
 
 @pytest.fixture
-def docker_basic(registry_program, tmp_path):
+def docker_basic(registry_program, tmp_path, log_in):
     (tmp_path / "htpasswd").write_text(HTPASSWD)
     auth = f"auth: {{htpasswd: {{realm: a, path: {tmp_path}/htpasswd}}}}\n"
     with registries.serving(tmp_path, auth=auth) as host:
+        log_in(host, USERS["ann"])
         yield host
 
 
 @pytest.fixture
-def bearer():
+def bearer(log_in):
     with FakeRegistry(login="bearer", users=USERS) as running:
+        log_in(running.host, USERS["ann"])
         yield running
 
 
 @pytest.mark.parametrize("fixture", ["basic", "docker_basic"])
-def test_basic(request, fixture):
+def test_basic(request, fixture, log_in, docker_config):
     host = request.getfixturevalue(fixture)
     reference = registries.fresh(host)
-    digest = push(reference)
-    with open_registry(reference, ANN) as registry:
+    digest = Recipe().push(reference)
+    with open_registry(reference) as registry:
         assert registry.digest() == digest
-    remedy = f"run 'docker login {host}'"
-    for credentials, end in (
-        (None, remedy),
-        (STRANGER, f"the credentials from config.json do not suffice, {remedy} with others"),
-    ):
-        assert upload_error(reference, credentials) == f"push of {reference.name} denied; {end}"
-        with open_registry(reference, credentials) as registry, pytest.raises(ImageError):
-            registry.digest()
+    denied, remedy = f"push of {reference.name} denied; ", f"run 'docker login {host}'"
+    log_in(host, "x", user="eve")
+    assert upload_error(reference) == f"{denied}{CHALLENGED} do not suffice, {remedy} with others"
+    (docker_config / "config.json").unlink()
+    assert upload_error(reference) == f"{denied}{remedy}"
+    with open_registry(reference) as registry, pytest.raises(ImageError):
+        registry.digest()
 
 
-def test_tokens_are_requested_with_a_password_or_an_identity_and_kept(bearer):
-    push(registries.fresh(bearer.host))
+def test_tokens_are_requested_with_a_password_or_an_identity_and_kept(bearer, log_in):
+    Recipe().push(registries.fresh(bearer.host))
     assert len(bearer.token_requests) <= 2
     assert bearer.token_requests[0]["service"] == [SERVICE]
     bearer.token_requests.clear()
-    push(registries.fresh(bearer.host), IDENTITY)
+    log_in(bearer.host, USERS["<token>"], user="")
+    Recipe().push(registries.fresh(bearer.host))
     assert {each["refresh_token"][0] for each in bearer.token_requests} == {USERS["<token>"]}
 
 
-def test_an_anonymous_token_allows_to_pull_only(bearer):
+def test_an_anonymous_token_allows_to_pull_only(bearer, docker_config):
     reference = registries.fresh(bearer.host)
-    digest = push(reference)
-    with open_registry(reference, None) as registry:
+    digest = Recipe().push(reference)
+    (docker_config / "config.json").unlink()
+    with open_registry(reference) as registry:
         assert registry.digest() == digest
     assert bearer.token_requests[-1]["scope"] == [f"repository:{reference.path}:pull"]
-    assert upload_error(reference, None) == (
+    assert upload_error(reference) == (
         f"push of {reference.name} denied (token); run 'docker login {bearer.host}'"
     )
 
 
-@pytest.mark.parametrize("credentials", [STRANGER, WRONG_IDENTITY])
-def test_rejected_credentials(bearer, credentials):
-    assert upload_error(registries.fresh(bearer.host), credentials) == (
-        f"{bearer.host} rejects the credentials from config.json (401); "
-        f"run 'docker login {bearer.host}'"
+@pytest.mark.parametrize("user", ["eve", ""], ids=["password", "identity"])
+def test_rejected_credentials(bearer, log_in, user):
+    log_in(bearer.host, "x", user=user)
+    assert upload_error(registries.fresh(bearer.host)) == (
+        f"{bearer.host} rejects {CHALLENGED} (401); run 'docker login {bearer.host}'"
     )
 
 
 def test_a_mount_requests_a_token_for_both_repositories(bearer):
     base, target = registries.fresh(bearer.host, "base"), registries.fresh(bearer.host)
-    push(base, layers=[tar_of({f"{n}": os.urandom(1000)}) for n in range(10)])
+    Recipe(layers=[tar_of({f"{n}": os.urandom(1000)}) for n in range(10)]).push(base)
     bearer.token_requests.clear()
-    append_layers(base, target, [], ImageSettings(), policy=QUICK, credentials=lambda _: ANN)
+    append_layers(base, target, [], ImageSettings(), policy=QUICK)
     scopes = bearer.token_requests[-1]["scope"]
     assert f"repository:{base.path}:pull" in scopes
     assert f"repository:{target.path}:pull,push" in scopes
     assert len(bearer.token_requests) <= 6  # not one for each layer
-    with open_registry(target, ANN) as registry:
+    with open_registry(target) as registry:
         assert len(registry.image().manifest["layers"]) == 10
 
 
 @pytest.mark.parametrize("method", ["HEAD", "POST", "PUT"])
 def test_an_expired_token_is_renewed(bearer, method):
     data = os.urandom(3_000_000)
-    with open_registry(registries.fresh(bearer.host), ANN) as registry:
+    with open_registry(registries.fresh(bearer.host)) as registry:
         registry.upload(Blob.of_bytes(b"first"))
         bearer.token_requests.clear()
 
@@ -146,10 +141,11 @@ def test_an_expired_token_is_renewed(bearer, method):
         ("", "push of "),
     ],
 )
-def test_a_challenge_that_cannot_be_answered(challenge, error):
+def test_a_challenge_that_cannot_be_answered(challenge, error, log_in):
     fault = Fault(401, headers={"WWW-Authenticate": challenge})
     with FakeRegistry(lambda _: fault) as refusing:
-        assert error in upload_error(Reference.parse(f"{refusing.host}/a"), ANN)
+        log_in(refusing.host, "x")
+        assert error in upload_error(Reference.parse(f"{refusing.host}/a"))
         assert len(refusing.requests) == 1
 
 
@@ -159,18 +155,19 @@ def test_a_challenge_that_cannot_be_answered(challenge, error):
         (Fault(503), "(503); try again later"),
         (Fault(200, b"[]"), "returns no token for "),
         (Fault(200, b"{}"), "returns no token for "),
-        (Fault(403), "rejects the credentials from config.json (403)"),
+        (Fault(403), f"rejects {CHALLENGED} (403)"),
         (Fault(drop="request"), "the connection to "),
     ],
 )
-def test_a_token_server_that_fails(fault, error):
+def test_a_token_server_that_fails(fault, error, log_in):
     with FakeRegistry(lambda _: fault) as server:
         challenge = {"WWW-Authenticate": f'Bearer realm="http://{server.host}/v2/token"'}
         with FakeRegistry(lambda _: Fault(401, headers=challenge)) as refusing:
-            assert error in upload_error(Reference.parse(f"{refusing.host}/a"), ANN)
+            log_in(refusing.host, "x")
+            assert error in upload_error(Reference.parse(f"{refusing.host}/a"))
 
 
-def test_credentials_are_sent_to_the_registry_only():
+def test_credentials_are_sent_to_the_registry_only(log_in):
     """A registry may redirect to a blob's storage, on another host."""
     with (
         FakeRegistry(lambda _: Fault(200, b"blob")) as storage,
@@ -185,7 +182,8 @@ def test_credentials_are_sent_to_the_registry_only():
             return Fault(202, headers=location) if request.method == "POST" else None
 
         registry.rule = rule
-        with open_registry(registries.fresh(registry.host), ANN) as images:
+        log_in(registry.host, USERS["ann"])
+        with open_registry(registries.fresh(registry.host)) as images:
             images.digest()  # logs in
             assert b"".join(images.blob(digest_of(b"blob"), 4).chunks()) == b"blob"
             images.upload(Blob.of_bytes(b"other"))
@@ -198,4 +196,4 @@ def test_netrc_does_not_replace_the_credentials(basic, tmp_path, monkeypatch):
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login eve password x\n")
     (tmp_path / ".netrc").chmod(0o600)
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
-    assert push(registries.fresh(basic))
+    assert Recipe().push(registries.fresh(basic))
