@@ -69,10 +69,10 @@ BROKEN = {
         "workerPoolSpecs:\n- replicaCount: one\n- replicaCount: 1.5\n"
         "- machineSpec: {acceleratorCount: 3000000000}\n",
         [
-            "2:17: workerPoolSpecs[0].replicaCount: expected a whole number, got 'one'",
-            "3:17: workerPoolSpecs[1].replicaCount: expected a whole number, got '1.5'",
-            "4:35: workerPoolSpecs[2].machineSpec.acceleratorCount: expected a whole number of at "
-            "most 31 bits, got '3000000000'",
+            "2:17: workerPoolSpecs[0].replicaCount: expected a whole number of 64 bits, got 'one'",
+            "3:17: workerPoolSpecs[1].replicaCount: expected a whole number of 64 bits, got '1.5'",
+            "4:35: workerPoolSpecs[2].machineSpec.acceleratorCount: expected a whole number of "
+            "32 bits, got '3000000000'",
         ],
     ),
     "a container and a package": (
