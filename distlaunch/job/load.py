@@ -192,7 +192,7 @@ def _read_config(
         return partial(
             to_job, file, folder=folder, image=image, replace_retired=replace_retired
         ), notes
-    return partial(parse.to_job, parse.read(document, path)), notes
+    return partial(parse.to_job, *parse.read(document, path)), notes
 
 
 def _variable_notes(path: Path, document: Document, given: dict[str, str]) -> Iterator[str]:

@@ -387,7 +387,7 @@ def test_what_the_file_leaves_to_google_s_fields_is_known(tmp_path):
     job = load(tmp_path)
     assert job.service_account == "trainer@p.iam.gserviceaccount.com"
     assert job.scheduling == Scheduling("SPOT", 60, 5)
-    assert job.labels == {"team": "vision", "run": "a"}
+    assert request(job)["labels"] == {"team": "vision", "run": "a"}
 
 
 def test_conflicts_with_other_keys_are_refused(tmp_path):

@@ -21,7 +21,7 @@ from distlaunch.job.ai_platform.machines import RoleConfig, current_machine, rol
 from distlaunch.job.job_dir import JOB_DIR
 from distlaunch.job.model import POOL_ROLES
 from distlaunch.job.names import job_name
-from distlaunch.job.vertex import SPECS, Collection, parse
+from distlaunch.job.vertex import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,19 +74,17 @@ def to_job(
     if "hyperparameters" in given:
         _check_search(file, given["hyperparameters"])
     file.raise_errors()
-    collection, body = _request(file, pools, base)
+    body = _request(file, pools, base)
     base = replace(
         base,
         module=given.get("pythonModule", base.module),
         args=(*args, *job_dir),
         region=given.get("region", base.region),
     )
-    return parse.to_job(parse.VertexFile(collection, body, tuple(file.warnings)), base)
+    return parse.to_job(body, tuple(file.warnings), base)
 
 
-def _request(
-    file: AiPlatformFile, pools: list[dict[str, Any]], base: Job
-) -> tuple[Collection, dict[str, Any]]:
+def _request(file: AiPlatformFile, pools: list[dict[str, Any]], base: Job) -> dict[str, Any]:
     """Return the job in Vertex AI's format."""
     given = deepcopy(file.training_input)
     if base.scheduling.strategy != "FLEX_START":
@@ -97,9 +95,9 @@ def _request(
     move_fields(file.job, body, {"labels": "labels"})
     if "jobId" in file.job:
         body["displayName"] = job_name(file.job["jobId"])
-    collection: Collection = "customJobs"
+    spec_field = "jobSpec"
     if "hyperparameters" in given:
-        collection = "hyperparameterTuningJobs"
+        spec_field = "trialJobSpec"
         search = given["hyperparameters"]
         body["studySpec"] = to_study(
             search, search.get("hyperparameterMetricTag") or DEFAULT_METRIC
@@ -108,7 +106,7 @@ def _request(
     spec: dict[str, Any] = {"workerPoolSpecs": pools}
     move_fields(given, spec, SPEC_FIELDS)
     move_fields(given, body, JOB_FIELDS)
-    return collection, {**body, SPECS[collection]: spec}
+    return {**body, spec_field: spec}
 
 
 def _pool(

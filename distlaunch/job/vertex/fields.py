@@ -30,7 +30,16 @@ PLAIN_FIELDS = {
 }
 """Fields of a Job that are copied as they are, and their names in a CustomJobSpec."""
 
-PROGRAM_FIELDS = ("containerSpec", "pythonPackageSpec")
+PROGRAM_FIELDS = {
+    "containerSpec": {"imageUri": "image", "command": "command", "args": "args"},
+    "pythonPackageSpec": {
+        "executorImageUri": "image",
+        "packageUris": "packages",
+        "pythonModule": "module",
+        "args": "args",
+    },
+}
+"""The fields of a worker pool that define a `Program`, and its attributes by their fields."""
 
 TUNED = frozenset(
     {"studySpec", "trialJobSpec", "maxTrialCount", "parallelTrialCount", "maxFailedTrialCount"}
@@ -91,24 +100,16 @@ def machine(spec: Mapping[str, Any]) -> Machine:
 
 def program(spec: Mapping[str, Any]) -> Program | None:
     """Return what a pool runs, None if it does not define it."""
-    if "pythonPackageSpec" in spec:
-        package = spec["pythonPackageSpec"]
-        return Program(
-            image=package.get("executorImageUri") or None,
-            args=tuple(package.get("args", ())),
-            env=env(package),
-            module=package.get("pythonModule", ""),
-            packages=tuple(package.get("packageUris", ())),
-        )
-    container = spec.get("containerSpec", {})
-    if not any(container.values()):
+    name = "pythonPackageSpec" if "pythonPackageSpec" in spec else "containerSpec"
+    section = spec.get(name, {})
+    values: dict[str, Any] = {"module": ""} if name == "pythonPackageSpec" else {}
+    if not values and not any(section.values()):
         return None
-    return Program(
-        image=container.get("imageUri") or None,
-        command=tuple(container.get("command", ())),
-        args=tuple(container.get("args", ())),
-        env=env(container),
-    )
+    for field, attribute in PROGRAM_FIELDS[name].items():
+        value = section.get(field)
+        if value:
+            values[attribute] = tuple(value) if isinstance(value, list) else value
+    return Program(**values, env=env(section))
 
 
 def program_field(program: Program) -> str:

@@ -6,7 +6,7 @@ The job carries the whole file, so that it can be written again without loss.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import did_you_mean
@@ -57,24 +57,16 @@ _LONGEST_LABEL = 63
 _EXPECTED_KEYS = "trainingInput, workerPoolSpecs, jobSpec or studySpec at the top"
 
 
-@dataclass(frozen=True, slots=True)
-class VertexFile:
-    """A file in Vertex AI's format: the body of a request, and notes about what was changed."""
+def read(document: Document, path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Parse a file in camelCase or snake_case; raise all its problems as a JobFileError.
 
-    collection: vertex.Collection
-    body: dict[str, Any]
-    notes: tuple[str, ...]
-
-
-def read(document: Document, path: Path) -> VertexFile:
-    """Parse a file in camelCase or snake_case; raise all its problems as a JobFileError."""
+    Returns the body of a request, and notes about what was changed.
+    """
     from distlaunch.job.vertex import proto
 
     message = _message_name(document, path)
     parsed = proto.parse(message, document.data, as_text=True)
-    is_tuned = message == "HyperparameterTuningJob"
-    collection: vertex.Collection = "hyperparameterTuningJobs" if is_tuned else "customJobs"
-    spec = vertex.SPECS[collection]
+    spec = "trialJobSpec" if message == "HyperparameterTuningJob" else "jobSpec"
     prefix = (spec,) if message == "CustomJobSpec" else ()
     body = {spec: parsed.json} if prefix else parsed.json
     problems = [
@@ -98,31 +90,41 @@ def read(document: Document, path: Path) -> VertexFile:
         *_assumed_counts(body.get(spec, {})),
         *_single_arguments(parsed),
     )
-    return VertexFile(collection, body, tuple(f"{display_path(path)}: {note}" for note in notes))
+    return body, tuple(f"{display_path(path)}: {note}" for note in notes)
 
 
-def to_job(file: VertexFile, base: Job) -> tuple[Job, tuple[str, ...]]:
+def to_job(
+    body: Mapping[str, Any], notes: tuple[str, ...], base: Job
+) -> tuple[Job, tuple[str, ...]]:
     """Return the job of a file and notes; `base` has what the file does not set."""
-    target = file.collection if file.collection != "customJobs" else vertex.collection(base)
-    body = vertex.as_body_of(target, file.body)
-    spec = body.get(vertex.SPECS[target], {})
-    pools = spec["workerPoolSpecs"]
-    server = base.reduction_server
-    if any(pools[reduction_server.POOL :][:1]):
-        server = fields.reduction_server(pools)
-    passthrough = _without_pools(vertex.as_body_of(target, base.vertex), vertex.SPECS[target])
+    is_tuned = not fields.TUNED.isdisjoint(body)
+    target = "hyperparameterTuningJobs" if is_tuned else vertex.collection(base)
+    body = vertex.as_body_of(target, body)
+    passthrough = vertex.as_body_of(target, base.vertex)
+    passthrough.get(vertex.SPECS[target], {}).pop("workerPoolSpecs", None)
     job = replace(
         base,
         name=fields.name(body) or base.name,
-        cluster=_cluster(pools),
-        scheduling=_scheduling(spec.get("scheduling", {}), base.scheduling),
-        labels={**base.labels, **body.get("labels", {})},
-        reduction_server=server,
-        tuning=read_tuning(body) if "studySpec" in body else base.tuning,
+        cluster=_cluster(body[vertex.SPECS[target]]["workerPoolSpecs"]),
         vertex=deep_merge(passthrough, body),
-        **fields.plain_fields(spec),
+        **job_fields(body, base),
     )
-    return job, file.notes
+    return job, notes
+
+
+def job_fields(body: Mapping[str, Any], base: Job) -> dict[str, Any]:
+    """Return what a request's body sets of a job, besides its name and its cluster."""
+    spec = body.get("trialJobSpec") or body.get("jobSpec") or {}
+    pools = spec.get("workerPoolSpecs", [])
+    has_third_pool = any(pools[reduction_server.POOL :][:1])
+    server = fields.reduction_server(pools) if has_third_pool else base.reduction_server
+    return {
+        "labels": {**base.labels, **body.get("labels", {})},
+        "scheduling": _scheduling(spec.get("scheduling", {}), base.scheduling),
+        "reduction_server": server,
+        "tuning": read_tuning(body) if "studySpec" in body else base.tuning,
+        **fields.plain_fields(spec),
+    }
 
 
 def _message_name(document: Document, path: Path) -> MessageName:
@@ -179,14 +181,6 @@ def _scheduling(section: Mapping[str, Any], base: Scheduling) -> Scheduling:
         timeout=base.timeout if timeout is None else timeout,
         max_wait=base.max_wait if max_wait is None else max_wait,
     )
-
-
-def _without_pools(body: dict[str, Any], key: str) -> dict[str, Any]:
-    """Return a job's body without its worker pools."""
-    if key not in body:
-        return body
-    spec = {name: value for name, value in body[key].items() if name != "workerPoolSpecs"}
-    return {**body, key: spec}
 
 
 def _broken_rules(body: Mapping[str, Any], spec: str) -> Iterator[tuple[FieldPath, str]]:

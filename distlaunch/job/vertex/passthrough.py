@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.job import vertex
 from distlaunch.job.validation import describe_value, dotted_path
 from distlaunch.job.vertex import fields
-from distlaunch.job.vertex.tuning import read_tuning
+from distlaunch.job.vertex.parse import job_fields
 from distlaunch.job.yaml_document import YamlProblem
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def merge_passthrough(
         conflicts = _conflicts(replace(full_job, vertex=parsed.json), document, parsed)
         of_options = [each for each in conflicts if each.location.option]
         return replace(job, vertex=parsed.json), of_options
-    job = _fill_unset_fields(job, parsed.json, document)
+    in_section = job_fields(parsed.json, job)
+    unset = {key: value for key, value in in_section.items() if not document.data.get(key)}
+    job = replace(job, vertex=parsed.json, **unset)
     return job, _conflicts(job, document, parsed)
 
 
@@ -69,34 +71,6 @@ def _is_tuned(data: Mapping[str, Any]) -> bool:
         for name in fields.TUNED
     }
     return not (fields.TUNED | in_snake_case).isdisjoint(data)
-
-
-def _fill_unset_fields(job: Job, body: dict[str, Any], document: SourceMap) -> Job:
-    """Return the job with the fields that only its ``vertex`` section sets."""
-    spec = body.get("trialJobSpec") or body.get("jobSpec") or {}
-    scheduling = spec.get("scheduling", {})
-    sets_strategy = "strategy" in (document.data.get("scheduling") or {})
-    timeout, max_wait = job.scheduling.timeout, job.scheduling.max_wait
-    if timeout is None:
-        timeout = fields.seconds(scheduling, "timeout")
-    if max_wait is None:
-        max_wait = fields.seconds(scheduling, "maxWaitDuration")
-    plain = fields.plain_fields(spec)
-    return replace(
-        job,
-        vertex=body,
-        labels={**body.get("labels", {}), **job.labels},
-        reduction_server=job.reduction_server
-        or fields.reduction_server(spec.get("workerPoolSpecs", [])),
-        tuning=job.tuning or read_tuning(body),
-        scheduling=replace(
-            job.scheduling,
-            strategy=job.scheduling.strategy if sets_strategy else fields.strategy(scheduling),
-            timeout=timeout,
-            max_wait=max_wait,
-        ),
-        **{name: getattr(job, name) or value for name, value in plain.items()},
-    )
 
 
 def _conflicts(job: Job, document: SourceMap, parsed: ParsedMessage) -> list[YamlProblem]:
@@ -127,13 +101,11 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def _value_at(body: Any, path: Path) -> Any:
-    for step in path:
-        if isinstance(body, dict):
-            body = body.get(step)
-        elif isinstance(body, list) and isinstance(step, int) and step < len(body):
+    try:
+        for step in path:
             body = body[step]
-        else:
-            return None
+    except (LookupError, TypeError):
+        return None
     return body
 
 

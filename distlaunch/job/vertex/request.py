@@ -7,9 +7,12 @@ the file's only where they differ, so that a file is written as it was read.
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.job import reduction_server
+from distlaunch.job.model import Program
 from distlaunch.job.tf_config import EXPECTED_GPUS
 from distlaunch.job.vertex import fields
 from distlaunch.job.vertex.fields import PLAIN_FIELDS, PROGRAM_FIELDS, SPECS
@@ -18,7 +21,7 @@ from distlaunch.job.vertex.tuning import read_tuning, write_tuning
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from distlaunch.job.model import Job, Machine, Pool, Program, Scheduling
+    from distlaunch.job.model import Job, Machine, Pool, Scheduling
     from distlaunch.job.vertex.fields import Collection
 
 
@@ -100,32 +103,28 @@ def as_body_of(target: Collection, body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _pools(job: Job, specs: list[dict[str, Any]], image: str | None) -> list[dict[str, Any]]:
     """Return all worker pools; one without machines is empty."""
-    live = [index for index, pool in enumerate(job.cluster.pools) if pool and pool.count]
-    count = max(len(specs), live[-1] + 1 if live else 0)
-    padded = [*specs, *({} for _ in range(count - len(specs)))]
-    pools = [*job.cluster.pools, *[None] * count]
-    written = [_pool(job, pool, spec, image) for pool, spec in zip(pools, padded, strict=False)]
-    return _with_reduction_server(job, written)
+    pools = list(job.cluster.pools)
+    while pools and not (pools[-1] and pools[-1].count):
+        pools.pop()
+    pairs = zip_longest(pools, specs)
+    written = [_pool(job, pool, {} if spec is None else spec, image) for pool, spec in pairs]
+    _set_reduction_server(job, written)
+    return written
 
 
-def _with_reduction_server(job: Job, specs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the pools with that of the job's Reduction Server, or without one."""
-    before = fields.reduction_server(specs)
-    if job.reduction_server is None and before is None:
-        return specs
-    first = [*specs, {}, {}, {}][: reduction_server.POOL]
-    spec, *others = specs[reduction_server.POOL :] or [{}]
+def _set_reduction_server(job: Job, specs: list[dict[str, Any]]) -> None:
+    """Set or remove the pool of the job's Reduction Server."""
+    index, is_set = reduction_server.POOL, fields.reduction_server(specs) is not None
     if job.reduction_server is None:
-        return [*first, {}, *others]
-    count = reduction_server.replica_count(job)
-    if before is None:
-        machine = spec.setdefault("machineSpec", {})
+        if is_set:
+            specs[index] = {}
+        return
+    specs += [{} for _ in range(index + 1 - len(specs))]
+    if not is_set:
+        machine = specs[index].setdefault("machineSpec", {})
         machine.setdefault("machineType", reduction_server.MACHINE)
-    if spec.get("replicaCount") != count:
-        spec["replicaCount"] = count
-    if before is None:
-        spec["containerSpec"] = {"imageUri": reduction_server.image(job.region)}
-    return [*first, spec, *others]
+        specs[index]["containerSpec"] = {"imageUri": reduction_server.image(job.region)}
+    specs[index]["replicaCount"] = reduction_server.replica_count(job)
 
 
 def _pool(job: Job, pool: Pool | None, spec: dict[str, Any], image: str | None) -> dict[str, Any]:
@@ -134,58 +133,33 @@ def _pool(job: Job, pool: Pool | None, spec: dict[str, Any], image: str | None) 
     if not pool.count:
         return {}
     _set_machine(spec, pool.machine)
-    if spec.get("replicaCount") != pool.count:
-        spec["replicaCount"] = pool.count
-    if pool.program is None:
-        container = {"imageUri": image, "args": list(job.args)}
-        _set_program(spec, "containerSpec", container, dict(job.env))
-    else:
-        env = {**job.env, **pool.program.env}
-        values = _program_values(pool.program, image)
-        _set_program(spec, fields.program_field(pool.program), values, env)
+    spec["replicaCount"] = pool.count
+    program = pool.program or Program(args=job.args)
+    field = fields.program_field(program)
+    for other in PROGRAM_FIELDS.keys() - {field}:
+        spec.pop(other, None)
+    section = spec.get(field, {})
+    program = replace(program, image=program.image or image)
+    for name, attribute in PROGRAM_FIELDS[field].items():
+        value = getattr(program, attribute)
+        _set(section, name, list(value) if isinstance(value, tuple) else value)
+    env = {**job.env, **program.env}
+    if env and fields.env(section) != env:
+        section["env"] = _merge_env(section.get("env", []), env)
+    if section:
+        spec[field] = section
     return spec
-
-
-def _program_values(program: Program, image: str | None) -> dict[str, Any]:
-    args = list(program.args)
-    if program.module is None:
-        return {
-            "imageUri": program.image or image,
-            "command": list(program.command),
-            "args": args,
-        }
-    return {
-        "executorImageUri": program.image or image,
-        "packageUris": list(program.packages),
-        "pythonModule": program.module,
-        "args": args,
-    }
 
 
 def _set_machine(spec: dict[str, Any], machine: Machine) -> None:
     if fields.machine(spec) == machine:
         return
     machine_spec = spec.setdefault("machineSpec", {})
-    _set(machine_spec, "machineType", machine.type)
     for name in ("acceleratorType", "acceleratorCount"):
         machine_spec.pop(name, None)
+    _set(machine_spec, "machineType", machine.type)
     _set(machine_spec, "acceleratorType", machine.accelerator)
     _set(machine_spec, "acceleratorCount", machine.accelerator_count)
-
-
-def _set_program(
-    spec: dict[str, Any], field: str, values: Mapping[str, Any], env: dict[str, str]
-) -> None:
-    for other in PROGRAM_FIELDS:
-        if other != field:
-            spec.pop(other, None)
-    program = spec.get(field, {})
-    for name, value in values.items():
-        _set(program, name, value)
-    if env and fields.env(program) != env:
-        program["env"] = _merge_env(program.get("env", []), env)
-    if program:
-        spec[field] = program
 
 
 def _set_expected_gpus(spec: dict[str, Any]) -> None:
@@ -226,6 +200,6 @@ def _set_scheduling(spec: dict[str, Any], scheduling: Scheduling) -> None:
 
 
 def _set(section: dict[str, Any], field: str, value: Any) -> None:
-    """Set a value if there is one, and if it differs."""
-    if value and section.get(field) != value:
+    """Set a value if there is one."""
+    if value:
         section[field] = value
