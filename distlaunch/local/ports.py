@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from distlaunch.errors import DistlaunchError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
 HOST = "127.0.0.1"
@@ -26,21 +24,20 @@ _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 class HeldPorts:
     """Ports that no other process gets until they are released.
 
-    They lie below those that the system hands to outgoing connections, one of which could take
-    a port between its release and the moment its task listens. DistlaunchError is raised if there
-    are not enough of them.
+    They are below those that the system hands to outgoing connections, one of which could take
+    a port between its release and the moment its task listens.
     """
 
     def __init__(self, count: int) -> None:
         self._sockets: list[socket.socket] = []
         candidates = _candidates()
-        tries = random.sample(candidates, min(count + _TRIES, len(candidates)))
-        while len(self._sockets) < count:
-            if not tries:
-                self.release()
-                raise DistlaunchError(f"no {count} free ports on {HOST}; end what holds them")
-            self._hold(tries.pop())
+        for port in random.sample(candidates, min(count + _TRIES, len(candidates))):
+            if len(self._sockets) < count:
+                self._hold(port)
         self.numbers = tuple(holder.getsockname()[1] for holder in self._sockets)
+        if len(self.numbers) < count:
+            self.release()
+            raise DistlaunchError(f"no {count} free ports on {HOST}; end what holds them")
 
     def _hold(self, port: int) -> None:
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -60,12 +57,7 @@ class HeldPorts:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from distlaunch.text import duration
 
@@ -25,33 +25,24 @@ class Progress:
 
     def update(self, event: Mapping[str, object]) -> str:
         """Return the line after an event; an event that cannot be understood changes nothing."""
-        kind = event["event"]
+        kind, numbers = event["event"], _finite_numbers(event)
         if kind == "ready":
-            self._plan = {
-                name: number
-                for name, value in event.items()
-                if _is_finite(number := as_number(value))
-            }
+            self._plan = numbers
             self._first = None
         elif kind == "epoch":
-            rate = as_number(event.get("examples_per_second"))
-            self._rate = self._rate if rate is None else rate
-        elif kind == "step":
-            self._text = self._line(event)
+            self._rate = numbers.get("examples_per_second", self._rate)
+        elif kind == "step" and "step" in numbers:
+            self._text = self._line(numbers, as_number(event.get("loss")))
         return self._text
 
-    def _line(self, event: Mapping[str, object]) -> str:
-        step, epoch, loss = (as_number(event.get(name)) for name in ("step", "epoch", "loss"))
-        if not _is_finite(step):
-            return self._text
-        total = self._total("epochs", "steps_per_epoch")
-        parts = []
-        if epoch is not None:
-            parts.append(f"epoch {epoch:.0f}{_of(self._total('epochs'))}")
-        parts.append(f"step {step:.0f}{_of(total)}")
+    def _line(self, numbers: Mapping[str, float], loss: float | None) -> str:
+        step, total = numbers["step"], self._total("epochs", "steps_per_epoch")
+        parts = [f"step {step:.0f}{_of(total)}"]
+        if "epoch" in numbers:
+            parts.insert(0, f"epoch {numbers['epoch']:.0f}{_of(self._total('epochs'))}")
         if loss is not None:
             parts.append(f"loss {loss:.4g}")
-        speed = self._steps_per_second(step, as_number(event.get("time")))
+        speed = self._steps_per_second(step, numbers.get("time"))
         rate = self._rate or self._plan.get("global_batch", 0) * speed
         if rate:
             parts.append(f"{rate:,.0f} examples/s")
@@ -84,8 +75,9 @@ def _of(total: float) -> str:
     return f"/{total:.0f}" if total else ""
 
 
-def _is_finite(number: float | None) -> TypeGuard[float]:
-    return number is not None and math.isfinite(number)
+def _finite_numbers(event: Mapping[str, object]) -> dict[str, float]:
+    numbers = {name: as_number(value) for name, value in event.items()}
+    return {name: n for name, n in numbers.items() if n is not None and math.isfinite(n)}
 
 
 def as_number(value: object) -> float | None:
