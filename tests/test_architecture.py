@@ -19,7 +19,7 @@ SHARED = {
 ALLOWED = {
     **dict.fromkeys(SHARED, SHARED),
     "job": SHARED,
-    "ui": SHARED,
+    "ui": {*SHARED, "job"},
     "redaction": {*SHARED, "image"},
     "render": {*SHARED, "job", "image", "redaction"},
     "google": {*SHARED, "job", "ui"},

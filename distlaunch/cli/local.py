@@ -192,7 +192,6 @@ def _plan(console: Console, values: LocalOptions, *, debug: bool) -> tuple[RunSp
     in_file = job_dir_in(job.args) if job and isinstance(program, Module) else None
     folder = choose(project, values.resume, in_words or values.job_dir, in_file)
     order = RunSpec(
-        name=job.name if job else project.name,
         job_id=folder.job_id,
         cluster=cluster,
         program=_container(job, program, console) if values.docker else program,

@@ -10,7 +10,7 @@ from distlaunch.errors import UsageError
 from distlaunch.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 TaskType = Literal["chief", "worker", "ps", "evaluator"]
 Strategy = Literal["STANDARD", "SPOT", "FLEX_START"]
@@ -187,16 +187,19 @@ class Cluster:
 
     def describe(self) -> str:
         """Return the tasks in words: ``3 tasks: chief + 2 workers``."""
-        pools = zip(POOL_ROLES, self._counts(), strict=True)
-        parts = [
-            "chief" if role.field == "chief" else plural(count, role.noun)
-            for role, count in pools
-            if count
-        ]
-        return f"{plural(self.task_count, 'task')}: {' + '.join(parts)}"
+        return f"{plural(self.task_count, 'task')}: {describe_tasks(self._counts())}"
 
     def _counts(self) -> list[int]:
         return [pool.count if pool else 0 for pool in self.pools]
+
+
+def describe_tasks(counts: Iterable[int]) -> str:
+    """Return numbers of tasks, by type, in words: ``chief + 2 workers``."""
+    return " + ".join(
+        "chief" if role.task_type == "chief" else plural(count, role.noun)
+        for role, count in zip(POOL_ROLES, counts, strict=True)
+        if count
+    )
 
 
 @dataclass(frozen=True, slots=True)

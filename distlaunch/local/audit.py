@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _MAX_EXAMPLES = 1 << 30  # an audit takes a byte of memory for each, in each epoch
 _MAX_LINES = 5  # that are listed of a kind
 _MAX_PLANS = 3
-_MAX_NAMES = 4  # of tasks
 _MAX_RUNS = 10  # of positions
 _HEAD = (
     "task",
@@ -84,7 +83,7 @@ def judge(attempts: Sequence[Mapping[str, Iterable[TaskEvent]]]) -> Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class DataPlan:
+class TrainingPlan:
     """How a task goes through the data, from its ``ready`` event."""
 
     examples: int
@@ -144,7 +143,7 @@ class TaskReport:
         self, task: str, events: Iterable[TaskEvent], limit: int, epochs: dict[int, EpochCounts]
     ) -> None:
         self.task = task
-        self.plan: DataPlan | None = None
+        self.plan: TrainingPlan | None = None
         self.is_audited = False  # whether anything was reported for the audit
         self.reading: dict[str, int] = {}  # what it read in its steps
         self.malformed: list[str] = []
@@ -184,7 +183,9 @@ class TaskReport:
                 self._step = max(self._step, step)
 
     def _begin(self, event: TaskEvent) -> None:
-        plan = DataPlan(*(_count(event, name) for name in ("examples", "steps_per_epoch", "step")))
+        plan = TrainingPlan(
+            *(_count(event, name) for name in ("examples", "steps_per_epoch", "step"))
+        )
         if self.plan or not (1 <= plan.examples <= _MAX_EXAMPLES and plan.steps):
             raise ValueError
         self.plan = plan
@@ -214,7 +215,7 @@ class TaskReport:
 class Training:
     """What was trained in all attempts, without what was lost and trained again."""
 
-    plan: DataPlan  # with the step that the first attempt began with
+    plan: TrainingPlan  # with the step that the first attempt began with
     end: int  # the step that the last one came to
     epochs: Mapping[int, EpochCounts]  # by number from 0
 
@@ -269,20 +270,17 @@ class Training:
 
     def _shares(self, tasks: Sequence[str]) -> str:
         """Return how many examples each task saw in an epoch."""
-        rows = [[counts.rows[task] for counts in self.whole] for task in tasks]
-        if len(tasks) > _MAX_NAMES:
-            return f"{plural(len(tasks), 'task')}, {_between(chain.from_iterable(rows))} each"
-        named = zip(tasks, rows, strict=True)
-        return ", ".join(f"{task} {_between(numbers)}" for task, numbers in named)
+        rows = {task: [counts.rows[task] for counts in self.whole] for task in tasks}
+        return ", ".join(f"{task} {_between(numbers)}" for task, numbers in rows.items())
 
 
-def _common_plan(reports: Iterable[Sequence[TaskReport]]) -> DataPlan | None:
+def _common_plan(reports: Iterable[Sequence[TaskReport]]) -> TrainingPlan | None:
     """Return the plan of all tasks, from the first step of any; None if plans differ."""
     plans = [{report.plan for report in attempt if report.plan} for attempt in reports]
     data = {(plan.examples, plan.steps) for plan in chain(*plans)}
     if len(data) != 1 or max(map(len, plans)) > 1:
         return None
-    return DataPlan(*data.pop(), min(plan.start for plan in chain(*plans)))
+    return TrainingPlan(*data.pop(), min(plan.start for plan in chain(*plans)))
 
 
 def _report_problems(reports: Sequence[Sequence[TaskReport]]) -> list[str]:

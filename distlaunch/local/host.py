@@ -137,7 +137,7 @@ class Host:
             if program:
                 return program
             self._leaders[plan.name] = self._running[plan.name] = process
-            self._report("started", task=plan.name, process=process)
+            self._report("started", task=plan.name)
         for plan in self._plans:
             os.close(plan.output)
         # What has ended before its process id was known here was not looked at.
@@ -173,11 +173,11 @@ class Host:
         """Kill every group and whatever has left its group, and remove all containers."""
         for leader in self._leaders.values():
             processes.signal_group(leader, signal.SIGKILL)
-        is_clean = processes.kill_descendants(_PATIENCE)
+        processes.kill_descendants(_PATIENCE)
         names = [plan.container for plan in self._plans if plan.container]
         if names:
             container.call(container.REMOVE, *names)
-        self._report("ended", left=[] if is_clean else processes.living_descendants())
+        self._report("ended")
 
     def _report(self, saw: str, **details: Any) -> None:
         self._control.send({"saw": saw, **details})
@@ -205,26 +205,25 @@ def _reaped(process: int) -> Iterator[Message]:
         changed, status = os.waitpid(process, os.WUNTRACED | os.WCONTINUED | os.WNOHANG)
         if not changed:
             return
-        if not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
+        if os.WIFEXITED(status) or os.WIFSIGNALED(status):
             code = os.waitstatus_to_exitcode(status)
-            yield (
-                {"saw": "exited", "code": code} if code >= 0 else {"saw": "exited", "signal": -code}
-            )
+            yield {"saw": "exited", **({"code": code} if code >= 0 else {"signal": -code})}
             return
         yield {"saw": "continued" if os.WIFCONTINUED(status) else "stopped"}
 
 
 def _import_common() -> None:
     """Import TensorFlow without starting a thread, for a process with threads cannot be forked."""
-    given = os.environ.get("OPENBLAS_NUM_THREADS")
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    variable = "OPENBLAS_NUM_THREADS"
+    before = os.environ.get(variable)
+    os.environ[variable] = "1"
     for module in _COMMON:
         with contextlib.suppress(ModuleNotFoundError):
             __import__(module)
-    if given is None:
-        del os.environ["OPENBLAS_NUM_THREADS"]
+    if before is None:
+        del os.environ[variable]
     else:
-        os.environ["OPENBLAS_NUM_THREADS"] = given
+        os.environ[variable] = before
 
 
 def main() -> None:

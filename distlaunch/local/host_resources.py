@@ -13,7 +13,7 @@ from distlaunch.job.tf_config import EXPECTED_GPUS
 from distlaunch.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from distlaunch.job.model import Task
 
@@ -69,7 +69,7 @@ def has_cpu_tensorflow() -> bool:
     return True
 
 
-def share_out(machine: HostResources, tasks: Iterable[Task]) -> dict[Task, Share]:
+def share_out(machine: HostResources, tasks: Sequence[Task]) -> dict[Task, Share]:
     """Give each task its part.
 
     With fewer cores than training tasks no task is pinned, with fewer GPUs than training tasks no
@@ -77,25 +77,22 @@ def share_out(machine: HostResources, tasks: Iterable[Task]) -> dict[Task, Share
     MultiWorkerMirroredStrategy needs. Parameter servers and evaluators are never pinned and get no
     GPU.
     """
-    everyone = tuple(tasks)
-    training = [task for task in everyone if task.is_training]
+    training = [task for task in tasks if task.is_training]
     cores = split(machine.cores, len(training))
     used = len(machine.gpus) // len(training) * len(training)
     gpus = split(machine.gpus[:used], len(training))
     threads = max(1, len(machine.cores) // len(training))
-    shares = {task: Share(None, threads, ()) for task in everyone}
+    shares = {task: Share(None, threads, ()) for task in tasks}
     for task, own_cores, own_gpus in zip(training, cores, gpus, strict=True):
         shares[task] = Share(own_cores or None, len(own_cores) or 1, own_gpus)
     return shares
 
 
-def split(things: Sequence[T], parts: int) -> list[tuple[T, ...]]:
-    """Cut things into contiguous parts of even size, the larger first; all empty if too few."""
-    if len(things) < parts:
-        return [()] * parts
-    size, larger = divmod(len(things), parts)
-    starts = [part * size + min(part, larger) for part in range(parts + 1)]
-    return [tuple(things[start:end]) for start, end in pairwise(starts)]
+def split(items: Sequence[T], parts: int) -> list[tuple[T, ...]]:
+    """Cut items into contiguous parts of even size; all are empty if there are too few items."""
+    count = len(items) if len(items) >= parts else 0
+    ends = [count * part // parts for part in range(parts + 1)]
+    return [tuple(items[start:end]) for start, end in pairwise(ends)]
 
 
 def _cores() -> tuple[int, ...]:

@@ -39,7 +39,8 @@ class Ended:
         if self.reason is not None:
             return f"could not start: {self.reason}"
         if self.signal is not None:
-            return f"was killed by signal {signal_name(self.signal)}"
+            known = {number.value: f" ({number.name})" for number in signal.Signals}
+            return f"was killed by signal {self.signal}{known.get(self.signal, '')}"
         return f"failed with exit code {self.code}"
 
 
@@ -89,18 +90,13 @@ class Policy:
         self._left = set(self._tasks)  # those that have not ended
         self._frozen: set[Task] = set()
         self._ready: set[Task] = set()
-        self._first_ready: float | None = None
+        self.first_ready: float | None = None
         self._primary_done: float | None = None
         self._reported_at_start = self._reported_at_end = False
         self._kill_at = 0.0
         self._is_hurried = False
         self.verdict: Verdict | None = None
         self.is_interrupted = False
-
-    @property
-    def anyone_ready(self) -> bool:
-        """Whether any task's program got as far as training."""
-        return bool(self._ready)
 
     def is_running(self, task: Task) -> bool:
         """Whether a task has started and not ended."""
@@ -115,8 +111,8 @@ class Policy:
     def ready(self, task: Task, now: float) -> None:
         """Record that a task's program is about to train, which takes all of them."""
         self._ready.add(task)
-        if self._first_ready is None:
-            self._first_ready = now
+        if self.first_ready is None:
+            self.first_ready = now
 
     def stopped(self, task: Task) -> None:
         """Record that a task is frozen."""
@@ -223,23 +219,15 @@ class Policy:
             yield f"never ready: {_join(late)}"
 
     def _report_missing_at_start(self, now: float) -> None:
-        if self._first_ready is None or self._reported_at_start:
+        if self.first_ready is None or self._reported_at_start:
             return
         late = [task for task in self._training_left() if task not in self._ready]
-        if late and now >= self._first_ready + _PATIENT:
+        if late and now >= self.first_ready + _PATIENT:
             self._reported_at_start = True
             self._report(Notice(f"still waiting for {_join(late)}"))
 
     def _training_left(self) -> list[Task]:
         return [task for task in self._tasks if task.is_training and task in self._left]
-
-
-def signal_name(number: int) -> str:
-    """Return a signal's number and name, such as ``9 (SIGKILL)``."""
-    try:
-        return f"{number} ({signal.Signals(number).name})"
-    except ValueError:
-        return str(number)
 
 
 def _join(tasks: Iterable[Task]) -> str:

@@ -79,7 +79,6 @@ class Fault:
 class RunSpec:
     """A job to run on this machine."""
 
-    name: str
     job_id: str
     cluster: Cluster
     program: Module | Command | Container

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from distlaunch.local.run_spec import Container
 from distlaunch.local.task_spec import (
     PEER_TIMEOUT,
     common_environment,
-    host_environment,
     plan_task,
     task_environment,
 )
@@ -56,6 +56,7 @@ class Runner:
         self._spec = spec
         self._view = view
         self._tasks = spec.cluster.tasks()
+        self._is_contained = isinstance(spec.program, Container)
         self._faults = list(spec.faults)
         self._restarts = 0
         self._new_ports_left = _NEW_PORTS
@@ -120,15 +121,14 @@ class Runner:
     def _runs_without_cuda(self) -> bool:
         """Whether tasks get no GPUs, because none were chosen and TensorFlow here has no CUDA."""
         is_chosen = "CUDA_VISIBLE_DEVICES" in self._env
-        is_contained = isinstance(self._spec.program, Container)
-        return not is_chosen and not is_contained and has_cpu_tensorflow()
+        return not is_chosen and not self._is_contained and has_cpu_tensorflow()
 
     def _run_attempt(self, folder: Path, signals: StopSignals) -> int | None:
         """Run the group once and return the exit code, or None where it is to be restarted."""
         with HeldPorts(len(self._tasks)) as ports:
             attempt = Attempt(
                 self._plans(folder, ports.numbers),
-                env=host_environment(self._spec, self._env),
+                env=os.environ if self._is_contained else self._env,
                 folder=folder,
                 ports=ports,
                 faults=self._faults if self._restarts == 0 else [],
@@ -165,7 +165,7 @@ class Runner:
         """Show a failure and return the exit code, or None where the group is to be restarted."""
         can_restart = attempt.output_problem is None and not attempt.policy.is_interrupted
         is_early = failure.seconds is not None and failure.seconds <= _PORT_TROUBLE
-        may_want_port = can_restart and is_early and not attempt.policy.anyone_ready
+        may_want_port = can_restart and is_early and attempt.policy.first_ready is None
         taken = list(filter(is_taken, ports)) if may_want_port else []
         if taken:
             self._use_new_ports(taken[0])

@@ -85,14 +85,6 @@ def _with_loopback(hosts: str) -> str:
     return ",".join(dict.fromkeys([*given, *_LOOPBACK]))
 
 
-def host_environment(spec: RunSpec, common: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what the process that holds the tasks sees: what they do, unless they are contained.
-
-    Then it sees what we do, and with it where the container engine is.
-    """
-    return os.environ if isinstance(spec.program, Container) else common
-
-
 def task_environment(
     common: Mapping[str, str],
     spec: RunSpec,

@@ -47,13 +47,11 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before is None:
-            return
-        before, self._before = self._before, None
-        signal.signal(signal.SIGINT, before)
-        if self._came:
-            self._came = False
-            before(signal.SIGINT, None)
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            if self._came:
+                self._pass_on()
+            self._before = None
 
     def _handle(self, number: int, frame: Any) -> None:
         if self._is_open:

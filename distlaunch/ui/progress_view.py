@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 
 _LOOK = 0.2  # seconds between two looks at what else has happened
 _FRAMES = "|/-\\"  # of the spinner
-_COLOURS = {
-    "SUCCEEDED": GREEN,
-    "FAILED": RED,
-    "EXPIRED": RED,
-    "PARTIALLY_SUCCEEDED": YELLOW,
-    "CANCELLED": YELLOW,
-}
 _WAITING = {  # what is shown in a state in which a job writes no lines
     "QUEUED": "queued",
     "PENDING": "waiting for machines",
@@ -46,6 +39,7 @@ _LEVELS: dict[str, Level] = {
     "PARTIALLY_SUCCEEDED": "warning",
     "CANCELLED": "warning",
 }
+_COLOURS = {"error": RED, "warning": YELLOW}
 
 
 class ProgressView:
@@ -144,7 +138,8 @@ class ProgressView:
         """Log a state once, with how long the one before it took, and an error when it comes."""
         before, self._state = self._state, event.state
         level = _LEVELS.get(event.state, "info")
-        state = self.console.coloured(event.state, _COLOURS.get(event.state, CYAN))
+        colour = GREEN if event.state == "SUCCEEDED" else _COLOURS.get(level, CYAN)
+        state = self.console.coloured(event.state, colour)
         took = "" if event.after is None else f" ({before} took {duration(event.after)})"
         if event.state != before:
             self.console.log(f"state {state}{took}", level)

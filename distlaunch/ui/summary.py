@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from distlaunch.text import plural, table
+from distlaunch.job.model import TASK_TYPES, describe_tasks
+from distlaunch.text import table
 from distlaunch.ui.progress import as_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _VALIDATION = "val_"
-_NOUNS = {"worker": "worker", "ps": "parameter server", "evaluator": "evaluator"}
 
 
 def describe(summary: Mapping[str, object], *, with_epochs: bool = True) -> str:
     """Return a few lines of facts and, unless they were shown before, a table of the epochs.
 
-    Parameters
-    ----------
-    summary
-        The contents of ``summary.json``; what is missing or of another kind is left out.
+    What is missing in ``summary.json`` or of another kind is left out.
     """
     facts = [(name, text) for name, text in _facts(summary) if text]
     width = max((len(name) for name, _ in facts), default=0)
@@ -50,9 +47,7 @@ def _tasks(names: object) -> str:
     if not isinstance(names, list):
         return ""
     kinds = Counter(str(name).partition(":")[0] for name in names)
-    chief = ["chief"] if "chief" in names else []
-    counts = [plural(kinds[kind], noun) for kind, noun in _NOUNS.items() if kinds[kind]]
-    return " + ".join(chief + counts)
+    return describe_tasks([kinds[kind] for kind in TASK_TYPES])
 
 
 def _examples(summary: Mapping[str, object]) -> str:
@@ -69,28 +64,27 @@ def _epochs(value: object) -> list[Mapping[str, object]]:
 def _rows(epochs: Sequence[Mapping[str, object]]) -> list[list[str]]:
     """Return a head and a row an epoch: its loss and metrics, each beside its validation."""
     logs = [_logs(epoch) for epoch in epochs]
-    found = dict.fromkeys(name for each in logs for name in each)
-    metrics = [name for name in found if not name.startswith(_VALIDATION)]
-    columns = [name for metric in metrics for name in (metric, _VALIDATION + metric)]
-    columns = [name for name in columns if name in found]
-    columns += [name for name in found if name not in columns]
+    names = list(dict.fromkeys(name for log in logs for name in log))
+    # A metric is beside its validation, at the place of the first of both.
+    metrics = list(dict.fromkeys(name.removeprefix(_VALIDATION) for name in names))
+    columns = sorted(names, key=lambda name: metrics.index(name.removeprefix(_VALIDATION)))
     head = ["epoch", "step", *columns, "examples/s"]
     return [head] + [
         [
             _count(epoch["epoch"]),
             _count(epoch.get("step")),
-            *(_metric(each.get(name)) for name in columns),
+            *(_metric(log.get(name)) for name in columns),
             _count(epoch.get("examples_per_second")),
         ]
-        for epoch, each in zip(epochs, logs, strict=True)
+        for epoch, log in zip(epochs, logs, strict=True)
     ]
 
 
 def _logs(epoch: Mapping[str, object]) -> Mapping[str, object]:
     """Return the metrics that have one number; those with a number a class have no column."""
     logs = epoch.get("logs")
-    found = logs if isinstance(logs, dict) else {}
-    return {name: value for name, value in found.items() if not isinstance(value, list)}
+    items = logs.items() if isinstance(logs, dict) else ()
+    return {name: value for name, value in items if not isinstance(value, list)}
 
 
 def _metric(value: object) -> str:

@@ -190,8 +190,8 @@ def test_what_a_program_sees(run, tmp_path):
     assert chief["session"]
     assert Path(chief["python"]).parent == Path(sys.executable).parent
     count = len(psutil.Process().cpu_affinity())
-    assert chief["cores"] == (count if count < 2 else count - count // 2)
-    assert int(chief["TF_NUM_INTRAOP_THREADS"]) == (1 if count < 2 else count - count // 2)
+    assert chief["cores"] == (count if count < 2 else count // 2)
+    assert int(chief["TF_NUM_INTRAOP_THREADS"]) == (1 if count < 2 else count // 2)
 
 
 def test_a_restart_starts_all_again_with_new_logs(run, tmp_path):

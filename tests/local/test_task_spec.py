@@ -24,7 +24,6 @@ def environment(monkeypatch, tmp_path):
             monkeypatch.setenv(name, value)
         return common_environment(
             RunSpec(
-                name="digits",
                 job_id="1",
                 cluster=Cluster(Pool(Machine("local"))),
                 program=program,
