@@ -29,18 +29,18 @@ from pathlib import Path
 TASK = Path(os.environ["DISTLAUNCH_EVENTS"]).name.removesuffix(".events.jsonl")
 RESTARTS = int(os.environ["DISTLAUNCH_RESTARTS"])
 
-def is_up(who):
-    Path("up", f"{TASK}.{who}").touch()
+def is_up(process):
+    Path("up", f"{TASK}.{process}").touch()
 
 def await_up(count):
     until = time.monotonic() + 60
     while len(os.listdir("up")) < count and time.monotonic() < until:
         time.sleep(0.01)
 
-def stay(who, *, stubborn=True):
+def stay(process, *, stubborn=True):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if stubborn else ():
         signal.signal(number, signal.SIG_IGN)
-    is_up(who)
+    is_up(process)
     while True:
         time.sleep(60)
 
@@ -60,19 +60,18 @@ def report(event, **details):
 
 
 class Launch:
-    """A launcher that runs a program of ours, in a folder of its own."""
+    """A launcher that runs a program of the tests, in a folder of its own."""
 
     def __init__(self, folder: Path, words: list[str], env: dict[str, str]) -> None:
         self.folder = folder
-        self.mark = f"{MARK}={uuid.uuid4()}"
-        name, _, value = self.mark.partition("=")
+        self._mark = str(uuid.uuid4())
         self.process = subprocess.Popen(
             [sys.executable, "-m", "distlaunch", "local", *words],
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **env, name: value},
+            env={**os.environ, **env, MARK: self._mark},
         )
 
     @property
@@ -86,8 +85,7 @@ class Launch:
 
     def left(self) -> list[psutil.Process]:
         """Return the processes that this launcher left behind, or still has."""
-        name, _, value = self.mark.partition("=")
-        return [each for each in psutil.process_iter() if _environment(each).get(name) == value]
+        return [p for p in psutil.process_iter() if _environment(p).get(MARK) == self._mark]
 
     def end(self) -> tuple[int, str, str]:
         """Wait for the end and return the exit code, stdout and stderr."""
@@ -103,10 +101,9 @@ def _environment(process: psutil.Process) -> dict[str, str]:
 
 
 def until_true(condition: Callable[[], object]) -> None:
-    """Wait for something that can be seen."""
     until = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < until, "waited in vain"
+        assert time.monotonic() < until, "timeout"
         time.sleep(0.02)
 
 
@@ -119,9 +116,8 @@ def eventually() -> Callable[[Callable[[], object]], None]:
 def write(tmp_path: Path) -> Callable[[str], Path]:
     """Write a program of the tests, with the tools before it."""
 
-    def write_program(body: str, name: str = "program.py") -> Path:
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
+    def write_program(body: str) -> Path:
+        path = tmp_path / "program.py"
         path.write_text(TOOLS + dedent(body), encoding="utf-8")
         return path
 
@@ -131,27 +127,23 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 @pytest.fixture
 def launch(tmp_path: Path, write: Callable[[str], Path]) -> Iterator[Callable[..., Launch]]:
     """Start `distlaunch local` with a program of so many tasks; kills what a failed test leaves."""
-    # A launcher leaves these ignored where it finds them so, as behind `nohup` or `&`.
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # behind `nohup` the launcher would ignore it
     (tmp_path / "up").mkdir()
     launches: list[Launch] = []
 
     def start(
         body: str, *options: object, workers: int | None = 2, env: dict[str, str] | None = None
     ) -> Launch:
-        program = write(body)
         words = [] if workers is None else [f"--workers={workers}"]
-        words += [*map(str, options), "--", "python", str(program)]
+        words += [*map(str, options), "--", "python", str(write(body))]
         launches.append(Launch(tmp_path, words, env or {}))
         return launches[-1]
 
     yield start
-    for each in launches:
-        each.process.kill()
-        each.end()
-        for process in each.left():
+    for launched in launches:
+        launched.process.kill()
+        launched.end()
+        for process in launched.left():
             process.kill()
 
 
@@ -160,9 +152,9 @@ def run(launch: Callable[..., Launch]) -> Callable[..., tuple[int, str, str]]:
     """Run a program of so many tasks to its end."""
 
     def run_to_end(*args, **kwargs) -> tuple[int, str, str]:
-        started = launch(*args, **kwargs)
-        ended = started.end()
-        assert started.left() == []
-        return ended
+        launched = launch(*args, **kwargs)
+        result = launched.end()
+        assert launched.left() == []
+        return result
 
     return run_to_end

@@ -45,51 +45,43 @@ def lines(*attempts: dict[str, list[dict]]) -> list[str]:
 
 
 def test_what_is_proved_and_what_each_task_read():
-    chief = [ready(), seen(0, 2, [[0, 6]]), read(300), seen(2, 4, [[0, 6]]), read(1200, 12)]
-    worker = [ready(), seen(0, 1, [[6, 1]]), seen(0, 2, [[7, 2], [9, 1]]), seen(2, 4, [[6, 4]])]
+    chief = [ready(), seen(0, 2, [[0, 6]]), read(300), seen(2, 4, [[0, 5]]), read(1200, 11)]
+    worker = [ready(), seen(0, 1, [[6, 1]]), seen(0, 2, [[7, 2], [9, 1]]), seen(2, 4, [[5, 5]])]
     assert lines({"chief": chief, "worker:0": worker}) == [
         "audit: each of 10 examples was seen exactly once in each of 2 epochs "
-        "(chief 6, worker:0 4 an epoch)",
+        "(chief 5-6, worker:0 4-5 an epoch)",
         "    task  examples seen  records read  bytes read  of the data an epoch  index bytes",
-        "   chief             12            12       1,200                60.0 %           40",
-        "worker:0              8",
+        "   chief             11            11       1,200                60.0 %           40",
+        "worker:0              9",
     ]
-
-
-def test_rows_that_differ_from_epoch_to_epoch():
-    shown = lines({
-        "chief": [ready(), seen(0, 2, [[0, 5]]), seen(2, 4, [[0, 4]])],
-        "worker:0": [ready(), seen(0, 2, [[5, 5]]), seen(2, 4, [[4, 6]])],
-    })  # fmt: skip
-    assert shown[0].endswith("(chief 4-5, worker:0 5-6 an epoch)")
 
 
 @pytest.mark.parametrize(
-    ("runs", "problem"),
+    ("events", "problem"),
     [
-        ([[0, 3], [4, 1], [6, 4]], "2 examples were never seen (positions 3, 5)"),
-        ([[1, 9]], "1 example was never seen (positions 0)"),
-        ([], "10 examples were never seen (positions 0-9)"),
+        ([seen(0, 2, [[0, 3], [4, 2]])], "epoch 1: 5 examples were never seen (positions 3, 6-9)"),
         (
-            [[0, 8], [2, 3], [4, 2], [4, 1]],
-            "2 examples were never seen (positions 8-9), 4 examples were seen more than once "
-            "(positions 2-3: 2 times, 4: 4 times, 5: 2 times)",
+            [seen(0, 2, [[0, 8], [2, 3], [4, 1], [9, 1]])],
+            "epoch 1: 1 example was never seen (positions 8), 3 examples were seen more than once "
+            "(positions 2-3: 2 times, 4: 3 times)",
         ),
         (
-            [[0, 10], *([9, 1] for _ in range(300))],
-            "1 example was seen more than once (positions 9: 255 times or more)",
+            [seen(0, 2, [[0, 10], *([9, 1] for _ in range(300))])],
+            "epoch 1: 1 example was seen more than once (positions 9: 255 times or more)",
+        ),
+        ([seen(0, 2, ALL, unknown=2000)], "epoch 1: 2,000 rows were of no known example"),
+        (
+            [seen(0, 2, ALL), seen(4, 6, ALL), step(7)],
+            "no example is reported of 2 of 4 epochs",
+        ),
+        (
+            [seen(0, 1, ALL)],
+            "nothing was proved, as no epoch was trained from its first step to its last",
         ),
     ],
 )
-def test_what_is_wrong_with_an_epoch(runs, problem):
-    assert problems(ready(), seen(0, 2, runs)) == [f"audit: epoch 1: {problem}"]
-
-
-def test_rows_of_no_example_are_a_problem():
-    assert problems(ready(), seen(0, 2, ALL, unknown=1), seen(2, 4, ALL, unknown=2000)) == [
-        "audit: epoch 1: 1 row was of no known example",
-        "audit: epoch 2: 2,000 rows were of no known example",
-    ]
+def test_problems(events, problem):
+    assert problems(ready(), read(0), *events) == [f"audit: {problem}"]
 
 
 def test_only_some_positions_and_epochs_are_listed():
@@ -103,14 +95,6 @@ def test_only_some_positions_and_epochs_are_listed():
     assert listed[5:] == ["audit: and 3 more epochs"]
 
 
-@pytest.mark.parametrize("last", [7, 2**63 - 1])
-def test_epochs_without_reports(last):
-    epochs = last // 2 + last % 2
-    assert problems(ready(), seen(0, 2, ALL), seen(4, 6, ALL), step(last)) == [
-        f"audit: no example is reported of {epochs - 2:,} of {epochs:,} epochs"
-    ]
-
-
 def test_epoch_that_an_earlier_run_began_and_one_that_ended_early():
     events = [ready(3), seen(3, 4, [[2, 3]]), seen(4, 6, ALL), seen(6, 7, [[2, 3]])]
     assert lines({"chief": events})[:3] == [
@@ -122,30 +106,6 @@ def test_epoch_that_an_earlier_run_began_and_one_that_ended_early():
     assert problems(ready(3), seen(3, 4, [[2, 3], [2, 1]]), seen(4, 6, ALL)) == [
         "audit: epoch 2: 1 example was seen more than once (positions 2: 2 times)"
     ]
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        [ready(3), seen(3, 4, [[2, 3]])],
-        [ready(4), read(0)],
-        [ready(0), read(0)],
-        [ready(0), seen(0, 1, [[2, 3]])],
-    ],
-)
-def test_without_a_whole_epoch_nothing_is_proved(events):
-    assert problems(*events) == [
-        "audit: nothing was proved, as no epoch was trained from its first step to its last"
-    ]
-
-
-def test_what_is_trained_again_does_not_count_twice():
-    first = [ready(), seen(0, 2, ALL), seen(2, 3, [[0, 5]]), seen(3, 4, [[5, 2]]), step(4)]
-    second = [ready(3), seen(3, 4, [[5, 5]]), seen(4, 6, ALL), seen(6, 7, [[0, 1]])]
-    third = [ready(4), seen(4, 6, [[9, 1], [0, 9]])]
-    shown = lines({"chief": first}, {"chief": second}, {"chief": []}, {"chief": third})
-    assert shown[0].endswith("exactly once in each of 3 epochs (chief 10 an epoch)")
-    assert len(shown) == 3
 
 
 def test_reading_is_of_all_attempts():
@@ -175,8 +135,6 @@ def test_tasks_with_different_plans(other):
         "audit: the tasks do not go through the same data alike: "
         "10 examples, 2 steps an epoch, from step 0; 1"
     )
-    if other["step"] == 0:
-        assert judge([{"chief": [ready()]}, {"chief": [other, read(0)]}]).problems == (problem,)
 
 
 @pytest.mark.parametrize(
@@ -193,17 +151,14 @@ def test_tasks_with_different_plans(other):
         seen(2, 2, ALL),
         read(-3),
         read(3, None),
-        {"event": "audit", "kind": "read"},
         {"event": "audit"},
         ready(),
     ],
 )
 def test_malformed_events(event):
     events = [ready(), seen(0, 2, ALL), event]
-    (problem,) = problems(*events)
-    assert problem.startswith("audit: chief: 1 malformed event: {")
-    assert repr(event["event"]) in problem
-    assert problems(*events, read(-1))[0].startswith("audit: chief: 2 malformed events: {")
+    assert problems(*events)[0].startswith("audit: chief: 1 malformed event: {'")
+    assert problems(*events, read(-1))[0].startswith("audit: chief: 2 malformed events: {'")
 
 
 @pytest.mark.parametrize(

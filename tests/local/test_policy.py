@@ -49,7 +49,7 @@ def test_done_when_the_primary_and_the_workers_are_and_the_servers_were_ended(gr
     policy.exited(WORKER, OK, now=1)
     assert policy.verdict is None
     policy.exited(CHIEF, OK, now=2)
-    assert (PS, signal.SIGTERM) in group.sent
+    assert group.sent[0] == (PS, signal.SIGTERM)
     policy.exited(PS, Ended(signal=signal.SIGTERM), now=2)
     assert policy.verdict == Done()
     assert policy.is_over(now=2)
@@ -114,20 +114,13 @@ def test_a_stop_gives_time_and_a_second_one_none(group):
     assert policy.verdict == Stopped(signal.SIGINT)
     assert not policy.is_over(now=10 + STOP_TIMEOUT - 1)
     assert policy.is_over(now=10 + STOP_TIMEOUT)
+    policy.exited(CHIEF, Ended(143), now=11)
+    policy.report_killed()
+    killed = "killed, as 30 s were not enough"
+    assert group.notices == [f"worker:0: {killed}", f"ps:0: {killed}"]
     policy.stop(signal.SIGINT, now=12)
     assert policy.is_over(now=12)
     assert policy.is_interrupted
-
-
-def test_each_task_that_a_stop_has_to_kill_is_reported(group):
-    policy = group.start()
-    policy.stop(signal.SIGINT, now=10)
-    policy.exited(CHIEF, Ended(143), now=11)
-    policy.report_killed()
-    assert group.notices == [
-        "worker:0: killed, as 30 s were not enough",
-        "ps:0: killed, as 30 s were not enough",
-    ]
 
 
 @pytest.mark.parametrize("how", ["it ends", "it is frozen", "second stop", "failure"])
@@ -204,12 +197,6 @@ def test_descriptions_of_ends(ended, code, text):
     ],
 )
 def test_reasons_against_a_restart(group, ended, reason):
-    group.start().exited(WORKER, ended, now=3)
-    assert group.policy.reason_against_restart() == reason
-
-
-def test_a_finished_job_is_not_restarted(group):
     policy = group.start()
-    policy.exited(CHIEF, OK, now=1)
-    policy.exited(WORKER, Ended(7), now=2)
-    assert policy.reason_against_restart().startswith("the primary task was done")
+    policy.exited(WORKER, ended, now=3)
+    assert policy.reason_against_restart() == reason
