@@ -8,25 +8,28 @@ from typing import TYPE_CHECKING
 
 from distlaunch.background import BackgroundTask
 from distlaunch.checks import limits, machines, price, required_fields, source_location, trainer
-from distlaunch.checks.image_plan import check_image
-from distlaunch.checks.problem import error
+from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project import gpus
 from distlaunch.checks.project.image_runtime import describe_image
 from distlaunch.checks.report import Report
 from distlaunch.checks.request_view import job_request
-from distlaunch.errors import GoogleError, JobFileError
+from distlaunch.errors import GoogleError, ImageError, JobFileError
+
+# Imported before any thread starts: two threads that import one package can deadlock.
+from distlaunch.image import plan_image
+from distlaunch.image.context import paths
+from distlaunch.image.registry.errors import RegistryUnreachable
 from distlaunch.job import machine_catalogue, vertex
+from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from distlaunch.checks.data import DataPlan
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.request_view import JobRequest
-    from distlaunch.checks.trainer import Trainer
     from distlaunch.google.client import Session
+    from distlaunch.image import ImagePlan
     from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.submit.plan import LaunchRequest
 
@@ -74,47 +77,45 @@ def run_checks(
         options.catalogue or _existing(order.folder / machine_catalogue.FILE_NAME)
     )
     price_file = options.prices or _existing(order.folder / price.FILE_NAME)
-    not_connected: list[Problem] = []
+    problems = list(required_fields.problems(order))
     if order.is_for_emulator:
         session = None  # it runs jobs, and has no project with quotas and prices
     elif session is None and not options.offline:
-        session, not_connected = _connect(order)
+        session = _connect(order, problems)
     prices = BackgroundTask(lambda: price.load_prices(request, session=session, file=price_file))
     cloud = BackgroundTask(lambda: _cloud_problems(order, request, session, catalogue))
     message = BackgroundTask(lambda: list(_message_problems(order, request)))
     image = check_image(order, offline=options.offline)
     bundled = trainer.find_trainer(order)
+    if options.run:  # records the data, too
+        problems += trainer.run_one_step(order, bundled)
     runtime = describe_image(order) if vertex.needs_image(order.job) else None
-    run_problems = (
-        trainer.run_one_step(order, bundled) if options.run else []
-    )  # records the data, too
-    data, project_problems = _check_project(order, request, runtime, image.files, bundled)
-    problems = [
-        *required_fields.problems(order),
-        *message.result(),
-        *machines.problems(request, catalogue, today),
-        *limits.problems(request),
-        *gpus.problems(order, request, runtime, today),
-        *gpus.unequal(request, is_bundled=bundled is not None),
-        *image.problems,
-        *project_problems,
-        *run_problems,
-        *not_connected,
-        *cloud.result(),
-    ]
+    problems += message.result()
+    problems += machines.problems(request, catalogue, today)
+    problems += limits.problems(request)
+    problems += gpus.problems(order, request, runtime, today)
+    problems += gpus.unequal(request, is_bundled=bundled is not None)
+    problems += image.problems
+    plan = None
+    if runtime:
+        from distlaunch.checks import data, project
+
+        problems += project.problems(order, request, runtime, image.files, bundled)
+        if image.files is not None:
+            plan, data_problems = data.check_data(order, request, bundled, image.files, runtime)
+            problems += data_problems
+    problems += cloud.result()
+    book = prices.result()
+    offers = price.compare_machines(request, catalogue, book, today) if options.compare else ()
     return Report(
         request=request,
         cluster=order.job.cluster.describe(),
         problems=_sorted(source_location.locate(problems, order)),
         image=image.plan,
         registry_contacted=image.registry_contacted,
-        data=data,
-        cost=price.estimate_cost(request, catalogue, prices.result()),
-        offers=(
-            price.compare_machines(request, catalogue, prices.result(), today)
-            if options.compare
-            else ()
-        ),
+        data=plan,
+        cost=price.estimate_cost(request, catalogue, book),
+        offers=offers,
         is_emulated=order.is_for_emulator,
         changed_task=bundled.changed_task if bundled else "",
     )
@@ -126,16 +127,21 @@ def skip_checks(order: LaunchRequest) -> Report:
     return Report(job_request(order), cluster, image=image, is_checked=False)
 
 
-def _connect(order: LaunchRequest) -> tuple[Session | None, list[Problem]]:
-    """Return a session, or None and the reason."""
+def _existing(path: Path) -> Path | None:
+    return path if path.exists() else None
+
+
+def _connect(order: LaunchRequest, problems: list[Problem]) -> Session | None:
+    """Return a session, or None after adding the reason to the problems."""
     from distlaunch.google.client import connect
 
     try:
-        return connect(order.endpoint, project=order.job.project), []
+        return connect(order.endpoint, project=order.job.project)
     except GoogleError as problem:
         from distlaunch.checks.cloud import no_credentials
 
-        return None, [no_credentials(problem)]
+        problems.append(no_credentials(problem))
+        return None
 
 
 def _cloud_problems(
@@ -170,30 +176,65 @@ def _message_problems(order: LaunchRequest, request: JobRequest) -> Iterator[Pro
             yield error("request-invalid", field, message, f"correct it in {file}")
 
 
-def _check_project(
-    order: LaunchRequest,
-    request: JobRequest,
-    runtime: ImageRuntime | None,
-    files: Collection[str] | None,
-    bundled: Trainer | None,
-) -> tuple[DataPlan | None, list[Problem]]:
-    """Check the project's files and data, where the image is made from them."""
-    if runtime is None:
-        return None, []
-    from distlaunch.checks import data, project
-
-    problems = list(project.problems(order, request, runtime, files, bundled))
-    if files is None:
-        return None, problems
-    plan, data_problems = data.check_data(order, request, bundled, files, runtime)
-    return plan, [*problems, *data_problems]
-
-
-def _existing(path: Path) -> Path | None:
-    return path if path.exists() else None
-
-
 def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Return each problem once, with the code of the last check that found it, errors first."""
     unique = {(problem.where, problem.what): problem for problem in problems}
     return tuple(sorted(unique.values(), key=lambda problem: problem.severity != "error"))
+
+
+@dataclass(frozen=True, slots=True)
+class ImageCheck:
+    """How a job's image would be made.
+
+    `files` are the project's files in it, None where they are unknown, and `registry_contacted` is
+    whether `plan` takes into account what the registry has.
+    """
+
+    plan: ImagePlan | None = None
+    files: frozenset[str] | None = None
+    problems: tuple[Problem, ...] = ()
+    registry_contacted: bool = True
+
+
+def check_image(order: LaunchRequest, *, offline: bool = False) -> ImageCheck:
+    """Return how a job's image would be made; nothing is built."""
+    job, push = order.job, not offline and order.job.image.repository is not None
+    if not vertex.needs_image(job):
+        return ImageCheck(plan_image(job, order.folder, recipe) if job.image.uri else None)
+    problems: list[Problem] = []
+    try:
+        try:
+            plan = plan_image(job, order.folder, recipe, push=push)
+        except RegistryUnreachable as problem:
+            push = False
+            base = job.image.base
+            where = "image.base" if base and base in str(problem) else "image.repository"
+            remedy = "'distlaunch submit' needs it"
+            problems.append(warning("registry-unreachable", where, str(problem), remedy))
+            plan = plan_image(job, order.folder, recipe, push=False)
+    except ImageError as refusal:
+        problems += map(_refusal, refusal.lines)
+        return ImageCheck(None, _files_of_recipe(order), tuple(problems))
+    files = frozenset(file.path for file in plan.context.files) if plan.context else frozenset()
+    if large := plan.context.report() if plan.context else None:
+        message, _, remedy = large.rpartition("; ")
+        problems.append(warning("context-large", "image.include", message, remedy))
+    return ImageCheck(plan, files, tuple(problems), registry_contacted=push)
+
+
+def _refusal(line: str) -> Problem:
+    """Return the problem of an error's line, ``LOCATION: MESSAGE; REMEDY``."""
+    text, _, remedy = line.partition("; ")
+    location, colon, message = text.partition(": ")
+    if not colon or " " in location:
+        location, message = "image", text
+    code = "module-missing" if location == "module" else "image-refused"
+    return error(code, location, message, remedy or "fix it, or name an image with --image")
+
+
+def _files_of_recipe(order: LaunchRequest) -> frozenset[str] | None:
+    """Return the files that would be in an image that cannot be made, None if that is unknown."""
+    try:
+        return frozenset(paths(order.folder, recipe(order.job, order.folder).ignore))
+    except ImageError:
+        return None

@@ -23,65 +23,46 @@ if TYPE_CHECKING:
 
 _Path = tuple[str | int, ...]
 
-_POOL = {
-    "": "",
-    "machine": "machineSpec.machineType",
-    "accelerator": "machineSpec",
-    "accelerator.type": "machineSpec.acceleratorType",
-    "accelerator.count": "machineSpec.acceleratorCount",
-    "count": "replicaCount",
-    "image": "containerSpec.imageUri",
+# Key of distlaunch.yaml: field of Vertex AI's formats, field of AI Platform's; None for that of the
+# key before the last dot.
+_FIELDS = {
+    "name": ("displayName", "jobId"),
+    "labels": ("labels", "labels"),
+    "region": (None, "{spec}region"),
+    "cluster": ("{spec}workerPoolSpecs", None),
+    "image.uri": ("{spec}workerPoolSpecs.0.containerSpec.imageUri", "{spec}masterConfig.imageUri"),
+    "args": ("{spec}workerPoolSpecs.0.containerSpec.args", "{spec}args"),
+    "env": ("{spec}workerPoolSpecs.0.containerSpec.env", None),
+    "scheduling": ("{spec}scheduling", "{spec}scheduling"),
+    "scheduling.timeout": (None, "{spec}scheduling.maxRunningTime"),
+    "scheduling.max_wait": ("{spec}scheduling.maxWaitDuration", "{spec}scheduling.maxWaitTime"),
+    "service_account": ("{spec}serviceAccount", "{spec}serviceAccount"),
+    "network": ("{spec}network", "{spec}network"),
+    "tensorboard": ("{spec}tensorboard", None),
+    "reduction_server": ("{spec}workerPoolSpecs.2", None),
+    "tuning": ("studySpec", "{spec}hyperparameters"),
+    "tuning.parameters": (None, "{spec}hyperparameters.params"),
+    "tuning.trials": ("maxTrialCount", "{spec}hyperparameters.maxTrials"),
+    "tuning.parallel_trials": ("parallelTrialCount", "{spec}hyperparameters.maxParallelTrials"),
+    "vertex": ("", None),
+    "vertex.jobSpec": ("{spec}", None),
+    "vertex.trialJobSpec": ("{spec}", None),
+    "vertex.encryptionSpec": (None, "{spec}encryptionConfig"),
 }
-_SPEC = {
-    "cluster": "workerPoolSpecs",
-    "image.uri": "workerPoolSpecs.0.containerSpec.imageUri",
-    "args": "workerPoolSpecs.0.containerSpec.args",
-    "env": "workerPoolSpecs.0.containerSpec.env",
-    "scheduling": "scheduling",
-    "scheduling.max_wait": "scheduling.maxWaitDuration",
-    "service_account": "serviceAccount",
-    "network": "network",
-    "tensorboard": "tensorboard",
-}
-_TOP = {
-    "name": "displayName",
-    "labels": "labels",
-    "tuning": "studySpec",
-    "tuning.parameters": "studySpec.parameters",
-    "tuning.trials": "maxTrialCount",
-    "tuning.parallel_trials": "parallelTrialCount",
-    "vertex": "",
-}
-_AI_PLATFORM_POOL = {
-    "": "{}Type",
-    "machine": "{}Type",
-    "accelerator": "{}Config.acceleratorConfig",
-    "accelerator.type": "{}Config.acceleratorConfig.type",
-    "accelerator.count": "{}Config.acceleratorConfig.count",
-    "count": "{}Count",
-    "image": "{}Config.imageUri",
-}
-_AI_PLATFORM = {
-    "name": "jobId",
-    "labels": "labels",
-    "region": "trainingInput.region",
-    "args": "trainingInput.args",
-    "image.uri": "trainingInput.masterConfig.imageUri",
-    "scheduling": "trainingInput.scheduling",
-    "scheduling.timeout": "trainingInput.scheduling.maxRunningTime",
-    "scheduling.max_wait": "trainingInput.scheduling.maxWaitTime",
-    "service_account": "trainingInput.serviceAccount",
-    "network": "trainingInput.network",
-    "vertex.encryptionSpec": "trainingInput.encryptionConfig",
-    "tuning": "trainingInput.hyperparameters",
-    "tuning.parameters": "trainingInput.hyperparameters.params",
-    "tuning.trials": "trainingInput.hyperparameters.maxTrials",
-    "tuning.parallel_trials": "trainingInput.hyperparameters.maxParallelTrials",
+_POOL_FIELDS = {
+    "": ("{pool}", "{pool}Type"),
+    ".machine": ("{pool}.machineSpec.machineType", "{pool}Type"),
+    ".accelerator": ("{pool}.machineSpec", "{pool}Config.acceleratorConfig"),
+    ".accelerator.type": ("{pool}.machineSpec.acceleratorType", None),
+    ".accelerator.count": ("{pool}.machineSpec.acceleratorCount", None),
+    ".count": ("{pool}.replicaCount", "{pool}Count"),
+    ".image": ("{pool}.containerSpec.imageUri", "{pool}Config.imageUri"),
 }
 _AI_PLATFORM_ROLES = ("master", "worker", "parameterServer", "evaluator")
+_SPECS = ("jobSpec", "trialJobSpec", "job_spec", "trial_job_spec")
 _MENTION = re.compile(r"\b(?:cluster|scheduling)\.[a-z_.]*[a-z]\b")
 _ACCELERATOR = re.compile(r"\baccelerator: \{type: (\w+), count: (\d+)\}")
-_DURATIONS = {"timeout: 7d": "604800s", "max_wait: 24h": "86400s"}
+_DURATIONS = {"timeout: 7d": "timeout: 604800s", "max_wait: 24h": "max_wait: 86400s"}
 _KEY = re.compile(r"[a-z_]+(\.[\w-]+)*")
 _ONLY_IN_CONFIG = ("cluster.", "reduction_server")  # what --config replaces in distlaunch.yaml
 
@@ -93,55 +74,27 @@ def locate(problems: Iterable[Problem], order: LaunchRequest) -> tuple[Problem, 
     ``--config`` keys and remedies are translated to the fields of that file.
     """
     own = _File(order.folder / FILE_NAME)
-    config = _File(order.config) if order.config else None
-    fields = _ConfigFields(config.document.data) if config and config.document else None
+    config = _ConfigFile(order.config) if order.config else None
     return tuple(
-        _located(problem, order, own, config, fields) if _is_key(problem.where) else problem
+        _located(problem, order, own, config) if _is_key(problem.where) else problem
         for problem in problems
     )
 
 
-class _File:
-    def __init__(self, path: Path) -> None:
-        self.name = display_path(path)
-        self.document = _document(path)
-
-    def match(self, path: tuple[str | int, ...]) -> tuple[int, str]:
-        """Return how many steps of a path the file has, and the location of the last one."""
-        matched: tuple[str | int, ...] = ()
-        for step in path if self.document else ():
-            names = (step, _snake_case(step)) if isinstance(step, str) else (step,)
-            known = [
-                name for name in names if self.document and self.document.holds((*matched, name))
-            ]
-            if not known:
-                break
-            matched = (*matched, known[0])
-        if not matched or not self.document:
-            return 0, self.name
-        mark = self.document.location(matched)
-        return len(matched), f"{self.name}:{mark.line}:{mark.column}"
-
-
 def _located(
-    problem: Problem,
-    order: LaunchRequest,
-    own: _File,
-    config: _File | None,
-    fields: _ConfigFields | None,
+    problem: Problem, order: LaunchRequest, own: _File, config: _ConfigFile | None
 ) -> Problem:
-    option = _option(problem, order)
-    if option:
-        return replace(problem, where=option)
     key = problem.where
-    own_path = tuple(int(step) if step.isdecimal() else step for step in key.split("."))
+    if option := _option(problem, order):
+        return replace(problem, where=option)
+    own_path = _path(key)
     own_steps, own_location = own.match(own_path)
-    path = fields.path(key) if fields else None
-    if config and fields and path is not None:
+    path = config.path(key) if config else None
+    if config and path is not None:
         steps, location = config.match(path)
         is_in_own = own_steps == len(own_path) or own_steps > steps
         if steps == len(path) or key.startswith(_ONLY_IN_CONFIG) or not is_in_own:
-            remedy = fields.translate(problem.remedy, key)
+            remedy = config.translate(problem.remedy, key)
             return replace(problem, where=f"{location}: {_written(path)}", remedy=remedy)
     return replace(problem, where=f"{own_location}: {key}")
 
@@ -165,8 +118,29 @@ def _is_key(where: str) -> bool:
     return bool(_KEY.fullmatch(where)) and where.partition(".")[0] in JobSection.model_fields
 
 
-def _snake_case(name: str) -> str:
-    return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+class _File:
+    """A file of a job; `document` is None if it cannot be read or does not exist."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = display_path(path)
+        self.document = _document(path)
+
+    def match(self, path: _Path) -> tuple[int, str]:
+        """Return how many steps of a path the file has, and the location of the last one."""
+        matched: _Path = ()
+        for step in path if self.document else ():
+            names = (step, _snake_case(step)) if isinstance(step, str) else (step,)
+            known = [(*matched, name) for name in names if self._has((*matched, name))]
+            if not known:
+                break
+            matched = known[0]
+        if not matched or not self.document:
+            return 0, self.name
+        mark = self.document.location(matched)
+        return len(matched), f"{self.name}:{mark.line}:{mark.column}"
+
+    def _has(self, path: _Path) -> bool:
+        return self.document is not None and self.document.holds(path)
 
 
 def _document(path: Path) -> Document | None:
@@ -175,30 +149,31 @@ def _document(path: Path) -> Document | None:
     try:
         return Document(read_text(path))
     except (DistlaunchError, YamlProblem):
-        return None  # the job was read from it, or it does not exist
+        return None
 
 
-class _ConfigFields:
-    """The fields of a file: AI Platform's job, a CustomJobSpec, CustomJob or tuning job."""
+class _ConfigFile(_File):
+    """A file of ``--config``: AI Platform's job, a CustomJobSpec, CustomJob or tuning job."""
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        data: Mapping[str, Any] = self.document.data if self.document else {}
         self._is_ai_platform = ai_platform.is_training_input(data)
+        spec = next((f"{name}." for name in _SPECS if name in data), "")
+        pools = [f"{spec}workerPoolSpecs.{index}" for index in range(len(ROLES))]
         if self._is_ai_platform:
-            self._fields = dict(_AI_PLATFORM)
-            pools, names = _AI_PLATFORM_POOL, [f"trainingInput.{x}" for x in _AI_PLATFORM_ROLES]
-        else:
-            specs = ("jobSpec", "trialJobSpec", "job_spec", "trial_job_spec")
-            prefix = next((f"{spec}." for spec in specs if spec in data), "")
-            self._fields = _TOP | {key: f"{prefix}{field}" for key, field in _SPEC.items()}
-            pools = {key: f"{{}}.{field}".rstrip(".") for key, field in _POOL.items()}
-            names = [f"{prefix}workerPoolSpecs.{index}" for index in range(len(ROLES))]
-            self._fields["reduction_server"] = names[2]
-            self._fields |= dict.fromkeys(("vertex.jobSpec", "vertex.trialJobSpec"), prefix[:-1])
-        for role, name in zip(ROLES, names, strict=True):
-            section = f"cluster.{role}"
-            self._fields |= {
-                f"{section}.{key}".rstrip("."): field.format(name) for key, field in pools.items()
-            }
+            spec = "trainingInput."
+            pools = [f"{spec}{role}" for role in _AI_PLATFORM_ROLES]
+        self._fields = {
+            f"cluster.{role}{key}": self._field(pair, pool=pool)
+            for role, pool in zip(ROLES, pools, strict=True)
+            for key, pair in _POOL_FIELDS.items()
+        }
+        self._fields |= {key: self._field(pair, spec=spec) for key, pair in _FIELDS.items()}
+
+    def _field(self, pair: tuple[str | None, str | None], **names: str) -> str | None:
+        text = pair[self._is_ai_platform]
+        return None if text is None else text.format(**names)
 
     def path(self, key: str) -> _Path | None:
         """Return where the file has, or would have, a key of distlaunch.yaml."""
@@ -206,36 +181,40 @@ class _ConfigFields:
         for length in range(len(steps), 0, -1):
             field = self._fields.get(".".join(steps[:length]))
             if field is not None:
-                parts = [*filter(None, field.split(".")), *steps[length:]]
-                return tuple(int(part) if part.isdecimal() else part for part in parts)
+                return _path(".".join([field, *steps[length:]]))
         return None
 
     def translate(self, remedy: str, key: str) -> str:
         """Return the remedy of a problem at a key in the words of the file."""
         if not self._is_ai_platform:
             remedy = _ACCELERATOR.sub(r"acceleratorType: \1, acceleratorCount: \2", remedy)
-        section = ".".join(key.split(".")[:2])
-        accelerator = ".accelerator" if ".accelerator" in key else ""
-        leaves = {
-            "machine": f"{section}.machine",
-            "accelerator": f"{section}.accelerator",
-            "count": f"{section}{accelerator}.count",
-            "timeout": "scheduling.timeout",
-            "max_wait": "scheduling.max_wait",
-            "service_account": "service_account",
-            "trials": "tuning.trials",
-            "parallel_trials": "tuning.parallel_trials",
-        }
         for text, seconds in _DURATIONS.items():
-            remedy = remedy.replace(text, f"{text.partition(' ')[0]} {seconds}")
+            remedy = remedy.replace(text, seconds)
         for mention in _MENTION.findall(remedy):
             if path := self.path(mention):
                 remedy = remedy.replace(mention, _written(path))
-        for leaf, full in leaves.items():
-            path = self.path(full)
-            if path:
+        section = ".".join(key.split(".")[:2])
+        count = f"{section}.accelerator.count" if ".accelerator" in key else f"{section}.count"
+        keys = [f"{section}.machine", f"{section}.accelerator", count, "scheduling.timeout"]
+        keys += [
+            "scheduling.max_wait",
+            "service_account",
+            "tuning.trials",
+            "tuning.parallel_trials",
+        ]
+        for full in keys:
+            if path := self.path(full):
+                leaf = full.rpartition(".")[2]
                 remedy = re.sub(rf"(?<![\w.{{])(?<!, ){leaf}: ", f"{path[-1]}: ", remedy)
         return remedy
+
+
+def _path(key: str) -> _Path:
+    return tuple(int(step) if step.isdecimal() else step for step in key.split(".") if step)
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
 
 
 def _written(path: _Path) -> str:

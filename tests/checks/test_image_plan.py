@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from distlaunch.checks.image_plan import check_image
+from distlaunch.checks.preflight import check_image
 from distlaunch.job.load import load_job
 from distlaunch.submit.plan import LaunchRequest
 
