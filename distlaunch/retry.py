@@ -1,4 +1,4 @@
-"""Exponential backoff with jitter, for calls that may succeed later."""
+"""Retries of calls that may succeed later: deadlines, and exponential backoff with jitter."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+RETRY_DEADLINE = 60.0  # seconds for which a call to Google that fails is retried
+CALL_TIMEOUT = 120.0  # seconds for one attempt and its whole response
 
 _RANDOM = SystemRandom()  # does not disturb the program's seeded random numbers
 

@@ -94,13 +94,11 @@ def job_follower(
     per_entry: bool,
 ) -> JobFollower:
     """Return what follows a job for a view."""
-    from distlaunch.google.endpoints import is_loopback
+    from distlaunch.google.client import is_loopback
     from distlaunch.google.follow import EMULATOR, GOOGLE, JobFollower
-    from distlaunch.google.logs import Logs
 
     return JobFollower(
         jobs,
-        Logs(jobs.session, jobs.project),
         job,
         selection=selection,
         per_entry=per_entry,

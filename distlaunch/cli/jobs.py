@@ -119,12 +119,11 @@ def _show_log(
 ) -> int:
     """Show all lines that exist now."""
     from distlaunch.google.jobs import has_ended, state
-    from distlaunch.google.logs import Logs
     from distlaunch.google.tail import LogReader
     from distlaunch.ui.events import Notice
 
     job, jobs = located.job, located.jobs
-    reader = LogReader(Logs(jobs.session, jobs.project), job, selection, per_entry=per_entry)
+    reader = LogReader(jobs, job, selection, per_entry=per_entry)
     view.stream(reader.read_all(job))
     if not has_ended(job):
         view.handle(Notice(f"the job is {state(job)}; use --follow to continue"))

@@ -10,10 +10,8 @@ import json
 import math
 import re
 import socket
-import time
-from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from distlaunch.errors import GoogleError, RetryableError
@@ -74,9 +72,33 @@ def from_response(
 
     The call was made for a project by a member in IAM's notation, such as ``user:…``.
     """
-    host = host or f"{service}.googleapis.com"
-    call = _Call(service, host, project, member or CURRENT_ACCOUNT)
-    return _ErrorResponse(call, status, headers, body).error()
+    response = _ErrorResponse(
+        status,
+        headers,
+        body,
+        service=service,
+        host=host or f"{service}.googleapis.com",
+        project=project,
+        member=member or CURRENT_ACCOUNT,
+    )
+    is_busy = status == HTTPStatus.TOO_MANY_REQUESTS
+    if is_busy or status in _RETRYABLE:
+        is_quota = is_busy and not response.is_rate_limit
+        busy_reason = QUOTA if is_quota else RATE
+        return RetryableError(
+            response.quota_text() if is_quota else response.status_line,
+            status=status,
+            reason=busy_reason if is_busy else response.reason,
+            wait=response.wait,
+            may_have_been_processed=not is_busy,
+        )
+    return GoogleError(
+        response.text(),
+        status=status,
+        reason=response.reason,
+        error_reason=response.error_reason,
+        service=response.api,
+    )
 
 
 def token_error(error: Exception) -> GoogleError:
@@ -162,158 +184,124 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = wrapped[0] if wrapped else cause.__cause__ or cause.__context__
 
 
-class _Call(NamedTuple):
-    service: str
-    host: str
-    project: str | None
-    member: str
-
-
 class _ErrorResponse:
     """An error response of one of Google's APIs, or of a proxy before it."""
 
-    def __init__(self, call: _Call, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        service: str,
+        host: str,
+        project: str | None,
+        member: str,
+    ) -> None:
         error = _error_object(body)
         self._status = status
+        self._service = service
+        self._member = member
         self._message = _one_line(error.get("message")) or _plain_text(status, body)
-        self._reason = _one_line(error.get("status")) or _status_phrase(status)
         self._details = _objects(error.get("details"))
-        self._info = self._detail("ErrorInfo")
-        self._service, self._host, self._project, self._member = call
-        self._wait = _retry_after(headers.get("Retry-After")) or self._retry_delay()
+        info = self._detail("ErrorInfo")
+        metadata = info.get("metadata")
+        self._metadata = metadata if isinstance(metadata, dict) else {}
+        self._consumer = self._fact("consumer").removeprefix("projects/") or project or "PROJECT"
+        self._project = project or self._consumer
+        self.reason = _one_line(error.get("status")) or _status_phrase(status)
+        self.error_reason = _one_line(info.get("reason"))
+        if (
+            not self.error_reason
+            and status == HTTPStatus.FORBIDDEN
+            and _API_NOT_ENABLED in self._message
+        ):
+            self.error_reason = DISABLED
+        self.api = self._fact("service") or f"{service}.googleapis.com"
+        self.status_line = f"{host} answers {status} ({self._message})"
+        delay = str(self._detail("RetryInfo").get("retryDelay", "")).removesuffix("s")
+        self.wait = _seconds(headers.get("Retry-After")) or _seconds(delay)
 
-    def error(self) -> GoogleError:
-        is_rate = self._status == HTTPStatus.TOO_MANY_REQUESTS and self._is_rate_limit()
-        if self._status == HTTPStatus.TOO_MANY_REQUESTS:
-            return RetryableError(
-                self._status_line() if is_rate else self._quota(),
-                status=self._status,
-                reason=RATE if is_rate else QUOTA,
-                wait=self._wait,
-                may_have_been_processed=False,
-            )
-        if self._status in _RETRYABLE:
-            return RetryableError(
-                self._status_line(), status=self._status, reason=self._reason, wait=self._wait
-            )
-        return GoogleError(
-            self._text(),
-            status=self._status,
-            reason=self._reason,
-            error_reason=self._error_reason(),
-            service=self._api(),
-        )
+    @property
+    def is_rate_limit(self) -> bool:
+        """Whether there were only too many calls in a short time."""
+        if self.error_reason == RATE or self.wait or self.reason != QUOTA:
+            return True
+        return _RATE_MESSAGE.search(self._message) is not None
 
-    def _status_line(self) -> str:
-        return f"{self._host} answers {self._status} ({self._message})"
-
-    def _text(self) -> str:
+    def text(self) -> str:
+        """Return the line for a call that is refused."""
         if self._status == HTTPStatus.UNAUTHORIZED:
             return f"Google does not accept the credentials ({self._message}); run '{LOGIN}'"
         if self._status == HTTPStatus.FORBIDDEN:
             return self._forbidden()
         if self._status == HTTPStatus.NOT_FOUND:
             return f"not found: {self._message}"
-        violations = self._violations()
+        violations = "; ".join(
+            ": ".join(filter(None, map(_one_line, (part.get("field"), part.get("description")))))
+            for part in _objects(self._detail("BadRequest").get("fieldViolations"))
+        )
         if violations:
-            return f"Google refuses the request: {_one_line('; '.join(violations))}"
-        return f"Google refuses ({self._reason}): {self._message}"
+            return f"Google refuses the request: {_one_line(violations)}"
+        return f"Google refuses ({self.reason}): {self._message}"
 
-    def _forbidden(self) -> str:
-        error_reason = self._error_reason()
-        if error_reason == DISABLED:
-            return self._disabled()
-        if error_reason == NOT_PAID:
-            return (
-                f"project {self._consumer()} has no billing account; run 'gcloud billing projects "
-                f"link {self._consumer()} --billing-account=ACCOUNT'"
-            )
-        if error_reason == NOT_CHARGED:
-            return (
-                f"calls cannot be charged to project {self._consumer()} ({self._message}); "
-                "run 'gcloud auth application-default set-quota-project PROJECT' with one of "
-                f"yours, or {self._grant('roles/serviceusage.serviceUsageConsumer')}"
-            )
-        return self._denied()
-
-    def _error_reason(self) -> str:
-        is_disabled = self._status == HTTPStatus.FORBIDDEN and _API_NOT_ENABLED in self._message
-        return _one_line(self._info.get("reason")) or (DISABLED if is_disabled else "")
-
-    def _api(self) -> str:
-        return self._metadata().get("service") or f"{self._service}.googleapis.com"
-
-    def _disabled(self) -> str:
-        service, project = self._api(), self._consumer()
-        links = _objects(self._detail("Help").get("links"))
-        url = (
-            self._metadata().get("activationUrl")
-            or next(filter(None, (_one_line(link.get("url")) for link in links)), "")
-            or f"https://console.cloud.google.com/apis/library/{service}?project={project}"
-        )
-        return (
-            f"{service} is not enabled in project {project}; run 'gcloud services enable "
-            f"{service} --project={project}' and wait a minute, or see {url}"
-        )
-
-    def _denied(self) -> str:
-        permission = self._metadata().get("permission")
-        if not permission:
-            match = _PERMISSION.search(self._message)
-            permission = match[1] if match else None
-        requested = permission or self._service
-        role = next((_ROLES[prefix] for prefix in _ROLES if requested.startswith(prefix)), None)
-        if permission is None:
-            remedy = f"; {self._grant(role)}" if role else ""
-            return f"Google refuses ({self._reason}): {self._message}{remedy}"
-        remedy = self._grant(role) if role else "request a role with it from the project's owner"
-        project = f"project {self._project or self._consumer()}"
-        resource = self._metadata().get("resource") or project
-        return f"the permission {permission} is missing on {resource}; {remedy}"
-
-    def _grant(self, role: str) -> str:
-        if role in _BUCKET_ROLES:
-            target = "storage buckets add-iam-policy-binding gs://BUCKET"
-        else:
-            target = f"projects add-iam-policy-binding {self._project or self._consumer()}"
-        command = f"gcloud {target} --member={self._member} --role={role}"
-        return f"have an administrator run '{command}'"
-
-    def _quota(self) -> str:
-        project = self._project or self._consumer()
+    def quota_text(self) -> str:
+        """Return the line for a job that exceeds a quota."""
         violations = _objects(self._detail("QuotaFailure").get("violations"))
         descriptions = (_one_line(violation.get("description")) for violation in violations)
         reasons = _one_line("; ".join(filter(None, descriptions)))
         return (
             f"the quota is exceeded: {reasons or self._message}; "
             "choose another machine or region, or request more at "
-            f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
+            f"https://console.cloud.google.com/iam-admin/quotas?project={self._project}"
         )
 
-    def _is_rate_limit(self) -> bool:
-        """Whether there were only too many calls in a short time."""
-        if self._info.get("reason") == RATE or self._wait:
-            return True
-        return self._reason != QUOTA or _RATE_MESSAGE.search(self._message) is not None
+    def _forbidden(self) -> str:
+        project = self._consumer
+        if self.error_reason == DISABLED:
+            links = _objects(self._detail("Help").get("links"))
+            urls = (self._fact("activationUrl"), *(_one_line(link.get("url")) for link in links))
+            library = f"https://console.cloud.google.com/apis/library/{self.api}?project={project}"
+            return (
+                f"{self.api} is not enabled in project {project}; run 'gcloud services enable "
+                f"{self.api} --project={project}' and wait a minute, or see "
+                f"{next(filter(None, urls), library)}"
+            )
+        if self.error_reason == NOT_PAID:
+            return (
+                f"project {project} has no billing account; run 'gcloud billing projects "
+                f"link {project} --billing-account=ACCOUNT'"
+            )
+        if self.error_reason == NOT_CHARGED:
+            return (
+                f"calls cannot be charged to project {project} ({self._message}); "
+                "run 'gcloud auth application-default set-quota-project PROJECT' with one of "
+                f"yours, or {self._grant('roles/serviceusage.serviceUsageConsumer')}"
+            )
+        return self._denied()
 
-    def _violations(self) -> list[str]:
-        violations = _objects(self._detail("BadRequest").get("fieldViolations"))
-        return [
-            ": ".join(filter(None, map(_one_line, (part.get("field"), part.get("description")))))
-            for part in violations
-        ]
+    def _denied(self) -> str:
+        match = _PERMISSION.search(self._message)
+        permission = self._fact("permission") or (match[1] if match else "")
+        required = permission or self._service
+        role = next((_ROLES[prefix] for prefix in _ROLES if required.startswith(prefix)), None)
+        if not permission:
+            remedy = f"; {self._grant(role)}" if role else ""
+            return f"Google refuses ({self.reason}): {self._message}{remedy}"
+        remedy = self._grant(role) if role else "request a role with it from the project's owner"
+        resource = self._fact("resource") or f"project {self._project}"
+        return f"the permission {permission} is missing on {resource}; {remedy}"
 
-    def _consumer(self) -> str:
-        consumer = self._metadata().get("consumer", "").removeprefix("projects/")
-        return consumer or self._project or "PROJECT"
+    def _grant(self, role: str) -> str:
+        if role in _BUCKET_ROLES:
+            target = "storage buckets add-iam-policy-binding gs://BUCKET"
+        else:
+            target = f"projects add-iam-policy-binding {self._project}"
+        command = f"gcloud {target} --member={self._member} --role={role}"
+        return f"have an administrator run '{command}'"
 
-    def _metadata(self) -> dict[str, str]:
-        metadata = self._info.get("metadata")
-        items = metadata.items() if isinstance(metadata, dict) else ()
-        return {name: _one_line(value) for name, value in items}
-
-    def _retry_delay(self) -> float:
-        return _retry_after(str(self._detail("RetryInfo").get("retryDelay", "")).removesuffix("s"))
+    def _fact(self, name: str) -> str:
+        return _one_line(self._metadata.get(name))
 
     def _detail(self, kind: str) -> dict[str, Any]:
         """Return the detail of a type of google.rpc, empty if there is none."""
@@ -351,14 +339,13 @@ def _one_line(text: object) -> str:
     return (line if len(line) <= _MAX_QUOTED else f"{line[:_MAX_QUOTED]}…").removesuffix(".")
 
 
-def _retry_after(text: str | None) -> float:
-    """Return the seconds of a Retry-After header, which may be a date."""
+def _seconds(text: str | None) -> float:
+    """Return the seconds of a Retry-After header or RetryInfo; 0 for a date."""
     try:
         seconds = float(text or 0)
-        return max(seconds, 0.0) if math.isfinite(seconds) else 0.0
     except ValueError:
-        date = parsedate_tz(text or "")
-        return max(mktime_tz(date) - time.time(), 0.0) if date else 0.0
+        return 0.0
+    return max(seconds, 0.0) if math.isfinite(seconds) else 0.0
 
 
 def _objects(value: object) -> list[dict[str, Any]]:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from distlaunch import __version__
 from distlaunch.background import BackgroundTask
-from distlaunch.errors import GoogleError, RetryableError
+from distlaunch.errors import GoogleError, RetryableError, UsageError
 from distlaunch.google import api_errors, auth
-from distlaunch.google.endpoints import is_loopback, normalise_endpoint, service_url
-from distlaunch.retry import Backoff
+from distlaunch.retry import CALL_TIMEOUT, RETRY_DEADLINE, Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from urllib.parse import SplitResult
 
     from google.auth.credentials import Credentials
     from google.auth.transport.requests import AuthorizedSession
@@ -29,9 +31,7 @@ Timeout = tuple[float, float]
 """Seconds to connect, and between two bytes of the response."""
 Params = Mapping[str, str | int | Sequence[str]]
 
-RETRY_DEADLINE = 60.0  # seconds for which transient failures are retried
 MAX_RESPONSE_BYTES = 64 << 20  # decompressed
-CALL_TIMEOUT = 120.0  # seconds for a request and its whole response
 
 _TIMEOUT: Timeout = (10.0, 60.0)
 _CONNECTIONS = 32  # that threads may use at once
@@ -40,17 +40,20 @@ _CHUNK = 1 << 16  # bytes
 _QUOTED = 40  # bytes of a response that is not a JSON object
 
 
-class _Request(NamedTuple):
-    method: str
-    service: str
-    url: str
-    params: Params | None
-    data: bytes | None
-    timeout: Timeout
-
-    @property
-    def host(self) -> str:
-        return api_errors.host_of(self.url)
+# The path before that of a call, which ends with the version.
+_PREFIXES = {
+    "aiplatform": "/v1/",
+    "artifactregistry": "/v1/",
+    "cloudbilling": "/v1/",
+    "cloudresourcemanager": "/v3/",
+    "iam": "/v1/",
+    "logging": "/v2/",
+    "serviceusage": "/v1/",
+    "storage": "/storage/v1/",
+}
+# Becomes part of a host that gets a token.
+_REGION = re.compile(r"[a-z]+(-[a-z]+)*[0-9]*", re.ASCII)
+_LOOPBACK = re.compile(r"localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|::1", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,9 @@ class Session:
     _: KW_ONLY
     endpoint: str | None  # the URL that replaces all of Google's
     project: str | None  # of the calls, for messages
-    clock: Callable[[], float]
-    sleep: Callable[[float], None]
-    show_message: ShowMessage | None  # prints that a call is being retried, and warnings
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    show: ShowMessage = lambda *_: None  # prints that a call is being retried, and warnings
 
     @property
     def credentials(self) -> Credentials:
@@ -102,34 +105,29 @@ class Session:
     ) -> dict[str, Any]:
         """Return the response of a call.
 
-        Parameters
-        ----------
-        service, path, version
-            See `service_url`.
-        params
-            The query; a list is a parameter that is repeated.
-        region
-            For regional services.
-        retry_deadline
-            Seconds for which transient failures are retried; 0 for a single attempt.
-        timeout
-            Seconds to connect, and between two bytes of the response.
-
-        Raises
-        ------
-        RetryableError
-            If there is no response, or one that requests a retry; the call may have been processed.
-        GoogleError
-            If the call is refused.
+        `service`, `path`, `region` and `version` are those of `service_url`; a list in `params` is
+        a parameter that is repeated. Transient failures are retried for `retry_deadline` seconds,
+        0 for a single attempt. RetryableError is raised if there is no response, or one that
+        requests a retry: the call may have been processed. GoogleError is raised if it is refused.
         """
         url = service_url(service, path, region=region, endpoint=self.endpoint, version=version)
-        data = None if body is None else json.dumps(body).encode()
-        request = _Request(method, service, url, params, data, timeout)
+        send: Callable[[], Response] = partial(
+            self.http.request,
+            method,
+            url,
+            params=params,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={} if body is None else {"Content-Type": "application/json"},
+            timeout=timeout,
+            allow_redirects=False,
+            stream=True,
+            hooks={"response": _read_body},
+        )
         backoff = Backoff(deadline=retry_deadline, clock=self.clock)
         is_reported = False
         while True:
             try:
-                return self._attempt(request)
+                return self._attempt(send, service, api_errors.host_of(url))
             except RetryableError as error:
                 delay = self.retry_delay(backoff, error)
                 if delay is None:
@@ -138,11 +136,6 @@ class Session:
                     self.show(f"{error}; retrying")
                     is_reported = True
             self.sleep(delay)
-
-    def show(self, *message: Any) -> None:
-        """Print a message, given as to `ShowMessage`."""
-        if self.show_message:
-            self.show_message(*message)
 
     def invalid_response(
         self, service: str, problem: str, *, region: str | None = None
@@ -160,21 +153,20 @@ class Session:
         is_refused = error.reason == "UNREACHABLE" and not error.may_have_been_processed
         return is_refused and is_loopback(self.endpoint)
 
-    def _attempt(self, request: _Request) -> dict[str, Any]:
-        response = self._send(request)
+    def _attempt(self, send: Callable[[], Response], service: str, host: str) -> dict[str, Any]:
+        response = self._send(send, host)
         if not 200 <= response.status_code < 300:
             raise api_errors.from_response(
                 response.status_code,
                 response.headers,
                 response.content,
-                service=request.service,
-                host=request.host,
+                service=service,
+                host=host,
                 project=self.project,
                 member=auth.iam_member(self.credentials),
             )
         if len(response.content) > MAX_RESPONSE_BYTES:
-            problem = f"larger than {MAX_RESPONSE_BYTES >> 20} MiB"
-            raise api_errors.invalid_response(request.host, problem)
+            raise api_errors.invalid_response(host, f"larger than {MAX_RESPONSE_BYTES >> 20} MiB")
         try:
             content = json.loads(response.content or b"{}")
         except (ValueError, RecursionError):
@@ -182,10 +174,10 @@ class Session:
         if not isinstance(content, dict):
             quoted = response.content[:_QUOTED].decode("utf-8", "replace")
             problem = f"expected a JSON object, got {quoted!r}"
-            raise api_errors.unreadable_response(request.host, problem)
+            raise api_errors.unreadable_response(host, problem)
         return content
 
-    def _send(self, request: _Request) -> Response:
+    def _send(self, send: Callable[[], Response], host: str) -> Response:
         """Send a request once.
 
         The timeout of Requests applies to each read, and a server that sends a byte a second never
@@ -194,34 +186,19 @@ class Session:
         from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import ContentDecodingError, RequestException
 
-        headers = {"Content-Type": "application/json"} if request.data is not None else {}
-        exchange: Callable[[], Response] = partial(
-            self.http.request,
-            request.method,
-            request.url,
-            params=request.params,
-            data=request.data,
-            headers=headers,
-            timeout=request.timeout,
-            allow_redirects=False,
-            stream=True,
-            hooks={"response": _read_body},
-        )
         try:
-            return BackgroundTask(exchange).result(CALL_TIMEOUT)
+            return BackgroundTask(send).result(CALL_TIMEOUT)
         except TimeoutError as error:
             raise RetryableError(
-                f"no complete response from {request.host} within {CALL_TIMEOUT:g} s",
-                reason="UNREACHABLE",
+                f"no complete response from {host} within {CALL_TIMEOUT:g} s", reason="UNREACHABLE"
             ) from error
         except GoogleAuthError as error:
             raise api_errors.token_error(error) from error
         except ContentDecodingError as error:
-            reason = api_errors.root_cause(error)
-            raise api_errors.unreadable_response(request.host, reason) from error
+            raise api_errors.unreadable_response(host, api_errors.root_cause(error)) from error
         except RequestException as error:
             is_local = is_loopback(self.endpoint)
-            raise api_errors.connection_error(request.host, error, is_local=is_local) from error
+            raise api_errors.connection_error(host, error, is_local=is_local) from error
 
 
 def connect(
@@ -238,20 +215,12 @@ def connect(
     ----------
     endpoint
         The URL that replaces all of Google's: ``http://`` on loopback, where no credentials are
-        used, or ``https://``, which gets the real ones.
+        used, or ``https://``, which gets the real ones. UsageError is raised if it is invalid.
     project
-        The quota project of the calls, if the credentials name no other.
-    clock, sleep
-        Seconds.
+        The quota project of the calls, if the credentials name no other. Without credentials,
+        GoogleError has the command that creates them.
     show_message
         Prints that a call has been retried for some time, and warnings.
-
-    Raises
-    ------
-    GoogleError
-        If there are no credentials, with the command that creates them.
-    UsageError
-        If the endpoint is invalid.
     """
     endpoint = normalise_endpoint(endpoint) if endpoint else None
     http = _anonymous_session() if is_loopback(endpoint) else _authorized_session(project)
@@ -263,8 +232,65 @@ def connect(
         project=project,
         clock=clock,
         sleep=sleep,
-        show_message=show_message,
+        show=show_message or (lambda *_: None),
     )
+
+
+def service_url(
+    service: str,
+    path: str,
+    *,
+    region: str | None = None,
+    endpoint: str | None = None,
+    version: str | None = None,
+) -> str:
+    """Return the URL of a call: its path is the part after the version.
+
+    An `endpoint` replaces Google's hosts, and a `version` such as ``v1beta1`` the default one.
+    """
+    prefix = _PREFIXES[service]
+    if version is not None:
+        prefix = f"{prefix[:-1].rpartition('/')[0]}/{version}/"
+    if endpoint is not None:
+        return f"{endpoint}{prefix}{path}"
+    host = f"{service}.googleapis.com"
+    if service == "aiplatform":
+        if _REGION.fullmatch(region or "") is None:
+            raise UsageError(f"{region!r} is not a region; expected one such as us-central1")
+        host = f"{region}-{host}"
+    return f"https://{host}{prefix}{path}"
+
+
+def normalise_endpoint(endpoint: str) -> str:
+    """Return an endpoint without a trailing slash."""
+    parts = _split(endpoint)
+    if parts is None or parts.query or parts.fragment or "@" in parts.netloc:
+        raise UsageError(
+            f"--endpoint {endpoint}: not a URL; expected one such as http://127.0.0.1:8085"
+        )
+    if parts.scheme == "https" or is_loopback(endpoint):
+        return endpoint.rstrip("/")
+    raise UsageError(
+        f"--endpoint {endpoint}: expected https://, or http:// on this machine (127.0.0.1), "
+        "because credentials are sent there"
+    )
+
+
+def is_loopback(endpoint: str | None) -> bool:
+    """Whether an endpoint is plain HTTP on this machine, which gets no credentials."""
+    parts = _split(endpoint or "")
+    if parts is None:
+        return False
+    return parts.scheme == "http" and _LOOPBACK.fullmatch(parts.hostname or "") is not None
+
+
+def _split(endpoint: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(endpoint)
+        parts.port  # noqa: B018 - raises ValueError if it is not a number
+    except ValueError:
+        return None
+    return parts if parts.hostname else None
 
 
 def _read_body(response: Response, **_: Any) -> None:

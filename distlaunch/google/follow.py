@@ -25,14 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from distlaunch.google.jobs import Jobs
-    from distlaunch.google.logs import Logs
     from distlaunch.ui.events import Event
 
 _LOG_INTERVAL_GROWTH = 1.5
 _ERROR_TIMEOUT = 120.0  # seconds after a failure: Google gives its reason after about a minute
 _END_TIMEOUT = 300.0  # seconds after the end, whatever is still missing
-_EMULATOR_TIMEOUT = 12.0  # seconds for which an emulator may refuse connections while it restarts
-_EMULATOR_INTERVAL = 2.0  # seconds between attempts in that time
 _OLD_JOB = 60.0  # seconds after the end of a job of which no late lines are expected
 _MAX_RETRY_DELAY = 80.0  # seconds between attempts of a failing call
 _MAX_RETRY_AFTER = 600.0  # seconds of a server's Retry-After that are respected
@@ -64,7 +61,6 @@ class JobFollower:
     def __init__(
         self,
         jobs: Jobs,
-        logs: Logs,
         job: Mapping[str, Any],
         *,
         selection: LogSelection | None = None,
@@ -81,7 +77,7 @@ class JobFollower:
         self._sleep = sleep
         self._interrupts = Interrupts()
         self._reader = LogReader(
-            logs,
+            jobs,
             job,
             selection or LogSelection(),
             per_entry=per_entry,
@@ -91,15 +87,15 @@ class JobFollower:
         )
         self._states = StateTracker(clock)
         self._pending: deque[Event] = deque(self._states.update(job))
-        outage = OutageNotifier(clock)
-        self._state_polls = PollSchedule(clock, intervals.state, outage)
+        self._outage_since: float | None = None
+        self._is_outage_reported = False
+        self._state_polls = PollSchedule(clock, intervals.state)
         self._state_polls.succeeded()
-        self._log_polls = PollSchedule(clock, intervals.log, outage)
+        self._log_polls = PollSchedule(clock, intervals.log)
         self._has_logs = True
         self._ended: float | None = clock() if google_jobs.has_ended(job) else None
         self._newest_line = clock()
         self._is_old = _ended_long_ago(job, now())
-        self._refused_since: float | None = None
         self._is_emulator_gone = False
 
     def __iter__(self) -> Iterator[Event]:
@@ -116,10 +112,11 @@ class JobFollower:
             if self._is_complete():
                 yield from self._missing_parts()
                 return
-            if self._state_polls.is_due:
+            now = self._clock()
+            if now >= self._state_polls.due:
                 with self._interrupts:
                     self._poll_state()
-            elif self._has_logs and self._log_polls.is_due:
+            elif self._has_logs and now >= self._log_polls.due:
                 with self._interrupts:
                     self._read_logs()
             else:
@@ -133,15 +130,14 @@ class JobFollower:
         except RetryableError as error:
             self._failed(self._state_polls, error)
             return
-        self._refused_since = None
-        self._pending.extend(self._state_polls.succeeded())
+        self._succeeded(self._state_polls)
         changes = self._states.update(job)
         self.job = job
         self._pending.extend(changes)
         if self._ended is None and google_jobs.has_ended(job):
             self._ended = self._newest_line = self._clock()
-        if changes:
-            self._log_polls.expedite()
+        if changes and not self._log_polls.is_failing:
+            self._log_polls.due = self._clock()
 
     def _read_logs(self) -> None:
         try:
@@ -152,32 +148,40 @@ class JobFollower:
             self._has_logs = False
             self._pending.append(Notice(f"no logs are shown: {error}", "warning"))
         else:
-            self._refused_since = None
             self._pending.extend(lines)
             if lines:
                 self._newest_line = self._clock()
             self._adapt_log_interval(has_lines=bool(lines))
-            more = self._reader.in_progress
-            self._pending.extend(self._log_polls.succeeded(poll_immediately=more))
+            self._succeeded(self._log_polls)
+            if self._reader.in_progress:
+                self._log_polls.due = self._clock()
+
+    def _succeeded(self, polls: PollSchedule) -> None:
+        polls.succeeded()
+        if self._outage_since is None or self._state_polls.is_failing or self._log_polls.is_failing:
+            return
+        if self._is_outage_reported:
+            lasted = duration(self._clock() - self._outage_since)
+            self._pending.append(Notice(f"Google answers again, after {lasted}"))
+        self._outage_since, self._is_outage_reported = None, False
 
     def _failed(self, polls: PollSchedule, error: RetryableError) -> None:
-        """Handle a failed call; an emulator that stays away has ended, with its jobs."""
-        self._pending.extend(polls.failed(error))
-        if not self._jobs.session.is_emulator_down(error):
-            self._refused_since = None
-            return
+        """Schedule another attempt and report a lasting outage once; an emulator has stopped."""
+        polls.failed(error)
+        session = self._jobs.session
+        if session.is_emulator_down(error):
+            self._is_emulator_gone = True
+            if self._ended is None:
+                raise GoogleError(
+                    f"{session.endpoint} refuses connections: the emulator has stopped, and the "
+                    "job with it"
+                ) from error
         now = self._clock()
-        polls.due = min(polls.due, now + _EMULATOR_INTERVAL)
-        if self._refused_since is None:
-            self._refused_since = now
-        if now - self._refused_since < _EMULATOR_TIMEOUT:
-            return
-        if self._ended is None:
-            raise GoogleError(
-                f"{self._jobs.session.endpoint} has refused connections for "
-                f"{_EMULATOR_TIMEOUT:g} s: the emulator has stopped, and the job with it"
-            ) from error
-        self._is_emulator_gone = True
+        self._outage_since = now if self._outage_since is None else self._outage_since
+        if not self._is_outage_reported and now - self._outage_since >= _OUTAGE_REPORT:
+            self._is_outage_reported = True
+            notice = Notice(f"{error}; retrying, the job keeps running", "warning")
+            self._pending.append(notice)
 
     def _adapt_log_interval(self, *, has_lines: bool) -> None:
         """Read more often while lines arrive, and at the end."""
@@ -218,66 +222,24 @@ class JobFollower:
 class PollSchedule:
     """When a repeated call is due."""
 
-    def __init__(self, clock: Callable[[], float], interval: float, outage: OutageNotifier) -> None:
+    def __init__(self, clock: Callable[[], float], interval: float) -> None:
         self.interval = interval
         self.due = clock()
         self.is_failing = False
         self._clock = clock
-        self._outage = outage
         self._backoff = Backoff(2 * interval, _MAX_RETRY_DELAY, clock=clock)
 
-    @property
-    def is_due(self) -> bool:
-        """Whether to call now."""
-        return self._clock() >= self.due
-
-    def succeeded(self, *, poll_immediately: bool = False) -> list[Notice]:
+    def succeeded(self) -> None:
         """Schedule the next call after a success."""
         self.is_failing = False
         self._backoff.reset()
-        self.due = self._clock() + (0.0 if poll_immediately else self.interval)
-        return self._outage.recovered(self)
+        self.due = self._clock() + self.interval
 
-    def failed(self, error: RetryableError) -> list[Notice]:
+    def failed(self, error: RetryableError) -> None:
         """Schedule the next call after a failure."""
         self.is_failing = True
         delay = self._backoff.next_delay(min(error.wait, _MAX_RETRY_AFTER)) or 0.0
         self.due = self._clock() + delay
-        return self._outage.failed(self, error)
-
-    def expedite(self) -> None:
-        """Make a call due now, unless calls are failing."""
-        if not self.is_failing:
-            self.due = self._clock()
-
-
-class OutageNotifier:
-    """Reports a lasting outage once, and its end."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._failing: set[PollSchedule] = set()
-        self._since: float | None = None
-        self._is_reported = False
-
-    def failed(self, polls: PollSchedule, error: RetryableError) -> list[Notice]:
-        """Note that a call failed."""
-        self._failing.add(polls)
-        if self._since is None:
-            self._since = self._clock()
-        if self._is_reported or self._clock() - self._since < _OUTAGE_REPORT:
-            return []
-        self._is_reported = True
-        return [Notice(f"{error}; retrying, the job keeps running", "warning")]
-
-    def recovered(self, polls: PollSchedule) -> list[Notice]:
-        """Note that a call succeeded."""
-        self._failing.discard(polls)
-        if self._failing or self._since is None:
-            return []
-        lasted, was_reported = self._clock() - self._since, self._is_reported
-        self._since, self._is_reported = None, False
-        return [Notice(f"Google answers again, after {duration(lasted)}")] if was_reported else []
 
 
 class StateTracker:

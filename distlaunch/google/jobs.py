@@ -13,9 +13,8 @@ from urllib.parse import quote
 
 from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, RetryableError
 from distlaunch.google.api_errors import INVALID, QUOTA
-from distlaunch.google.client import RETRY_DEADLINE
 from distlaunch.google.response_schema import JOB, find_mismatch
-from distlaunch.retry import Backoff
+from distlaunch.retry import RETRY_DEADLINE, Backoff
 
 if TYPE_CHECKING:
     import builtins
@@ -70,15 +69,11 @@ class JobState(str, Enum):
 
 
 class Created(NamedTuple):
-    """A job that Google has; `is_new` is False if an earlier call created it.
-
-    `duplicates` are the resource names of younger jobs of the same launch that could not be
-    cancelled.
-    """
+    """A job that Google has."""
 
     job: dict[str, Any]
-    is_new: bool
-    duplicates: tuple[str, ...] = ()
+    is_new: bool  # False if an earlier call created it
+    duplicates: tuple[str, ...] = ()  # names of younger jobs that could not be cancelled
 
 
 class JobName(NamedTuple):
@@ -116,9 +111,7 @@ class Jobs:
         CreateRefused
             If it is refused, and no earlier call can have created it.
         GoogleError
-            If it is refused after a lost response, or the look-up is refused: the job may exist.
-        RetryableError
-            If Google cannot be reached: the job may exist.
+            If it is refused after a lost response, or Google cannot be reached: it may exist.
         """
         launch_id = body["labels"][LAUNCH_LABEL]
         session = self.session
@@ -128,26 +121,27 @@ class Jobs:
             return Created(existing, is_new=False)
         while True:
             try:
-                job = self._create_once(collection, body)
+                job, is_new = self._create_once(collection, body), True
             except RetryableError as error:
-                lost_responses += error.may_have_been_processed
-                created = error.may_have_been_processed and self._find_created(
-                    collection, launch_id, lost_responses
-                )
-                if created:
-                    return created
-                delay = session.retry_delay(backoff, error)
-                if delay is None:
-                    raise
+                existing = None
+                if error.may_have_been_processed:
+                    lost_responses += 1
+                    existing = self._look_up(collection, launch_id)
+                if existing is None:
+                    delay = session.retry_delay(backoff, error)
+                    if delay is None:
+                        raise
+                    session.sleep(delay)
+                    continue
+                job, is_new = existing, False
             except GoogleError as refusal:
                 if lost_responses or may_exist:
                     raise
                 raise CreateRefused.from_error(refusal) from refusal
-            else:
-                if lost_responses or may_exist:
-                    return self._keep_oldest(collection, launch_id, job, lost_responses + 1)
-                return Created(job, is_new=True)
-            session.sleep(delay)
+            max_jobs = lost_responses + is_new
+            if max_jobs == 1 and not may_exist:
+                return Created(job, is_new)
+            return self._keep_oldest(collection, launch_id, Created(job, is_new), max_jobs)
 
     def find(self, collection: str, launch_id: str) -> dict[str, Any] | None:
         """Return the oldest job with a launch id, None if Google lists none."""
@@ -246,22 +240,11 @@ class Jobs:
         # The job exists, whatever else the response holds; `get` reports what is not valid.
         return {"name": job["name"]} if _job_mismatch(job) else job
 
-    def _find_created(self, collection: str, launch_id: str, lost_responses: int) -> Created | None:
-        """Return the job that calls with lost responses created, if they did."""
-        job = self._look_up(collection, launch_id)
-        if job is None:
-            return None
-        if lost_responses == 1:
-            return Created(job, is_new=False)
-        created = self._keep_oldest(collection, launch_id, job, lost_responses)
-        return created._replace(is_new=False)
-
     def _look_up(self, collection: str, launch_id: str) -> dict[str, Any] | None:
         """Return a job that may have been created; repeated, as lists may be behind."""
         try:
             for delay in _LOOKUP_DELAYS:
-                if delay:
-                    self.session.sleep(delay)
+                self.session.sleep(delay)
                 job = self.find(collection, launch_id)
                 if job:
                     return job
@@ -273,20 +256,19 @@ class Jobs:
         return None
 
     def _keep_oldest(
-        self, collection: str, launch_id: str, known: dict[str, Any], max_jobs: int
+        self, collection: str, launch_id: str, known: Created, max_jobs: int
     ) -> Created:
         """Return the oldest job of a launch, and cancel the others."""
-        jobs = {known["name"]: known}
+        jobs = {known.job["name"]: known.job}
         with suppress(GoogleError):  # the job exists, even if it cannot be listed
             for delay in _LOOKUP_DELAYS:
-                if delay:
-                    self.session.sleep(delay)
+                self.session.sleep(delay)
                 jobs |= {job["name"]: job for job in self._list_launch(collection, launch_id)}
                 if len(jobs) >= max_jobs:
                     break
         oldest, *others = sorted(jobs.values(), key=_age)
         running = tuple(job["name"] for job in others if not self._end_duplicate(job["name"]))
-        return Created(oldest, is_new=oldest["name"] == known["name"], duplicates=running)
+        return Created(oldest, known.is_new and oldest["name"] == known.job["name"], running)
 
     def _end_duplicate(self, name: str) -> bool:
         """Cancel a job, and return whether that succeeded or it has ended."""
@@ -335,9 +317,7 @@ def has_ended(job: Mapping[str, Any]) -> bool:
 
 def error_message(job: Mapping[str, Any]) -> str:
     """Return Google's reason for a job's failure in one line, empty while there is none."""
-    error = job.get("error")
-    message = error.get("message") if isinstance(error, dict) else None
-    return " ".join(str(message).split()) if message else ""
+    return " ".join(str((job.get("error") or {}).get("message", "")).split())
 
 
 def console_url(job: Mapping[str, Any], project: str) -> str:

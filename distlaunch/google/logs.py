@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch import timestamps
 from distlaunch.errors import UsageError
-from distlaunch.google.client import RETRY_DEADLINE
 from distlaunch.google.jobs import parse_name
 from distlaunch.google.response_schema import LOG_PAGE, find_mismatch
 from distlaunch.job import reduction_server
@@ -19,7 +18,7 @@ from distlaunch.job.vertex import fields
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from distlaunch.google.client import Session
+    from distlaunch.google.jobs import Jobs
 
 PLATFORM = "vertex"  # the task name of the platform's own lines
 PAGE = 1_000  # entries, the maximum of Cloud Logging
@@ -93,39 +92,28 @@ def job_queries(job: Mapping[str, Any], tasks: Sequence[str]) -> list[LogQuery]:
     ]
 
 
-class Logs:
-    """The logs of one project."""
-
-    def __init__(self, session: Session, project: str) -> None:
-        self._session = session
-        self._project = project
-
-    def page(
-        self,
-        query: LogQuery,
-        since: float,
-        token: str | None = None,
-        *,
-        retry_deadline: float = RETRY_DEADLINE,
-    ) -> tuple[list[LogEntry], str | None]:
-        """Return a page of entries from a time on, oldest first, and the next token if any."""
-        body: dict[str, Any] = {
-            "resourceNames": [f"projects/{self._project}"],
-            "filter": query.filter(since),
-            "orderBy": "timestamp asc",
-            "pageSize": PAGE,
-        }
-        if token:
-            body["pageToken"] = token
-        response = self._session.call(
-            "POST", "logging", "entries:list", body=body, retry_deadline=retry_deadline
-        )
-        problem = find_mismatch(response, LOG_PAGE)
-        if problem:
-            raise self._session.invalid_response("logging", problem)
-        entries = [_parse_entry(item, query) for item in response.get("entries") or []]
-        included = [entry for entry in entries if query.includes(entry.task)]
-        return included, response.get("nextPageToken")
+def read_page(
+    jobs: Jobs, query: LogQuery, since: float, token: str | None = None, *, retry_deadline: float
+) -> tuple[list[LogEntry], str | None]:
+    """Return a page of entries from a time on, oldest first, and the next token if any."""
+    body: dict[str, Any] = {
+        "resourceNames": [f"projects/{jobs.project}"],
+        "filter": query.filter(since),
+        "orderBy": "timestamp asc",
+        "pageSize": PAGE,
+    }
+    if token:
+        body["pageToken"] = token
+    session = jobs.session
+    response = session.call(
+        "POST", "logging", "entries:list", body=body, retry_deadline=retry_deadline
+    )
+    problem = find_mismatch(response, LOG_PAGE)
+    if problem:
+        raise session.invalid_response("logging", problem)
+    entries = [_parse_entry(item, query) for item in response.get("entries") or []]
+    included = [entry for entry in entries if query.includes(entry.task)]
+    return included, response.get("nextPageToken")
 
 
 def task_names(job: Mapping[str, Any]) -> tuple[str, ...]:

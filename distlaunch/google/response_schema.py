@@ -43,31 +43,21 @@ LOG_PAGE = {"entries": [{}], "nextPageToken": str}
 def find_mismatch(value: object, schema: Any, path: str = "") -> str:
     """Return where a value violates a schema, such as ``trials[0].id: expected text, got 1``.
 
-    Parameters
-    ----------
-    schema
-        ``str``; ``int`` for a count, which JSON may have as text; a list with the schema of its
-        items, or an empty list for any items; or an object with the schemas of its fields. Other
-        fields are ignored.
-    path
-        The path of the value.
+    A schema is ``str``; ``int`` for a count, which JSON may have as text; a list with the schema of
+    its items, if that matters; or an object with the schemas of its fields; others are ignored.
     """
     if isinstance(schema, list):
         if not isinstance(value, list):
             return _expected("a list", value, path)
-        parts = [
-            (item, kind, f"{path}[{number}]")
-            for kind in schema
-            for number, item in enumerate(value)
-        ]
+        parts = ((item, schema[0], f"{path}[{n}]") for n, item in enumerate(value) if schema)
     elif isinstance(schema, dict):
         if not isinstance(value, dict):
             return _expected("an object", value, path)
-        names = value.keys() if ANY in schema else value.keys() & schema
-        parts = [
-            (value[name], schema.get(name, schema.get(ANY)), f"{path}.{name}".removeprefix("."))
-            for name in sorted(names)
-        ]
+        names = sorted(value.keys() if ANY in schema else value.keys() & schema)
+        prefix = f"{path}." if path else ""
+        parts = (
+            (value[name], schema.get(name, schema.get(ANY)), f"{prefix}{name}") for name in names
+        )
     elif schema is int:
         return "" if _is_count(value) else _expected("a count", value, path)
     else:
@@ -77,10 +67,10 @@ def find_mismatch(value: object, schema: Any, path: str = "") -> str:
 
 
 def _is_count(value: object) -> bool:
-    if isinstance(value, str):
-        is_number = len(value) < 20 and value.isascii() and value.isdecimal()
-        return is_number and int(value) <= _MAX_COUNT
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT
+    """Whether a value is a number or its digits; long digits would take Python long."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        return len(value) < 20 and int(value) <= _MAX_COUNT
+    return type(value) is int and 0 <= value <= _MAX_COUNT
 
 
 def _expected(kind: str, value: object, path: str) -> str:

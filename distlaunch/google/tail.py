@@ -10,14 +10,15 @@ import time
 from collections import deque
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
 from distlaunch.errors import GoogleError, RetryableError
-from distlaunch.google.client import RETRY_DEADLINE
-from distlaunch.google.logs import job_queries
+from distlaunch.google.logs import job_queries, read_page
+from distlaunch.retry import RETRY_DEADLINE
 from distlaunch.ui.events import TaskLines
 from distlaunch.ui.tensorflow_noise import without_noise
 
@@ -26,14 +27,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from distlaunch.google.logs import LogEntry, LogQuery, Logs
+    from distlaunch.google.jobs import Jobs
+    from distlaunch.google.logs import LogEntry, LogQuery
+
+    Page = tuple[list[LogEntry], str | None]  # and the token of the next one
 
 WINDOW = 300.0  # seconds of the log that a full scan reads again for late entries
 
 _SHORT_WINDOW = 10.0  # seconds of the log that a short scan reads again
 _PAUSE_PER_PAGE = 4.0  # seconds between full scans, for each page that one takes
 _MAX_PAUSE = 120.0  # seconds between full scans
-_MAX_IDS = 500_000  # of entries, about 70 MB
 _CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
 
 
@@ -71,7 +74,7 @@ class LogReader:
 
     def __init__(
         self,
-        logs: Logs,
+        jobs: Jobs,
         job: Mapping[str, Any],
         selection: LogSelection,
         *,
@@ -80,7 +83,7 @@ class LogReader:
         retry_deadline: float = RETRY_DEADLINE,
         around_call: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._logs = logs
+        self._jobs = jobs
         self._selection = selection
         self._per_entry = per_entry
         self._clock = clock
@@ -134,18 +137,14 @@ class LogReader:
     def _start_scans(self, job: Mapping[str, Any]) -> None:
         self._queries = job_queries(job, self._selection.tasks)
         for number in range(len(self._tails), len(self._queries)):
-            self._tails.append(Tail(self._page_reader(number), self._since, clock=self._clock))
+            read_page = partial(self._read_page, number)
+            self._tails.append(Tail(read_page, self._since, clock=self._clock))
         self._unread.extend(self._tails)
 
-    def _page_reader(
-        self, number: int
-    ) -> Callable[[float, str | None], tuple[list[LogEntry], str | None]]:
-        def read_page(since: float, token: str | None) -> tuple[list[LogEntry], str | None]:
-            query, deadline = self._queries[number], self._retry_deadline
-            with self._around_call():
-                return self._logs.page(query, since, token, retry_deadline=deadline)
-
-        return read_page
+    def _read_page(self, number: int, since: float, token: str | None) -> Page:
+        query, deadline = self._queries[number], self._retry_deadline
+        with self._around_call():
+            return read_page(self._jobs, query, since, token, retry_deadline=deadline)
 
     def _to_lines(self, entries: Sequence[LogEntry]) -> list[TaskLines]:
         if self._per_entry:
@@ -157,27 +156,6 @@ class LogReader:
             TaskLines(task, "".join(f"{entry.text}\n" for entry in group))
             for task, group in groupby(entries, attrgetter("task"))
         ]
-
-
-class RecentIds:
-    """The ids of recent entries with their times."""
-
-    def __init__(self, limit: int = _MAX_IDS) -> None:
-        self._limit = limit
-        self._moments: dict[int, float] = {}
-        self.evicted_up_to = float("-inf")
-
-    def has(self, key: int) -> bool:
-        """Whether an id was added and is not evicted."""
-        return key in self._moments
-
-    def add(self, key: int, moment: float) -> None:
-        """Add an id with the time of its entry."""
-        self._moments[key] = moment
-        if len(self._moments) > self._limit:
-            limit = sorted(self._moments.values())[self._limit // 2]
-            self._moments = {key: time for key, time in self._moments.items() if time > limit}
-            self.evicted_up_to = max(self.evicted_up_to, limit)
 
 
 @dataclass(slots=True)
@@ -198,7 +176,7 @@ class Tail:
 
     def __init__(
         self,
-        read_page: Callable[[float, str | None], tuple[list[LogEntry], str | None]],
+        read_page: Callable[[float, str | None], Page],
         since: float,
         *,
         clock: Callable[[], float],
@@ -209,7 +187,7 @@ class Tail:
         self._since = since
         self._clock = clock
         self._newest = since
-        self._ids = RecentIds()
+        self._known: dict[int, float] = {}  # the times of entries that may be read again
         self._scan: _Scan | None = None
         self._next_full_scan = clock()
 
@@ -242,8 +220,7 @@ class Tail:
     def _new_scan(self, *, full: bool) -> _Scan:
         now = self._clock()
         is_full = full or now >= self._next_full_scan
-        window = WINDOW if is_full else _SHORT_WINDOW
-        start = max(self._newest - window, self._since, self._ids.evicted_up_to)
+        start = max(self._newest - (WINDOW if is_full else _SHORT_WINDOW), self._since)
         return _Scan(start, is_full, now, start)
 
     def _finish(self, scan: _Scan) -> None:
@@ -255,16 +232,16 @@ class Tail:
             self.last_empty_scan = scan.began
         pause = min(_PAUSE_PER_PAGE * (scan.pages - 1), _MAX_PAUSE)
         self._next_full_scan = self._clock() + pause
+        earliest = self._newest - WINDOW - 1.0  # as the start of a scan is rounded
+        self._known = {key: time for key, time in self._known.items() if time >= earliest}
 
     def _take_new(self, page: list[LogEntry]) -> list[LogEntry]:
         """Remember a page's new entries and return them."""
-        ids = self._ids
-        fresh: dict[int, LogEntry] = {}
+        fresh = []
         for entry in page:
             key = hash((entry.insert_id, entry.task))
-            if entry.moment > ids.evicted_up_to and key not in fresh and not ids.has(key):
-                fresh[key] = entry
-        for key, entry in fresh.items():
-            ids.add(key, entry.moment)
-            self._newest = max(self._newest, entry.moment)
-        return list(fresh.values())
+            if key not in self._known:
+                fresh.append(entry)
+                self._known[key] = entry.time
+                self._newest = max(self._newest, entry.moment)
+        return fresh

@@ -6,11 +6,11 @@ id that the job carries as a label; a launch that was interrupted is found by it
 
 from __future__ import annotations
 
-import json
 import platform
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 from distlaunch import __version__
 from distlaunch.errors import CreateRefused, GoogleError
@@ -255,15 +255,13 @@ def follow_to_completion(
 
 def _read_summary(session: Session, record: Record, view: ProgressView) -> dict[str, Any] | None:
     """Return the job's ``summary.json``, None if there is none that can be read."""
-    from distlaunch.google import storage
-
     if record.job_dir is None:
         return None
+    bucket, _, name = f"{record.job_dir}/summary.json".removeprefix("gs://").partition("/")
+    path = f"b/{bucket}/o/{quote(name, safe='')}"
     try:
-        summary = json.loads(storage.read(session, f"{record.job_dir}/summary.json") or b"null")
-    except (RecursionError, ValueError):
-        return None
+        return session.call("GET", "storage", path, params={"alt": "media"})
     except GoogleError as error:  # the job has succeeded all the same
-        view.handle(Notice(f"its summary cannot be read: {error}", "warning"))
+        if error.status != HTTPStatus.NOT_FOUND:
+            view.handle(Notice(f"its summary cannot be read: {error}", "warning"))
         return None
-    return summary if isinstance(summary, dict) else None

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError, GoogleError
 from distlaunch.google import auth
-from distlaunch.google.client import connect
-from distlaunch.google.endpoints import is_loopback
+from distlaunch.google.client import connect, is_loopback
 from distlaunch.google.jobs import COLLECTIONS, LAUNCH_LABEL, Jobs, parse_name
 from distlaunch.submit.records import Records
 

@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trustme
 
+from distlaunch.google.client import connect
+from distlaunch.google.jobs import Jobs
+
 from .servers import Clock, Reply, Request, Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+VARIABLES = """
+    GOOGLE_APPLICATION_CREDENTIALS GOOGLE_CLOUD_PROJECT GCLOUD_PROJECT GOOGLE_CLOUD_QUOTA_PROJECT
+    GOOGLE_CLOUD_REGION CLOUDSDK_CORE_PROJECT CLOUDSDK_AI_REGION CLOUDSDK_COMPUTE_REGION
+    CLOUDSDK_ACTIVE_CONFIG_NAME
+"""
 
 
 @pytest.fixture
@@ -22,32 +31,33 @@ def clock() -> Clock:
 
 @pytest.fixture
 def serve():
-    """Make a server of a function from a request to its reply."""
+    """Start a server with a function from a request to its reply."""
     servers: list[Server] = []
 
-    def make(answer: Callable[[Request], Reply], tls: Any = None) -> Server:
+    def start(answer: Callable[[Request], Reply], tls: Any = None) -> Server:
         servers.append(Server(answer, tls))
         return servers[-1]
 
-    yield make
+    yield start
     for server in servers:
         server.close()
 
 
 @pytest.fixture
+def jobs_at(clock):
+    """Return the jobs of a project at a server, by the clock of the test."""
+
+    def jobs(server: Server, **options: Any) -> Jobs:
+        session = connect(server.url, project="p", clock=clock, sleep=clock.sleep, **options)
+        return Jobs(session, "p", "us-central1")
+
+    return jobs
+
+
+@pytest.fixture
 def no_credentials(monkeypatch, tmp_path):
-    """See that no credentials and no configuration of this machine's are found; gcloud's folder."""
-    for name in (
-        "GOOGLE_APPLICATION_CREDENTIALS",
-        "GOOGLE_CLOUD_PROJECT",
-        "GCLOUD_PROJECT",
-        "GOOGLE_CLOUD_QUOTA_PROJECT",
-        "GOOGLE_CLOUD_REGION",
-        "CLOUDSDK_CORE_PROJECT",
-        "CLOUDSDK_AI_REGION",
-        "CLOUDSDK_COMPUTE_REGION",
-        "CLOUDSDK_ACTIVE_CONFIG_NAME",
-    ):
+    """Hide this machine's credentials and gcloud's configuration; return gcloud's folder."""
+    for name in VARIABLES.split():
         monkeypatch.delenv(name, raising=False)
     folder = tmp_path / "gcloud"
     folder.mkdir()
@@ -73,7 +83,7 @@ def trusted(tls, monkeypatch):
 
 @pytest.fixture
 def user(no_credentials):
-    """Give a user's credentials, as gcloud writes them."""
+    """Write a user's credentials as gcloud does."""
 
     def write(**more: str) -> None:
         content = {

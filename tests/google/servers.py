@@ -1,4 +1,4 @@
-"""A server on loopback that answers as a test wants it to, and a clock that needs no time."""
+"""A server on loopback whose replies a test chooses, and a clock that needs no time."""
 
 from __future__ import annotations
 
@@ -30,21 +30,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer; `breaks` is where the connection is closed: before it, or half-way through it.
-
-    `drips` is where a byte at a time is sent from then on, for some seconds: ``before`` the
-    headers or ``amid`` the body.
-    """
+    """A response."""
 
     status: int = 200
     body: Any = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
-    breaks: str = ""
-    drips: str = ""
+    breaks: str = ""  # the connection is closed ``before`` the response or ``amid`` it
+    drips: str = ""  # a byte at a time is sent for seconds, ``before`` the headers or ``amid``
 
 
 def refused(status: int, reason: str = "", message: str = "No.", *details: dict) -> Reply:
-    """Return an error as Google words it."""
+    """Return an error in Google's format."""
     error = {"code": status, "message": message, "status": reason, "details": list(details)}
     return Reply(status, {"error": error})
 
@@ -54,28 +50,24 @@ HALF = Reply(body={"name": "x" * 999}, breaks="amid")
 
 
 def in_turn(*replies: Reply) -> Callable[[Request], Reply]:
-    """Answer with one reply after the other, and with the last one from then on."""
+    """Reply with one after the other, and with the last one from then on."""
     left = list(replies)
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
 
 class Server:
-    """Listens on loopback; `answer` makes the replies, and `requests` keeps the requests."""
+    """Listens on loopback; `answer` returns the replies, and `requests` keeps the requests."""
 
-    def __init__(
-        self, answer: Callable[[Request], Reply], tls: Any = None, *, port: int = 0
-    ) -> None:
+    def __init__(self, answer: Callable[[Request], Reply], tls: Any = None) -> None:
         self.answer = answer
         self.requests: list[Request] = []
-        self._http = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._http.daemon_threads = True
         self._http.owner = self
         self.port = self._http.server_address[1]
         if tls:
             self._http.socket = tls.wrap_socket(self._http.socket, server_side=True)
-        self.url = (
-            f"{'https' if tls else 'http'}://{'localhost' if tls else '127.0.0.1'}:{self.port}"
-        )
+        self.url = f"https://localhost:{self.port}" if tls else f"http://127.0.0.1:{self.port}"
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
 
@@ -106,35 +98,27 @@ class _Handler(BaseHTTPRequestHandler):
         owner.requests.append(request)
         reply = owner.answer(request)
         body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
-        if reply.breaks == "before":
-            return self._reset()
-        if reply.drips == "before":
-            return self._drip()
-        self.send_response(reply.status)
-        for name, value in {"Content-Type": "application/json", **reply.headers}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(1_000 if reply.drips else len(body)))
-        self.end_headers()
-        if reply.breaks == "amid":
-            self.wfile.write(body[: len(body) // 2])
-            self.wfile.flush()
-            return self._reset()
-        if reply.drips == "amid":
-            return self._drip()
-        with suppress(ConnectionError):  # too large for the client, which leaves
-            self.wfile.write(body)
-        return None
+        with suppress(ConnectionError):  # the client has closed the connection
+            self._send(reply, body)
 
     do_GET = do_POST = do_DELETE = _handle  # noqa: N815
 
-    def _drip(self) -> None:
-        with suppress(ConnectionError):
-            for _ in range(60):
-                self.wfile.write(b" ")
-                time.sleep(0.05)
-        self._reset()
-
-    def _reset(self) -> None:
+    def _send(self, reply: Reply, body: bytes) -> None:
+        if "before" not in (reply.breaks, reply.drips):
+            self.send_response(reply.status)
+            for name, value in {"Content-Type": "application/json", **reply.headers}.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(1_000 if reply.drips else len(body)))
+            self.end_headers()
+        if reply.breaks == "amid":
+            self.wfile.write(body[: len(body) // 2])
+        elif not reply.breaks and not reply.drips:
+            self.wfile.write(body)
+            return
+        for _ in range(60 if reply.drips else 0):
+            self.wfile.write(b" ")
+            time.sleep(0.05)
+        self.wfile.flush()
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
@@ -152,5 +136,6 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         assert seconds >= 0
-        self.slept.append(seconds)
+        if seconds:
+            self.slept.append(seconds)
         self.time += seconds

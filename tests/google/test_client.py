@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from distlaunch import __version__
-from distlaunch.errors import GoogleError, RetryableError
-from distlaunch.google import client as google_session
+from distlaunch.errors import GoogleError, RetryableError, UsageError
+from distlaunch.google import client
 from distlaunch.google.client import connect
 
 from .servers import HALF, RESET, Reply, in_turn, refused
@@ -88,7 +88,7 @@ def test_an_answer_that_is_not_the_apis_is_named_with_its_host(call, reply, prob
 
 @pytest.mark.parametrize("drips", ["before", "amid"])
 def test_a_request_ends_in_time_although_a_byte_comes_now_and_then(call, monkeypatch, drips):
-    monkeypatch.setattr(google_session, "CALL_TIMEOUT", 0.3)
+    monkeypatch.setattr(client, "CALL_TIMEOUT", 0.3)
     with pytest.raises(RetryableError) as error:
         call(Reply(drips=drips), retry_deadline=0)
     assert str(error.value) == f"no complete response from {call.server.url} within 0.3 s"
@@ -104,7 +104,7 @@ def test_a_request_ends_in_time_although_a_byte_comes_now_and_then(call, monkeyp
     ids=["plain", "gzip"],
 )
 def test_an_answer_that_is_too_large_is_not_read_to_its_end(call, clock, monkeypatch, reply):
-    monkeypatch.setattr(google_session, "MAX_RESPONSE_BYTES", 1 << 17)
+    monkeypatch.setattr(client, "MAX_RESPONSE_BYTES", 1 << 17)
     with pytest.raises(GoogleError, match=r"invalid response: larger than 0 MiB$"):
         call(reply)
     assert clock.slept == []
@@ -136,7 +136,7 @@ def test_patience_ends(call, clock):
     ids=lambda reply: str(reply.status),
 )
 def test_a_refusal_is_not_retried(call, clock, monkeypatch, reply):
-    monkeypatch.setattr(google_session, "MAX_RESPONSE_BYTES", 1 << 17)
+    monkeypatch.setattr(client, "MAX_RESPONSE_BYTES", 1 << 17)
     is_renewed = reply.status == 401  # once, with a new token
     with pytest.raises(GoogleError, match=r"Google (refuses|does not)|not found") as problem:
         call(reply, refused(401) if is_renewed else GOOD)
@@ -310,3 +310,61 @@ def test_invalid_or_missing_credentials_are_reported(no_credentials, monkeypatch
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
     with pytest.raises(GoogleError, match=r"^/nowhere.json: .*GOOGLE_APPLICATION_CREDENTIALS"):
         connect()
+
+
+# URLs and endpoints
+
+
+@pytest.mark.parametrize(
+    ("service", "options", "url"),
+    [
+        ("aiplatform", {"region": "eu-w4"}, "https://eu-w4-aiplatform.googleapis.com/v1/p"),
+        ("logging", {}, "https://logging.googleapis.com/v2/p"),
+        ("storage", {}, "https://storage.googleapis.com/storage/v1/p"),
+        ("storage", {"version": "v2"}, "https://storage.googleapis.com/storage/v2/p"),
+        ("logging", {"endpoint": "http://127.0.0.1:1"}, "http://127.0.0.1:1/v2/p"),
+    ],
+)
+def test_url_of_a_call(service, options, url):
+    assert client.service_url(service, "p", **options) == url
+
+
+@pytest.mark.parametrize(
+    "region", ["", None, "evil.com/", "us-central1.evil.com#", "US-1", "a\nb1"]
+)
+def test_a_region_cannot_choose_the_host_that_gets_a_token(region):
+    with pytest.raises(UsageError, match="is not a region; expected one such as us-central1"):
+        client.service_url("aiplatform", "x", region=region)
+
+
+LOOPBACK = ["http://127.0.0.1:8085", "http://127.1.2.3:8085/", "http://localhost:1", "http://[::1]"]
+
+
+@pytest.mark.parametrize(
+    "endpoint", [*LOOPBACK, "https://example.com", "https://127.0.0.1:8085/gate"]
+)
+def test_valid_endpoints(endpoint):
+    assert client.normalise_endpoint(endpoint) == endpoint.rstrip("/")
+    assert client.is_loopback(endpoint) is endpoint.startswith("http://")
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://example.com",
+        "http://10.0.0.1:8085",
+        "http://127.0.0.1.example.com",
+        "http://localhost.example.com",
+        "http://127.0.0.1@example.com",
+        "ftp://127.0.0.1",
+        "127.0.0.1:8085",
+        "http://127.0.0.1:port",
+        "https://",
+        "https://example.com?a=b",
+        "",
+    ],
+)
+def test_endpoints_that_credentials_must_not_be_sent_to(endpoint):
+    with pytest.raises(UsageError, match=r"^--endpoint "):
+        client.normalise_endpoint(endpoint)
+    assert not client.is_loopback(endpoint)

@@ -1,50 +1,145 @@
-"""A job is followed over real HTTP; hours of it pass by a clock of the test's."""
+"""A job is followed over real HTTP; hours of it pass by a clock of the test."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
+from distlaunch import timestamps
 from distlaunch.errors import GoogleError
 from distlaunch.google.client import connect
-from distlaunch.google.follow import EMULATOR, JobFollower
+from distlaunch.google.follow import EMULATOR, JobFollower, StateTracker
 from distlaunch.google.jobs import Jobs
-from distlaunch.google.logs import Logs
-from distlaunch.ui.events import JobChanged, TaskLines
+from distlaunch.ui.events import JobChanged, Notice, TaskLines
 
-from .clouds import (
-    BEGAN,
-    ERROR,
-    NAME,
-    RUN,
-    Cloud,
-    ended,
-    lines,
-    notices,
-    stamp,
-    states,
-    texts,
-)
 from .servers import HALF, RESET, Clock, Reply, Server, refused
+
+NAME = "projects/123/locations/us-central1/customJobs/77"
+START = timestamps.parse("2026-11-21T17:00:00Z")
+SPEC = {"workerPoolSpecs": [{"replicaCount": "1"}, {"replicaCount": "2"}]}
+ERROR = {"code": 3, "message": "The replica workerpool0-0 exited with a non-zero status of 7."}
+
+
+def stamp(seconds: float) -> str:
+    return timestamps.format(START + seconds)
+
+
+@dataclass
+class Cloud:
+    """A job and its log as they are at each second of the job's life.
+
+    Parameters
+    ----------
+    life
+        What changes in the job, by the second.
+    lines
+        Task, text, when it was written, and when it can be read, which may be at several times.
+    failing
+        Returns what a call (``get`` or ``list``) gets at a second in place of a response, if any.
+    """
+
+    clock: Clock
+    life: dict[float, dict]
+    lines: list[tuple[str, str, float, tuple[float, ...]]] = field(default_factory=list)
+    failing: object = None
+    page: int = 100
+    calls: list[tuple[str, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.start = self.clock()
+
+    @property
+    def now(self) -> float:
+        return self.clock() - self.start
+
+    def job(self) -> dict:
+        job = {"name": NAME, "createTime": stamp(0), "jobSpec": SPEC}
+        for second, changes in sorted(self.life.items()):
+            if second <= self.now:
+                job |= {"updateTime": stamp(second), **changes}
+        return job
+
+    def __call__(self, request) -> Reply:
+        call = "list" if request.path.endswith("entries:list") else "get"
+        self.calls.append((call, self.now))
+        failure = self.failing(call, self.now) if self.failing else None
+        content = self.entries(request.body) if call == "list" else self.job()
+        return failure or Reply(body=content)
+
+    def entries(self, body: dict) -> dict:
+        (since,) = re.findall(r'timestamp>="([^"]*)"', body["filter"])
+        visible = sorted(
+            (written, str(number), task, text)
+            for number, (task, text, written, times) in enumerate(self.lines)
+            for time in times
+            if time <= self.now and START + written >= timestamps.parse(since)
+        )
+        start = int(body.get("pageToken", 0))
+        end = start + self.page
+        entries = [
+            {
+                "insertId": insert_id,
+                "timestamp": stamp(written),
+                "resource": {"labels": {"task_name": task}},
+                "jsonPayload": {"message": text},
+            }
+            for written, insert_id, task, text in visible[start:end]
+        ]
+        return {"entries": entries} | ({"nextPageToken": str(end)} if visible[end:] else {})
+
+
+RUN = {
+    0: {"state": "JOB_STATE_PENDING"},
+    60: {"state": "JOB_STATE_RUNNING", "startTime": stamp(60)},
+}
+
+
+def ended(state: str, at: float, **more: object) -> dict:
+    return {at: {"state": f"JOB_STATE_{state}", "endTime": stamp(at), **more}}
+
+
+def lines(*, every: float, until: float, copies: int = 1) -> list:
+    """Return lines of two tasks from the job's start on."""
+    return [
+        (task, f"{task} {number}", second, (second,) * copies)
+        for number in range(int((until - 60) / every))
+        for second in [60 + number * every]
+        for task in ("workerpool0-0", "workerpool1-1")
+    ]
+
+
+def texts(events) -> list[str]:
+    return [line for e in events if isinstance(e, TaskLines) for line in e.text.splitlines()]
+
+
+def states(events) -> list[tuple[str, float | None, str]]:
+    return [(e.state, e.after, e.error) for e in events if isinstance(e, JobChanged)]
+
+
+def notices(events) -> list[str]:
+    return [e.text for e in events if isinstance(e, Notice)]
+
+
+def assert_lines_shown_once(cloud: Cloud, events) -> None:
+    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
 
 
 @pytest.fixture
-def follow(serve, clock):
-    """Follow a job in a cloud; returns who does it, whose events are still to be request for."""
+def follow(serve, clock, jobs_at):
+    """Return a follower of a job in a cloud, and the server in its attribute `server`."""
 
-    def run(cloud: Cloud, **kwargs) -> JobFollower:
-        session = connect(serve(cloud).url, project="p", clock=clock, sleep=clock.sleep)
-        jobs, logs = Jobs(session, "p", "us-central1"), Logs(session, "p")
-        now = lambda: BEGAN + cloud.now  # noqa: E731
-        return JobFollower(
-            jobs, logs, cloud.job(), clock=clock, sleep=clock.sleep, now=now, **kwargs
-        )
+    def run(cloud: Cloud, sleep=clock.sleep, **options) -> JobFollower:
+        run.server = serve(cloud)
+        now = lambda: START + cloud.now  # noqa: E731
+        jobs = jobs_at(run.server)
+        return JobFollower(jobs, cloud.job(), clock=clock, sleep=sleep, now=now, **options)
 
     return run
 
@@ -66,35 +161,30 @@ def test_a_job_from_its_beginning_to_its_end(follow, clock):
 
 
 def test_google_is_not_called_too_often(follow, clock):
-    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 1_500), lines(every=60, until=500))
+    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 900), lines(every=60, until=300))
     list(follow(cloud))
     gets = [at for call, at in cloud.calls if call == "get"]
     lists = [at for call, at in cloud.calls if call == "list"]
     assert all(later - earlier >= 5.0 for earlier, later in pairwise([0.0, *gets]))
-    assert sum(600 < at < 1_500 for at in lists) <= 900 / 10 + 1  # while nothing is written
-    assert len(lists) < 1_500 / 4
+    assert sum(400 < at < 900 for at in lists) <= 500 / 10 + 1  # while nothing is written
+    assert len(lists) < 900 / 4
 
 
-def test_late_and_doubled_lines_are_shown_once(follow, clock):
-    cloud = Cloud(
-        clock,
-        RUN | ended("SUCCEEDED", 1_000),
-        [
-            *lines(every=5, until=990, times_there=2),
-            ("workerpool1-0", "two minutes late", 500, (620, 640)),
-            ("workerpool1-0", "after the end", 999, (1_006,)),
-            ("service", "late, too", 700, (1_007, 1_008)),
-        ],
-    )
-    events = list(follow(cloud))
-    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
+def test_late_and_duplicate_lines_are_shown_once(follow, clock):
+    late = [
+        ("workerpool1-0", "two minutes late", 100, (220, 240)),
+        ("workerpool1-0", "after the end", 299, (306,)),
+        ("service", "late, too", 200, (307, 308)),
+    ]
+    life = RUN | ended("SUCCEEDED", 300)
+    cloud = Cloud(clock, life, [*lines(every=5, until=290, copies=2), *late])
+    assert_lines_shown_once(cloud, list(follow(cloud)))
 
 
 @pytest.mark.parametrize("end", [{"state": "SUCCEEDED"}, {"state": "FAILED", "error": ERROR}])
 def test_no_late_lines_are_expected_at_an_emulator(follow, clock, end):
     cloud = Cloud(clock, RUN | ended(at=80, **end), lines(every=7, until=80))
-    events = list(follow(cloud, intervals=EMULATOR))
-    assert texts(events) == [text for _, text, _, _ in cloud.lines]
+    assert_lines_shown_once(cloud, list(follow(cloud, intervals=EMULATOR)))
     assert cloud.now < 81
 
 
@@ -106,50 +196,48 @@ def test_an_end_without_success_waits_for_its_error(follow, clock, state):
     assert notices(events) == []
 
 
-def test_an_error_that_never_comes_is_not_waited_for_for_ever(follow, clock):
+def test_an_error_that_never_comes_is_reported(follow, clock):
     cloud = Cloud(clock, RUN | ended("FAILED", 200))
-    events = list(follow(cloud))
-    assert notices(events) == ["no error message from Vertex AI"]
+    assert notices(follow(cloud)) == ["no error message from Vertex AI"]
     assert 300 < cloud.now < 340
 
 
 def test_a_job_that_ended_long_ago_is_read_once(follow, clock):
     cloud = Cloud(clock, RUN | ended("FAILED", 100, error=ERROR), lines(every=9, until=100))
     cloud.start -= 10_000
-    before = cloud.now
     events = list(follow(cloud))
     assert states(events) == [("FAILED", None, ERROR["message"])]
     assert texts(events) == [text for _, text, _, _ in cloud.lines]
-    assert cloud.now == before
-    assert [call for call, _ in cloud.calls] == ["list"]
+    assert (cloud.now, cloud.calls) == (10_000, [("list", 10_000)])
 
 
-TROUBLE = {
-    "503": refused(503, "UNAVAILABLE", "Later."),
-    "429": refused(429, "RESOURCE_EXHAUSTED", "Quota exceeded for 'Read requests per minute'."),
-    "reset": RESET,
-    "half": HALF,
-    "html": Reply(body=b"<html>"),
-}
+UNAVAILABLE = refused(503, "UNAVAILABLE", "Later.")
+FAILURES = [
+    UNAVAILABLE,
+    refused(429, "RESOURCE_EXHAUSTED", "Quota exceeded for 'Read requests per minute'."),
+    RESET,
+    HALF,
+    Reply(body=b"<html>"),
+]
 
 
-@pytest.mark.parametrize("kind", ["503", "reset"])
-def test_hours_of_trouble_are_survived_and_reported_once(follow, clock, kind):
+@pytest.mark.parametrize("failure", [UNAVAILABLE, RESET], ids=["503", "reset"])
+def test_an_outage_of_hours_is_survived_and_reported_once(follow, clock, failure):
     cloud = Cloud(clock, RUN | ended("SUCCEEDED", 15_100), lines(every=50, until=15_090))
-    cloud.failing = lambda _, at: TROUBLE[kind] if 200 <= at < 15_000 else None
+    cloud.failing = lambda _, at: failure if 200 <= at < 15_000 else None
     events = list(follow(cloud))
-    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
+    assert_lines_shown_once(cloud, events)
     assert [state for state, _, _ in states(events)] == ["PENDING", "RUNNING", "SUCCEEDED"]
-    trouble, over = notices(events)
-    assert trouble.endswith("; retrying, the job keeps running")
-    assert re.fullmatch(r"Google answers again, after 4 h [67] min", over)
+    outage, end = notices(events)
+    assert outage.endswith("; retrying, the job keeps running")
+    assert re.fullmatch(r"Google answers again, after 4 h [67] min", end)
     meanwhile = [call for call, at in cloud.calls if 1_000 < at < 15_000]
     assert len(meanwhile) < 2 * 14_000 / 60 * 1.1
 
 
-def test_a_job_that_ends_in_trouble_is_reported_to_have_ended(follow, clock):
+def test_a_job_that_ends_in_an_outage_of_its_log_is_reported_to_have_ended(follow, clock):
     cloud = Cloud(clock, RUN | ended("SUCCEEDED", 500), lines(every=50, until=490))
-    cloud.failing = lambda call, at: TROUBLE["503"] if call == "list" and at > 300 else None
+    cloud.failing = lambda call, at: UNAVAILABLE if call == "list" and at > 300 else None
     events = list(follow(cloud))
     assert states(events)[-1][0] == "SUCCEEDED"
     assert notices(events)[-1] == (
@@ -159,7 +247,7 @@ def test_a_job_that_ends_in_trouble_is_reported_to_have_ended(follow, clock):
     assert cloud.now < 900
 
 
-def test_logs_that_may_not_be_read_are_reported_once_and_states_go_on(follow, clock):
+def test_a_denied_log_is_reported_once_and_states_continue(follow, clock):
     cloud = Cloud(clock, RUN | ended("SUCCEEDED", 500))
     denied = refused(403, "PERMISSION_DENIED", "Permission 'logging.logEntries.list' denied")
     cloud.failing = lambda call, _: denied if call == "list" else None
@@ -188,153 +276,159 @@ def test_a_job_that_cannot_be_read_ends_it(follow, clock, reply, message):
 
 def test_states_are_reported_while_many_lines_are_read(follow, clock):
     cloud = Cloud(clock, RUN | ended("SUCCEEDED", 90), lines(every=0.1, until=80), page=10)
-    answer = cloud._entries
-
-    def slow(body):
-        clock.sleep(1.0)
-        return answer(body)
-
-    cloud._entries = slow
+    cloud.failing = lambda call, _: clock.sleep(1.0) if call == "list" else None
     cloud.start -= 80
     events = list(follow(cloud))
     kinds = [type(e) for e in events]
     assert kinds.index(JobChanged, 1) < len(kinds) - 20
-    assert len(texts(events)) == len(cloud.lines)
+    assert_lines_shown_once(cloud, events)
 
 
-def test_trials_logs_of_a_tuning_job(follow, clock):
+def test_logs_of_the_trials_of_a_tuning_job(follow, clock):
     trials = [{"id": "1", "state": "ACTIVE", "customJob": f"{NAME[:-2]}88"}]
-    life = RUN | {80: {"trials": trials}} | ended("SUCCEEDED", 200)
-    cloud = Cloud(clock, life)
-    request = []
-    answer = cloud._entries
-    cloud._entries = lambda body: (request.append(body["filter"]), answer(body))[1]
-    list(follow(cloud))
-    assert 'resource.labels.job_id="77" AND ' in request[0]
-    assert '(resource.labels.job_id="77" OR resource.labels.job_id="88")' in request[-1]
-
-
-FAILURES = some.lists(some.sampled_from([None, None, None, *TROUBLE.values()]), max_size=40)
+    list(follow(Cloud(clock, RUN | {80: {"trials": trials}} | ended("SUCCEEDED", 200))))
+    requests = follow.server.requests
+    first, *_, last = [request.body["filter"] for request in requests if request.body]
+    assert 'resource.labels.job_id="77" AND ' in first
+    assert '(resource.labels.job_id="77" OR resource.labels.job_id="88")' in last
 
 
 @given(
     some.sets(some.integers(1, 600), max_size=25),
     some.sets(some.integers(1, 30)),
-    FAILURES,
+    some.lists(some.sampled_from([None, None, None, *FAILURES]), max_size=40),
     some.sampled_from([1, 3, 50]),
 )
 @example({10, 11}, set(), [], 50)
 @settings(max_examples=20)
-def test_whatever_fails_and_whoever_interrupts_each_line_is_shown_once(
+def test_each_line_is_shown_once_in_spite_of_failures_and_interrupts(
     signals, breaks, failures, page
 ):
-    """The law of following: an iteration that was broken off is gone on with by the next.
+    """An iteration that was interrupted is resumed by the next one.
 
-    Ctrl-C comes where the time is looked at, which is before, amid and after all that is done.
+    Ctrl-C comes where the time is read, which is before, amid and after all that is done.
     """
-    clock, looks = Clock(), 0
+    clock, readings = Clock(), 0
     late = [("service", f"late {n}", 60 + n, (70 + 2 * n, 110)) for n in range(5)]
     cloud = Cloud(clock, RUN | ended("SUCCEEDED", 110), [*lines(every=10, until=109), *late])
     left = list(failures)
     cloud.failing = lambda *_: left.pop() if left else None
     cloud.page = page
 
-    def look() -> float:
-        nonlocal looks
-        looks += 1
-        if looks in signals:
+    def read_clock() -> float:
+        nonlocal readings
+        readings += 1
+        if readings in signals:
             os.kill(os.getpid(), signal.SIGINT)
         return clock()
 
-    server, events, interruptions = Server(cloud), [], 0
+    server, events, interruptions, follower = Server(cloud), [], 0, None
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         session = connect(server.url, clock=clock, sleep=clock.sleep)
-        jobs, logs = Jobs(session, "p", "us-central1"), Logs(session, "p")
-        first = cloud.job()
-        while True:
+        jobs, job = Jobs(session, "p", "us-central1"), cloud.job()
+        is_complete = False
+        while not is_complete:
             try:
-                follow = JobFollower(jobs, logs, first, clock=look, sleep=clock.sleep)
-                break
-            except KeyboardInterrupt:
-                interruptions += 1
-        while True:
-            try:
-                for event in follow:
+                follower = follower or JobFollower(jobs, job, clock=read_clock, sleep=clock.sleep)
+                for event in follower:
                     events.append(event)
                     if len(events) in breaks:
                         break
                 else:
-                    break
+                    is_complete = True
             except KeyboardInterrupt:
                 interruptions += 1
     finally:
         signal.signal(signal.SIGINT, before)
         server.close()
-    sent = sum(number <= looks for number in signals)
-    assert min(sent, 1) <= interruptions <= sent  # two that are held back together come as one
-    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
+    sent = sum(number <= readings for number in signals)
+    assert min(sent, 1) <= interruptions <= sent  # two that are deferred together come as one
+    assert_lines_shown_once(cloud, events)
     assert [state for state, _, _ in states(events)] == ["PENDING", "RUNNING", "SUCCEEDED"]
 
 
-def test_google_may_ask_to_be_left_alone_but_not_for_ever(follow, clock):
+def test_a_retry_after_of_days_is_not_respected(follow, clock):
     cloud = Cloud(clock, RUN | ended("SUCCEEDED", 300), lines(every=50, until=290))
     busy = Reply(503, {}, {"Retry-After": "1000000"})
     cloud.failing = lambda _, at: busy if at < 100 else None
-    events = list(follow(cloud))
-    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
+    assert_lines_shown_once(cloud, list(follow(cloud)))
     assert 600 < cloud.now < 650
 
 
-# An emulator that stops
+@pytest.mark.parametrize("end", [{}, ended("FAILED", 96)], ids=["running", "ended"])
+def test_an_emulator_that_has_stopped_ends_it(follow, clock, end):
+    cloud = Cloud(clock, RUN | end, failing=lambda _, at: RESET if at >= 104 else None)
+    events = []
 
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds)
+        if cloud.now >= 104:
+            follow.server.close()
 
-@pytest.fixture
-def follow_until_stopped(clock):
-    """Follow a job at an emulator that stops at a time, and may be there again at another."""
-    servers = []
-
-    def run(cloud: Cloud, *, stops: float, back: float = float("inf")) -> JobFollower:
-        server = Server(cloud)
-        servers.append(server)
-        cloud.failing = lambda _, at: RESET if stops <= at < back else None
-
-        def sleep(seconds: float) -> None:
-            clock.sleep(seconds)
-            if stops <= cloud.now < back and servers:
-                servers.pop().close()
-            elif cloud.now >= back and not servers:
-                servers.append(Server(cloud, port=server.port))
-
-        session = connect(server.url, project="p", clock=clock, sleep=clock.sleep)
-        jobs, logs = Jobs(session, "p", "us-central1"), Logs(session, "p")
-        return JobFollower(jobs, logs, cloud.job(), clock=clock, sleep=sleep)
-
-    yield run
-    for server in servers:
-        server.close()
-
-
-def test_an_emulator_that_has_stopped_ends_it(follow_until_stopped, clock):
-    cloud = Cloud(clock, RUN)
-    with pytest.raises(
-        GoogleError,
-        match=r"^http://127\.0\.0\.1:[0-9]+ has refused connections for 12 s: "
-        "the emulator has stopped, and the job with it$",
-    ):
-        list(follow_until_stopped(cloud, stops=100))
-    assert 110 < cloud.now < 130
-
-
-def test_an_emulator_that_restarts_is_waited_for(follow_until_stopped, clock):
-    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 300), lines(every=50, until=290))
-    events = list(follow_until_stopped(cloud, stops=100, back=108))
-    assert states(events)[-1][0] == "SUCCEEDED"
-    assert sorted(texts(events)) == sorted(text for _, text, _, _ in cloud.lines)
-
-
-def test_an_emulator_that_stops_after_the_job_leaves_its_state(follow_until_stopped, clock):
-    cloud = Cloud(clock, RUN | ended("FAILED", 96))
-    events = list(follow_until_stopped(cloud, stops=104))
-    assert states(events)[-1][0] == "FAILED"
+    follower = follow(cloud, sleep)
+    if end:
+        events.extend(follower)
+        assert states(events)[-1][0] == "FAILED"
+    else:
+        with pytest.raises(GoogleError, match=r"^http://.* refuses connections: the emulator has"):
+            list(follower)
     assert cloud.now < 130
+
+
+# States and their durations
+
+
+def job(state: str, **more: object) -> dict:
+    return {"state": f"JOB_STATE_{state}", "createTime": stamp(0), **more}
+
+
+RUNNING = job("RUNNING", startTime=stamp(10))
+
+
+@pytest.mark.parametrize(
+    ("updates", "expected"),
+    [
+        (
+            [job("PENDING"), job("FAILED", startTime=stamp(30), endTime=stamp(31))],
+            [("PENDING", None), ("RUNNING", 30.0), ("FAILED", 1.0)],
+        ),
+        (
+            [job("PENDING"), job("CANCELLED", endTime=stamp(100))],
+            [("PENDING", None), ("CANCELLED", 100.0)],
+        ),
+        (
+            [job("CANCELLING", updateTime=stamp(70)), job("CANCELLED", endTime=stamp(100))],
+            [("CANCELLING", None), ("CANCELLED", 100.0)],
+        ),
+        (
+            [
+                job("RUNNING", startTime=stamp(40), updateTime=stamp(60)),
+                job("CANCELLED", endTime=stamp(100)),
+            ],
+            [("RUNNING", None), ("CANCELLED", 60.0)],
+        ),
+        (
+            [*[{"state": "JOB_STATE_PENDING"}] * 3, {"state": "JOB_STATE_RUNNING"}],
+            [("PENDING", None), ("RUNNING", 15.0)],
+        ),
+        (
+            [
+                RUNNING,
+                job("UPDATING", startTime=stamp(10), updateTime=stamp(50)),
+                RUNNING | {"updateTime": stamp(55)},
+            ],
+            [("RUNNING", None), ("UPDATING", 40.0), ("RUNNING", 5.0)],
+        ),
+        ([RUNNING | {"error": {"message": "a replica was restarted"}}], [("RUNNING", None)]),
+    ],
+    ids=["a short run", "pending", "cancelling", "running", "no timestamps", "updating", "error"],
+)
+def test_states_and_the_durations_between_them(updates, expected, clock):
+    tracker, changes = StateTracker(clock), []
+    for update in updates:
+        changes += tracker.update(update)
+        clock.sleep(5.0)
+    assert [(change.state, change.after, change.error) for change in changes] == [
+        (*change, "") for change in expected
+    ]

@@ -1,4 +1,4 @@
-"""Log entries as Cloud Logging gives them → ours."""
+"""Log entries of Cloud Logging → lines of tasks."""
 
 from __future__ import annotations
 
@@ -8,39 +8,55 @@ import pytest
 
 from distlaunch import timestamps
 from distlaunch.errors import GoogleError, UsageError
-from distlaunch.google.client import connect
-from distlaunch.google.logs import LogQuery, Logs, check_tasks, task_names
+from distlaunch.google.logs import LogQuery, check_tasks, read_page, task_names
 from distlaunch.google.tail import LogReader, LogSelection
 
 from .servers import Reply, in_turn
 
 STAMP = "2026-11-21T17:00:00.123456789Z"
+JOB = {"name": "projects/1/locations/r/customJobs/77", "createTime": "2026-11-21T17:00:00Z"}
 
 
-def entry(task: str = "workerpool0-0", *, trial: str | None = None, **more: object) -> dict:
-    labels = {"ml.googleapis.com/trial_id": trial} if trial else {}
+def entry(
+    task: str = "workerpool0-0", text: str = "hello", *, trial: str | None = None, **more: object
+) -> dict:
     return {
         "insertId": "abc",
         "resource": {"type": "ml_job", "labels": {"job_id": "77", "task_name": task}},
-        "labels": labels,
+        "labels": {"ml.googleapis.com/trial_id": trial} if trial else {},
         "timestamp": STAMP,
         "receiveTimestamp": "2026-11-21T17:00:01Z",
         "severity": "INFO",
-        "jsonPayload": {"message": "hello"},
+        "jsonPayload": {"message": text},
         **more,
     }
 
 
 @pytest.fixture
-def read(serve):
-    """Read a page of entries."""
+def read(serve, jobs_at):
+    """Return the entries of a page and the next token."""
 
     def run(*entries: dict, query: LogQuery | None = None, token: str | None = None, **more):
         run.server = serve(in_turn(Reply(body={"entries": list(entries), **more})))
-        logs = Logs(connect(run.server.url), "p")
-        return logs.page(
-            query or LogQuery(("77",)), timestamps.parse("2026-11-21T16:00:00Z"), token
-        )
+        since = timestamps.parse("2026-11-21T16:00:00Z")
+        query = query or LogQuery(("77",))
+        return read_page(jobs_at(run.server), query, since, token, retry_deadline=0)
+
+    return run
+
+
+@pytest.fixture
+def read_all(serve, jobs_at):
+    """Return the lines of a job whose log has these pages of entries."""
+
+    def run(*pages: list[dict], job=JOB, selection=LogSelection(), **options):  # noqa: B008
+        tokens = [{"nextPageToken": "next"}] * (len(pages) - 1)
+        replies = [
+            Reply(body={"entries": page} | token)
+            for page, token in zip(pages, [*tokens, {}], strict=True)
+        ]
+        run.server = serve(in_turn(*replies))
+        return list(LogReader(jobs_at(run.server), job, selection, **options).read_all(job))
 
     return run
 
@@ -53,17 +69,10 @@ def read(serve):
         ({"entries": [], "nextPageToken": {}}, "nextPageToken: expected text, got an object"),
     ],
 )
-def test_an_invalid_page_names_host_and_field(serve, page, problem):
-    server = serve(in_turn(Reply(body=page)))
+def test_an_invalid_page_names_host_and_field(read, page, problem):
     with pytest.raises(GoogleError) as error:
-        Logs(connect(server.url), "p").page(LogQuery(("77",)), 0.0)
-    assert str(error.value) == f"{server.url}: invalid response: {problem}"
-
-
-@pytest.mark.parametrize("time", ["2026-11-21T17:00:infZ", 5, None])
-def test_a_time_that_is_none_is_left_out(read, time):
-    (found,), _ = read(entry(timestamp=time, receiveTimestamp=time))
-    assert found.time == found.received == 0.0
+        read(**page)
+    assert str(error.value) == f"{read.server.url}: invalid response: {problem}"
 
 
 def test_the_request(read):
@@ -101,7 +110,7 @@ def test_filters(query, terms):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
+    ("google_name", "task"),
     [
         ("workerpool0-0", "chief"),
         ("workerpool1-3", "worker:3"),
@@ -113,16 +122,14 @@ def test_filters(query, terms):
         ("something-else", "something-else"),
     ],
 )
-def test_names_of_tasks(read, theirs, ours):
-    ((found,), _) = read(entry(theirs))
-    assert found.task == ours
-    ((found,), _) = read(entry(theirs, trial="2"))
-    assert found.task == f"trial:2/{ours}"
+def test_names_of_tasks(read, google_name, task):
+    (plain, labelled), _ = read(entry(google_name), entry(google_name, trial="2"))
+    assert (plain.task, labelled.task) == (task, f"trial:2/{task}")
 
 
-def test_a_trial_is_known_by_the_number_of_its_own_job(read):
-    ((found,), _) = read(entry("workerpool1-0"), query=LogQuery(("66",), trials={"77": "5"}))
-    assert found.task == "trial:5/worker:0"
+def test_a_trial_is_known_by_the_number_of_its_job(read):
+    (line,), _ = read(entry("workerpool1-0"), query=LogQuery(("66",), trials={"77": "5"}))
+    assert line.task == "trial:5/worker:0"
 
 
 @pytest.mark.parametrize(
@@ -139,32 +146,33 @@ def test_a_trial_is_known_by_the_number_of_its_own_job(read):
     ],
 )
 def test_text_of_an_entry(read, payload, text):
-    ((found,), _) = read(entry(**payload))
-    assert found.text == text
+    (line,), _ = read(entry(**payload))
+    assert line.text == text
 
 
 def test_times_of_an_entry(read):
-    ((found,), _) = read(entry(severity="ERROR"))
-    assert (found.timestamp, found.severity) == (STAMP, "ERROR")
-    assert found.time == found.moment == pytest.approx(timestamps.parse(STAMP))
-    assert found.received - found.time == pytest.approx(0.876543, abs=1e-5)
     ahead = entry(receiveTimestamp="2026-11-21T16:00:00Z")
-    ((found,), _) = read(ahead)
-    assert found.moment == timestamps.parse("2026-11-21T16:00:00Z")
+    invalid = [entry(timestamp=t, receiveTimestamp=t) for t in ("2026-11-21T17:00:infZ", 5, None)]
+    (line, ahead_line, *invalid_lines), _ = read(entry(severity="ERROR"), ahead, *invalid)
+    assert (line.timestamp, line.severity) == (STAMP, "ERROR")
+    assert line.time == line.moment == pytest.approx(timestamps.parse(STAMP))
+    assert line.received - line.time == pytest.approx(0.876543, abs=1e-5)
+    assert ahead_line.moment == timestamps.parse("2026-11-21T16:00:00Z")
+    assert {(line.time, line.received) for line in invalid_lines} == {(0.0, 0.0)}
 
 
 @pytest.mark.parametrize(
-    ("tasks", "wanted"),
+    ("tasks", "expected"),
     [
         (("trial:1/chief",), ["trial:1/chief"]),
         (("chief",), ["trial:1/chief", "trial:2/chief"]),
         ((), ["trial:1/chief", "trial:2/chief", "trial:1/worker:0"]),
     ],
 )
-def test_tasks_of_one_trial_or_of_all(read, tasks, wanted):
-    there = [entry(trial="1"), entry(trial="2"), entry("workerpool1-0", trial="1")]
-    found, _ = read(*there, query=LogQuery(("77",), tasks))
-    assert [each.task for each in found] == wanted
+def test_tasks_of_one_trial_or_of_all(read, tasks, expected):
+    entries = [entry(trial="1"), entry(trial="2"), entry("workerpool1-0", trial="1")]
+    lines, _ = read(*entries, query=LogQuery(("77",), tasks))
+    assert [line.task for line in lines] == expected
 
 
 SPEC = {"workerPoolSpecs": [{"replicaCount": "1"}, {"replicaCount": 2}, {}, {"replicaCount": "1"}]}
@@ -188,26 +196,25 @@ REDUCTION = {
 }
 
 
-def test_the_third_pool_may_be_google_s_reduction_server(serve):
+def test_the_third_pool_may_be_google_s_reduction_server(read_all):
     job = JOB | {"jobSpec": REDUCTION}
     names = ("chief", "worker:0", "reduction-server:0", "reduction-server:1", "vertex")
     assert task_names(job) == names
     check_tasks(names, job)
     with pytest.raises(UsageError, match="no such task"):
         check_tasks(("ps:0",), job)
-    server = serve(in_turn(Reply(body={"entries": entries(("workerpool2-1", "ready"))})))
-    logs = Logs(connect(server.url), "p")
-    [line] = LogReader(logs, job, LogSelection(("reduction-server:1",))).read_all(job)
+    selection = LogSelection(("reduction-server:1",))
+    [line] = read_all([entry("workerpool2-1", "ready")], job=job, selection=selection)
     assert (line.task, line.text) == ("reduction-server:1", "ready\n")
-    assert 'task_name="workerpool2-1"' in server.requests[0].body["filter"]
+    assert 'task_name="workerpool2-1"' in read_all.server.requests[0].body["filter"]
 
 
-def test_tasks_that_a_job_has_not():
+def test_tasks_that_a_job_does_not_have():
     check_tasks(("chief", "worker:1", "vertex"), {"jobSpec": SPEC})
     check_tasks(("chief", "trial:3/worker:1"), {"trialJobSpec": SPEC, "maxTrialCount": 12})
-    with pytest.raises(UsageError) as problem:
+    with pytest.raises(UsageError) as error:
         check_tasks(("worker:2",), {"jobSpec": SPEC})
-    assert str(problem.value) == (
+    assert str(error.value) == (
         "--task worker:2: no such task in this job; "
         "there are: chief, worker:0, worker:1, evaluator:0, vertex"
     )
@@ -219,57 +226,30 @@ def test_tasks_that_a_job_has_not():
             check_tasks((name,), JOB)
 
 
-JOB = {"name": "projects/1/locations/r/customJobs/77", "createTime": "2026-11-21T17:00:00Z"}
-
-
 def entries(*lines: tuple[str, str]) -> list[dict]:
-    return [
-        entry(task, insertId=str(number), jsonPayload={"message": text})
-        for number, (task, text) in enumerate(lines)
-    ]
+    return [entry(*line, insertId=str(number)) for number, line in enumerate(lines)]
 
 
-def test_neighbouring_lines_of_a_task_come_together(serve):
-    there = entries(("workerpool0-0", "a"), ("workerpool0-0", "b\nc"), ("service", "d"))
-    server = serve(in_turn(Reply(body={"entries": there})))
-    logs = Logs(connect(server.url), "p")
-    (first, second) = LogReader(logs, JOB, LogSelection()).read_all(JOB)
+def test_consecutive_lines_of_a_task_are_one_event(read_all):
+    page = entries(("workerpool0-0", "a"), ("workerpool0-0", "b\nc"), ("service", "d"))
+    first, second = read_all(page)
     assert (first.task, first.text, first.time) == ("chief", "a\nb\nc\n", "")
     assert (second.task, second.text) == ("vertex", "d\n")
-    assert 'timestamp>="2026-11-21T16:59:00.000000Z"' in server.requests[0].body["filter"]
-    lines = list(LogReader(logs, JOB, LogSelection(), per_entry=True).read_all(JOB))
-    assert [each.text for each in lines] == ["a\n", "b\nc\n", "d\n"]
-    assert {(each.time, each.severity) for each in lines} == {(STAMP, "INFO")}
+    assert 'timestamp>="2026-11-21T16:59:00.000000Z"' in read_all.server.requests[0].body["filter"]
+    lines = read_all(page, per_entry=True)
+    assert [line.text for line in lines] == ["a\n", "b\nc\n", "d\n"]
+    assert {(line.time, line.severity) for line in lines} == {(STAMP, "INFO")}
 
 
-def tuning_job(trials: int) -> dict:
-    name = "projects/1/locations/r/customJobs/{}"
-    return {
-        **JOB,
-        "maxTrialCount": trials,
-        "trials": [
-            {"id": str(number), "customJob": name.format(10**18 + number)}
-            for number in range(trials)
-        ],
-    }
-
-
-def test_the_log_of_many_trials_is_read_by_filters_that_cloud_logging_accepts(serve):
-    job = tuning_job(1_000)
-    texts = iter(range(99))
-    server = serve(
-        lambda _: Reply(
-            body={"entries": [entry(insertId=str(text := next(texts)), textPayload=str(text))]}
-        )
-    )
-    reader = LogReader(Logs(connect(server.url), "p"), job, LogSelection())
-    lines = [line.text for line in reader.read_all(job)]
-    filters = [request.body["filter"] for request in server.requests]
-    assert len(lines) == len(filters) > 1
+def test_the_log_of_many_trials_is_read_by_filters_that_cloud_logging_accepts(read_all):
+    ids = [str(10**18 + number) for number in range(1_000)]
+    trials = [{"customJob": f"projects/1/locations/r/customJobs/{job_id}"} for job_id in ids]
+    read_all([], job=JOB | {"maxTrialCount": 1_000, "trials": trials})
+    filters = [request.body["filter"] for request in read_all.server.requests]
+    assert len(filters) > 1
     assert max(map(len, filters)) <= 20_000
-    for trial in job["trials"]:
-        number = trial["customJob"].rpartition("/")[2]
-        assert sum(f'job_id="{number}"' in text for text in filters) == 1
+    for job_id in ids:
+        assert sum(f'job_id="{job_id}"' in text for text in filters) == 1
 
 
 @pytest.mark.parametrize(
@@ -282,24 +262,16 @@ def test_the_log_of_many_trials_is_read_by_filters_that_cloud_logging_accepts(se
         (LogSelection(pattern=re.compile("b"), last=5), ["b\n"]),
     ],
 )
-def test_a_part_of_the_log(serve, selection, expected):
-    found = entries(("service", "a"), ("workerpool0-0", "oneDNN 1\nb"), ("service", "c"))
-    pages = [
-        Reply(body={"entries": found[:1], "nextPageToken": "1"}),
-        Reply(body={"entries": found[1:]}),
-    ]
-    server = serve(in_turn(*pages))
-    reader = LogReader(Logs(connect(server.url), "p"), JOB, selection)
-    assert [line.text for line in reader.read_all(JOB)] == expected
+def test_a_part_of_the_log(read_all, selection, expected):
+    page = entries(("service", "a"), ("workerpool0-0", "oneDNN 1\nb"), ("service", "c"))
+    assert [line.text for line in read_all(page[:1], page[1:], selection=selection)] == expected
 
 
-def test_the_noise_of_tensorflow_is_hidden_on_request(serve):
+def test_the_noise_of_tensorflow_is_hidden_on_request(read_all):
     noise = "I0000 00:00:1795227581.558090    9548 port.cc:153] oneDNN custom operations are on."
-    texts = (noise, f"{noise}\nepoch 1", "")
-    server = serve(in_turn(Reply(body={"entries": entries(*(("service", t) for t in texts))})))
-    logs = Logs(connect(server.url), "p")
-    reader = LogReader(logs, JOB, LogSelection(hide_noise=True), per_entry=True)
-    assert [line.text for line in reader.read_all(JOB)] == ["epoch 1\n", "\n"]
+    page = entries(*(("service", text) for text in (noise, f"{noise}\nepoch 1", "")))
+    lines = read_all(page, selection=LogSelection(hide_noise=True), per_entry=True)
+    assert [line.text for line in lines] == ["epoch 1\n", "\n"]
 
 
 def test_times():
@@ -323,7 +295,7 @@ def test_since(monkeypatch):
             since(text)
 
 
-def test_entries_with_next_to_nothing_in_them(read):
-    (found, other), _ = read({}, {"timestamp": "yesterday", "severity": 3, "resource": []})
-    assert (found.task, found.text, found.severity) == ("vertex", "", "DEFAULT")
-    assert found.insert_id != other.insert_id
+def test_entries_without_their_fields(read):
+    (line, other), _ = read({}, {"timestamp": "yesterday", "severity": 3, "resource": []})
+    assert (line.task, line.text, line.severity) == ("vertex", "", "DEFAULT")
+    assert line.insert_id != other.insert_id

@@ -1,4 +1,4 @@
-"""Where a job is looked for, and who gets the user's credentials on the way."""
+"""Which endpoints of records get the user's credentials."""
 
 from __future__ import annotations
 
@@ -33,10 +33,13 @@ def evil(serve, trusted, user, tmp_path, monkeypatch):
     return server
 
 
-@pytest.mark.parametrize("job", [(), ("digits-1",), (NAME,)], ids=["newest", "id", "resource"])
-@pytest.mark.parametrize("command", ["status", "logs", "cancel", "resubmit"])
-def test_no_credentials_go_to_an_endpoint_that_only_a_record_names(evil, command, job, capsys):
-    assert main([command, *job]) == 1
+@pytest.mark.parametrize(
+    "words",
+    [["status"], ["logs", "digits-1"], ["cancel", NAME], ["resubmit"]],
+    ids=" ".join,
+)
+def test_no_credentials_go_to_an_endpoint_that_only_a_record_names(evil, words, capsys):
+    assert main(words) == 1
     assert evil.requests == []
     assert capsys.readouterr().err == (
         f"distlaunch: error: digits-1: its record names the endpoint {evil.url}, and credentials "

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from distlaunch.errors import GoogleError, RetryableError
 from distlaunch.google.logs import LogEntry
-from distlaunch.google.tail import RecentIds, Tail
+from distlaunch.google.tail import Tail
 
 from .servers import Clock
 
@@ -62,15 +62,17 @@ FAILURES = some.lists(
 
 
 @given(ENTRIES, FAILURES, some.floats(2, 15))
-def test_each_entry_comes_once_however_late_and_often_it_is_there(written, failures, pause):
+def test_each_entry_is_returned_once_however_late_and_often_it_can_be_read(
+    written, failures, pause
+):
     clock = Clock()
     clock.time = 0.0
     arrivals = []
     for number, (time, late, again, is_ahead) in enumerate(written):
-        made = entry(time + 3_600 if is_ahead else time, number, received=time + late)
-        arrivals.append((time + late, made))
+        late_entry = entry(time + 3_600 if is_ahead else time, number, received=time + late)
+        arrivals.append((time + late, late_entry))
         if again is not None:
-            arrivals.append((time + late + again, made))
+            arrivals.append((time + late + again, late_entry))
     log = Log(clock, arrivals, failures)
     tail = Tail(log.read, 0.0, clock=clock)
     got = []
@@ -85,7 +87,7 @@ def test_each_entry_comes_once_however_late_and_often_it_is_there(written, failu
     assert sorted(e.insert_id for e in got) == sorted({e.insert_id for _, e in arrivals})
 
 
-def test_looks_are_brief_while_much_is_written_and_long_now_and_then():
+def test_scans_are_short_while_much_is_written_and_full_now_and_then():
     clock = Clock()
     start = clock.time
     log = Log(clock, [(start + n, entry(start + n, n)) for n in range(900)])
@@ -97,11 +99,11 @@ def test_looks_are_brief_while_much_is_written_and_long_now_and_then():
             clock.sleep(2.0)
     steps = [later - earlier for earlier, later in pairwise(log.starts)]
     assert got > 890
-    assert 5 <= sum(step < -200 for step in steps) <= 12  # where a look goes back far
-    assert log.reads < 900 / 2 * 300 / PAGE / 5  # a fifth of what long looks alone would take
+    assert 5 <= sum(step < -200 for step in steps) <= 12  # the full ones
+    assert log.reads < 900 / 2 * 300 / PAGE / 5  # a fifth of full scans alone
 
 
-def test_a_quiet_log_is_always_looked_at_for_late_ones():
+def test_each_scan_of_a_quiet_log_is_full():
     clock = Clock()
     log = Log(clock, [(clock.time, entry(clock.time, 1))])
     tail = Tail(log.read, 0.0, clock=clock)
@@ -112,7 +114,7 @@ def test_a_quiet_log_is_always_looked_at_for_late_ones():
         assert [e.insert_id for e in tail.step()] == [late]
 
 
-def test_a_page_that_failed_is_read_again_where_it_was():
+def test_a_page_that_failed_is_read_again_with_its_token():
     clock = Clock()
     log = Log(clock, [(clock.time, entry(clock.time, n)) for n in range(7)])
     tail = Tail(log.read, 0.0, clock=clock)
@@ -122,11 +124,3 @@ def test_a_page_that_failed_is_read_again_where_it_was():
         tail.step()
     assert [e.insert_id for e in tail.step()] == ["3", "4", "5"]
     assert log.starts == [0.0]
-
-
-def test_ids_of_a_flood_are_evicted_and_their_entries_not_shown_again():
-    ids = RecentIds(limit=100)
-    for number in range(1_000):
-        ids.add(number, float(number))
-    assert 899 <= ids.evicted_up_to < 999
-    assert all(ids.has(number) == (number > ids.evicted_up_to) for number in range(1_000))
