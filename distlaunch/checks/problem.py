@@ -12,19 +12,10 @@ Severity = Literal["error", "warning"]
 class Problem:
     """One problem of a job; the fields are the keys of ``check --json``.
 
-    Parameters
-    ----------
-    code
-        Stays the same from version to version; docs/check.md lists all codes.
-    severity
-        ``error`` where the job will fail, ``warning`` where it may succeed.
-    where
-        A key of the job file (``cluster.workers.accelerator``), a file and line
-        (``trainer/data.py:12``), or a resource in the cloud (``gs://my-bucket``).
-    what
-        What is wrong, in one line.
-    remedy
-        How to fix it, in one line, with the exact command or link where there is one.
+    `code` stays the same from version to version; docs/check.md lists all. `severity` is ``error``
+    where the job will fail. `where` is a key of the job file, a file and line
+    (``trainer/data.py:12``), or a resource in the cloud. `what` is wrong, and `remedy` is how to
+    fix it, with the exact command or link where there is one; one line each.
     """
 
     code: str

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Job
     from distlaunch.submit.plan import LaunchRequest
 
-_BUCKET = r"gs://my-bucket(/.*)?"
+_PROJECT, _BUCKET = "placeholder-project", "placeholder-bucket"
+_IMAGE = "placeholder-repository"
+_MY_BUCKET = r"gs://my-bucket(/.*)?"
+_IN_ACCOUNT = r".*@my-project\.iam\..*"
 _IN_PROJECT = r".*/my-project/.*"
 _YOUR_PROJECT = "write your project's id ('gcloud config get project' prints it)"
 _YOUR_ACCOUNT = "write your own ('gcloud iam service-accounts list' prints them), or leave it out"
@@ -32,9 +35,9 @@ def problems(order: LaunchRequest) -> Iterator[Problem]:
     """Yield what keeps a job from being launched at all."""
     job = order.job
     yield from placeholders(job, of_account=not order.is_for_emulator)
-    if not order.is_for_emulator and re.fullmatch(_BUCKET, order.requested_job_dir or ""):
+    if not order.is_for_emulator and re.fullmatch(_MY_BUCKET, order.requested_job_dir or ""):
         key = f"vertex.{vertex.SPECS[vertex.collection(job)]}.baseOutputDirectory.outputUriPrefix"
-        yield _placeholder("--job-dir" if order.job_dir else key, _YOUR_BUCKET)
+        yield _placeholder(_BUCKET, "--job-dir" if order.job_dir else key, _YOUR_BUCKET)
     yield from _image_name_problems(order)
     yield from _repository_problems(job)
     yield from _missing_settings(order)
@@ -44,72 +47,57 @@ def placeholders(job: Job, *, of_account: bool = True) -> Iterator[Problem]:
     """Yield the placeholders that ``init`` left; `of_account` is false where any account works."""
     repository = job.image.repository if vertex.needs_image(job) else None
     account = (
-        ("project", job.project, "my-project", f"{_YOUR_PROJECT}, or add --set project=ID"),
-        ("service_account", job.service_account, r".*@my-project\.iam\..*", _YOUR_ACCOUNT),
-        ("bucket", job.bucket, _BUCKET, f"{_YOUR_BUCKET}, or add --set bucket=gs://NAME"),
+        (_PROJECT, "project", job.project, "my-project", f"{_YOUR_PROJECT}, or --set project=ID"),
+        (_PROJECT, "service_account", job.service_account, _IN_ACCOUNT, _YOUR_ACCOUNT),
+        (_BUCKET, "bucket", job.bucket, _MY_BUCKET, f"{_YOUR_BUCKET}, or --set bucket=gs://NAME"),
     )
-    override = "add --set image.repository=…"
+    override = "--set image.repository=…"
     images = (
-        ("image.uri", job.image.uri, _IN_PROJECT, f"{_YOUR_REPOSITORY}, or add --image URI"),
-        ("image.repository", repository, _IN_PROJECT, f"{_YOUR_REPOSITORY}, or {override}"),
+        (_IMAGE, "image.uri", job.image.uri, _IN_PROJECT, f"{_YOUR_REPOSITORY}, or --image URI"),
+        (_IMAGE, "image.repository", repository, _IN_PROJECT, f"{_YOUR_REPOSITORY}, or {override}"),
     )
-    for key, value, pattern, remedy in (*(account if of_account else ()), *images):
+    for code, key, value, pattern, remedy in (*(account if of_account else ()), *images):
         if value and re.fullmatch(pattern, value):
-            yield _placeholder(key, remedy)
+            yield _placeholder(code, key, remedy)
 
 
-def _placeholder(key: str, remedy: str) -> Problem:
-    if key.startswith("image."):
-        code, name = "placeholder-repository", "my-project"
-    elif key in ("project", "service_account"):
-        code, name = "placeholder-project", "my-project"
-    else:
-        code, name = "placeholder-bucket", "gs://my-bucket"
+def _placeholder(code: str, key: str, remedy: str) -> Problem:
+    name = "gs://my-bucket" if code == _BUCKET else "my-project"
     return error(code, key, f"{name!r} is a placeholder", remedy)
+
+
+def no_project() -> Problem:
+    """Return the problem of a job, or of a command, without a project."""
+    remedy = "set project: or --project ID, or run 'gcloud config set project ID'"
+    return error("no-project", "project", "no project set", remedy)
+
+
+def no_region() -> Problem:
+    """Return the problem of a job, or of a command, without a region."""
+    remedy = "set region: (e.g. us-central1) or --region R, or run 'gcloud config set ai/region R'"
+    return error("no-region", "region", "no region set", remedy)
 
 
 def _missing_settings(order: LaunchRequest) -> Iterator[Problem]:
     job = order.job
-    needs_image = vertex.needs_image(job)
-    for is_missing, code, key, message, remedy in (
-        (
-            job.project is None,
-            "no-project",
-            "project",
-            "no project set",
-            "set project: or --project ID, or run 'gcloud config set project ID'",
-        ),
-        (
-            job.region is None,
-            "no-region",
-            "region",
-            "no region set",
-            "set region: (e.g. us-central1) or --region R",
-        ),
-        (
-            needs_image and job.image.repository is None,
-            "no-image",
-            "image",
-            "no image set, and no repository for one",
-            "set image.repository: HOST/PROJECT/REPOSITORY/NAME, or --image URI of one that exists",
-        ),
-        (
-            needs_image and order.job_dir_of("ID") is None,
-            "no-job-dir",
-            "bucket",
-            "no bucket set for the job's output",
-            "set bucket: gs://BUCKET or --job-dir gs://BUCKET/FOLDER",
-        ),
-    ):
-        if is_missing:
-            yield error(code, key, message, remedy)
+    if job.project is None:
+        yield no_project()
+    if job.region is None:
+        yield no_region()
+    if vertex.needs_image(job):
+        if job.image.repository is None:
+            what = "no image set, and no repository for one"
+            remedy = "set image.repository: HOST/PROJECT/REPOSITORY/NAME, or --image URI of one "
+            yield error("no-image", "image", what, f"{remedy}that exists")
+        if order.job_dir_of("ID") is None:
+            remedy = "set bucket: gs://BUCKET or --job-dir gs://BUCKET/FOLDER"
+            yield error("no-job-dir", "bucket", "no bucket set for the job's output", remedy)
 
 
 def _image_name_problems(order: LaunchRequest) -> Iterator[Problem]:
     """Yield images that no registry can have, such as ``<region>-docker.pkg.dev/…``."""
     for pool in job_request(order).pools:
-        reason = _parse_error(pool.image) if pool.image else None
-        if reason:
+        if pool.image and (reason := _parse_error(pool.image)):
             key = "image.uri" if pool.image == order.job.image.uri else pool.key("image")
             yield error("image-name", key, reason, "write the name of an image that exists")
 

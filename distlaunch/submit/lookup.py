@@ -61,16 +61,10 @@ class JobLocator:
         settings = {} if project and region else _job_file_settings(self.folder)
         project = project or settings.get("project") or auth.default_project()
         region = region or settings.get("region") or auth.default_region()
-        if not project:
-            raise DistlaunchError(
-                "no project: pass --project ID, or set project: in distlaunch.yaml or "
-                "'gcloud config set project ID'"
-            )
-        if not region:
-            raise DistlaunchError(
-                "no region: pass --region R, or set region: in distlaunch.yaml or "
-                "'gcloud config set ai/region R'"
-            )
+        if not project or not region:
+            from distlaunch.checks.required_fields import no_project, no_region
+
+            raise DistlaunchError((no_region() if project else no_project()).line)
         endpoint = self.endpoint or (self._recorded_endpoint(record) if record else None)
         session = connect(endpoint, project=project, show_message=self.show_message)
         return Jobs(session, project, region)

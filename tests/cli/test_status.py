@@ -82,12 +82,12 @@ NAMED = "pass a job ID (see 'distlaunch list')"
         ((), f"no jobs submitted from this directory; {NAMED}"),
         (
             ("digits-1", "--region", "r1"),
-            "no project: pass --project ID, or set project: in distlaunch.yaml or "
+            "project: no project set; set project: or --project ID, or run "
             "'gcloud config set project ID'",
         ),
         (
             ("digits-1", "--project", "p"),
-            "no region: pass --region R, or set region: in distlaunch.yaml or "
+            "region: no region set; set region: (e.g. us-central1) or --region R, or run "
             "'gcloud config set ai/region R'",
         ),
         (

@@ -25,25 +25,26 @@ if TYPE_CHECKING:
 _KERAS = ">=3.12,<3.16"  # see docs/dependencies.md
 _LAYER = "BatchNormalization"
 # The models of keras.applications that have such layers.
-_APPLICATIONS = (
-    *("ResNet", "MobileNet", "EfficientNet", "DenseNet", "Inception", "Xception", "NASNet"),
-)
+_APPLICATIONS = re.compile("ResNet|MobileNet|EfficientNet|DenseNet|Inception|Xception|NASNet")
 
 
 def problems(
     trainer: Trainer, job: Job, request: JobRequest, requirements: ImageRequirements, folder: Path
 ) -> Iterator[Problem]:
     """Yield what the bundled trainer cannot do, or does in another way than expected."""
+    package = trainer.folder.relative_to(folder).as_posix()
     model, data = _parsed(trainer.model), _parsed(trainer.data)
-    yield from _undefined(model, "create_model", _shown(trainer.model, folder))
-    yield from _undefined(data, "training", _shown(trainer.data, folder))
+    yield from _undefined(model, "create_model", f"{package}/model.py")
+    yield from _undefined(data, "training", f"{package}/data.py")
     yield from _pool_problems(request)
     if request.strategy == "SPOT":
         yield from _spot_problems(trainer)
-    if _replicas(request) > 1 and not trainer.options.sync_batch_norm:
-        yield from _unsynchronized(model, _shown(trainer.model, folder))
+    pools = [pool for pool in request.pools if pool.is_training]
+    replicas = sum(pool.replicas * max(1, pool.accelerator_count) for pool in pools)
+    if replicas > 1 and not trainer.options.sync_batch_norm:
+        yield from _unsynchronized(model, f"{package}/model.py")
     if _numbers(trainer.version) < _numbers(__version__):
-        library = _shown(trainer.folder / TRAINER_LIBRARY, folder)
+        library = f"{package}/{TRAINER_LIBRARY}"
         yield warning(
             "trainer-older",
             f"{library}/__init__.py",
@@ -96,27 +97,14 @@ def _pool_problems(request: JobRequest) -> Iterator[Problem]:
 
 
 def _spot_problems(trainer: Trainer) -> Iterator[Problem]:
+    preempted = "SPOT machines can be preempted at any time, and"
     if not trainer.options.checkpoint_every:
-        yield warning(
-            "spot-without-checkpoints",
-            "args",
-            "SPOT machines can be preempted at any time, and checkpoints are only written at the "
-            "end of an epoch",
-            "add --checkpoint-every=500, or as many steps as may be lost",
-        )
+        what = f"{preempted} checkpoints are only written at the end of an epoch"
+        remedy = "add --checkpoint-every=500, or as many steps as may be lost"
+        yield warning("spot-without-checkpoints", "args", what, remedy)
     if not trainer.options.resume:
-        yield warning(
-            "spot-without-resume",
-            "args",
-            "SPOT machines can be preempted at any time, and --no-resume then starts from scratch",
-            "remove --no-resume",
-        )
-
-
-def _replicas(request: JobRequest) -> int:
-    return sum(
-        pool.replicas * max(1, pool.accelerator_count) for pool in request.pools if pool.is_training
-    )
+        what = f"{preempted} --no-resume then starts from scratch"
+        yield warning("spot-without-resume", "args", what, "remove --no-resume")
 
 
 def _unsynchronized(tree: ast.Module | None, file: str) -> Iterator[Problem]:
@@ -129,7 +117,7 @@ def _unsynchronized(tree: ast.Module | None, file: str) -> Iterator[Problem]:
         name = ast.unparse(call.func).rpartition(".")[2]
         arguments = {each.arg for each in call.keywords}
         is_layer = name == _LAYER and arguments.isdisjoint({"synchronized", "trainable", None})
-        if is_layer or (name.startswith(_APPLICATIONS) and not sets_trainable):
+        if is_layer or (_APPLICATIONS.match(name) and not sets_trainable):
             yield warning(
                 "batch-norm-unsynchronised",
                 f"{file}:{call.lineno}",
@@ -143,12 +131,8 @@ def _unsynchronized(tree: ast.Module | None, file: str) -> Iterator[Problem]:
 def _keras_problems(job: Job, requirements: ImageRequirements) -> Iterator[Problem]:
     backend = job.env.get("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
-        yield error(
-            "keras-backend",
-            "env.KERAS_BACKEND",
-            f"the bundled trainer runs Keras on tensorflow, got {backend!r}",
-            "remove it",
-        )
+        what = f"the bundled trainer runs Keras on tensorflow, got {backend!r}"
+        yield error("keras-backend", "env.KERAS_BACKEND", what, "remove it")
     for line in requirements.lines:
         specifier = line.requirement.specifier if line.requirement else None
         if line.name == "keras" and not any_version([specifier or "", _KERAS]):
@@ -162,10 +146,6 @@ def _keras_problems(job: Job, requirements: ImageRequirements) -> Iterator[Probl
 
 def _numbers(version: str) -> list[int]:
     return [int(part) for part in version.split(".") if part.isdecimal()]
-
-
-def _shown(path: Path, folder: Path) -> str:
-    return path.relative_to(folder).as_posix()
 
 
 def _argument_problems(trainer: Trainer, job: Job) -> Iterator[Problem]:
