@@ -64,7 +64,7 @@ class _RetiredAcceleratorSection(Section):
     """One of ``retired.accelerators``."""
 
     since: _Day
-    instead: tuple[AcceleratorName, ...] = ()
+    instead: list[AcceleratorName] | None = None
 
 
 class _RetiredMachineSection(Section):

@@ -18,13 +18,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def check_scheme(job_dir: str) -> None:
-    """Check that a job folder is a path or a ``gs://…`` URI.
-
-    Raises
-    ------
-    UsageError
-        If it is a URI with another scheme.
-    """
+    """Raise a UsageError if a job folder is a URI, but not ``gs://…``."""
     match = _SCHEME.match(job_dir)
     if match and match[0] != "gs://":
         raise UsageError(

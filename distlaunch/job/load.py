@@ -57,7 +57,7 @@ def load_job(
     args: Sequence[str] = (),
     replace_retired: bool = False,
 ) -> LoadedJob:
-    """Read the job of a project.
+    """Read the job of a project; all problems of files and overrides are one JobFileError.
 
     Parameters
     ----------
@@ -79,15 +79,6 @@ def load_job(
     replace_retired
         Whether a retired accelerator of `config` is replaced by the first of its replacements,
         instead of being an error.
-
-    Raises
-    ------
-    JobFileError
-        With every problem of the files and of `overrides`.
-    DistlaunchError
-        If a file cannot be read.
-    UsageError
-        If one of `overrides` is not an assignment.
     """
     parsed = [*map(Override.parse, overrides), *_from_options(name, region, image)]
     path = folder / FILE_NAME
@@ -99,15 +90,7 @@ def load_job(
 
 
 def load_job_file(path: Path, overrides: Sequence[Override] = ()) -> Job:
-    """Read distlaunch.yaml.
-
-    Raises
-    ------
-    JobFileError
-        With every problem of the file, each with line, column, value and what was expected.
-    DistlaunchError
-        If the file cannot be read.
-    """
+    """Read distlaunch.yaml; all its problems are one JobFileError."""
     document = read_document(path, remedy="; 'distlaunch init' creates one")
     overridden = OverriddenDocument(document, document.data, overrides)
     job = _to_job(path, overridden)

@@ -21,7 +21,7 @@ from distlaunch.job.merge import deep_merge
 from distlaunch.job.model import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 FILE_NAME = "distlaunch.catalogue.yaml"
 """The file in a project folder that extends the catalogue."""
@@ -33,30 +33,18 @@ _PODS = {"TPU_V2": "TPU_V2_POD", "TPU_V3": "TPU_V3_POD"}
 
 @dataclass(frozen=True, slots=True)
 class MachineType:
-    """A machine type.
+    """A machine type; what is unknown is None.
 
-    Parameters
-    ----------
-    family
-        As in prices and quotas: ``N1``, ``A3`` or ``A3_MEGA``.
-    cpus, memory_gb
-        Of one machine, None if unknown.
-    accelerators
-        The counts that it takes of each accelerator.
-    topologies, tpu
-        The topologies of a TPU machine, such as ``2x4``, and its TPU.
-    architecture
-        ``amd64`` or ``arm64``.
-    rdma
-        Whether its GPUs communicate by RDMA, see `has_rdma`.
+    `accelerators` are the counts that it takes of each, `topologies` those of its `tpu`, such as
+    ``2x4``; with `rdma` see `has_rdma`.
     """
 
     family: str
     cpus: int | None = None
     memory_gb: float | None = None
-    accelerators: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    accelerators: Mapping[str, Sequence[int]] = field(default_factory=dict)
     needs_accelerator: bool = False
-    topologies: tuple[str, ...] = ()
+    topologies: Sequence[str] = ()
     tpu: str | None = None
     architecture: str = "amd64"
     rdma: bool = False
@@ -90,7 +78,7 @@ class RetiredAccelerator:
     """An accelerator that Google withdraws: from which day, and replacements, the closest first."""
 
     since: dt.date
-    replacements: tuple[str, ...] = ()
+    replacements: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +137,7 @@ class Catalogue:
         names = self.retired_accelerators[accelerator].replacements
         machine = self.machines.get(machine_type)
         fitting = tuple(name for name in names if machine and machine.takes(name, count))
-        return fitting or names
+        return fitting or tuple(names)
 
     def _size(self, machine: str) -> tuple[float, float]:
         kind = self.machines[machine]
@@ -180,13 +168,7 @@ def chips(topology: str) -> int:
 
 
 def load(file: Path | None) -> Catalogue:
-    """Return the catalogue, extended by a user's file.
-
-    Raises
-    ------
-    DistlaunchError
-        If that file is invalid, with line and column.
-    """
+    """Return the catalogue, extended by a user's file."""
     if file is None:
         return bundled()
     from distlaunch.job.catalogue_file import read_catalogue_file
@@ -208,31 +190,27 @@ def _data() -> dict[str, Any]:
 
 def _catalogue(data: Mapping[str, Any]) -> Catalogue:
     retired = data["retired"]
-    accelerators, machines = retired["accelerators"].items(), retired["machines"].items()
     return Catalogue(
         source=data["source"],
         date=data["date"],
         machines={name: _machine(name, entry) for name, entry in data["machines"].items()},
         regions={name: _region(entry) for name, entry in data["regions"].items()},
         flex_start=tuple(data["flex_start"]),
-        retired_accelerators={name: _retired_accelerator(entry) for name, entry in accelerators},
-        retired_machines={name: _retired_machine(entry) for name, entry in machines},
+        retired_accelerators={
+            name: RetiredAccelerator(_day(entry), entry.get("instead", ()))
+            for name, entry in retired["accelerators"].items()
+        },
+        retired_machines={
+            name: RetiredMachine(_day(entry), _replacement(entry), entry.get("why"))
+            for name, entry in retired["machines"].items()
+        },
     )
 
 
 def _machine(name: str, entry: Mapping[str, Any]) -> MachineType:
-    accelerators = entry.get("accelerators", {})
-    return MachineType(
-        family=entry.get("family", name.partition("-")[0].upper()),
-        cpus=entry.get("cpus"),
-        memory_gb=entry.get("memory_gb"),
-        accelerators={kind: tuple(counts) for kind, counts in accelerators.items()},
-        needs_accelerator=bool(accelerators) and entry.get("needs_accelerator", False),
-        topologies=tuple(entry.get("topologies", ())),
-        tpu=entry.get("tpu"),
-        architecture=entry.get("architecture", "amd64"),
-        rdma=entry.get("rdma", False),
-    )
+    defaults = {"family": name.partition("-")[0].upper()}
+    needs_accelerator = bool(entry.get("accelerators")) and entry.get("needs_accelerator", False)
+    return MachineType(**{**defaults, **entry, "needs_accelerator": needs_accelerator})
 
 
 def _region(entry: Mapping[str, str]) -> Region:
@@ -244,29 +222,24 @@ def _region(entry: Mapping[str, str]) -> Region:
     )
 
 
-def _retired_accelerator(entry: Mapping[str, Any]) -> RetiredAccelerator:
-    since = dt.date.fromisoformat(entry["since"])
-    return RetiredAccelerator(since, tuple(entry.get("instead", ())))
+def _day(entry: Mapping[str, Any]) -> dt.date:
+    return dt.date.fromisoformat(entry["since"])
 
 
-def _retired_machine(entry: Mapping[str, Any]) -> RetiredMachine:
+def _replacement(entry: Mapping[str, Any]) -> Machine:
     accelerator = entry.get("accelerator")
-    machine = Machine(entry["machine"], accelerator, entry.get("count", 1) if accelerator else 0)
-    return RetiredMachine(dt.date.fromisoformat(entry["since"]), machine, entry.get("why"))
-
-
-def similar_accelerators(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known accelerators that a name such as ``T4`` may mean, the closest first."""
-    word = name.removeprefix("NVIDIA_").removeprefix("TESLA_")
-    fitting = [each for each in known if f"_{word}_" in f"_{each}_"]
-    return sorted(fitting, key=lambda each: (not each.endswith(f"_{word}"), len(each), each))
+    return Machine(entry["machine"], accelerator, entry.get("count", 1) if accelerator else 0)
 
 
 def suggest_accelerator(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean …?`` for an unknown accelerator, or nothing."""
+    """Return ``; did you mean …?`` for an unknown accelerator such as ``T4``, or nothing."""
     names = list(known)
-    similar = similar_accelerators(name.upper(), names)
-    return f"; did you mean {similar[0]!r}?" if similar else did_you_mean(name, names)
+    word = name.upper().removeprefix("NVIDIA_").removeprefix("TESLA_")
+    similar = [each for each in names if f"_{word}_" in f"_{each}_"]
+    if not similar:
+        return did_you_mean(name, names)
+    closest = min(similar, key=lambda each: (not each.endswith(f"_{word}"), len(each), each))
+    return f"; did you mean {closest!r}?"
 
 
 def suggest_machine(name: str, known: Iterable[str]) -> str:

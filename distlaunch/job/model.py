@@ -25,27 +25,13 @@ _TASK_NAME = re.compile(r"(worker|ps|evaluator):(0|[1-9][0-9]*)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class PoolRole:
-    """The role of one worker pool, with its name in each place.
+    """The role of one worker pool, with its name in each place."""
 
-    Parameters
-    ----------
-    task_type
-        In task names and TF_CONFIG.
-    field
-        In distlaunch.yaml's ``cluster`` section, and the attribute of `Cluster`.
-    worker_pool
-        In Google's logs and CLUSTER_SPEC.
-    ai_platform
-        In AI Platform's fields: ``masterType``, ``parameterServerCount``.
-    noun
-        In messages.
-    """
-
-    task_type: TaskType
-    field: str
-    worker_pool: str
-    ai_platform: str
-    noun: str
+    task_type: TaskType  # in task names and TF_CONFIG
+    field: str  # in distlaunch.yaml's `cluster` section, and the attribute of `Cluster`
+    worker_pool: str  # in Google's logs and CLUSTER_SPEC
+    ai_platform: str  # in AI Platform's fields: masterType, parameterServerCount
+    noun: str  # in messages
 
 
 POOL_ROLES = (
@@ -68,13 +54,7 @@ class Task:
 
     @classmethod
     def parse(cls, name: str) -> Task:
-        """Parse a task's name, such as ``worker:1``.
-
-        Raises
-        ------
-        UsageError
-            If it is not a task's name.
-        """
+        """Parse a task's name, such as ``worker:1``."""
         if name == "chief":
             return cls("chief")
         match = _TASK_NAME.fullmatch(name)
@@ -113,17 +93,8 @@ class Machine:
 class Program:
     """What the containers of a pool run, if not the job's image, module and args.
 
-    Parameters
-    ----------
-    image
-        The container image, None for the job's.
-    command
-        Replaces the image's entrypoint.
-    env
-        Variables in addition to the job's.
-    module, packages
-        A module in Python packages (``gs://…``) that Google installs into `image` at the start: a
-        pythonPackageSpec.
+    An image of None is the job's, and `env` is in addition to the job's. With `module` and
+    `packages` (``gs://…``), Google installs these into the image at the start: a pythonPackageSpec.
     """
 
     image: str | None = None
@@ -168,13 +139,7 @@ class Cluster:
         return sum(self._counts())
 
     def with_training_tasks(self, count: int) -> Cluster:
-        """Return this cluster with `count` training tasks in total, including the chief.
-
-        Raises
-        ------
-        UsageError
-            If `count` is less than 1.
-        """
+        """Return this cluster with `count` training tasks in total, including the chief."""
         if count < 1:
             raise UsageError(f"expected 1 training task or more, got {count}")
         machine = (self.workers or self.chief).machine

@@ -74,12 +74,7 @@ def replica_count(job: Job) -> int:
     """Return how many replicas the job's Reduction Server has.
 
     Where the job does not set the number, the replicas together can send as much as the chief and
-    the workers together.
-
-    Raises
-    ------
-    DistlaunchError
-        If the egress limit of a machine is not documented.
+    the workers together; a machine whose egress limit is not documented is a DistlaunchError.
     """
     if job.reduction_server and job.reduction_server.replicas:
         return job.reduction_server.replicas

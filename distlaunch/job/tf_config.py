@@ -20,18 +20,17 @@ WORKER_POOLS = {role.task_type: role.worker_pool for role in POOL_ROLES}
 _PROJECT_NUMBER = "0"  # of CLOUD_ML_PROJECT_ID: no project at Google has it
 _PORT = 2222  # as on Vertex AI
 _HIGHEST_PORT = 65535
-_BRACKETED = re.compile(r"\[(?P<host>[^\[\]]*)\](:(?P<port>.*))?")
-_NAMED = re.compile(r"(?P<host>[^:]*)(:(?P<port>[^:]*))?")
-_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?", re.ASCII)
+_ADDRESS = re.compile(
+    r"(?P<host>\[(?=.*:.*:)[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?)"
+    r"(:(?P<port>[0-9]{1,5}))?",
+    re.ASCII,
+)  # an IPv6 address has two colons or more
 
 
 def tf_config(addresses: Mapping[Task, str], task: Task) -> dict[str, Any]:
     """Return TF_CONFIG as TensorFlow reads it: the cluster without evaluators, and the task.
 
-    Parameters
-    ----------
-    addresses
-        ``host:port`` of every task.
+    `addresses` are the ``host:port`` of every task.
     """
     cluster = {
         kind: hosts for kind, hosts in _hosts_by_type(addresses).items() if kind != "evaluator"
@@ -84,14 +83,8 @@ def replica_environment(
 
 
 def parse_hosts(text: str) -> dict[Task, str]:
-    """Return the address of each task of ``a:2222,b,[::1]:2222``: the chief, then the workers.
-
-    Raises
-    ------
-    UsageError
-        If an address is empty, malformed or a duplicate.
-    """
-    addresses = [_address(word.strip(), text) for word in text.split(",")]
+    """Return the address of each task of ``a:2222,b,[::1]:2222``: the chief, then the workers."""
+    addresses = [_address(word.strip()) for word in text.split(",")]
     duplicate = next((each for each in addresses if addresses.count(each) > 1), None)
     if duplicate:
         raise UsageError(f"--hosts: duplicate host {duplicate}; each task needs its own address")
@@ -108,35 +101,12 @@ def _hosts_by_type(addresses: Mapping[Task, str]) -> dict[TaskType, list[str]]:
     return {kind: named for kind, named in hosts.items() if named}
 
 
-def _address(word: str, text: str) -> str:
-    if not word:
-        raise UsageError(f"--hosts: empty host in {text!r}; expected hosts such as a:2222,b,c")
-    bracketed = _BRACKETED.fullmatch(word)
-    match = bracketed or _NAMED.fullmatch(word)
-    if match is None:
+def _address(word: str) -> str:
+    match = _ADDRESS.fullmatch(word)
+    port = int(match["port"] or _PORT) if match else 0
+    if match is None or not 0 < port <= _HIGHEST_PORT:
         raise UsageError(
-            f"--hosts: {word!r} is not a valid host:port; put IPv6 addresses in brackets, "
-            "such as [::1]:2222"
+            f"--hosts: {word!r} is not a host with a port from 1 to {_HIGHEST_PORT}, such as "
+            "a:2222, b or [::1]:2222"
         )
-    host = match["host"]
-    if not (_is_ipv6(host) if bracketed else _NAME.fullmatch(host)):
-        raise UsageError(f"--hosts: {word!r} has no valid host; expected hosts such as a:2222,b,c")
-    return f"{f'[{host}]' if bracketed else host}:{_port(match['port'], word)}"
-
-
-def _port(text: str | None, word: str) -> int:
-    if text is None:
-        return _PORT
-    if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) <= _HIGHEST_PORT:
-        raise UsageError(f"--hosts: {word!r}: expected a port from 1 to {_HIGHEST_PORT}")
-    return int(text)
-
-
-def _is_ipv6(host: str) -> bool:
-    from ipaddress import AddressValueError, IPv6Address
-
-    try:
-        IPv6Address(host)
-    except AddressValueError:
-        return False
-    return True
+    return f"{match['host']}:{port}"

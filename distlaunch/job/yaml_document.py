@@ -43,13 +43,7 @@ _TAGS = {
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A location in a file; line and column count from 1.
-
-    Parameters
-    ----------
-    option
-        The command-line option that set the value, if no file did: ``--set cluster.workers.count``.
-    """
+    """A location in a file, counted from 1, or the option that set a value: ``--set name``."""
 
     line: int
     column: int
@@ -75,18 +69,7 @@ class SourceMap(Protocol):
 
 
 def read_text(path: FilePath, *, remedy: str = "") -> str:
-    """Read a file of UTF-8 text.
-
-    Parameters
-    ----------
-    remedy
-        Appended to the message if there is no such file.
-
-    Raises
-    ------
-    DistlaunchError
-        If the file does not exist, cannot be read or is too large.
-    """
+    """Read a file of UTF-8 text; `remedy` is appended to the message if there is none."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -115,13 +98,7 @@ def read_text(path: FilePath, *, remedy: str = "") -> str:
 def read_document(
     path: FilePath, variables: Mapping[str, str] | None = None, *, remedy: str = ""
 ) -> Document:
-    """Read a file as a `Document`.
-
-    Raises
-    ------
-    DistlaunchError
-        If the file cannot be read or is not one YAML mapping.
-    """
+    """Read a file as a `Document`; its problems are a DistlaunchError."""
     try:
         return Document(read_text(path, remedy=remedy), variables)
     except YamlProblem as problem:
@@ -141,17 +118,9 @@ def _problem_line(path: FilePath, problem: YamlProblem) -> str:
     location = problem.location
     if not location.option:
         return f"{display_path(path)}:{location.line}:{location.column}: {problem.message}"
-    return f"{location.option}: {_without_name(location.option, problem.message)}"
-
-
-def _without_name(option: str, message: str) -> str:
-    """Drop the field's name from a message where the option already names it."""
-    field = option.rsplit(" ", maxsplit=1)[-1]
-    in_brackets = re.sub(r"\.([0-9]+)(?=\.|$)", r"[\1]", field)
-    for name in (field, in_brackets, field.removeprefix("--").lower()):
-        if message.startswith(f"{name}: "):
-            return message.removeprefix(f"{name}: ")
-    return message
+    # The option names the field already.
+    field = location.option.removeprefix("--set ")
+    return f"{location.option}: {problem.message.removeprefix(f'{field}: ')}"
 
 
 def display_path(path: FilePath) -> str:
@@ -162,24 +131,12 @@ def display_path(path: FilePath) -> str:
 
 
 class Document:
-    """A YAML text as plain data, with locations.
+    """A YAML or JSON text as plain data, with locations.
 
-    Parameters
-    ----------
-    text
-        The YAML or JSON.
-    variables
-        Values for ``${NAME}``; None to leave it. ``$${NAME}`` is an escaped ``${NAME}``.
-
-    Attributes
-    ----------
-    data
-        The content: dicts, lists, text and None.
-    problems
-        Duplicate keys and whatever else was left out of `data`.
-    substituted, bare_variables
-        The first location of each ``${NAME}`` that was replaced, and of each ``$NAME``, which never
-        is.
+    `data` is dicts, lists, text and None. `problems` are duplicate keys and whatever else was left
+    out. `variables` are the values for ``${NAME}``, None to leave it (``$${NAME}`` is an escaped
+    one); `substituted` and `bare_variables` are the first location of each ``${NAME}`` that was
+    replaced, and of each ``$NAME``, which never is.
 
     Raises
     ------

@@ -145,9 +145,9 @@ def test_problems_of_overrides_are_reported_with_those_of_the_file(project):
 
 def test_problems_of_other_options(project):
     assert lines(project, name="Bad Name", region="us", image="a b") == [
-        "NAME: expected at most 63 of a-z, 0-9, _ and -, a letter first, such as digits, got "
+        "NAME: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, such as digits, got "
         "'Bad Name'",
-        "--region: expected a region such as us-central1, got 'us'",
+        "--region: region: expected a region such as us-central1, got 'us'",
         "--image: image.uri: expected an image such as python:3.12-slim, got 'a b'",
     ]
 
@@ -439,6 +439,7 @@ def test_conflicts_with_other_keys_are_refused(tmp_path):
 def test_what_is_set_for_google_against_the_file_is_refused(project):
     sets = ["vertex.jobSpec.workerPoolSpecs.0.machineSpec.machineType=n1-standard-8"]
     assert lines(project, config=project / "config.yaml", overrides=sets) == [
-        "--set vertex.jobSpec.workerPoolSpecs.0.machineSpec.machineType: 'n1-standard-8' "
-        "conflicts with cluster; set it there"
+        "--set vertex.jobSpec.workerPoolSpecs.0.machineSpec.machineType: "
+        "vertex.jobSpec.workerPoolSpecs[0].machineSpec.machineType: 'n1-standard-8' conflicts with "
+        "cluster; set it there"
     ]

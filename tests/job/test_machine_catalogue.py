@@ -146,16 +146,16 @@ def test_machines_with_rdma():
 def test_a_users_file_adds_overrides_and_removes(own):
     made = load(own(FILE))
     t4 = made.machines["n1-standard-8"].accelerators
-    assert t4["NVIDIA_TESLA_T4"] == (1, 2, 4, 8)
+    assert t4["NVIDIA_TESLA_T4"] == [1, 2, 4, 8]
     assert "NVIDIA_TESLA_P4" not in t4
-    assert t4["NVIDIA_TESLA_V100"] == (1, 2, 4, 8)
+    assert t4["NVIDIA_TESLA_V100"] == [1, 2, 4, 8]
     assert made.machines["n1-standard-8"].cpus == 8
     assert made.machines["h4-standard-8"] == MachineType(
-        "H4", 8, 31.5, {"NVIDIA_Z1": (1,)}, needs_accelerator=True
+        "H4", 8, 31.5, {"NVIDIA_Z1": [1]}, needs_accelerator=True
     )
     assert made.machines["x9-ultra"] == MachineType("X9")
     assert "a2-highgpu-1g" not in made.machines
-    assert made.machines["ct9-hightpu-4t"].topologies == ("2x2", "2x2x4")
+    assert made.machines["ct9-hightpu-4t"].topologies == ["2x2", "2x2x4"]
     assert {"NVIDIA_Z1", "TPU_V9"} <= made.accelerators
     assert made.offers("us-central1", "NVIDIA_L4") is False
     assert made.offers("us-central1", "NVIDIA_Z1") is True

@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 DEFAULT_METRIC = "training/hptuning/metric"
 
 _CONTAINER_REGISTRY = re.compile(r"([a-z]+\.)?gcr\.io/")
+_IGNORED = {
+    "masterConfig.tpuTfVersion": "a TPU now runs the image's TensorFlow",
+    "scheduling.priority": "Vertex AI has no priorities",
+    "hyperparameters.resumePreviousJobId": "AI Platform's searches no longer exist",
+}
 _PROGRAM_FIELDS = ("containerCommand", "containerArgs")
 
 
@@ -70,7 +75,7 @@ def to_job(
         if not given["jobDir"].startswith("gs://"):
             file.error("jobDir", f"expected gs://BUCKET/FOLDER, got {given['jobDir']!r}")
     _check_images(file, roles, pools)
-    _warn_about_ended_features(file, roles, shared_image or image, base)
+    _warn_about_ended_features(file, roles, shared_image or image)
     if "hyperparameters" in given:
         _check_search(file, given["hyperparameters"])
     file.raise_errors()
@@ -87,8 +92,10 @@ def to_job(
 def _request(file: AiPlatformFile, pools: list[dict[str, Any]], base: Job) -> dict[str, Any]:
     """Return the job in Vertex AI's format."""
     given = deepcopy(file.training_input)
-    if base.scheduling.strategy != "FLEX_START":
-        given.get("scheduling", {}).pop("maxWaitTime", None)
+    if base.scheduling.strategy != "FLEX_START" and "maxWaitTime" in given.get("scheduling", {}):
+        del given["scheduling"]["maxWaitTime"]
+        reason = "Vertex AI limits the wait only with scheduling.strategy FLEX_START"
+        file.warn("scheduling.maxWaitTime", f"ignored, as {reason}")
     while not pools[-1]:
         pools.pop()
     body: dict[str, Any] = {}
@@ -169,7 +176,7 @@ def _defines_program(role: RoleConfig) -> bool:
 
 
 def _warn_about_ended_features(
-    file: AiPlatformFile, roles: list[RoleConfig], image: str | None, base: Job
+    file: AiPlatformFile, roles: list[RoleConfig], image: str | None
 ) -> None:
     """Warn about what is ignored, or different on Vertex AI."""
     given = file.training_input
@@ -177,26 +184,20 @@ def _warn_about_ended_features(
     if job_id and job_name(job_id) != job_id:
         name = job_name(job_id)
         file.warn("jobId", f"{job_id} is now {name}, as a job's name is part of paths and labels")
-    source = image or "image.base and image.requirements in distlaunch.yaml"
     for name in ("runtimeVersion", "pythonVersion"):
         if name in given:
+            source = image or "image.base and image.requirements in distlaunch.yaml"
             file.warn(
                 name,
                 f"{given[name]} is ignored, as Google's runtimes ended with AI Platform; Python "
                 f"and TensorFlow are those of {source}",
             )
-    if any("tpuTfVersion" in role.config for role in roles):
-        file.warn("tpuTfVersion", "ignored: a TPU now runs the image's TensorFlow")
     if not given.get("useChiefInTfConfig") and sum(role.count for role in roles) > 1:
         file.warn("useChiefInTfConfig", "TF_CONFIG now has chief in place of master")
-    scheduling = given.get("scheduling", {})
-    if "priority" in scheduling:
-        file.warn("scheduling.priority", "ignored, as Vertex AI has no priorities")
-    if "maxWaitTime" in scheduling and base.scheduling.strategy != "FLEX_START":
-        file.warn(
-            "scheduling.maxWaitTime",
-            "ignored, as Vertex AI limits the wait only with scheduling.strategy FLEX_START",
-        )
+    for name, reason in _IGNORED.items():
+        section, _, field = name.partition(".")
+        if field in given.get(section, {}):
+            file.warn(name, f"ignored, as {reason}")
     ignored = sorted(file.job.keys() - {"trainingInput", "jobId", "labels"})
     if ignored:
         file.warn(", ".join(ignored), "ignored (output-only fields)")
@@ -229,11 +230,6 @@ def _check_search(file: AiPlatformFile, search: dict[str, Any]) -> None:
             "hyperparameters.enableTrialEarlyStopping",
             "is now studySpec.medianAutomatedStoppingSpec, as Vertex AI needs a named rule and AI "
             "Platform did not document its own; set another under vertex: in distlaunch.yaml",
-        )
-    if search.get("resumePreviousJobId"):
-        file.warn(
-            "hyperparameters.resumePreviousJobId",
-            "ignored: the search starts from scratch, as AI Platform's searches no longer exist",
         )
 
 

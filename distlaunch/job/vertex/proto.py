@@ -90,19 +90,7 @@ class ParsedMessage:
 
 
 def validate_request(collection: str, request: Mapping[str, Any]) -> None:
-    """Validate the body of a call that creates a job against Google's message.
-
-    Parameters
-    ----------
-    collection
-        ``customJobs`` or ``hyperparameterTuningJobs``.
-
-    Raises
-    ------
-    JobFileError
-        With every problem:
-        ``jobSpec.workerPoolSpecs[0].machineSpec.foo: unknown field; did you mean …``.
-    """
+    """Raise a JobFileError with every problem of the body of a call that creates a job."""
     problems = parse(MESSAGES[collection], request).problems
     if problems:
         raise JobFileError(map(str, problems))

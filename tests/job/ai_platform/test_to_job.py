@@ -285,9 +285,9 @@ def test_all_other_fields_are_translated_or_noted(tmp_path):
         "jobDir: gs://bucket/census is also passed as --job-dir, as before",
         "jobId: Census_2020 is now census_2020, as a job's name is part of paths and labels",
         "scheduling.priority: ignored, as Vertex AI has no priorities",
+        "createTime, state: ignored (output-only fields)",
         "scheduling.maxWaitTime: ignored, as Vertex AI limits the wait only with "
         "scheduling.strategy FLEX_START",
-        "createTime, state: ignored (output-only fields)",
     )
 
 
@@ -338,9 +338,9 @@ def test_hyperparameters_become_a_search(tmp_path):
     assert body["studySpec"]["medianAutomatedStoppingSpec"] == {}
     assert body["trialJobSpec"] == {"workerPoolSpecs": [pool(CPU)]}
     assert [note.split(": ")[0] for note in result.notes if note.startswith("hyper")] == [
+        "hyperparameters.resumePreviousJobId",
         "hyperparameters.hyperparameterMetricTag",
         "hyperparameters.enableTrialEarlyStopping",
-        "hyperparameters.resumePreviousJobId",
     ]
 
 
