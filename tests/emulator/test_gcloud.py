@@ -6,14 +6,10 @@ import os
 import shutil
 import subprocess
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
 from distlaunch.emulator.emulator import Emulator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GCLOUD = shutil.which("gcloud")
 CONFIG = """\
@@ -33,97 +29,75 @@ pytestmark = [
 
 
 @pytest.fixture
-def gcloud(tmp_path):
-    """Run `gcloud ai …` against an emulator of its own."""
-    (tmp_path / "job.yaml").write_text(CONFIG)
+def start(tmp_path):
+    """Start `gcloud` with an emulator."""
     with Emulator(storage=tmp_path / "storage", project_dir=tmp_path) as emulator:
         env = {
             **os.environ,
             "CLOUDSDK_CONFIG": str(tmp_path / "gcloud"),
             "CLOUDSDK_CORE_PROJECT": "my-project",
             "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+            "CLOUDSDK_AI_REGION": "us-central1",
             "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{emulator.url}/",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"{emulator.url}/",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{emulator.url}/storage/v1/",
         }
-
-        def run(line: str, *words: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                [GCLOUD, "ai", *line.split(), *words, "--region=us-central1"],
-                cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=120,
-            )  # fmt: skip
-
-        run.env = env
-        yield run
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        yield lambda *words: subprocess.Popen([GCLOUD, *words], cwd=tmp_path, env=env, **pipes)
 
 
-def test_a_job_is_created_described_listed_followed_and_cancelled(gcloud, tmp_path):
-    created = gcloud(
-        "custom-jobs create --display-name=digits --config=job.yaml --format=value(name)"
-    )
-    assert created.returncode == 0, created.stderr
-    name = created.stdout.strip()
+@pytest.fixture
+def gcloud(start):
+    """Run `gcloud` and return what it printed: to stdout, or to stderr if it failed."""
 
-    listed = gcloud("custom-jobs list", "--format=value(name,displayName)").stdout
-    assert listed.split() == [name, "digits"]
+    def run(*words: str, code: int = 0) -> str:
+        with start(*words) as process:
+            out, err = process.communicate(timeout=120)
+        assert process.returncode == code, err
+        return err if code else out.strip()
 
-    wanted = (
-        "--format=value(state,jobSpec.scheduling.strategy,jobSpec.workerPoolSpecs[0].replicaCount)"
-    )
-    described = wait_for(lambda: gcloud("custom-jobs describe", name, wanted).stdout, "RUNNING")
-    assert described.split() == ["JOB_STATE_RUNNING", "SPOT", "1"]
+    return run
 
-    with subprocess.Popen(
-        [GCLOUD, "ai", "custom-jobs", "stream-logs", name, "--polling-interval=5"],
-        env=gcloud.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    ) as follower:  # fmt: skip
-        lines = []
-        while not lines or "from gcloud" not in lines[-1]:
+
+CREATE = ("create", "--display-name=digits", "--config=job.yaml", "--format=value(name)")
+
+
+def test_a_job_is_created_described_listed_followed_and_cancelled(start, gcloud, tmp_path):
+    jobs = ("ai", "custom-jobs")
+    (tmp_path / "job.yaml").write_text(CONFIG)
+    name = gcloud(*jobs, *CREATE)
+    assert gcloud(*jobs, "list", "--format=value(name,displayName)").split() == [name, "digits"]
+    with start(*jobs, "stream-logs", name, "--polling-interval=1") as follower:
+        lines = [follower.stdout.readline()]
+        while "from gcloud" not in lines[-1]:
             lines.append(follower.stdout.readline())
             assert lines[-1]
         follower.terminate()
-    assert [line.split("\t")[2] for line in lines][-1] == "workerpool0-0"
-
-    assert gcloud("custom-jobs cancel", name).returncode == 0
-    ended = wait_for(
-        lambda: gcloud("custom-jobs describe", name, "--format=value(state)").stdout, "CANCELLED"
-    )
-    assert ended.strip() == "JOB_STATE_CANCELLED"
+    assert lines[-1].split("\t")[2] == "workerpool0-0"
+    fields = "state,jobSpec.scheduling.strategy,jobSpec.workerPoolSpecs[0].replicaCount"
+    described = gcloud(*jobs, "describe", name, f"--format=value({fields})")
+    assert described.split() == ["JOB_STATE_RUNNING", "SPOT", "1"]
+    gcloud(*jobs, "cancel", name)
+    deadline = time.monotonic() + 60
+    while gcloud(*jobs, "describe", name, "--format=value(state)") != "JOB_STATE_CANCELLED":
+        assert time.monotonic() < deadline
 
 
 def test_a_refusal_is_shown_as_google_words_it(gcloud, tmp_path):
-    config = tmp_path / "job.yaml"
-    config.write_text(config.read_text().replace("n1-standard-4", "n1-standard-2"))
-    refused = gcloud("custom-jobs create --display-name=digits --config=job.yaml")
-    assert refused.returncode == 1
+    (tmp_path / "job.yaml").write_text(CONFIG.replace("n1-standard-4", "n1-standard-2"))
     reason = 'Machine type "n1-standard-2" is not supported for custom training.'
-    assert reason in refused.stderr
+    assert reason in gcloud("ai", "custom-jobs", *CREATE, code=1)
 
 
 def test_gcloud_storage_uploads_lists_and_downloads(gcloud, tmp_path):
     content = b"ends of lines\r\n\n"
     (tmp_path / "data.csv").write_bytes(content)
-
-    def storage(*words: str) -> str:
-        done = subprocess.run(
-            [GCLOUD, "storage", *words],
-            cwd=tmp_path, env=gcloud.env, capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    storage("cp", "data.csv", "gs://my-bucket/in/data.csv")
+    uri = "gs://my-bucket/in/data.csv"
+    gcloud("storage", "cp", "data.csv", uri)
     assert (tmp_path / "storage/my-bucket/in/data.csv").read_bytes() == content
-    assert storage("ls", "gs://my-bucket/in/").split() == ["gs://my-bucket/in/data.csv"]
-    storage("cp", "gs://my-bucket/in/data.csv", "copy.csv")
+    assert gcloud("storage", "ls", "gs://my-bucket/in/") == uri
+    gcloud("storage", "cp", uri, "copy.csv")
     assert (tmp_path / "copy.csv").read_bytes() == content
-    storage("rm", "gs://my-bucket/in/data.csv")
+    gcloud("storage", "rm", uri)
     assert not (tmp_path / "storage/my-bucket/in/data.csv").exists()
-
-
-def wait_for(read: Callable[[], str], word: str) -> str:
-    deadline = time.monotonic() + 60
-    while word not in (text := read()):
-        assert time.monotonic() < deadline, text
-    return text

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 import zipfile
 from pathlib import Path
@@ -17,15 +16,15 @@ import pytest
 
 from distlaunch.emulator.run.process import ProcessBackend
 
-from .jobs import custom_job, jobs_on, pool
+from .jobs import TIMEOUT, custom_job, jobs_on, pool
 
 ENDPOINT = "http://127.0.0.1:9"
 PYTHON = sys.executable
 REPORT = """\
-import json, os, sys
+import json, os, sys, time
 print(json.dumps({"argv": sys.argv, "cwd": os.getcwd(), "env": dict(os.environ)}), flush=True)
+if "wait" in sys.argv: time.sleep(600)
 """
-TIMEOUT = 30.0
 
 
 @pytest.fixture
@@ -43,8 +42,8 @@ def jobs(project, tmp_path):
         yield jobs
 
 
-def code(text):
-    return [PYTHON, "-c", textwrap.dedent(text)]
+def python(code, **more):
+    return pool(PYTHON, "-c", code, **more)
 
 
 def report_of(jobs, name, task="workerpool0-0"):
@@ -54,13 +53,12 @@ def report_of(jobs, name, task="workerpool0-0"):
 
 
 def test_replicas_of_a_cluster_get_addresses_and_the_job_folder(jobs, project, tmp_path):
-    wait = "import pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)"
+    wait = "import pathlib\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)"
     job = custom_job(
-        pool(*code(REPORT + wait), args=["--epochs=2"], env=[{"name": "COLOUR", "value": "green"}]),
-        # The end of the chief stops the others.
-        pool(*code(REPORT + "import time; time.sleep(600)"), count=2),
+        python(REPORT + wait, args=["--epochs=2"], env=[{"name": "COLOUR", "value": "green"}]),
+        python(REPORT, args=["wait"], count=2),  # the end of the chief stops it
         {},
-        pool(*code(REPORT + "import time; time.sleep(600)")),
+        python(REPORT, args=["wait"]),
         baseOutputDirectory={"outputUriPrefix": "gs://bucket/job"},
     )
     name = jobs.start(job)
@@ -69,24 +67,24 @@ def test_replicas_of_a_cluster_get_addresses_and_the_job_folder(jobs, project, t
     (project / "go").touch()
     assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
 
-    reports = {task: report_of(jobs, name, task) for task in tasks}
-    assert all(report["cwd"] == str(project) for report in reports.values())
-    chief = reports["workerpool0-0"]
-    assert chief["argv"] == ["-c", "--epochs=2"]
-    assert chief["env"]["COLOUR"] == "green"
-    assert chief["env"]["AIP_MODEL_DIR"] == f"{tmp_path}/storage/bucket/job/model/"
-    assert chief["env"]["CLOUD_ML_JOB_ID"] == name.rpartition("/")[2]
-    assert chief["env"]["CLOUD_ML_PROJECT_ID"] == name.split("/")[1]
-    assert chief["env"]["STORAGE_EMULATOR_HOST"] == ENDPOINT
+    chief, _, worker, evaluator = (report_of(jobs, name, task) for task in tasks)
+    assert (chief["argv"], chief["cwd"]) == (["-c", "--epochs=2"], str(project))
+    expected = {
+        "COLOUR": "green",
+        "AIP_MODEL_DIR": f"{tmp_path}/storage/bucket/job/model/",
+        "CLOUD_ML_JOB_ID": name.rpartition("/")[2],
+        "CLOUD_ML_PROJECT_ID": name.split("/")[1],
+        "STORAGE_EMULATOR_HOST": ENDPOINT,
+    }
+    assert {key: chief["env"][key] for key in expected} == expected
     assert chief["env"]["PATH"].startswith(str(Path(PYTHON).parent) + os.pathsep)
     assert "CLOUD_ML_TRIAL_ID" not in chief["env"]
-    specs = {task: json.loads(report["env"]["CLUSTER_SPEC"]) for task, report in reports.items()}
-    cluster = specs["workerpool0-0"]["cluster"]
-    counts = {name: len(hosts) for name, hosts in cluster.items()}
+    cluster = json.loads(chief["env"]["CLUSTER_SPEC"])["cluster"]
+    counts = {pool: len(hosts) for pool, hosts in cluster.items()}
     assert counts == {"workerpool0": 1, "workerpool1": 2, "workerpool3": 1}
-    assert all(spec["cluster"] == cluster for spec in specs.values())
-    assert specs["workerpool1-1"]["task"] == {"type": "workerpool1", "index": 1}
-    config = json.loads(reports["workerpool3-0"]["env"]["TF_CONFIG"])
+    spec = json.loads(worker["env"]["CLUSTER_SPEC"])
+    assert (spec["cluster"], spec["task"]) == (cluster, {"type": "workerpool1", "index": 1})
+    config = json.loads(evaluator["env"]["TF_CONFIG"])
     assert config["cluster"] == {"chief": cluster["workerpool0"], "worker": cluster["workerpool1"]}
     assert config["task"]["type"] == "evaluator"
 
@@ -94,25 +92,13 @@ def test_replicas_of_a_cluster_get_addresses_and_the_job_folder(jobs, project, t
 def test_the_default_command_is_the_project_s_module_without_variables_of_other_jobs(
     jobs, project, monkeypatch
 ):
-    for name in ("TF_CONFIG", "AIP_MODEL_DIR", "CLOUD_ML_JOB_ID"):
-        monkeypatch.setenv(name, "another job's")
-    name, job = jobs.run(custom_job(pool(args=["--epochs=1"])))
-    assert job["state"] == "JOB_STATE_SUCCEEDED"
+    for variable in ("TF_CONFIG", "AIP_MODEL_DIR", "CLOUD_ML_JOB_ID"):
+        monkeypatch.setenv(variable, "another job's")
+    name, _ = jobs.run(custom_job(pool(args=["--epochs=1"])))
     report = report_of(jobs, name)
     assert report["argv"] == [str(project / "report.py"), "--epochs=1"]
-    assert "TF_CONFIG" not in report["env"]
-    assert "AIP_MODEL_DIR" not in report["env"]
+    assert not {"TF_CONFIG", "AIP_MODEL_DIR"} & report["env"].keys()
     assert report["env"]["CLOUD_ML_JOB_ID"] == name.rpartition("/")[2]
-
-
-def test_a_job_that_expects_gpus_runs_on_cpus_with_one_warning(jobs):
-    chief = pool(env=[{"name": "DISTLAUNCH_EXPECTED_GPUS", "value": "4"}])
-    name, job = jobs.run(custom_job(chief, {**chief, "replicaCount": 2}))
-    assert job["state"] == "JOB_STATE_SUCCEEDED"
-    assert report_of(jobs, name)["env"]["DISTLAUNCH_EXPECTED_GPUS"] == "0"
-    assert [text for text in jobs.texts(name, "service") if "DISTLAUNCH_EXPECTED_GPUS" in text] == [
-        "The emulator has no GPUs: DISTLAUNCH_EXPECTED_GPUS is 0 in all replicas, which use CPUs."
-    ]
 
 
 def test_the_default_module_is_trainer_task(jobs, project):
@@ -123,15 +109,23 @@ def test_the_default_module_is_trainer_task(jobs, project):
     assert jobs.texts(name, "workerpool0-0") == ["trained"]
 
 
+def test_a_job_that_expects_gpus_runs_on_cpus_with_one_warning(jobs):
+    chief = pool(env=[{"name": "DISTLAUNCH_EXPECTED_GPUS", "value": "4"}])
+    name, _ = jobs.run(custom_job(chief, {**chief, "replicaCount": 2}))
+    assert report_of(jobs, name)["env"]["DISTLAUNCH_EXPECTED_GPUS"] == "0"
+    assert [text for text in jobs.texts(name, "service") if "DISTLAUNCH_EXPECTED_GPUS" in text] == [
+        "The emulator has no GPUs: DISTLAUNCH_EXPECTED_GPUS is 0 in all replicas, which use CPUs."
+    ]
+
+
 def test_lines_of_stdout_have_severity_info_and_those_of_stderr_error(jobs):
-    program = code(r"""
-        import os
-        os.write(1, b"first\nsecond\r\nthird\rfourth \xff")
-        os.write(2, "Fehler: \N{SNOWMAN}\n\nend".encode())
-        raise SystemExit(7)
-        """)
-    name, job = jobs.run(custom_job(pool(*program)))
-    assert job["state"] == "JOB_STATE_FAILED"
+    program = r"""
+import os
+os.write(1, b"first\nsecond\r\nthird\rfourth \xff")
+os.write(2, "Fehler: \N{SNOWMAN}\n\nend".encode())
+raise SystemExit(7)
+"""
+    name, job = jobs.run(custom_job(python(program)))
     lines = [(severity, text) for _, severity, text in jobs.lines(name, "workerpool0-0")]
     output = [text for severity, text in lines if severity == "INFO"]
     assert output == ["first", "second", "third", "fourth \N{REPLACEMENT CHARACTER}"]
@@ -142,11 +136,11 @@ def test_lines_of_stdout_have_severity_info_and_those_of_stderr_error(jobs):
 
 @pytest.mark.parametrize(
     ("command", "reason"),
-    [(["no-such-program"], "No such file or directory"), (["/etc/passwd"], "Permission denied")],
+    [("no-such-program", "No such file or directory"), ("/etc/passwd", "Permission denied")],
 )
 def test_a_command_that_cannot_be_started_is_a_start_error(jobs, command, reason):
-    name, job = jobs.run(custom_job(pool(*command)))
-    assert jobs.texts(name, "workerpool0-0") == [f"exec: {command[0]!r}: {reason}"]
+    name, job = jobs.run(custom_job(pool(command)))
+    assert jobs.texts(name, "workerpool0-0") == [f"exec: {command!r}: {reason}"]
     assert "status of 128. Termination reason: StartError." in job["error"]["message"]
 
 
@@ -165,14 +159,14 @@ def test_a_job_that_cannot_be_prepared_fails_with_the_reason(tmp_path, folder, j
 
 
 def test_a_killed_replica_is_restarted_at_the_same_address(jobs):
-    program = code("""
-        import os, pathlib, signal
-        print(os.environ["CLUSTER_SPEC"], flush=True)
-        if not pathlib.Path("restarted").exists():
-            pathlib.Path("restarted").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        """)
-    name, job = jobs.run(custom_job(pool(*program)))
+    program = """
+import os, pathlib, signal
+print(os.environ["CLUSTER_SPEC"], flush=True)
+if not pathlib.Path("restarted").exists():
+    pathlib.Path("restarted").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    name, job = jobs.run(custom_job(python(program)))
     assert job["state"] == "JOB_STATE_SUCCEEDED"
     first, second = jobs.texts(name, "workerpool0-0")
     assert first == second
@@ -190,20 +184,20 @@ while "leave" not in sys.argv: time.sleep(0.1)
 
 
 def test_a_cancelled_job_gets_sigterm_and_later_sigkill_with_all_its_processes(jobs):
-    name = jobs.start(custom_job(pool(PYTHON, "-c", STUBBORN)))
+    name = jobs.start(custom_job(python(STUBBORN)))
     jobs.wait_until(lambda: jobs.texts(name, "workerpool0-0"))
-    pids = [int(word) for word in jobs.texts(name, "workerpool0-0")[0].split()]
     jobs.runner.cancel(name)
     assert jobs.wait(name)["state"] == "JOB_STATE_CANCELLED"
-    assert jobs.texts(name, "workerpool0-0")[1:] == ["SIGTERM"]
-    assert not any(map(psutil.pid_exists, pids))
+    pids, *more = jobs.texts(name, "workerpool0-0")
+    assert more == ["SIGTERM"]
+    assert not any(psutil.pid_exists(int(pid)) for pid in pids.split())
 
 
 def test_processes_that_a_program_leaves_are_killed(jobs):
-    name, job = jobs.run(custom_job(pool(PYTHON, "-c", STUBBORN, args=["leave"])))
+    name, job = jobs.run(custom_job(python(STUBBORN, args=["leave"])))
     assert job["state"] == "JOB_STATE_SUCCEEDED"
-    pids = [int(word) for word in jobs.texts(name, "workerpool0-0")[0].split()]
-    assert not any(map(psutil.pid_exists, pids))
+    [pids] = jobs.texts(name, "workerpool0-0")
+    assert not any(psutil.pid_exists(int(pid)) for pid in pids.split())
 
 
 EMULATOR = """\
@@ -241,27 +235,22 @@ def is_running(pid):
 
 @pytest.mark.slow
 def test_python_packages_are_installed_for_the_replica_alone(jobs, tmp_path):
+    wheel = tmp_path / "storage/bucket/packs/pack-1-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True)
+    files = {
+        "packed.py": "import sys; print('packed', sys.argv[1:])",
+        "pack-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: pack\nVersion: 1\n",
+        "pack-1.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "pack-1.dist-info/RECORD": "packed.py,,\n",
+    }
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
     package = {
         "executorImageUri": "executor",
         "packageUris": ["gs://bucket/packs/pack-1-py3-none-any.whl"],
         "pythonModule": "packed",
         "args": ["--epochs=1"],
     }
-    folder = tmp_path / "storage" / "bucket" / "packs"
-    folder.mkdir(parents=True)
-    with zipfile.ZipFile(folder / "pack-1-py3-none-any.whl", "w") as wheel:
-        info = "pack-1.dist-info"
-        wheel.writestr("packed.py", "import sys; print('packed', sys.argv[1:])")
-        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: pack\nVersion: 1\n")
-        wheel.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        wheel.writestr(f"{info}/RECORD", "packed.py,,\n")
-    job = custom_job({"pythonPackageSpec": package})
-    name, ended = jobs.run(job)
-    assert ended["state"] == "JOB_STATE_SUCCEEDED", jobs.texts(name)
+    name, _ = jobs.run(custom_job({"pythonPackageSpec": package}))
     assert jobs.texts(name, "workerpool0-0")[-1] == "packed ['--epochs=1']"
-    package["packageUris"] = ["gs://bucket/other.tar.gz"]
-    name, ended = jobs.run(job)
-    assert ended["state"] == "JOB_STATE_FAILED"
-    assert any("other.tar.gz" in text for text in jobs.texts(name, "workerpool0-0"))
