@@ -24,29 +24,27 @@ _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True)
 class Emulator:
-    """One that runs.
-
-    Parameters
-    ----------
-    url
-        Where it answers.
-    storage
-        The folder of its buckets.
-    """
+    """One that runs, with the folder of its buckets."""
 
     url: str
     storage: Path
+    process: subprocess.Popen[str]
 
     @property
     def environment(self) -> dict[str, str]:
-        """What leads commands to it."""
+        """The environment in which commands use it."""
         return os.environ | {"DISTLAUNCH_ENDPOINT": self.url}
 
-    def jobs(self, collection: str = "customJobs") -> list[dict[str, Any]]:
-        """Return the jobs that it has, the newest first."""
-        where = f"{self.url}/v1/projects/{PROJECT}/locations/{REGION}/{collection}"
-        with _NO_PROXY.open(where) as answer:
-            return json.load(answer).get(collection, [])
+    def create(self, job: dict[str, Any]) -> None:
+        """Create a custom job."""
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self._jobs, json.dumps(job).encode(), headers)  # noqa: S310
+        _NO_PROXY.open(request).close()
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Return its custom jobs, the newest first."""
+        with _NO_PROXY.open(self._jobs) as answer:
+            return json.load(answer).get("customJobs", [])
 
     def wait(self, *states: str) -> dict[str, Any]:
         """Wait until the newest job is in one of these states."""
@@ -58,21 +56,19 @@ class Emulator:
             assert time.monotonic() < until, job
             time.sleep(0.05)
 
+    @property
+    def _jobs(self) -> str:
+        return f"{self.url}/v1/projects/{PROJECT}/locations/{REGION}/customJobs"
+
 
 @contextlib.contextmanager
 def running(
     folder: Path, *words: str, project: Path | None = None, **variables: str
 ) -> Iterator[Emulator]:
-    """Run one that runs jobs as processes, unless `words` choose another backend.
+    """Run one with its buckets in a folder, and jobs as processes unless the words differ.
 
-    Parameters
-    ----------
-    folder
-        Where its buckets are.
-    project
-        Where the jobs' processes run; `folder` by default.
-    variables
-        What it finds in its environment beside this process's.
+    Processes run in `project`, by default the same folder; `variables` are added to the
+    environment.
     """
     words = ("--run-with=process", f"--project-dir={project or folder}", *words)
     process = subprocess.Popen(
@@ -86,7 +82,7 @@ def running(
         assert process.stdout
         url = process.stdout.readline().strip()
         assert url.startswith("http://127.0.0.1:"), url
-        yield Emulator(url, folder)
+        yield Emulator(url, folder, process)
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE)

@@ -14,25 +14,19 @@ from distlaunch.emulator.buckets import local_path
 from distlaunch.emulator.emulator import Emulator
 
 
-def test_a_uri_is_a_path_below_the_folder_of_its_bucket(tmp_path):
-    assert (
-        local_path(tmp_path, "gs://my-bucket/digits/model/") == tmp_path / "my-bucket/digits/model"
-    )
-    assert local_path(tmp_path, "gs://my-bucket") == tmp_path / "my-bucket"
+@pytest.mark.parametrize("path", ["my-bucket", "my-bucket/digits/model"])
+def test_a_uri_is_a_path_below_the_folder_of_its_bucket(tmp_path, path):
+    assert local_path(tmp_path, f"gs://{path}") == tmp_path / path
 
 
-@pytest.mark.parametrize("uri", ["gs://a/x", "gs://my-bucket/../x", "gs://my-bucket/a//b"])
+@pytest.mark.parametrize(
+    "uri", ["gs://a/x", "gs://my-bucket/../x", "gs://my-bucket/a//b", "gs://my-bucket/link/x"]
+)
 def test_a_uri_outside_a_bucket_is_refused(tmp_path, uri):
+    (tmp_path / "my-bucket").mkdir()
+    (tmp_path / "my-bucket/link").symlink_to(tmp_path)
     with pytest.raises(ValueError, match="bucket"):
         local_path(tmp_path, uri)
-
-
-def test_a_symlink_that_leads_out_of_the_bucket_is_refused(tmp_path):
-    bucket = tmp_path / "my-bucket"
-    bucket.mkdir()
-    (bucket / "out").symlink_to(tmp_path)
-    with pytest.raises(ValueError, match="symlink"):
-        local_path(tmp_path, "gs://my-bucket/out/x")
 
 
 @pytest.fixture

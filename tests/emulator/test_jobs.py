@@ -26,15 +26,14 @@ TUNING_JOB = tuning_job(
 
 def set_field(job, path, value):
     """Return a copy of a job in which a field has another value, None to remove it."""
-    changed = copy.deepcopy(job)
-    *parents, name = [int(part) if part.isdecimal() else part for part in path.split(".")]
-    target = changed
+    changed = target = copy.deepcopy(job)
+    *parents, name = path.split(".")
     for part in parents:
-        target = target[part] if isinstance(part, int) else target.setdefault(part, {})
+        target = target[int(part)] if part.isdecimal() else target.setdefault(part, {})
+    key = int(name) if name.isdecimal() else name
+    target[key] = value
     if value is None:
-        del target[name]
-    else:
-        target[name] = value
+        del target[key]
     return changed
 
 
@@ -88,11 +87,9 @@ T4 = {"machineType": "n1-standard-8", "acceleratorType": "NVIDIA_TESLA_T4", "acc
     ("path", "value", "message"),
     [
         ("displayname", "a", 'no field named "displayname"'),
-        ("displayName", 7, "Failed to parse displayName"),
         ("jobSpec.scheduling.strategy", "FAST", "Invalid enum value FAST"),
         ("displayName", None, "display_name: Display name is required."),
         ("jobSpec", None, "worker_pool_specs[0]: The first worker pool is required."),
-        (POOL, {}, "job_spec.worker_pool_specs[0]: The first worker pool is required."),
         (f"{POOL}.replicaCount", 2, "replica_count: The replica count must be 1."),
         ("jobSpec.workerPoolSpecs.1.replicaCount", 0, "must be greater than 0."),
         (f"{POOL}.containerSpec", None, "An image URI is required."),
@@ -103,11 +100,7 @@ T4 = {"machineType": "n1-standard-8", "acceleratorType": "NVIDIA_TESLA_T4", "acc
         (f"{POOL}.machineSpec.machineType", "a2-highgpu-1g", "are not supported"),
         (f"{POOL}.machineSpec.tpuTopology", "2x2", "tpu_topology: "),
         ("jobSpec.scheduling.timeout", "-1s", "The timeout must be 0s to 604800s"),
-        (
-            "jobSpec.scheduling",
-            {"timeout": "604801s", "strategy": "FLEX_START"},
-            "The timeout must be 0s to 604800s (7 days).",
-        ),
+        ("jobSpec.scheduling", {"timeout": "604801s", "strategy": "FLEX_START"}, "(7 days)."),
     ],
 )
 def test_a_job_that_cannot_run_is_refused(path, value, message, service):
@@ -141,14 +134,6 @@ def test_an_unknown_region_is_refused(service):
 
 
 RATE = "studySpec.parameters.0"
-CONDITIONAL = {
-    "parameterSpec": {
-        "parameterId": "decay",
-        "doubleValueSpec": {"minValue": 0, "maxValue": 1},
-        "scaleType": "UNIT_LOG_SCALE",
-    },
-    "parentDiscreteValues": {"values": [16]},
-}
 
 
 @pytest.mark.parametrize(
@@ -162,11 +147,7 @@ CONDITIONAL = {
         (f"{RATE}.doubleValueSpec.minValue", "NaN", "increasing order"),
         (f"{RATE}.doubleValueSpec.maxValue", 0, "increasing order"),
         ("studySpec.parameters.1.discreteValueSpec", {}, "At least one value is required."),
-        (
-            "studySpec.parameters.1.conditionalParameterSpecs",
-            [CONDITIONAL],
-            "The emulator does not support conditional_parameter_specs.",
-        ),
+        (f"{RATE}.conditionalParameterSpecs", [{}], "not support conditional_parameter_specs."),
     ],
 )
 def test_a_study_that_cannot_run_is_refused(path, value, message, service):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.emulator.logs import LogStore
 from distlaunch.emulator.run.job_runner import JobRunner, Timings
-from distlaunch.emulator.store import ENDED, Store
+from distlaunch.emulator.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,20 +40,19 @@ class Jobs:
     def state(self, name: str) -> str:
         return self.store.get(name)["state"].removeprefix("JOB_STATE_")
 
-    def wait(self, name: str, *states: str) -> dict[str, Any]:
-        """Wait for one of some states; by default for the end and its error."""
+    def wait(self, name: str, state: str = "") -> dict[str, Any]:
+        """Wait for a state; by default for the end and its error."""
 
         def is_reached() -> bool:
-            job = self.store.get(name)
-            if states:
-                return self.state(name) in states
-            return job["state"] in ENDED and (self.state(name) == "SUCCEEDED" or "error" in job)
+            if state:
+                return self.state(name) == state
+            return self.state(name) == "SUCCEEDED" or "error" in self.store.get(name)
 
         self.wait_until(is_reached)
         return self.store.get(name)
 
     def wait_for_line(self, name: str, text: str) -> None:
-        self.wait_until(lambda: any(text in line for line in self.texts(name)))
+        self.wait_until(lambda: text in self.texts(name, "service"))
 
     def wait_until(self, condition: Callable[[], object]) -> None:
         end = time.monotonic() + TIMEOUT
@@ -61,31 +60,25 @@ class Jobs:
             assert time.monotonic() < end, self.logs.entries()
             time.sleep(0.01)
 
-    def lines(self, name: str, *tasks: str) -> list[tuple[str, str, str]]:
-        """Return task, severity and text of all lines, or of those of some tasks."""
-        lines = [
-            (entry["resource"]["labels"], entry["severity"], entry["jsonPayload"]["message"])
-            for entry in self.logs.entries()
-        ]
+    def lines(self, name: str, task: str) -> list[tuple[str, str]]:
+        """Return the severity and the text of a task's lines."""
+        labels = {"job_id": name.rpartition("/")[2], "task_name": task}
         return [
-            (labels["task_name"], severity, text)
-            for labels, severity, text in lines
-            if labels["job_id"] == name.rpartition("/")[2]
-            and (not tasks or labels["task_name"] in tasks)
+            (entry["severity"], entry["jsonPayload"]["message"])
+            for entry in self.logs.entries()
+            if entry["resource"]["labels"].items() >= labels.items()
         ]
 
-    def texts(self, name: str, *tasks: str) -> list[str]:
-        return [text for _, _, text in self.lines(name, *tasks)]
+    def texts(self, name: str, task: str) -> list[str]:
+        return [text for _, text in self.lines(name, task)]
 
 
 @contextlib.contextmanager
 def jobs_on(backend: Backend, **timings: Any) -> Iterator[Jobs]:
     """Run jobs on a backend."""
     jobs = Jobs(backend, **timings)
-    try:
+    with contextlib.closing(jobs.runner):
         yield jobs
-    finally:
-        jobs.runner.close()
 
 
 def pool(*command: str, count: int = 1, image: str = "image", **container: Any) -> dict[str, Any]:

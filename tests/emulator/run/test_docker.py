@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
-import sys
+import re
 
 import pytest
 
@@ -17,31 +15,6 @@ from .jobs import custom_job, jobs_on, pool, tuning_job
 pytestmark = pytest.mark.slow
 
 ENDPOINT = "http://127.0.0.1:9"  # where nothing listens
-# Replicas that meet at the addresses in their environment; each resolves all names at its start.
-MEET = """\
-import json, os, signal, socket, sys, time
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-spec = json.loads(os.environ["CLUSTER_SPEC"])
-names = [host.partition(":")[0] for hosts in spec["cluster"].values() for host in hosts]
-print(sys.argv[1:], *names, len({socket.gethostbyname(name) for name in names}), flush=True)
-if spec["task"]["type"] == "workerpool0":
-    with socket.create_server(("", 2222)) as server:
-        for _ in range(2):
-            print("met", server.accept()[0].recv(100).decode(), flush=True)
-    os.makedirs(os.environ["AIP_MODEL_DIR"])
-    with open(os.environ["AIP_MODEL_DIR"] + "saved_model.pb", "w") as file:
-        file.write(os.environ["AIP_MODEL_DIR"])
-else:
-    while True:
-        try:
-            connection = socket.create_connection((names[0], 2222), timeout=1)
-            break
-        except OSError:
-            pass
-    connection.sendall(socket.gethostname().encode())
-    print("waiting", file=sys.stderr, flush=True)
-    time.sleep(600)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -91,27 +64,6 @@ def python(code, **more):
     return pool("python3", "-c", code, **more)
 
 
-def test_a_cluster_meets_at_its_addresses_and_writes_to_its_bucket(jobs, engine, storage):
-    name, job = jobs.run(
-        custom_job(
-            python(MEET, image=engine.base, args=["--epochs=2"]),
-            python(MEET, image=engine.base, count=2),
-            baseOutputDirectory={"outputUriPrefix": "gs://job-bucket/digits/1"},
-        )
-    )
-    assert job["state"] == "JOB_STATE_SUCCEEDED", jobs.texts(name)
-    first, *met = jobs.texts(name, "workerpool0-0")
-    args, chief, *workers, addresses = first.split(" ")
-    assert (args, addresses) == ("['--epochs=2']", "3")
-    mark = chief.removeprefix("cmle-training-workerpool0-").removesuffix("-0")
-    assert workers == [f"cmle-training-workerpool1-{mark}-{index}" for index in (0, 1)]
-    assert sorted(met) == [f"met {worker}" for worker in workers]
-    assert ("workerpool1-0", "ERROR", "waiting") in jobs.lines(name)
-    model = storage / "job-bucket/digits/1/model/saved_model.pb"
-    assert model.read_text() == "/gcs/job-bucket/digits/1/model/"
-    assert left_of(engine, name) == []
-
-
 def test_a_command_replaces_the_entrypoint_and_args_the_image_s_command(jobs, environment):
     entrypoint = '["python3", "-c", "import sys; print(sys.argv[1:])"]'
     image = build_image(environment, "own", f'ENTRYPOINT {entrypoint}\nCMD ["its", "own"]\n')
@@ -146,21 +98,31 @@ def test_failures(jobs, engine):
     assert left_of(engine, *names) == []
 
 
+# Replicas resolve all names at their start, also those of others that have not started.
+RESOLVE = """\
+import json, os, pathlib, socket, time
+hosts = sum(json.loads(os.environ["CLUSTER_SPEC"])["cluster"].values(), [])
+print(socket.gethostname(), *map(socket.gethostbyname, (host[:-5] for host in hosts)), flush=True)
+while not pathlib.Path('/gcs/data-bucket/end').exists(): time.sleep(0.05)
+os.makedirs(os.environ["AIP_MODEL_DIR"])
+"""
+
+
 def test_a_replica_that_is_killed_comes_back_at_its_address(jobs, engine, storage):
-    code = (
-        "import pathlib, socket, time\n"
-        "print(socket.gethostname(), socket.gethostbyname(socket.gethostname()), flush=True)\n"
-        "while not pathlib.Path('/gcs/data-bucket/end').exists(): time.sleep(0.05)\n"
-    )
-    name = jobs.start(custom_job(python(code, image=engine.base)))
+    pools = [python(RESOLVE, image=engine.base), pool("sleep", "600", image=engine.base)]
+    output = {"outputUriPrefix": "gs://job-bucket/digits"}
+    name = jobs.start(custom_job(*pools, baseOutputDirectory=output))
     jobs.wait_until(lambda: jobs.texts(name, "workerpool0-0"))
     host = jobs.texts(name, "workerpool0-0")[0].split()[0]
+    assert re.fullmatch(r"cmle-training-workerpool0-[0-9a-f]{10}-0", host)
     assert engine.docker("kill", host).returncode == 0
     jobs.wait_for_line(name, "Restarting workerpool0-0, which ended with 137.")
     (storage / "data-bucket/end").touch()
     assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
     first, second = jobs.texts(name, "workerpool0-0")
     assert first == second
+    assert len(set(first.split())) == 3
+    assert (storage / "job-bucket/digits/model").is_dir()
 
 
 def test_a_cancelled_job_and_a_trial_leave_nothing(jobs, engine):
@@ -198,7 +160,7 @@ def test_the_user_alone_owns_and_may_write_what_containers_write(
         jobs.start(custom_job(python(write.format("unprivileged"), image=image))),
     ]
     for name in names:
-        assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED", jobs.texts(name)
+        assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
     paths = [storage, *storage.rglob("*")]
     assert len(paths) == 6
     for path in paths:
@@ -208,45 +170,19 @@ def test_the_user_alone_owns_and_may_write_what_containers_write(
     assert left_of(engine, *names) == []
 
 
-EMULATOR = """\
-import socket, sys, time
-from pathlib import Path
-from tests.emulator.run.jobs import custom_job, jobs_on, pool
-from distlaunch.emulator.run.docker import DockerBackend
-server = socket.create_server(("127.0.0.1", 0))
-with jobs_on(DockerBackend(Path.cwd(), f"http://127.0.0.1:{server.getsockname()[1]}")) as jobs:
-    name = jobs.start(custom_job(pool("sleep", "600", image=sys.argv[1], count=2)))
-    jobs.wait(name, "RUNNING")
-    print(name, flush=True)
-    time.sleep(600)
-"""
-
-
-@contextlib.contextmanager
-def running_emulator(engine, folder, checkout):
-    """Run an emulator with a job in a process of its own, and give the job's name."""
-    argv, env = [sys.executable, "-c", EMULATOR, engine.base], {"PYTHONPATH": str(checkout)}
-    with subprocess.Popen(
-        argv, cwd=folder, env=os.environ | env, stdout=subprocess.PIPE, text=True
-    ) as emulator:
-        job = emulator.stdout.readline().strip()
-        assert len(left_of(engine, job)) == 3
-        yield job
-        emulator.kill()
-
-
 def test_the_next_emulator_removes_the_containers_of_one_that_was_killed(
-    environment, tmp_path, storage, checkout
+    environment, emulator, storage
 ):
-    with running_emulator(environment, tmp_path, checkout) as alive:
-        with running_emulator(environment, tmp_path, checkout) as killed:
-            pass
-        assert len(left_of(environment, killed)) == 3
-        DockerBackend(storage, ENDPOINT).close()
-        assert left_of(environment, killed) == []
-        assert len(left_of(environment, alive)) == 3
+    alive, killed = emulator("--run-with=docker"), emulator("--run-with=docker")
+    names = []
+    for server in (alive, killed):
+        server.create(custom_job(pool("sleep", "600", image=environment.base)))
+        names.append(server.wait("RUNNING")["name"])
+    killed.process.kill()
+    killed.process.wait()
+    assert [len(left_of(environment, name)) for name in names] == [2, 2]
     DockerBackend(storage, ENDPOINT).close()
-    assert left_of(environment, alive) == []
+    assert [len(left_of(environment, name)) for name in names] == [2, 0]
 
 
 def test_no_docker_is_one_line(tmp_path, monkeypatch, capfd):

@@ -95,8 +95,8 @@ def test_a_job_moves_through_its_states_and_succeeds_with_its_primary_replica():
         assert backend.replicas["workerpool1-1"].stops == [1.0]
         assert jobs.texts(name, "service")[-1] == "Job completed successfully."
         assert jobs.lines(name, "workerpool0-0") == [
-            ("workerpool0-0", "INFO", "out"),
-            ("workerpool0-0", "ERROR", "Traceback"),
+            ("INFO", "out"),
+            ("ERROR", "Traceback"),
         ]
 
 
@@ -113,8 +113,8 @@ def test_a_failure_is_reported_in_vertex_ai_s_words_after_some_time():
         )
         assert message.endswith(f"ml_job%2Fjob_id%2F{name.rpartition('/')[2]}")
         assert jobs.lines(name, "service")[-2:] == [
-            ("service", "ERROR", message),
-            ("service", "INFO", "Job failed."),
+            ("ERROR", message),
+            ("INFO", "Job failed."),
         ]
 
 
@@ -127,26 +127,24 @@ def test_a_lack_of_memory_is_no_lost_replica():
         assert "workerpool0-0 ran out of memory and " in jobs.wait(name)["error"]["message"]
 
 
-def test_a_lost_worker_is_restarted_alone():
-    backend = FakeBackend(workerpool1_0=[137, 143])
-    with jobs_on(backend) as jobs:
-        name = jobs.start(THREE)
-        jobs.wait_for_line(name, "Restarting workerpool1-0, which ended with 143.")
-        backend.end("workerpool0-0", 0)
-        assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
-    first = ["workerpool0-0", "workerpool1-0", "workerpool1-1"]
-    assert backend.started == [*first, "workerpool1-0", "workerpool1-0"]
+ALL = ["workerpool0-0", "workerpool1-0", "workerpool1-1"]
 
 
-def test_a_restart_of_the_job_restarts_all_replicas():
-    backend = FakeBackend(workerpool1_0=[139])
+@pytest.mark.parametrize(
+    ("codes", "line", "restarted"),
+    [
+        ([143], "Restarting workerpool1-0, which ended with 143.", ["workerpool1-0"]),
+        ([139], "Restarting the job: workerpool1-0 ended with 139.", ALL),
+    ],
+)
+def test_a_lost_replica_is_restarted_alone_and_a_crash_restarts_the_job(codes, line, restarted):
+    backend = FakeBackend(workerpool1_0=codes)
     with jobs_on(backend) as jobs:
         name = jobs.start(THREE)
-        jobs.wait_for_line(name, "Restarting the job: workerpool1-0 ended with 139.")
-        jobs.wait_until(lambda: len(backend.started) == 6)
+        jobs.wait_for_line(name, line)
+        jobs.wait_until(lambda: backend.started == ALL + restarted)
         backend.end("workerpool0-0", 0)
         assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
-    assert backend.started == ["workerpool0-0", "workerpool1-0", "workerpool1-1"] * 2
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
 import zipfile
@@ -21,18 +19,17 @@ from .jobs import TIMEOUT, custom_job, jobs_on, pool
 ENDPOINT = "http://127.0.0.1:9"
 PYTHON = sys.executable
 REPORT = """\
-import json, os, sys, time
+import json, os, sys
 print(json.dumps({"argv": sys.argv, "cwd": os.getcwd(), "env": dict(os.environ)}), flush=True)
-if "wait" in sys.argv: time.sleep(600)
 """
 
 
 @pytest.fixture
 def project(tmp_path):
     folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "report.py").write_text(REPORT)
-    (folder / "distlaunch.yaml").write_text("name: digits\nmodule: report\n")
+    (folder / "trainer").mkdir(parents=True)
+    for program in ("report.py", "trainer/task.py"):
+        (folder / program).write_text(REPORT)
     return folder
 
 
@@ -46,28 +43,23 @@ def python(code, **more):
     return pool(PYTHON, "-c", code, **more)
 
 
-def report_of(jobs, name, task="workerpool0-0"):
+def report_of(jobs, name):
     """Return what REPORT printed."""
-    (line,) = jobs.texts(name, task)
+    [line] = jobs.texts(name, "workerpool0-0")
     return json.loads(line)
 
 
-def test_replicas_of_a_cluster_get_addresses_and_the_job_folder(jobs, project, tmp_path):
-    wait = "import pathlib\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)"
+def test_a_replica_gets_the_addresses_of_all_and_the_job_folder(jobs, project, tmp_path):
+    environment = [{"name": "COLOUR", "value": "green"}]
     job = custom_job(
-        python(REPORT + wait, args=["--epochs=2"], env=[{"name": "COLOUR", "value": "green"}]),
-        python(REPORT, args=["wait"], count=2),  # the end of the chief stops it
+        python(REPORT, args=["--epochs=2"], env=environment),
+        pool("sleep", "600", count=2),  # stopped as the chief ends
         {},
-        python(REPORT, args=["wait"]),
+        pool("sleep", "600"),
         baseOutputDirectory={"outputUriPrefix": "gs://bucket/job"},
     )
-    name = jobs.start(job)
-    tasks = ["workerpool0-0", "workerpool1-0", "workerpool1-1", "workerpool3-0"]
-    jobs.wait_until(lambda: all(jobs.texts(name, task) for task in tasks))
-    (project / "go").touch()
-    assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
-
-    chief, _, worker, evaluator = (report_of(jobs, name, task) for task in tasks)
+    name, _ = jobs.run(job)
+    chief = report_of(jobs, name)
     assert (chief["argv"], chief["cwd"]) == (["-c", "--epochs=2"], str(project))
     expected = {
         "COLOUR": "green",
@@ -82,31 +74,25 @@ def test_replicas_of_a_cluster_get_addresses_and_the_job_folder(jobs, project, t
     cluster = json.loads(chief["env"]["CLUSTER_SPEC"])["cluster"]
     counts = {pool: len(hosts) for pool, hosts in cluster.items()}
     assert counts == {"workerpool0": 1, "workerpool1": 2, "workerpool3": 1}
-    spec = json.loads(worker["env"]["CLUSTER_SPEC"])
-    assert (spec["cluster"], spec["task"]) == (cluster, {"type": "workerpool1", "index": 1})
-    config = json.loads(evaluator["env"]["TF_CONFIG"])
+    config = json.loads(chief["env"]["TF_CONFIG"])
     assert config["cluster"] == {"chief": cluster["workerpool0"], "worker": cluster["workerpool1"]}
-    assert config["task"]["type"] == "evaluator"
 
 
+@pytest.mark.parametrize(
+    ("job_file", "program"),
+    [("module: report", "report.py"), ("module: [no name", "trainer/task.py")],
+)
 def test_the_default_command_is_the_project_s_module_without_variables_of_other_jobs(
-    jobs, project, monkeypatch
+    jobs, project, monkeypatch, job_file, program
 ):
+    (project / "distlaunch.yaml").write_text(job_file)
     for variable in ("TF_CONFIG", "AIP_MODEL_DIR", "CLOUD_ML_JOB_ID"):
         monkeypatch.setenv(variable, "another job's")
     name, _ = jobs.run(custom_job(pool(args=["--epochs=1"])))
     report = report_of(jobs, name)
-    assert report["argv"] == [str(project / "report.py"), "--epochs=1"]
+    assert report["argv"] == [str(project / program), "--epochs=1"]
     assert not {"TF_CONFIG", "AIP_MODEL_DIR"} & report["env"].keys()
     assert report["env"]["CLOUD_ML_JOB_ID"] == name.rpartition("/")[2]
-
-
-def test_the_default_module_is_trainer_task(jobs, project):
-    (project / "distlaunch.yaml").write_text("module: [no name")
-    (project / "trainer").mkdir()
-    (project / "trainer" / "task.py").write_text("print('trained')")
-    name, _ = jobs.run(custom_job(pool()))
-    assert jobs.texts(name, "workerpool0-0") == ["trained"]
 
 
 def test_a_job_that_expects_gpus_runs_on_cpus_with_one_warning(jobs):
@@ -126,7 +112,7 @@ os.write(2, "Fehler: \N{SNOWMAN}\n\nend".encode())
 raise SystemExit(7)
 """
     name, job = jobs.run(custom_job(python(program)))
-    lines = [(severity, text) for _, severity, text in jobs.lines(name, "workerpool0-0")]
+    lines = jobs.lines(name, "workerpool0-0")
     output = [text for severity, text in lines if severity == "INFO"]
     assert output == ["first", "second", "third", "fourth \N{REPLACEMENT CHARACTER}"]
     errors = [text for severity, text in lines if severity == "ERROR"]
@@ -144,18 +130,10 @@ def test_a_command_that_cannot_be_started_is_a_start_error(jobs, command, reason
     assert "status of 128. Termination reason: StartError." in job["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("folder", "job_dir", "message"),
-    [
-        ("gone", "gs://bucket/job", "{}/gone: no such folder; give the emulator --project-dir"),
-        (".", "gs://bucket/../job", "gs://bucket/../job: not a path in a bucket: '../job'"),
-    ],
-)
-def test_a_job_that_cannot_be_prepared_fails_with_the_reason(tmp_path, folder, job_dir, message):
-    job = custom_job(pool(), baseOutputDirectory={"outputUriPrefix": job_dir})
-    with jobs_on(ProcessBackend(tmp_path / folder, tmp_path, ENDPOINT)) as jobs:
-        _, job = jobs.run(job)
-    assert job["error"]["message"] == message.format(tmp_path)
+def test_a_job_that_cannot_be_prepared_fails_with_the_reason(jobs):
+    output = {"outputUriPrefix": "gs://bucket/../job"}
+    _, job = jobs.run(custom_job(pool(), baseOutputDirectory=output))
+    assert job["error"]["message"] == "gs://bucket/../job: not a path in a bucket: '../job'"
 
 
 def test_a_killed_replica_is_restarted_at_the_same_address(jobs):
@@ -200,31 +178,16 @@ def test_processes_that_a_program_leaves_are_killed(jobs):
     assert not any(psutil.pid_exists(int(pid)) for pid in pids.split())
 
 
-EMULATOR = """\
-import sys, time
-from pathlib import Path
-from tests.emulator.run.jobs import custom_job, jobs_on, pool
-from distlaunch.emulator.run.process import ProcessBackend
-with jobs_on(ProcessBackend(Path.cwd(), Path.cwd(), "http://127.0.0.1:9")) as jobs:
-    name = jobs.start(custom_job(pool(sys.executable, "-c", sys.argv[1], count=2)))
-    tasks = ("workerpool0-0", "workerpool0-1")
-    jobs.wait_until(lambda: len(jobs.texts(name, *tasks)) == 2)
-    print(*jobs.texts(name, *tasks), flush=True)
-    time.sleep(600)
-"""
-
-
-def test_nothing_outlives_an_emulator_that_is_killed(tmp_path, checkout):
-    env = os.environ | {"PYTHONPATH": str(checkout)}
-    argv = [PYTHON, "-c", EMULATOR, STUBBORN]
-    with subprocess.Popen(
-        argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True
-    ) as emulator:
-        pids = [int(word) for word in emulator.stdout.readline().split()]
-        assert len(pids) == 4
-        emulator.send_signal(signal.SIGKILL)
+def test_nothing_outlives_an_emulator_that_is_killed(emulator):
+    server = emulator()
+    server.create(custom_job(python(STUBBORN), python(STUBBORN)))
+    processes = []
     end = time.monotonic() + TIMEOUT
-    while any(map(is_running, pids)):
+    while len(processes) < 6:  # of each replica a supervisor, the program and its child
+        processes = psutil.Process(server.process.pid).children(recursive=True)
+        assert time.monotonic() < end
+    server.process.kill()
+    while any(is_running(process.pid) for process in processes):
         assert time.monotonic() < end
         time.sleep(0.01)
 
