@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distlaunch.errors import ImageError
+from distlaunch.errors import ImageError, os_reason
 from distlaunch.image.plan import BuildStrategy, BuiltImage
 from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from distlaunch.image.docker import Docker
     from distlaunch.image.layers import Layer
@@ -31,19 +32,9 @@ def execute_plan(
 ) -> BuiltImage:
     """Build and push what is missing of an image.
 
-    Parameters
-    ----------
-    show
-        Called with a notice for each step.
-    push
-        If false, Docker has the image afterwards, by its tag, and the registry is left alone.
-    progress
-        Called with a line that replaces the one before.
-
-    Raises
-    ------
-    ImageError
-        If something fails, with the remedy.
+    `show` is called with a notice for each step, `progress` with a line that replaces the one
+    before. Unless `push` is true, Docker has the image afterwards, by its tag, and the registry is
+    left alone. ImageError is raised with the remedy if something fails.
     """
     if plan.inputs is None:
         if not push:
@@ -85,10 +76,11 @@ class _Build:
         from distlaunch.image.layers import code_layer
 
         code = environment.code
-        with tempfile.TemporaryDirectory(prefix="distlaunch-") as folder:
-            layer = code_layer(self.inputs.context, Path(folder, "code.tar.gz"), root=code.root)
+        with _scratch_folder() as folder:
+            file = folder / "code.tar.gz"
+            layer = code_layer(self.inputs.context, file, root=code.workdir or "/")
             self.show(Notice(f"appending the code ({layer.size:,} bytes) to {self.target.name}"))
-            return self._append(self.target.with_digest(digest), self.target, layer, code.settings)
+            return self._append(self.target.with_digest(digest), self.target, layer, code)
 
     def push_environment(self, environment: Environment) -> tuple[BuildStrategy, str]:
         """Build the environment with Docker or of wheels; return its digest."""
@@ -135,11 +127,9 @@ class _Build:
         if docker.has_image(str(reference)):
             return
         self.show(Notice(f"building the environment {reference}"))
-        text, secrets = environment.dockerfile.text, {}
-        if environment.has_pip_step:
-            folder = self.inputs.folder
-            files = [(folder / file.path).read_bytes() for file in environment.files]
-            secrets = pip_secrets([text, *(data.decode(errors="replace") for data in files)])
+        text, folder = environment.dockerfile.text, self.inputs.folder
+        files = [(folder / file.path).read_bytes() for file in environment.files]
+        secrets = pip_secrets([text, *(data.decode(errors="replace") for data in files)])
         if secrets and not docker.has_buildkit:
             raise ImageError(
                 "pip's settings on this machine (package index, certificate or login) are passed "
@@ -149,7 +139,7 @@ class _Build:
         if secrets:
             text = environment.with_secrets(secrets)
         docker.pull(environment.dockerfile.bases)
-        docker.build(text, self.inputs.folder, environment.files, reference, secrets)
+        docker.build(text, folder, environment.files, reference, secrets)
 
     def _build_dockerfile(self, docker: Docker) -> None:
         from distlaunch.image.pip_secrets import dockerfile_secrets
@@ -171,8 +161,8 @@ class _Build:
             plan = plan_installation(environment, self.inputs.folder)
             warning = f"{no_docker}; assembling the environment of wheels, with pip alone"
             self.show(Notice(warning, "warning"))
-            with tempfile.TemporaryDirectory(prefix="distlaunch-") as folder:
-                layer = environment_layer(plan, Path(folder), self.progress)
+            with _scratch_folder() as folder:
+                layer = environment_layer(plan, folder, self.progress)
                 return self._append(plan.base, reference, layer, plan.settings)
         except ImageError as error:
             raise ImageError(f"{error}; with Docker: {no_docker}") from error
@@ -183,6 +173,18 @@ class _Build:
         from distlaunch.image.registry.client import append_layers
 
         return append_layers(base, target, [layer], settings, progress=self.progress)
+
+
+@contextlib.contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    try:
+        with tempfile.TemporaryDirectory(prefix="distlaunch-") as folder:
+            yield Path(folder)
+    except OSError as error:
+        raise ImageError(
+            f"a layer cannot be written to {tempfile.gettempdir()} ({os_reason(error)}); free "
+            "space there, or set TMPDIR"
+        ) from error
 
 
 def _push(docker: Docker, reference: Reference) -> str:

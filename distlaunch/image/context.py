@@ -62,13 +62,8 @@ def read_context(folder: Path, ignore: str) -> Context:
     The ignore file and the Dockerfile are included unless it excludes them. Its comment
     ``# distlaunch: allow-secret PATH`` includes a file even if it contains a secret.
 
-    Raises
-    ------
-    ContextError
-        With a line for each file that cannot or must not go into an image: unreadable files,
-        sockets and devices, symlinks that leave the folder, keys and other secrets.
-    ImageError
-        If the ignore file has a malformed pattern.
+    ContextError has a line for each file that cannot or must not go into an image: unreadable
+    files, sockets and devices, symlinks that leave the folder, keys and other secrets.
     """
     reader = _FileReader(folder, secrets.allowed(ignore))
     for path, entry in _walk(folder, IgnoreRules(ignore), reader.refuse):

@@ -38,7 +38,6 @@ PLATFORM = "linux/amd64"
 
 _DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
 _SILENCE = 600  # seconds without an event of a push or a pull
-_BUILT_IN = range(19, 23)  # major versions of the docker command with BuildKit and without a plugin
 _LAST_LINES = 40  # of a build that failed; BuildKit repeats those of the step
 _LONGEST = 300  # characters of a message
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -66,10 +65,7 @@ def connect_docker(timeout: int = 30) -> docker.DockerClient:
 
     The timeout, in seconds, is for each response, also to later calls on the client.
 
-    Raises
-    ------
-    NoDockerError
-        If no engine answers, with the remedy.
+    NoDockerError is raised with the remedy if no engine answers.
     """
     address = "the address in DOCKER_HOST or Docker's context"
     try:
@@ -311,19 +307,15 @@ def _docker_command() -> tuple[str, bool]:
 
 
 def _has_buildkit(command: str) -> bool:
-    if _output(command, "buildx", "version").startswith("github.com/docker/buildx"):
-        return True
-    version = _output(command, "version", "--format", "{{.Client.Version}}")
-    major = re.match(r"\d+", version)
-    return major is not None and int(major[0]) in _BUILT_IN
-
-
-def _output(*command: str) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip()
+    """Return whether `docker build` has an option of BuildKit, by itself or by a plugin."""
+    done = subprocess.run(
+        [command, "build", "--help"],
+        env=os.environ | {"DOCKER_BUILDKIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return "--secret" in done.stdout
 
 
 def _copy_files(folder: Path, files: Iterable[ContextFile], target: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,6 @@ _USE = re.compile(
     re.ASCII | re.DOTALL,
 )
 _VARIABLE_NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
-_VARIABLE = re.compile(r"(?<!\\)(?:\\\\)*\$")
 _WITH_SOURCES = ("COPY", "ADD")
 
 
@@ -37,8 +35,8 @@ _WITH_SOURCES = ("COPY", "ADD")
 class Instruction:
     """An instruction: its name (`word`, e.g. ``RUN``) and the text after it (`rest`).
 
-    `text` has the lines as written, with here-documents, `line` the number of the first one. A
-    comment has no `word`; an instruction that is in no file has `line` 0.
+    `text` has the lines as written, with here-documents, `line` the number of the first one; an
+    instruction that is in no file has `line` 0.
     """
 
     word: str
@@ -85,7 +83,7 @@ class Stage:
     @property
     def text(self) -> str:
         """Its lines without comments between instructions."""
-        return self.start.text + "".join(each.text for each in self.instructions if each.word)
+        return self.start.text + "".join(each.text for each in self.instructions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,21 +128,13 @@ class Dockerfile:
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:
-        """The instructions of all stages, without comments and FROM."""
-        return tuple(each for stage in self.stages for each in stage.instructions if each.word)
+        """The instructions of all stages, without FROM."""
+        return tuple(each for stage in self.stages for each in stage.instructions)
 
     def last_on(self, base: str) -> str:
         """Return a Dockerfile that has only the last stage, on another base image."""
         last = replace(self.stages[-1], start=Instruction("FROM", base, f"FROM {base}\n"))
         return self.head + last.text
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """A last stage that only adds the project's files, at `root`, to the stage before it."""
-
-    root: str
-    settings: ImageSettings
 
 
 def read_dockerfile(text: str) -> Dockerfile:
@@ -161,79 +151,50 @@ def read_dockerfile(text: str) -> Dockerfile:
         elif stages:
             last = stages.pop()
             stages.append(replace(last, instructions=(*last.instructions, each)))
-        elif each.word:
+        else:
             head += each.text
-            arguments |= parse_pairs(each.rest) or {}
+            arguments |= parse_pairs(each.rest, arguments) or {}
     return Dockerfile(head, tuple(stages))
 
 
-def code_of(dockerfile: Dockerfile) -> Code | None:
-    """Return the files and settings that the last stage adds, None if it does more than that."""
+def code_settings(dockerfile: Dockerfile) -> ImageSettings | None:
+    """Return the settings of a last stage that copies the project's files to its WORKDIR.
+
+    None if it does anything else besides setting ENTRYPOINT.
+    """
     if len(dockerfile.stages) < 2:
         return None
     environment, last = dockerfile.stages[-2:]
-    if last.base.lower() != environment.name:
-        return None
-    root = _workdir(environment)
-    entrypoint: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    labels: dict[str, str] = {}
-    copied = False
+    copies, entrypoints = [], []
     for each in last.instructions:
-        if each.word == "WORKDIR" and each.rest.startswith("/") and "$" not in each.rest:
-            root = each.rest.strip('"')
-        elif each.word == "COPY" and not copied and _copies_all(each, root):
-            copied = True
+        if each.word == "COPY" and (each.array or tuple(each.rest.split())) == (".", "."):
+            copies.append(each)
         elif each.word == "ENTRYPOINT" and each.array:
-            entrypoint = each.array
-        elif each.word in ("ENV", "LABEL") and (pairs := parse_pairs(each.rest)) is not None:
-            (env if each.word == "ENV" else labels).update(pairs)
-        elif each.word:
+            entrypoints.append(each.array)
+        else:
             return None
-    if not (copied and entrypoint and root):
+    folders = [each.rest.strip('"') for each in environment.instructions if each.word == "WORKDIR"]
+    is_code = last.base.lower() == environment.name and copies and entrypoints
+    if not (is_code and folders and folders[-1].startswith("/") and "$" not in folders[-1]):
         return None
-    return Code(root, ImageSettings(entrypoint, env, root, labels))
+    return ImageSettings(entrypoints[-1], workdir=folders[-1])
 
 
-def run_commands(instruction: Instruction) -> tuple[tuple[str, ...], ...]:
-    """Return the words of each command of a RUN instruction.
+def parse_pairs(text: str, variables: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the pairs of ``NAME=VALUE …`` with the variables expanded.
 
-    Redirections are left out, variables are not expanded, and here-documents are not read. Text
-    that no shell can read is one command.
-    """
-    if instruction.word != "RUN":
-        return ()
-    return (instruction.array,) if instruction.array else tuple(_split(instruction.arguments))
-
-
-def parse_pairs(text: str, variables: Mapping[str, str] | None = None) -> dict[str, str] | None:
-    """Return the pairs of ``NAME=VALUE …``, None for the old form ``NAME VALUE``.
-
-    Also None for a variable that cannot be expanded; without `variables` none can be. See
+    None for the old form ``NAME VALUE`` and for what Docker does not expand either. See
     https://docs.docker.com/reference/dockerfile/#environment-replacement.
     """
-    cannot_expand = _VARIABLE.search(text) if variables is None else "$" in _USE.sub("", text)
     words = _WORD.findall(text)
-    if cannot_expand or not all("=" in word for word in words):
+    if "$" in _USE.sub("", text) or not all("=" in word for word in words):
         return None
-    return dict(_unquoted(word, variables or {}).split("=", 1) for word in words)
+    return dict(_unquoted(word, variables).split("=", 1) for word in words)
 
 
 def _with_defaults(base: str, arguments: Mapping[str, str]) -> str:
     """Replace the variables in a base image's name that have a default value."""
     return _VARIABLE_NAME.sub(lambda match: arguments.get(match[1] or match[2], match[0]), base)
-
-
-def _workdir(stage: Stage) -> str:
-    folders = [each.rest.strip('"') for each in stage.instructions if each.word == "WORKDIR"]
-    return folders[-1] if folders and folders[-1].startswith("/") else ""
-
-
-def _copies_all(instruction: Instruction, root: str) -> bool:
-    words = instruction.array or tuple(instruction.rest.split())
-    if len(words) != 2 or words[0] not in (".", "./"):
-        return False
-    return words[1] in (".", "./") or words[1].rstrip("/") == root
 
 
 def _unquoted(word: str, variables: Mapping[str, str]) -> str:
@@ -256,20 +217,18 @@ def _value(piece: re.Match[str], variables: Mapping[str, str]) -> str:
 
 
 def _instructions(text: str, escape: str) -> Iterator[Instruction]:
-    """Yield the instructions; comments and empty lines are instructions without a word."""
+    """Yield the instructions, without comments and empty lines."""
     lines = text.splitlines(keepends=True)
     start = 0
     while start < len(lines):
-        end = start + 1
         if _is_comment(lines[start]):
-            yield Instruction("", "", lines[start], end)
-        else:
-            joined, end = _continued(lines, start, escape)
-            word, rest = (*joined.split(maxsplit=1), "", "")[:2]
-            word = word.upper()
-            if word in ("RUN", *_WITH_SOURCES):
-                end = _after_heredocs(lines, end, rest)
-            yield Instruction(word, rest.strip(), "".join(lines[start:end]), start + 1)
+            start += 1
+            continue
+        joined, end = _continued(lines, start, escape)
+        word, rest = (*joined.split(maxsplit=1), "")[:2]
+        if word.upper() in ("RUN", *_WITH_SOURCES):
+            end = _after_heredocs(lines, end, rest)
+        yield Instruction(word.upper(), rest.strip(), "".join(lines[start:end]), start + 1)
         start = end
 
 
@@ -316,25 +275,3 @@ def _directives(text: str) -> dict[str, str]:
             break
         directives[match[1].lower()] = match[2]
     return directives
-
-
-def _split(text: str) -> Iterator[tuple[str, ...]]:
-    lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&")
-    lexer.whitespace_split, lexer.commenters = True, ""
-    try:
-        words = list(lexer)
-    except ValueError:
-        yield tuple(text.split())
-        return
-    command: list[str] = []
-    while words:
-        word = words.pop(0)
-        if not word or set(word) - set("();<>|&"):
-            command.append(word)
-        elif set(word) & set("<>"):
-            del words[:1]
-        elif command:
-            yield tuple(command)
-            command = []
-    if command:
-        yield tuple(command)

@@ -39,15 +39,9 @@ class _Pattern:
 
 
 class IgnoreRules:
-    """The patterns of an ignore file; an empty file ignores nothing.
+    """The patterns of an ignore file; ImageError is raised if one is malformed, with its line."""
 
-    Raises
-    ------
-    ImageError
-        If a pattern is malformed, with file name and line number.
-    """
-
-    def __init__(self, text: str, name: str = ".dockerignore") -> None:
+    def __init__(self, text: str) -> None:
         self._patterns: list[_Pattern] = []
         for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
             pattern = line.strip()
@@ -57,18 +51,10 @@ class IgnoreRules:
                 self._patterns.append(_parse(pattern))
             except (re.error, ValueError) as problem:
                 raise ImageError(
-                    f"{name}:{number}: invalid pattern {pattern!r} ({problem}); "
+                    f".dockerignore:{number}: invalid pattern {pattern!r} ({problem}); "
                     "correct it or remove the line"
                 ) from None
         self.root: Matches = (False,) * len(self._patterns)
-
-    def ignores(self, path: str) -> bool:
-        """Return whether a path, posix and relative to the context's root, is ignored."""
-        ignored, matches = False, self.root
-        parts = path.split("/")
-        for end in range(1, len(parts) + 1):
-            ignored, matches = self.match("/".join(parts[:end]), matches)
-        return ignored
 
     def match(self, path: str, parent: Matches) -> tuple[bool, Matches]:
         """Return whether a path is ignored, and the matches to pass on for its children.

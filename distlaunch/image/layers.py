@@ -37,13 +37,7 @@ class Layer:
 
 
 def code_layer(context: Context, file: Path, *, root: str = "/app") -> Layer:
-    """Write a project's files as a layer, below a folder of the image.
-
-    Raises
-    ------
-    ImageError
-        If a file has changed since the context was read, or `file` cannot be written.
-    """
+    """Write a project's files as a layer, below a folder of the image; refuse changed files."""
     top = root.strip("/")
     above = top.rpartition("/")[0]
     with LayerWriter(file, level=_CODE_LEVEL) as layer:
@@ -60,14 +54,11 @@ def code_layer(context: Context, file: Path, *, root: str = "/app") -> Layer:
 
 
 class LayerWriter:
-    """A layer that is being written with a level of gzip; removes the file if it is abandoned."""
+    """A layer that is being written with a level of gzip; a context manager."""
 
     def __init__(self, file: Path, *, level: int) -> None:
         self._path = file
-        try:
-            self._file = _HashingFile(file.open("wb"))
-        except OSError as error:
-            raise self._write_error(error) from error
+        self._file = _HashingFile(file.open("wb"))
         self._gzip = gzip.GzipFile("", "wb", level, self._file, mtime=0)
         self._plain = _HashingFile(self._gzip)
         self._tar = tarfile.open(fileobj=self._plain, mode="w", format=tarfile.PAX_FORMAT)  # type: ignore[call-overload]  # noqa: SIM115
@@ -89,12 +80,8 @@ class LayerWriter:
         self._add(path, tarfile.REGTYPE, mode, size=size, content=content)
 
     def finish(self, created_by: str) -> Layer:
-        try:
-            self._tar.close()
-            self._gzip.close()
-            self._file.close()
-        except OSError as error:
-            raise self._write_error(error) from error
+        for each in (self._tar, self._gzip, self._file):
+            each.close()
         digest, diff_id = self._file.digest, self._plain.digest
         return Layer(self._path, digest, diff_id, self._file.size, created_by)
 
@@ -110,24 +97,15 @@ class LayerWriter:
     ) -> None:
         entry = tarfile.TarInfo(path)
         entry.type, entry.mode, entry.linkname, entry.size = kind, mode, target, size
-        try:
-            self._tar.addfile(entry, content)
-        except OSError as error:
-            raise self._write_error(error) from error
-
-    def _write_error(self, error: OSError) -> ImageError:
-        reason = os_reason(error)
-        return ImageError(f"{self._path}: cannot write a layer ({reason}); free space there")
+        self._tar.addfile(entry, content)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            for each in (self._gzip, self._file):
-                with contextlib.suppress(OSError):  # its last data may not fit
-                    each.close()
-            self._path.unlink(missing_ok=True)
+    def __exit__(self, *_: object) -> None:
+        for each in (self._gzip, self._file):
+            with contextlib.suppress(OSError):  # its last data may not fit
+                each.close()
 
 
 class _HashingFile:

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError
-from distlaunch.image.dockerfile import Code, Dockerfile, Instruction, code_of, read_dockerfile
+from distlaunch.image.dockerfile import Dockerfile, Instruction, code_settings, read_dockerfile
 from distlaunch.image.pip_secrets import FOLDER, VARIABLES
 from distlaunch.image.reference import Reference
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from distlaunch.image.context import Context, ContextFile
     from distlaunch.image.dockerfile import Stage
+    from distlaunch.image.registry.manifests import ImageSettings
     from distlaunch.job.model import Job
     from distlaunch.render.templates import Recipe
 
@@ -49,22 +50,17 @@ class Environment:
 
     dockerfile: Dockerfile  # with base images by digest
     files: tuple[ContextFile, ...]  # the project's files that it copies
-    code: Code  # what the last stage adds
+    code: ImageSettings  # of the last stage, which copies the code to `workdir`
 
     @property
     def tag(self) -> str:
-        """``env-`` and a hash of the instructions and the files, without comments."""
+        """``env-`` and a hash of the instructions and the files."""
         stages = [
-            [(each.word, each.rest) for each in _instructions(stage)]
+            [(each.word, each.rest) for each in (stage.start, *stage.instructions)]
             for stage in self.dockerfile.stages
         ]
         files = [(each.path, each.mode, each.digest, each.target) for each in self.files]
         return f"env-{_hashed([_VERSION, self.dockerfile.head, stages, files])}"
-
-    @property
-    def has_pip_step(self) -> bool:
-        """Whether a step installs packages with pip."""
-        return any(map(_is_pip, self.dockerfile.instructions))
 
     def with_secrets(self, names: Iterable[str]) -> str:
         """Return the Dockerfile with BuildKit secrets mounted into its pip steps."""
@@ -90,8 +86,7 @@ class BuildInputs:
         """A hash of the inputs."""
         instructions: object = self.dockerfile.text
         if self.environment:
-            code = self.environment.code
-            instructions = [self.environment.tag, code.root, asdict(code.settings)]
+            instructions = [self.environment.tag, asdict(self.environment.code)]
         return _hashed([instructions, self.context.digest])
 
 
@@ -105,11 +100,6 @@ class ImagePlan:
     digest: str | None = None  # None if it is known after the push only
     environment_digest: str | None = None  # of the environment, if the registry has it
     inputs: BuildInputs | None = None  # None if the job names an image
-
-    @property
-    def repository(self) -> str:
-        """``HOST/PATH`` of the image."""
-        return self.reference.name
 
     @property
     def context(self) -> Context | None:
@@ -136,17 +126,10 @@ class BuiltImage:
 def plan_image(job: Job, folder: Path, render: Render, *, push: bool = True) -> ImagePlan:
     """Compare a job's image with what the registry has.
 
-    Parameters
-    ----------
-    render
-        Returns the Dockerfile and the ignore file: `distlaunch.render.templates.recipe`.
-    push
-        If false, no registry is contacted, and `image.repository` is not required.
-
-    Raises
-    ------
-    ImageError
-        If a setting is missing, a file must not go into an image, or the registry refuses.
+    `render` returns the Dockerfile and the ignore file: `distlaunch.render.templates.recipe`.
+    Unless `push` is true, no registry is contacted, and `image.repository` is not required.
+    ImageError is raised if a setting is missing, a file must not go into an image, or the registry
+    refuses.
     """
     image = job.image
     if image.uri:
@@ -185,7 +168,7 @@ def _read_inputs(job: Job, folder: Path, render: Render, *, pin: bool) -> BuildI
 def environment_of(dockerfile: Dockerfile, context: Context) -> Environment | None:
     """Return the environment of a Dockerfile, None if its last stage adds more than the code."""
     names = [stage.name for stage in dockerfile.stages]
-    code = code_of(dockerfile)
+    code = code_settings(dockerfile)
     if _STAGE not in names or code is None:
         return None
     stages = dockerfile.stages[: names.index(_STAGE) + 1]
@@ -259,10 +242,6 @@ def _look_up_digests(repository: Reference, *tags: str) -> list[str | None]:
 def _hashed(data: object) -> str:
     """Return a hash of plain data, short enough for a tag."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_TAG_DIGITS]
-
-
-def _instructions(stage: Stage) -> tuple[Instruction, ...]:
-    return (stage.start, *(each for each in stage.instructions if each.word))
 
 
 def _covers(source: str, path: str) -> bool:

@@ -69,11 +69,6 @@ class Reference:
         return self.digest or self.tag or "latest"
 
     @property
-    def is_google(self) -> bool:
-        """Whether it is in Google's Artifact Registry."""
-        return is_google(self.host)
-
-    @property
     def google_repository(self) -> GoogleRepository | None:
         """Its repository of Artifact Registry, None if it is in another registry."""
         location, suffix, _ = self.host.partition("-docker.pkg.dev")
@@ -83,11 +78,6 @@ class Reference:
         if "." in parts[0] and len(parts) > 2:  # an organisation's project: example.com/PROJECT
             parts = [f"{parts[0]}:{parts[1]}", *parts[2:]]
         return GoogleRepository(parts[0], location, parts[1])
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether it is on this machine, where TLS is not required."""
-        return is_loopback(self.host)
 
     def with_tag(self, tag: str) -> Reference:
         """Return the image of the same repository with a tag."""

@@ -1,4 +1,4 @@
-"""Read requirements files and the arguments of ``pip install``.
+"""Read requirements files of pip.
 
 TensorFlow is chosen in the build that a cluster's machines need.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from distlaunch.errors import ImageError, os_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from packaging.requirements import Requirement
@@ -33,31 +33,6 @@ _URL = re.compile(r"[a-z+]+://", re.IGNORECASE)
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _TRAILING_OPTIONS = re.compile(r"\s--?[a-z].*")
 _NAME_IN_URL = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)|/([A-Za-z0-9._]+)-[^/]+\.whl")
-
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
-_PYTHON, _PIP = re.compile(r"(?:.*/)?python[\d.]*"), re.compile(r"(?:.*/)?pip[\d.]*")
-# Options of `pip install` that are followed by a value, without -r, -c and -e.
-_WITH_VALUE = (
-    *("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "--trusted-host", "--proxy"),
-    *("-t", "--target", "--prefix", "--root", "--src", "--platform", "--python-version", "--abi"),
-    *("--implementation", "--no-binary", "--only-binary", "--upgrade-strategy", "--report"),
-    *("-C", "--config-settings", "--cert", "--client-cert", "--cache-dir", "--log", "--timeout"),
-    *("--retries", "--progress-bar", "--exists-action", "--use-feature", "--root-user-action"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PipInstall:
-    """The arguments of a ``pip install``.
-
-    `packages` are names, URLs and paths, those of ``-e`` too; `options` are all other options than
-    ``-r`` and ``-c``, with their values.
-    """
-
-    files: tuple[str, ...] = ()
-    constraints: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +94,7 @@ class Requirements:
             originals = _logical_lines(self.originals[path])
             for (number, line), (_, original) in zip(_logical_lines(text), originals, strict=True):
                 yield RequirementLine(
-                    f"{path}:{number}", original, path in self.constraints, parse_requirement(line)
+                    f"{path}:{number}", original, path in self.constraints, _parse(line)
                 )
 
 
@@ -127,13 +102,10 @@ def read_requirements(folder: Path, name: str, *, gpu: bool | None) -> Requireme
     """Read a requirements file of the project and all files that it includes.
 
     TensorFlow becomes the build for GPUs or the one for CPUs; it is kept if `gpu` is None.
-
-    Raises
-    ------
-    ImageError
-        If a file is missing or not text, or if a line names a file or folder of this machine.
+    ImageError is raised if a file is missing or not text, or if a line names a path of this
+    machine.
     """
-    name = _inside(name, f"image.requirements: {name}")
+    name = posixpath.normpath(name)
     files: dict[str, str] = {}
     originals: dict[str, str] = {}
     constraints: set[str] = set()
@@ -229,7 +201,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         number += 1 + piece.count("\n")
 
 
-def parse_requirement(line: str) -> Requirement | None:
+def _parse(line: str) -> Requirement | None:
     """Return the requirement of a line, None if pip or `packaging` reads none."""
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -237,42 +209,3 @@ def parse_requirement(line: str) -> Requirement | None:
         return Requirement(line)
     except InvalidRequirement:
         return None
-
-
-def pip_install(command: Sequence[str]) -> PipInstall | None:
-    """Return the arguments of a command, None if it is no ``pip install``."""
-    words = list(command)
-    while words and _ASSIGNMENT.fullmatch(words[0]):
-        words.pop(0)
-    if len(words) > 2 and _PYTHON.fullmatch(words[0]) and words[1] == "-m":
-        del words[:2]
-    if not words or not _PIP.fullmatch(words[0]):
-        return None
-    subcommand = next((word for word in words[1:] if not word.startswith("-")), None)
-    if subcommand != "install":
-        return None
-    words.remove("install")
-    return _arguments(words[1:])
-
-
-def _arguments(words: list[str]) -> PipInstall:
-    files: list[str] = []
-    constraints: list[str] = []
-    packages: list[str] = []
-    options: list[str] = []
-    lists = {"-r": files, "-c": constraints, "-e": packages}
-    lists |= {"--requirement": files, "--constraint": constraints, "--editable": packages}
-    while words:
-        word = words.pop(0)
-        name, equals, value = word.partition("=")
-        if word[:2] in lists and len(word) > 2:
-            name, equals, value = word[:2], "=", word[2:]
-        if name in lists:
-            lists[name].append(value if equals else words.pop(0) if words else "")
-        elif word.startswith("-"):
-            options.append(word)
-            if word in _WITH_VALUE and words:
-                options.append(words.pop(0))
-        else:
-            packages.append(word)
-    return PipInstall(tuple(files), tuple(constraints), tuple(packages), tuple(options))

@@ -1,7 +1,6 @@
 """An image's environment without Docker: pip installs wheels into a layer.
 
-Only a Dockerfile that gives the same image with Docker is accepted: it may set variables, copy
-single files, and run ``pip install`` and the steps of the rendered Dockerfile. Requirements must
+Only the steps of the rendered Dockerfile are accepted, besides ENV and WORKDIR. Requirements must
 mean the same for the Python that runs pip, because pip evaluates their markers for that one.
 """
 
@@ -13,6 +12,7 @@ import json
 import os
 import posixpath
 import re
+import shlex
 import sys
 from collections import deque
 from dataclasses import dataclass, field
@@ -25,17 +25,12 @@ from distlaunch.errors import ImageError
 from distlaunch.image import cuda
 from distlaunch.image.base_python import find_python
 from distlaunch.image.docker import run_command
-from distlaunch.image.dockerfile import parse_pairs, run_commands
+from distlaunch.image.dockerfile import parse_pairs
 from distlaunch.image.layers import LayerWriter
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry.client import Registry
 from distlaunch.image.registry.manifests import ImageSettings, environment_variables
-from distlaunch.image.requirements import (
-    parse_requirement,
-    pip_install,
-    read_requirements,
-    sed_script,
-)
+from distlaunch.image.requirements import read_requirements, sed_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,9 +46,8 @@ _LEVEL = 1  # of gzip: wheels are large, and their libraries hardly get smaller
 # Docker's, for an image that sets none:
 # https://github.com/moby/buildkit/blob/master/util/system/path.go
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_NEUTRAL_OPTIONS = {"--no-cache-dir", "--no-input", "--no-compile", "-q", "--quiet"}
-_PROGRAMS = ("pip", "pip3", "python", "python3")
-_QUOTED, _SHELL = re.compile(r"""'[^']*'|"[^"$`]*\""""), re.compile(r"[$`<>&|;()*?#\\]")
+# As templates/Dockerfile.j2 has them.
+_FOLDER, _PIP = "/environment", "python -m pip install --no-cache-dir -r"
 _BESIDE = "../../"  # in a RECORD: beside the packages, e.g. bin or share
 # An interpreter's line as pip writes it, also if the interpreter's path is too long for one.
 _FIRST_LINE = re.compile(rb"#!(?:[^\n]*python[^\n]*\n|/bin/sh\n'''exec' [^\n]*\n' '''\n)")
@@ -70,30 +64,29 @@ class Installation:
     settings: ImageSettings = field(default_factory=ImageSettings)
     copied: dict[str, str] = field(default_factory=dict)  # path in the image → in the project
     gpu: bool | None = None  # the TensorFlow that a step selects
-    packages: list[str] = field(default_factory=list)  # of `pip install PACKAGE…`
-    requirements: list[Requirements] = field(default_factory=list)  # of `pip install -r FILE…`
+    requirements: Requirements | None = None
     link_cuda: bool = False
 
 
 def plan_installation(environment: Environment, folder: Path) -> Installation:
-    """Return what an environment's Dockerfile does; refuse what cannot be reproduced."""
+    """Return what an environment's Dockerfile does; refuse other steps than rendered ones."""
     (*others, stage) = environment.dockerfile.stages
     if others:
         raise _needs_docker("the Dockerfile's environment has several stages")
     plan = Installation(Reference.parse(stage.base), folder)
-    files = {file.path for file in environment.files if file.target is None}
     with Registry(plan.base) as registry:
         variables = {"PATH": _DEFAULT_PATH, **environment_variables(registry.image().config)}
     env: dict[str, str] = {}
-    for each in filter(lambda each: each.word, stage.instructions):
+    workdir = None
+    for each in stage.instructions:
         pairs = parse_pairs(each.rest, variables | env) if each.word == "ENV" else None
         if pairs is not None:
             env |= pairs
         elif each.word == "WORKDIR" and each.rest.startswith("/"):
-            plan.settings = ImageSettings(workdir=each.rest.strip('"'))
-        elif not (_is_copied(each, files, plan) or _is_run(each, plan)):
+            workdir = each.rest.strip('"')
+        elif not (_add_copy(each, environment, plan) or _add_run(each, plan)):
             raise _needs_docker(f"the Dockerfile's step '{each.word} {each.rest}'")
-    plan.settings = ImageSettings(env=env, workdir=plan.settings.workdir)
+    plan.settings = ImageSettings(env=env, workdir=workdir)
     return plan
 
 
@@ -104,28 +97,17 @@ def environment_layer(plan: Installation, scratch: Path, progress: Callable[[str
     """
     with Registry(plan.base) as registry:
         python = find_python(registry, registry.image(), progress)
-    lines = [line.requirement for each in plan.requirements for line in each.lines()]
-    for requirement in filter(None, [*lines, *map(parse_requirement, plan.packages)]):
-        _check_marker(requirement, "", "the requirements", python)
     target = scratch / "target"
     target.mkdir()
-    words = list(plan.packages)
-    edited: dict[str, str] = {}
-    for number, each in enumerate(plan.requirements):
-        edited |= each.files
-        for path, text in each.files.items():
-            file = scratch / str(number) / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        words += ["-r", str(scratch / str(number) / each.name)]
-    if words:
-        _install(words, target, scratch, python, progress)
+    if plan.requirements:
+        _install(plan.requirements, target, scratch, python, progress)
+    edited = plan.requirements.files if plan.requirements else {}
     progress("packing the environment")
     with LayerWriter(scratch / "environment.tar.gz", level=_LEVEL) as layer:
         for path, source in sorted(plan.copied.items()):
             original = (plan.folder / source).read_bytes()
             content = edited[source].encode() if source in edited else original
-            layer.add_folders(path, below="tmp")
+            layer.add_folders(path)
             layer.add_file(path, 0o644, len(content), io.BytesIO(content))
         _add_packages(layer, target, python)
         if plan.link_cuda:
@@ -133,45 +115,31 @@ def environment_layer(plan: Installation, scratch: Path, progress: Callable[[str
         return layer.finish("RUN pip install -r requirements.txt")
 
 
-def _is_copied(instruction: Instruction, files: set[str], plan: Installation) -> bool:
-    """Add a COPY of a single file to the plan, if it is one."""
+def _add_copy(instruction: Instruction, environment: Environment, plan: Installation) -> bool:
+    """Add a rendered COPY to the plan; return whether it is one."""
+    paths = [file.path for file in environment.files if file.target is None]
     words = instruction.array or tuple(instruction.rest.split())
-    if instruction.word != "COPY" or len(words) != 2 or "$" in instruction.rest:
-        return False
-    source, target = posixpath.normpath(words[0]), words[1]
-    # Folders of the base must keep their modes, so few are allowed.
-    is_allowed = target.startswith("/environment/") or posixpath.dirname(target) in ("/", "/tmp")  # noqa: S108
-    if source not in files or not is_allowed or target.endswith("/"):
-        return False
-    plan.copied[target.strip("/")] = source
-    return True
+    for path in paths:
+        if instruction.word == "COPY" and words == (path, f"{_FOLDER}/{path}"):
+            plan.copied[f"{_FOLDER}/{path}".strip("/")] = path
+            return True
+    return False
 
 
-def _is_run(instruction: Instruction, plan: Installation) -> bool:
-    """Add a RUN to the plan, if it is one that can be reproduced."""
+def _add_run(instruction: Instruction, plan: Installation) -> bool:
+    """Add a rendered RUN to the plan; return whether it is one."""
     if cuda.is_link_step(instruction):
         plan.link_cuda = True
         return True
-    commands = run_commands(instruction)
-    if len(commands) != 1 or instruction.rest != instruction.arguments:
-        return False
     for gpu in (True, False):
-        if commands[0][:4] == ("sed", "-i", "-E", sed_script(gpu=gpu)):
+        if instruction.rest.startswith(f"sed -i -E {shlex.quote(sed_script(gpu=gpu))} {_FOLDER}/"):
             plan.gpu = gpu
             return True
-    pip = pip_install(commands[0]) if commands[0][0] in _PROGRAMS else None
-    uses_shell = instruction.array is None and _SHELL.search(_QUOTED.sub("", instruction.rest))
-    if pip is None or pip.constraints or set(pip.options) - _NEUTRAL_OPTIONS or uses_shell:
-        return False
-    workdir = plan.settings.workdir or "/"
-    paths = [posixpath.normpath(posixpath.join(workdir, path)).strip("/") for path in pip.files]
-    if not all(path in plan.copied for path in paths):
-        return False
-    plan.packages += pip.packages
-    plan.requirements += [
-        read_requirements(plan.folder, plan.copied[path], gpu=plan.gpu) for path in paths
-    ]
-    return True
+    for path in plan.copied.values():
+        if instruction.rest == f"{_PIP} {shlex.quote(f'{_FOLDER}/{path}')}":
+            plan.requirements = read_requirements(plan.folder, path, gpu=plan.gpu)
+            return True
+    return False
 
 
 def _check_marker(requirement: Requirement, extra: str, source: str, python: BasePython) -> None:
@@ -187,13 +155,20 @@ def _check_marker(requirement: Requirement, extra: str, source: str, python: Bas
 
 
 def _install(
-    words: list[str],
+    requirements: Requirements,
     target: Path,
     scratch: Path,
     python: BasePython,
     progress: Callable[[str], None],
 ) -> None:
     """Run ``pip install`` for the image's Python, and check what it has installed."""
+    for line in requirements.lines():
+        if line.requirement:
+            _check_marker(line.requirement, "", "the requirements", python)
+    for path, text in requirements.files.items():
+        file = scratch / "requirements" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
     report, constraints = scratch / "report.json", scratch / "constraints.txt"
     # In the image pip keeps installed packages if they satisfy the requirements.
     installed = [f"{name}=={version}\n" for name, version in sorted(python.installed.items())]
@@ -204,6 +179,7 @@ def _install(
     command += ["--progress-bar=off", "--no-warn-conflicts", "--only-binary=:all:"]
     command += ["--implementation=cp", f"--python-version={python.version}"]
     command += [f"--platform={tag}" for tag in _platforms(python.glibc)]
+    command += ["--requirement", str(scratch / "requirements" / requirements.name)]
     lines: deque[str] = deque(maxlen=_KEPT_LINES)
 
     def show(line: str) -> None:
@@ -211,7 +187,7 @@ def _install(
         progress(f"pip: {line.strip()}")
 
     # Not in the project's folder, which may have a folder named pip.
-    if run_command(command + words, show, cwd=sys.prefix):
+    if run_command(command, show, cwd=sys.prefix):
         raise _pip_error(list(lines), python)
     _check_installed(json.loads(report.read_text(encoding="utf-8"))["install"], python)
 

@@ -91,7 +91,7 @@ class SubmitPlan:
         """The request, with the image's digest if that is known."""
         uri = None
         if self.image is not None:
-            uri = self.image.uri or f"{self.image.repository}@{PENDING_DIGEST}"
+            uri = self.image.uri or f"{self.image.reference.name}@{PENDING_DIGEST}"
         return self.order.request(self.launch_id, uri)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 import projects  # what tests/image/conftest.py has imported
@@ -13,6 +14,10 @@ import registries
 
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
+from distlaunch.image.context import Context, ContextFile
+from distlaunch.image.cuda import LINK_COMMAND
+from distlaunch.image.dockerfile import read_dockerfile
+from distlaunch.image.plan import environment_of, pin_bases
 from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
@@ -59,7 +64,7 @@ def test_an_image_that_the_job_names_is_used_unchanged(folder):
 
 def test_without_an_environment_it_is_to_be_built(job, folder):
     plan = plan_image(job, folder, recipe)
-    assert (plan.strategy, plan.uri, plan.repository) == ("engine", None, job.image.repository)
+    assert (plan.strategy, plan.uri) == ("engine", None)
     assert "no environment of this base image and these requirements" in plan.reason
 
 
@@ -116,19 +121,23 @@ def test_a_base_that_is_not_there_is_named(registry, folder):
 
 def test_an_image_that_is_not_pushed_needs_no_registry(folder):
     plan = plan_image(projects.job(None, "127.0.0.1:1/gone:1"), folder, recipe, push=False)
-    assert (plan.strategy, plan.repository) == ("engine", "distlaunch/digits")
-    assert (
-        plan_image(
-            projects.job("127.0.0.1:1/x", "127.0.0.1:1/gone:1"), folder, recipe, push=False
-        ).uri
-        is None
-    )
+    assert (plan.strategy, plan.reference.name) == ("engine", "distlaunch/digits")
+    job = projects.job("127.0.0.1:1/x", "127.0.0.1:1/gone:1")
+    assert plan_image(job, folder, recipe, push=False).uri is None
 
 
 def test_without_docker_its_remedy_is_reported(job, folder, base):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
     with pytest.raises(ImageError, match=f"Docker is not running at {NO_DOCKER}; start Docker"):
         execute_plan(plan_image(job, folder, recipe), print)
+
+
+def test_a_full_disk_is_reported(job, folder, monkeypatch):
+    push_environment(job, folder)
+    plan = plan_image(job, folder, recipe)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "absent"))
+    with pytest.raises(ImageError, match=r"cannot be written to .*/absent \(no such file"):
+        execute_plan(plan, print)
 
 
 APPEND = """
@@ -153,3 +162,110 @@ def test_appending_does_not_import_docker(job, folder, base, checkout):
     way, modules = json.loads(done.stdout)
     assert way == "append"
     assert not {"docker", "google.auth", "tensorflow"} & set(modules)
+
+
+# The environment of a Dockerfile
+
+DOCKERFILE = """\
+FROM python:3.12 AS environment
+ENV A=1
+COPY ["requirements.txt", "/environment/requirements.txt"]
+RUN sed -i s/a/b/ /environment/requirements.txt
+RUN python -m pip install --no-cache-dir -r /environment/requirements.txt
+"""
+LAST = """\
+WORKDIR /app
+FROM environment
+COPY . .
+ENTRYPOINT ["python", "-m", "trainer.task"]
+"""
+DOCKERFILE += LAST
+DIGEST = "python@sha256:" + "0" * 64
+FILES = ("a.txt", "requirements.txt", "trainer/task.py", "trainer/data/x.csv")
+
+
+def context(tmp_path, **digests: str) -> Context:
+    given = {path: digests.get(path.partition(".")[0], "0") for path in FILES}
+    files = tuple(ContextFile(path, 0o644, 1, digest) for path, digest in given.items())
+    return Context(tmp_path, files, repr(given), len(files))
+
+
+def tag(tmp_path, text: str = DOCKERFILE, base: str = DIGEST, **digests: str) -> str:
+    environment = environment_of(
+        pin_bases(read_dockerfile(text), {"python:3.12": base}), context(tmp_path, **digests)
+    )
+    assert environment is not None
+    return environment.tag
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("ENV A=1", "# a comment\n\nENV A=1"),
+        ("trainer.task", "trainer.other"),
+        ("FROM environment", "# this image's own\nFROM environment"),
+    ],
+)
+def test_what_is_no_part_of_the_environment_changes_nothing(before, after, tmp_path):
+    assert tag(tmp_path, DOCKERFILE.replace(before, after)) == tag(tmp_path)
+
+
+def test_each_part_of_the_environment_changes_its_tag(tmp_path):
+    others = {
+        tag(tmp_path),
+        tag(tmp_path, base=DIGEST.replace("0", "1")),
+        tag(tmp_path, requirements="1"),
+        tag(tmp_path, DOCKERFILE.replace("A=1", "A=2")),
+        tag(tmp_path, DOCKERFILE.replace("--no-cache-dir", "--no-deps")),
+        tag(tmp_path, "ARG X=1\n" + DOCKERFILE),
+    }
+    assert len(others) == 6
+
+
+@pytest.mark.parametrize(
+    ("sources", "paths"),
+    [
+        ("requirements.txt", ("requirements.txt",)),
+        ("*.txt", ("a.txt", "requirements.txt")),
+        ("trainer", ("trainer/task.py", "trainer/data/x.csv")),
+        ("t*/*.py", ("trainer/task.py",)),
+        (".", FILES),
+        ("--chown=1:1 /a.txt", ("a.txt",)),
+        ("--from=other a.txt", ()),
+        ("https://example.com/a.txt", ()),
+    ],
+)
+def test_what_the_environment_copies_belongs_to_it(sources, paths, tmp_path):
+    text = f"FROM a AS environment\nCOPY {sources} /x/\n{LAST}"
+    environment = environment_of(read_dockerfile(text), context(tmp_path))
+    assert tuple(file.path for file in environment.files) == paths
+
+
+def test_stages_before_it_belong_to_it(tmp_path):
+    text = "FROM b AS tools\nRUN make\n" + DOCKERFILE
+    environment = environment_of(read_dockerfile(text), context(tmp_path))
+    assert environment.dockerfile.bases == ("b", "python:3.12")
+    assert environment.dockerfile.text == text.removesuffix(LAST) + "WORKDIR /app\n"
+    assert tag(tmp_path, text) != tag(tmp_path)
+
+
+def test_secrets_are_mounted_into_pip_steps_alone(tmp_path):
+    text = DOCKERFILE.replace("WORKDIR", f"RUN {LINK_COMMAND}\nWORKDIR")
+    text = text.replace("ENV A=1", 'RUN --network=host ["pip", "install", "a b"]\nRUN echo pip')
+    environment = environment_of(read_dockerfile(text), context(tmp_path))
+    mounted = environment.with_secrets(["pip.env", "netrc"])
+    mounts = " ".join(f"--mount=type=secret,id={name},mode=0444" for name in ("pip.env", "netrc"))
+    variables = "set -a; . /run/secrets/pip.env; set +a;"
+    before, after = environment.dockerfile.text.splitlines(), mounted.splitlines()
+    assert [line for line in after if line not in before] == [
+        f"RUN {mounts} --network=host {variables} pip install 'a b'",
+        f"RUN {mounts} {variables} python -m pip install --no-cache-dir -r "
+        "/environment/requirements.txt",
+    ]
+    assert len(before) == len(after)
+
+
+def test_a_base_is_pinned_with_its_platform_and_name():
+    text = "FROM --platform=linux/amd64 python:3.12 as X\nRUN a\nFROM x\n"
+    pinned = pin_bases(read_dockerfile(text), {"python:3.12": DIGEST})
+    assert pinned.text == f"FROM --platform=linux/amd64 {DIGEST} AS x\nRUN a\nFROM x\n"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlaunch.errors import ImageError
-from distlaunch.image.reference import Reference
+from distlaunch.image.reference import Reference, is_google, is_loopback
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -104,20 +104,10 @@ def test_with_tag_and_with_digest():
         read.with_tag("no tag")
 
 
-@pytest.mark.parametrize(
-    ("text", "is_google", "is_loopback"),
-    [
-        ("us-central1-docker.pkg.dev/p/r/i", True, False),
-        ("gcr.io/p/i", True, False),
-        ("pkg.dev.example.com/p/i", False, False),
-        ("mygcr.io/p/i", False, False),
-        ("localhost:1/i", False, True),
-        ("127.9.9.9:1/i", False, True),
-        ("[::1]:1/i", False, True),
-        ("127.0.0.1.example.com/i", False, False),
-        ("10.0.0.1:5000/i", False, False),
-    ],
-)
-def test_google_and_loopback_registries(text, is_google, is_loopback):
-    read = Reference.parse(text)
-    assert (read.is_google, read.is_loopback) == (is_google, is_loopback)
+def test_google_and_loopback_registries():
+    google = ("us-central1-docker.pkg.dev", "gcr.io")
+    others = ("pkg.dev.example.com", "mygcr.io", "10.0.0.1:5000", "127.0.0.1.example.com")
+    loopback = ("localhost:1", "127.9.9.9:1", "[::1]:1")
+    hosts = (*google, *others, *loopback)
+    assert tuple(filter(is_google, hosts)) == google
+    assert tuple(filter(is_loopback, hosts)) == loopback

@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import warning
-from distlaunch.image.dockerfile import read_dockerfile, run_commands
-from distlaunch.image.requirements import pip_install
+from distlaunch.image.dockerfile import read_dockerfile
 from distlaunch.job.model import DEFAULT_BASE
 from distlaunch.render import templates
 
@@ -29,6 +28,7 @@ _PYTHON = re.compile(
 _TENSORFLOW = re.compile(r"(?:docker\.io/)?tensorflow/tensorflow(?::([^@]*)(?:@.*)?)?")
 _CUDA = re.compile(r"cuda|cudnn|nvidia", re.IGNORECASE)
 _WITHOUT_CUDA = re.compile(r"(?:docker\.io/)?(?:library/)?(?:python|debian|ubuntu)(?:[:@].*)?")
+_PIP_INSTALL = re.compile(r"\bpip[\d.]*\s+(?:-\S+\s+)*install\s([^&|;]*)")
 _TENSORFLOW_PACKAGE = re.compile(r"(tensorflow(?:-cpu)?)(?:[=<>!~;@ ].*)?")
 _MADE_FOR = re.compile(r"\\1(tensorflow-cpu|tensorflow\[and-cuda\])\\3")  # `sed_script`
 
@@ -60,10 +60,10 @@ class OwnDockerfile:
     def tensorflow(self) -> tuple[str, str] | None:
         """The location at which pip installs TensorFlow by name, and the name."""
         for instruction in self.parsed.instructions:
-            for command in run_commands(instruction):
-                install = pip_install(command)
-                for package in install.packages if install else ():
-                    if match := _TENSORFLOW_PACKAGE.fullmatch(package):
+            command = " ".join(instruction.array or (instruction.rest,))
+            for words in _PIP_INSTALL.findall(command) if instruction.word == "RUN" else ():
+                for word in words.split():
+                    if match := _TENSORFLOW_PACKAGE.fullmatch(word.strip("'\"")):
                         return f"{self.path}:{instruction.line}", match[1]
         return None
 

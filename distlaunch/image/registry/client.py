@@ -49,12 +49,8 @@ class RemoteImage:
 class Registry(Transport):
     """The images of one repository; a context manager that keeps connections, shared by threads.
 
-    The repository's tag or digest is the default of the methods.
-
-    Raises
-    ------
-    ImageError
-        By all methods, if the registry responds with an error or cannot be reached.
+    The repository's tag or digest is the default of the methods. All of them raise ImageError if
+    the registry responds with an error or cannot be reached.
     """
 
     def __init__(self, repository: Reference, policy: RetryPolicy = DEFAULT_POLICY) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from distlaunch.errors import GoogleError, ImageError
 from distlaunch.image.reference import DOCKER_HUB, is_google, is_loopback
+from distlaunch.image.registry.errors import denied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,12 +44,8 @@ def find_credentials(host: str) -> Credentials | None:
     Docker's configuration is read as Docker does. For Google's registries the order is an entry in
     ``auths``, google-auth, and then a credential helper, which is a process of a second.
 
-    Raises
-    ------
-    ImageError
-        If Docker's configuration or its credential helper fails, or Google returns no token.
-    GoogleError
-        If the application default credentials exist but cannot be read.
+    ImageError is raised if Docker's configuration or its credential helper fails or Google returns
+    no token, GoogleError if the application default credentials cannot be read.
     """
     from docker import auth
     from docker.errors import DockerException
@@ -177,15 +174,9 @@ class Authenticator:
 
     def _read_token(self, response: requests.Response) -> str:
         if response.status_code in (400, 401, 403):
-            used = self.credentials
-            source = f"the credentials from {used.source}" if used else "anonymous requests"
-            is_google = self._reference.is_google
-            login = "gcloud auth application-default" if is_google else "docker"
-            host = "" if is_google else f" {self._reference.host}"
-            raise ImageError(
-                f"{self._reference.host} rejects {source} ({response.status_code}); "
-                f"run '{login} login{host}'"
-            )
+            pushing = any("push" in scope for scope in self._scopes)
+            status = f" ({response.status_code})"
+            raise ImageError(denied(self._reference, self.credentials, status, pushing=pushing))
         try:
             document = response.json()
             token = document.get("access_token") or document.get("token")

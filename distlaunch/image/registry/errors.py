@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import ImageError
+from distlaunch.image.reference import is_google
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,9 +90,9 @@ def denied(
 ) -> str:
     """Return the text for a request that is not allowed; `message` is the registry's, or empty."""
     head = f"{'push' if pushing else 'pull'} of {reference.name} denied{message}"
-    if reference.is_google and credentials is None:
+    if is_google(reference.host) and credentials is None:
         return f"{head}; run 'gcloud auth application-default login'"
-    if reference.is_google:
+    if is_google(reference.host):
         role = f"roles/artifactregistry.{'writer' if pushing else 'reader'}"
         return f"{head}; run '{_grant_command(reference, credentials, role)}'"
     if credentials is None:

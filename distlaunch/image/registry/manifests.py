@@ -112,7 +112,6 @@ class ImageSettings:
     entrypoint: tuple[str, ...] = ()  # empty keeps the base's entrypoint and arguments
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def extend_config(
@@ -149,8 +148,6 @@ def _apply(config: Mapping[str, Any], settings: ImageSettings) -> dict[str, Any]
     env = {**environment_variables(config), **settings.env}
     if env:
         inner["Env"] = [f"{name}={value}" for name, value in env.items()]
-    if settings.labels:
-        inner["Labels"] = {**(inner.get("Labels") or {}), **settings.labels}
     if settings.entrypoint:
         inner["Entrypoint"] = list(settings.entrypoint)
         inner.pop("Cmd", None)

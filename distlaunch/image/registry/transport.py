@@ -72,7 +72,7 @@ class Transport:
         self._reference = reference
         self._policy = policy
         self._host = _DOCKER_HUB_API if reference.host == DOCKER_HUB else reference.host
-        self._scheme = "http" if reference.is_loopback else "https"
+        self._scheme = "http" if is_loopback(reference.host) else "https"
         self._base_url = f"{self._scheme}://{self._host}/v2/{reference.path}/"
         self._session = _session()
         self._auth = Authenticator(reference, self._request_token)

@@ -179,7 +179,6 @@ SETTINGS = ImageSettings(
     entrypoint=("python", "-m", "trainer.task"),
     env={"A": "1", "PATH": "/new"},
     workdir="/app",
-    labels={"ours": "x"},
 )
 BASE_CONFIG = {
     "Env": ["PATH=/old", "B=a=b"],
@@ -225,7 +224,7 @@ def test_a_layer_and_settings_are_added_to_the_base(any_registry, code, oci, has
     assert files_of(target) == {"etc/base": b"base\n", "app/task.py": b"print(1)\n"}
     assert image.config["config"] == {
         "Env": ["PATH=/new", "B=a=b", "A=1"],
-        "Labels": {"theirs": "y", "ours": "x"},
+        "Labels": {"theirs": "y"},
         "User": "ann",
         "Entrypoint": ["python", "-m", "trainer.task"],
         "WorkingDir": "/app",

@@ -95,8 +95,10 @@ def test_an_anonymous_token_allows_to_pull_only(bearer, docker_config):
 @pytest.mark.parametrize("user", ["eve", ""], ids=["password", "identity"])
 def test_rejected_credentials(bearer, log_in, user):
     log_in(bearer.host, "x", user=user)
-    assert upload_error(registries.fresh(bearer.host)) == (
-        f"{bearer.host} rejects {CHALLENGED} (401); run 'docker login {bearer.host}'"
+    reference = registries.fresh(bearer.host)
+    assert upload_error(reference) == (
+        f"pull of {reference.name} denied (401); {CHALLENGED} do not suffice, "
+        f"run 'docker login {bearer.host}' with others"
     )
 
 
@@ -155,7 +157,7 @@ def test_a_challenge_that_cannot_be_answered(challenge, error, log_in):
         (Fault(503), "(503); try again later"),
         (Fault(200, b"[]"), "returns no token for "),
         (Fault(200, b"{}"), "returns no token for "),
-        (Fault(403), f"rejects {CHALLENGED} (403)"),
+        (Fault(403), f"denied (403); {CHALLENGED} do not suffice"),
         (Fault(drop="request"), "the connection to "),
     ],
 )
