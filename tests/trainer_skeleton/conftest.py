@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import tensorflow as tf
 import tensorflow_host  # imported by tests/conftest.py
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ BASE = Path(__file__).parents[2] / "trainer_skeleton" / "base"
 
 # From here on `import trainer.distributed.…` uses this package; sys.path stays as it was.
 sys.path.insert(0, str(BASE))
-import trainer.distributed  # noqa: E402, F401 - while the path is set
+from trainer.distributed.cluster import Role, Team  # noqa: E402 - while the path is set
 
 sys.path.remove(str(BASE))
 
@@ -51,7 +52,7 @@ def run_code(tensorflow: PythonHost, tmp_path: Path) -> Callable[..., Result]:
     return run
 
 
-# At the beginning of code that two tasks run: a chief and a worker.
+# Before and after code that two tasks run: a chief and a worker.
 TWO_TASKS = """
 import json, os, sys
 rank = 0 if (worker := os.fork()) else 1
@@ -61,7 +62,6 @@ cluster = {"chief": [chief], "worker": [peer]}
 os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
 os.environ["DISTLAUNCH_PEER_TIMEOUT"] = "200"
 """
-
 END_OF_TASKS = """
 if rank == 0:
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
@@ -73,12 +73,15 @@ def run_two_tasks(run_code: Callable[..., Result], ports: list[int]) -> Callable
     """Run code in a chief and a worker, in which ``rank`` is 0 and 1."""
 
     def run(code: str, **environment: str) -> Result:
-        wait = (
-            "\nif rank == 0:\n    sys.exit(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))\n"
-        )
-        return run_code(TWO_TASKS + code + wait, json.dumps(ports), **environment)
+        return run_code(TWO_TASKS + code + END_OF_TASKS, json.dumps(ports), **environment)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def team() -> Team:
+    """A task without a cluster."""
+    return Team(Role(), tf.distribute.get_strategy())
 
 
 @pytest.fixture
@@ -107,9 +110,8 @@ def python(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 @pytest.fixture
 def ports() -> list[int]:
     """Ports that were free a moment ago, all at once."""
-    with socket.socket() as chief, socket.socket() as worker:
-        for server in (chief, worker):
-            server.bind(("127.0.0.1", 0))
+    local = ("127.0.0.1", 0)
+    with socket.create_server(local) as chief, socket.create_server(local) as worker:
         return [server.getsockname()[1] for server in (chief, worker)]
 
 

@@ -1,61 +1,180 @@
-"""Warnings and errors about the data before the training."""
+"""Data as a run opens and deals it out: the plan, warnings, and data given by mistake."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.distributed.cluster import Role, Team
+from trainer.distributed.cluster import Role
 from trainer.distributed.dealing import Dealer
-from trainer.distributed.errors import PlanError
-from trainer.distributed.input import Records
+from trainer.distributed.errors import DataError, PlanError
+from trainer.distributed.input import Arrays, Records
 from trainer.distributed.settings import Settings
 from trainer.task import parser
 
-if TYPE_CHECKING:
-    from pathlib import Path
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "plan.json").read_text())["cases"]
+X = np.zeros((5, 2))
 
 
-def warnings_of(training: Path, validation: Path | None = None) -> list[str]:
-    """Open the files in folders as a run does; return its warnings."""
+def team_of(replicas, is_equal=True):
+    """One of tasks that all come to the same values."""
+    return SimpleNamespace(
+        replicas=replicas,
+        local_replicas=1,
+        own_replicas=[0],
+        role=Role(),
+        all_equal=lambda value: is_equal,
+        gather=lambda value: [value] * replicas,
+        text_from_chief=lambda text: text,
+    )
 
-    def records(folder: Path | None) -> Records | None:
-        return folder and Records(f"{folder}/*.tfrecord", parse=lambda record: record)
 
+def deal(training, *arguments, validation=None, team=None, job_dir=""):
+    """Return the data as a run deals them out, and its warnings."""
     warnings: list[str] = []
-    Dealer(
-        Settings(**vars(parser().parse_args([]))),
-        SimpleNamespace(training=lambda: records(training), validation=lambda: records(validation)),
-        Team(Role(), tf.distribute.get_strategy()),
-        str(training),
-        SimpleNamespace(warn=warnings.append),
-    ).deal(None)
-    return warnings
+    user = SimpleNamespace(training=lambda: training, validation=lambda: validation)
+    settings = Settings(**vars(parser().parse_args(arguments)))
+    report = SimpleNamespace(warn=warnings.append)
+    return Dealer(settings, user, team or team_of(1), str(job_dir), report).deal(None), warnings
 
 
-def write(folder: Path, *counts: int) -> Path:
+def write(folder, *counts):
+    """Write a file of each number of records."""
     folder.mkdir()
     for number, count in enumerate(counts):
         with tf.io.TFRecordWriter(f"{folder}/{number}.tfrecord") as writer:
             for _ in range(count):
                 writer.write(b"x")
-    return folder
+    return Records(f"{folder}/*.tfrecord", parse=tf.identity)
 
 
-def test_empty_files_among_others_are_a_warning(tmp_path):
-    assert warnings_of(write(tmp_path / "whole", 1, 40)) == []
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: case["name"])
+def test_the_plan_is_the_one_of_the_golden_file(case):
+    team = team_of(case["tasks"] * max(1, case["gpus"]))
+    data = Arrays(np.zeros((case["examples"], 1)))
+    if "plan" not in case:
+        with pytest.raises(PlanError) as refused:
+            deal(data, *case["arguments"], team=team)
+        assert all(figure in str(refused.value) for figure in case["figures"])
+        return
+    dealt, warnings = deal(data, *case["arguments"], team=team)
+    plan = dealt.training.plan
+    full = max(plan.examples // plan.global_batch, 1)
+    rows = [plan.rows(step, rank) for step in range(full) for rank in range(plan.replicas)]
+    assert case["plan"] == {
+        "replicas": plan.replicas,
+        "global_batch": plan.global_batch,
+        "shards": plan.shards,
+        "steps": plan.steps,
+        "rows": [min(rows), max(rows)],
+        "last_rows": plan.global_rows(plan.steps - 1),
+    }
+    assert len(warnings) == ("code" in case)
+    assert all(figure in line for line in warnings for figure in case["figures"])
+
+
+def test_empty_files_among_others_are_a_warning(tmp_path, team):
     training = write(tmp_path / "training", 1, 0, 1200, 0, 0, 0)
     validation = write(tmp_path / "validation", 0, 5)
-    assert warnings_of(training, validation) == [
-        f"4 of 6 files are empty ({training}/1.tfrecord, {training}/3.tfrecord, "
-        f"{training}/4.tfrecord and 1 more): the others hold 1,201 examples",
-        f"1 of 2 files is empty ({validation}/0.tfrecord): the others hold 5 examples",
+    _, warnings = deal(training, validation=validation, team=team, job_dir=tmp_path)
+    paths = [f"{tmp_path}/training/{number}.tfrecord" for number in (1, 3, 4)]
+    assert warnings == [
+        f"4 of 6 files are empty ({', '.join(paths)} and 1 more): the others hold 1,201 examples",
+        f"1 of 2 files is empty ({tmp_path}/validation/0.tfrecord): the others hold 5 examples",
     ]
 
 
-def test_empty_files_alone_are_an_error(tmp_path):
+def test_the_summary_records_each_file_of_the_data(tmp_path, team):
+    records = write(tmp_path / "data", 2, 3)
+    dealt, _ = deal(records, validation=Arrays(X), team=team, job_dir=tmp_path)
+    stats = [(tmp_path / f"data/{number}.tfrecord").stat() for number in (0, 1)]
+    assert dealt.training.describe() == {
+        "kind": "records",
+        "pattern": records.pattern,
+        "files": [
+            {
+                "path": f"{tmp_path}/data/{number}.tfrecord",
+                "bytes": stats[number].st_size,
+                "modified_ns": stats[number].st_mtime_ns,
+                "examples": count,
+            }
+            for number, count in enumerate((2, 3))
+        ],
+        "examples": 5,
+    }
+    assert dealt.validation.describe() == {"kind": "arrays", "examples": 5}
+
+
+def test_no_data_are_an_error(tmp_path, team):
+    empty = write(tmp_path / "training", 0, 0)
     with pytest.raises(PlanError, match=r"^there are no examples to train on"):
-        warnings_of(write(tmp_path / "training", 0, 0))
+        deal(empty, team=team, job_dir=tmp_path)
+    with pytest.raises(DataError, match=r"returned tuple: return Records\(...\)"):
+        deal(([1], [2]))
+    with pytest.raises(DataError, match=r"returned None: return Records or Arrays"):
+        deal(None)
+    with pytest.raises(DataError, match=r"^the arrays differ in length: \[4, 5\]: see trainer/"):
+        deal(Arrays(X, X[:4]))
+
+
+@pytest.mark.parametrize(
+    ("create", "message"),
+    [
+        (lambda: Arrays([1, 2]), r"x is a list: give np.asarray\(x\)"),
+        (lambda: Arrays(X, [1, 2, 3, 4, 5]), r"y is a list: give np.asarray\(y\)"),
+        (lambda: Arrays(X, sample_weight=X[:, 0]), "need y"),
+        (lambda: Records("*"), "takes one of parse= and parse_batch="),
+        (lambda: Records("*", parse=str, parse_batch=str), "takes one of parse= and parse_batch="),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_refused(create, message):
+    with pytest.raises(DataError, match=message):
+        create()
+
+
+@pytest.fixture
+def rows():
+    return tf.data.Dataset.range(48).map(lambda row: (row, row))
+
+
+@pytest.mark.parametrize(
+    ("batched", "options", "message"),
+    [
+        (
+            lambda rows: rows.batch(24).repeat(),
+            "",
+            "the data set has no end, so no epoch has: take .repeat()",
+        ),
+        (lambda rows: rows, "", "end it with .batch(n), n the global batch"),
+        (lambda rows: rows.batch(24).take(0), "", "the data set is empty"),
+        (
+            lambda rows: rows.batch(24),
+            "--global-batch-size=20",
+            "the data set's batch(24) is the global batch, and 20 is",
+        ),
+        (lambda rows: rows.batch(25), "", "parts of it: use batch(24) or batch(26)"),
+        (lambda rows: Arrays(X), "--shard-policy=data", "is for a tf.data.Dataset of your own"),
+    ],
+)
+def test_data_that_cannot_be_sharded_are_refused(rows, batched, options, message):
+    with pytest.raises((DataError, PlanError)) as refused:
+        deal(batched(rows), *options.split(), team=team_of(2))
+    assert message in str(refused.value)
+
+
+def test_batches_of_other_sizes_on_other_tasks_are_refused(rows):
+    with pytest.raises(DataError, match=r"batches of other sizes on other tasks \(chief has 24\)"):
+        deal(rows.batch(24), team=team_of(2, is_equal=False))
+
+
+def test_fewer_files_than_workers_are_refused(tmp_path):
+    write(tmp_path / "one", 48)
+    files = tf.data.Dataset.list_files(f"{tmp_path}/one/*", shuffle=False)
+    data = tf.data.TFRecordDataset(files).map(lambda record: (record, record)).batch(24)
+    with pytest.raises(PlanError, match=r"1 file\(s\) for 2 replicas: use --shard-policy data"):
+        deal(data, "--shard-policy=file", team=team_of(2))

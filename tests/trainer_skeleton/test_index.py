@@ -16,16 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainer.distributed import index
-from trainer.distributed.cluster import Role, Team
+from trainer.distributed.cluster import Role
 from trainer.distributed.errors import DataError, StorageError
 from trainer.distributed.index import EVERY, index_files, scan
 
 compressions = st.sampled_from(["", "GZIP"])
-
-
-@pytest.fixture
-def team() -> Team:
-    return Team(Role(), tf.distribute.get_strategy())
 
 
 @pytest.fixture

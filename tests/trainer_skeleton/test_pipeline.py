@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainer.distributed.cluster import Role, Team
 from trainer.distributed.datasets import OwnDataset, Rows
 from trainer.distributed.index import EVERY, FileIndex, Index
 from trainer.distributed.input import Arrays, RecordItems, Records
 from trainer.distributed.pipeline import Order, Pipeline
 from trainer.distributed.plan import Plan, Shares
-
-
-@pytest.fixture(scope="module")
-def team():
-    return Team(Role(), tf.distribute.get_strategy())
 
 
 @st.composite
@@ -81,10 +74,7 @@ def numbers_of(pipeline, replica, steps, first=0):
     return steps_rows
 
 
-@settings(
-    max_examples=5,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @given(few_examples, st.integers(0, 60), st.data())
 def test_every_example_is_trained_on_once_in_a_pass(team, plan, pool, data):
     x = np.arange(plan.examples)

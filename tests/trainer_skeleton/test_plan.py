@@ -1,18 +1,11 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.distributed.errors import PlanError
 from trainer.distributed.plan import Plan, coverage_note
-from trainer.task import parser
-
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "plan.json").read_text())["cases"]
 
 
 @st.composite
@@ -133,45 +126,3 @@ def test_steps_that_do_not_see_each_example_once_are_noted(examples, steps, note
     remedy = "--steps-per-epoch 16 (the default) sees each once"
     expected = note and f"--steps-per-epoch {steps} {note}; {remedy}"
     assert coverage_note(Plan(examples, 64, 2), steps) == expected
-
-
-def dealt(case: dict) -> tuple[Plan, list[str]]:
-    """Return the plan that a run of the trainer makes, and what it warns of."""
-    import numpy as np
-
-    from trainer.distributed.dealing import Dealer
-    from trainer.distributed.input import Arrays
-    from trainer.distributed.settings import Settings
-
-    warnings: list[str] = []
-    settings = Settings(**vars(parser().parse_args(case["arguments"])))
-    team = SimpleNamespace(
-        replicas=case["tasks"] * max(1, case["gpus"]), all_equal=lambda _: True, role=None
-    )
-    user = SimpleNamespace(
-        training=lambda: Arrays(np.zeros((case["examples"], 1))), validation=lambda: None
-    )
-    dealer = Dealer(settings, user, team, "", SimpleNamespace(warn=warnings.append))
-    return dealer.deal(None).training.plan, warnings
-
-
-@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: case["name"])
-def test_the_plan_is_the_one_of_the_golden_file(case):
-    if "plan" not in case:
-        with pytest.raises(PlanError) as refused:
-            dealt(case)
-        assert all(figure in str(refused.value) for figure in case["figures"])
-        return
-    plan, warnings = dealt(case)
-    full = max(plan.examples // plan.global_batch, 1)
-    rows = [plan.rows(step, rank) for step in range(full) for rank in range(plan.replicas)]
-    assert case["plan"] == {
-        "replicas": plan.replicas,
-        "global_batch": plan.global_batch,
-        "shards": plan.shards,
-        "steps": plan.steps,
-        "rows": [min(rows), max(rows)],
-        "last_rows": plan.global_rows(plan.steps - 1),
-    }
-    assert len(warnings) == ("code" in case)
-    assert all(figure in line for line in warnings for figure in case["figures"])

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import keras
@@ -41,13 +41,17 @@ class Project:
     def job_dir(self, job: str) -> str:
         return job if "://" in job else str(self.folder / job)
 
-    def local(self, job: str, *arguments: str) -> Result:
-        """Run `distlaunch local` with the job folder ``job``."""
-        return self.run("distlaunch", "local", "--job-dir", self.job_dir(job), *arguments)
+    def local(self, job: str, *arguments: str, code: int = 0) -> Result:
+        """Run `distlaunch local` with a job folder; check its exit code."""
+        result = self.run("distlaunch", "local", "--job-dir", self.job_dir(job), *arguments)
+        assert result.code == code, result.text
+        return result
 
-    def trainer(self, *arguments: str, **environment: str) -> Result:
-        """Run the trainer without the launcher, as one process."""
-        return self.run("trainer.task", *arguments, **environment)
+    def trainer(self, *arguments: str, code: int = 0, **environment: str) -> Result:
+        """Run the trainer without the launcher, as one process; check its exit code."""
+        result = self.run("trainer.task", *arguments, **environment)
+        assert result.code == code, result.text
+        return result
 
     def run(self, module: str, *arguments: str, **environment: str) -> Result:
         """Do what ``python -m module arguments`` does in the project folder."""
@@ -60,6 +64,10 @@ class Project:
     def events(self, job: str, task: str, attempt: int = 1) -> list[dict]:
         path = self.folder / job / f"task-logs/attempt-{attempt}/{task}.events.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def weights(self, job: str) -> np.ndarray:
+        model = keras.models.load_model(self.folder / job / "model/model.keras")
+        return np.concatenate([w.ravel() for w in model.get_weights()])
 
 
 # A model and data that show any difference: an odd number of examples, so that the last batch is
@@ -108,43 +116,56 @@ def scaffolded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def new_project(
     scaffolded: Path, tensorflow: PythonHost, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[], Project]:
-    """Make a project to change."""
+) -> Callable[..., Project]:
+    """Make a project to change, by default with the starter's model and data."""
 
-    def make() -> Project:
+    def make(model: str | None = None, data: str | None = None) -> Project:
         folder = tmp_path_factory.mktemp("project") / "digits"
         shutil.copytree(scaffolded, folder)
-        return Project(folder, tensorflow)
+        project = Project(folder, tensorflow)
+        for name, text in {"trainer/model.py": model, "trainer/data.py": data}.items():
+            if text is not None:
+                project.write(name, text)
+        return project
 
     return make
 
 
 @pytest.fixture
-def project(new_project: Callable[[], Project]) -> Project:
+def project(new_project: Callable[..., Project]) -> Project:
     return new_project()
 
 
 @pytest.fixture(scope="session")
-def regression(new_project: Callable[[], Project]) -> Project:
+def regression(new_project: Callable[..., Project]) -> Project:
     """A small project that every cluster must train to the same weights."""
-    project = new_project()
-    project.write("trainer/model.py", REGRESSION_MODEL)
-    project.write("trainer/data.py", REGRESSION_DATA)
-    return project
+    return new_project(REGRESSION_MODEL, REGRESSION_DATA)
 
 
 # 121 examples in batches of 12: the last batch has one row, fewer than there are workers.
 SETTINGS = ("--epochs=3", "--global-batch-size=12", "--precision=float64", "--checkpoint-every=4")
 
 
-def weights(project: Project, job: str) -> np.ndarray:
-    model = keras.models.load_model(project.folder / job / "model/model.keras")
-    return np.concatenate([w.ravel() for w in model.get_weights()])
-
-
 @pytest.fixture(scope="session")
 def one_worker(regression: Project) -> tuple[np.ndarray, dict]:
     """The weights that one worker ends with, and its summary."""
-    result = regression.local("one", "--workers", "1", "--", *SETTINGS)
-    assert result.code == 0, result.text
-    return weights(regression, "one"), regression.summary("one")
+    regression.local("one", "--workers", "1", "--", *SETTINGS)
+    return regression.weights("one"), regression.summary("one")
+
+
+# A company's proxy, through which no peer can be reached, a backend that is not installed, and GPUs
+# that TensorFlow does not see.
+SHELL = {
+    "http_proxy": "http://127.0.0.1:1",
+    "https_proxy": "http://127.0.0.1:1",
+    "KERAS_BACKEND": "torch",
+    "CUDA_VISIBLE_DEVICES": "0,1,2",
+}
+
+
+@pytest.fixture(scope="session")
+def three_workers(regression: Project) -> Result:
+    """The job `three` of the regression."""
+    in_shell = replace(regression, environment=SHELL)
+    options = (*SETTINGS, "--allow-cpu", "--gpu-memory-growth")
+    return in_shell.local("three", "--workers", "3", "--", *options)

@@ -12,6 +12,8 @@ from .cloud_storage import CloudStorage, counted
 
 pytestmark = pytest.mark.slow
 
+MANIFEST = "checkpoint.json"
+
 
 @pytest.fixture
 def storage(tmp_path):
@@ -26,28 +28,22 @@ def test_a_cluster_reads_from_and_writes_to_buckets(project, storage, tmp_path):
         "trainer/data.py", 'f"{Path(__file__).resolve().parents[1]}/data"', "'gs://data/digits'"
     )
     project = replace(project, environment=storage.environment)
-
     result = project.local("gs://jobs/first", "--workers=2", "--", "--epochs=1")
-
-    assert result.code == 0, result.text
     assert "examples per epoch  1,437" in result.out
-    written = storage.names("jobs/first/")
-    assert written[-1] == "summary.json"
-    model = [name for name in written if name.startswith("model/")]
+    names = storage.names("jobs/first/")
+    assert names[-1] == "summary.json"
+    model = [name for name in names if name.startswith("model/")]
     assert model[-1] == "model/saved_model.pb", "what makes the model one is written last"
     assert "model/model.keras" in model
-    checkpoints = [name for name in written if name.startswith("checkpoints/")]
-    assert checkpoints == [
-        f"checkpoints/step-00000023/{name}" for name in ("values.npz", "checkpoint.json")
-    ]
-    assert any(name.startswith("logs/train/") for name in written)
+    checkpoints = [name for name in names if name.startswith("checkpoints/")]
+    values, manifest = (f"checkpoints/step-00000023/{name}" for name in ("values.npz", MANIFEST))
+    assert checkpoints == [values, manifest]
+    assert any(name.startswith("logs/train/") for name in names)
     assert "data/digits/.records-index.json" in storage.objects
     (tmp_path / "model.keras").write_bytes(storage.objects["jobs/first/model/model.keras"])
     assert keras.models.load_model(tmp_path / "model.keras").count_params() > 0
 
-    again = project.local("gs://jobs/first", "--workers=1", "--", "--epochs=2")
-
-    assert again.code == 0, again.text
+    project.trainer("--job-dir=gs://jobs/first", "--global-batch-size=64", "--epochs=2")
     summary = json.loads(storage.objects["jobs/first/summary.json"])
     assert summary["resumed_from"] == 23
     assert len(summary["epochs"]) == 2
@@ -65,17 +61,16 @@ from trainer.distributed.saving import Checkpoints, Progress
 def open_checkpoints():
     return Checkpoints("gs://jobs/checkpoints", Report(Role(), "logs"))
 
-def save(checkpoints, step):
+def save(checkpoints, step, size=10):
     progress = Progress(step, 100, 10, 12, 0, 100, 10, "float32")
-    checkpoints.save(progress, [np.full((1 << 20, 25), step, np.float32)])
+    checkpoints.save(progress, [np.full(size, step, np.float32)])
     checkpoints.wait()
 
 def check_newest(step):
     progress, (values,) = open_checkpoints().newest()
     assert progress.step == step
-    assert values.shape == (1 << 20, 25) and (values == step).all()
+    assert values.size and (values == step).all()
 """
-MANIFEST = "checkpoint.json"
 
 
 @pytest.fixture
@@ -96,7 +91,7 @@ def test_a_checkpoint_takes_no_request_but_its_uploads_and_removals(run, storage
 checkpoints = open_checkpoints()
 assert checkpoints.newest() is None
 for step in (1, 2, 3, 4):
-    save(checkpoints, step)
+    save(checkpoints, step, size=25 << 20 if step == 4 else 10)
 check_newest(4)
 """
     _, requests = run(CHECKPOINTS + code)

@@ -1,46 +1,96 @@
-"""What is saved is what was trained and validated."""
-
-import subprocess
-import sys
+"""What callbacks get on two workers, and what is saved is what was trained and validated."""
 
 import keras
 import numpy as np
 import pytest
 
-from .conftest import REGRESSION_DATA, REGRESSION_MODEL
+from .conftest import REGRESSION_DATA, REGRESSION_MODEL, SETTINGS
 
 pytestmark = pytest.mark.slow
 
-HEAD = """
-import keras
+# The worker ends the training after the second epoch.
+CALLBACKS = """
+import keras, os
 
 layers = keras.layers
-"""
 
-# The loss is summed over the rows; the saved weights are averages over the steps.
-SUMMED_AND_AVERAGED = """
+
 def create_model():
-    model = keras.Sequential([
-        layers.Input((6,)),
-        layers.Dense(8, activation="tanh", kernel_regularizer="l2", activity_regularizer="l2"),
-        layers.Dense(1),
-    ])
-    model.compile(
-        keras.optimizers.SGD(1e-3, use_ema=True, ema_momentum=0.9),
-        keras.losses.MeanSquaredError(reduction="sum"),
-        weighted_metrics=["mae"],
+    model = keras.Sequential(
+        [layers.Input((6,)), layers.Dense(8), layers.BatchNormalization(), layers.Dense(1)]
     )
+    model.compile(keras.optimizers.Adam(1e-2), "mse", metrics=["mae"])
     return model
+
+
+class PrintLogs(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        print("RATE", float(self.model.optimizer.learning_rate))
+        print("LOGS", epoch, sorted((name, round(value, 9)) for name, value in logs.items()))
+
+
+class Stop(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training = epoch == 1
+
+
+def callbacks():
+    known = keras.callbacks
+    hook = known.LambdaCallback(on_train_batch_end=lambda batch, logs: print("BATCH"))
+    best = known.ModelCheckpoint("best.keras", monitor="val_loss", save_best_only=True)
+    is_worker = '"type": "worker"' in os.environ["TF_CONFIG"]
+    stop = [Stop()] if is_worker else []
+    return [PrintLogs(), hook, best, known.BackupAndRestore("backup"), *stop]
 """
 
-SETTINGS = ("--epochs=2", "--precision=float64", "--learning-rate=0.01")
+
+@pytest.fixture(scope="module")
+def called(new_project):
+    """A project of which one worker of two ended the training, and its output."""
+    project = new_project(CALLBACKS, REGRESSION_DATA)
+    return project, project.local("job", "--workers", "2", "--", *SETTINGS).out
 
 
-def test_averaged_weights_are_those_of_the_saved_model(project):
-    project.write("trainer/model.py", HEAD + SUMMED_AND_AVERAGED)
-    project.write("trainer/data.py", REGRESSION_DATA)
-    result = project.trainer(*SETTINGS, "--global-batch-size=12", "--job-dir=job")
-    assert result.code == 0, result.text
+def test_callbacks_get_the_same_logs_on_all_tasks(called):
+    project, out = called
+    logs = {}
+    for line in out.splitlines():
+        task, _, text = line.partition(" | ")
+        if text.startswith("LOGS"):
+            logs.setdefault(task.strip(), []).append(text)
+    assert logs["chief"] == logs["worker:0"]
+    assert "'val_mae'" in logs["chief"][0]
+    assert out.count("RATE 0.01\n") == 2 * 2
+    assert out.count("BATCH") == 2 * 2 * 11
+    assert "BackupAndRestore is left out" in out
+    keras.models.load_model(project.folder / "best.keras")
+
+
+def test_a_callback_of_one_task_stops_all(called):
+    project, _ = called
+    assert project.summary("job")["steps"] == 22
+
+
+def test_the_saved_model_is_the_one_that_was_validated(called):
+    project, _ = called
+    random = np.random.default_rng(2)
+    x = random.normal(size=(37, 6))
+    y, weights = np.sin(x.sum(axis=1, keepdims=True)), 0.5 + random.random(37)
+    keras.config.set_floatx("float64")
+    try:
+        model = keras.models.load_model(project.folder / "job/model/model.keras")
+        loss, _ = model.evaluate(x, y, sample_weight=weights, batch_size=12, verbose=0)
+    finally:
+        keras.config.set_floatx("float32")
+    assert loss == pytest.approx(project.summary("job")["epochs"][-1]["logs"]["val_loss"], abs=1e-9)
+
+
+AVERAGED = REGRESSION_MODEL.replace("global_clipnorm=0.5", "use_ema=True, ema_momentum=0.9")
+
+
+def test_averaged_weights_are_those_of_the_saved_model(new_project):
+    project = new_project(AVERAGED, REGRESSION_DATA)
+    project.trainer("--epochs=1", "--job-dir=job")
     model = keras.models.load_model(project.folder / "job/model/model.keras")
     averages = [v for v in model.optimizer.variables if "average" in v.path]
     assert len(averages) == len(model.trainable_weights)
@@ -48,64 +98,17 @@ def test_averaged_weights_are_those_of_the_saved_model(project):
         np.testing.assert_array_equal(weight, average)
 
 
-BATCH_NORMALISATION = """
-def create_model():
-    model = keras.Sequential(
-        [layers.Input((6,)), layers.Dense(8), layers.BatchNormalization(), layers.Dense(1)]
-    )
-    model.compile(keras.optimizers.Adam(1e-2), "mse")
-    return model
-
-
-class Rate(keras.callbacks.Callback):
-    def on_epoch_end(self, epoch, logs=None):
-        print("RATE", float(self.model.optimizer.learning_rate))
-
-
-def callbacks():
-    hook = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: print("BATCH"))
-    return [Rate(), hook, keras.callbacks.BackupAndRestore("backup")]
-"""
-
-
-def test_all_workers_end_with_the_model_that_was_validated(project):
-    """Also: callbacks read the learning rate, and hooks of LambdaCallback are called each step."""
-    project.write("trainer/model.py", HEAD + BATCH_NORMALISATION)
-    project.write("trainer/data.py", REGRESSION_DATA)
-    result = project.local(
-        "job", "--workers", "2", "--", "--epochs=2", "--global-batch-size=12", "--precision=float64"
-    )
+def test_the_test_of_the_project_takes_arrays_without_validation(new_project):
+    project = new_project(REGRESSION_MODEL, REGRESSION_DATA.replace("_arrays(37, 2)", "None"))
+    result = project.run("pytest", "-q", "tests")
     assert result.code == 0, result.text
-    assert result.out.count("RATE 0.01\n") == 2 * 2
-    assert result.out.count("BATCH") == 2 * 2 * 11
-    assert "BackupAndRestore is left out" in result.out
-    keras.config.set_floatx("float64")
-    try:
-        model = keras.models.load_model(project.folder / "job/model/model.keras")
-        x, y, weights = validation_data()
-        loss = model.evaluate(x, y, sample_weight=weights, batch_size=12, verbose=0)
-    finally:
-        keras.config.set_floatx("float32")
-    assert loss == pytest.approx(project.summary("job")["epochs"][-1]["logs"]["val_loss"], abs=1e-9)
-
-
-def test_the_projects_own_test_takes_arrays_without_validation(project):
-    project.write("trainer/model.py", REGRESSION_MODEL)
-    project.write("trainer/data.py", REGRESSION_DATA.replace("_arrays(37, 2)", "None"))
-    command = [sys.executable, "-m", "pytest", "-q", "tests"]
-    done = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    assert "2 passed, 1 skipped" in done.stdout
-
-
-def validation_data():
-    random = np.random.default_rng(2)
-    x = random.normal(size=(37, 6))
-    return x, np.sin(x.sum(axis=1, keepdims=True)), 0.5 + random.random(37)
+    assert "2 passed, 1 skipped" in result.out
 
 
 UNSAVABLE = """
-class Unsavable(layers.Layer):
+import keras
+
+class Unsavable(keras.layers.Layer):
     def call(self, x):
         return 2 * x
 
@@ -114,17 +117,15 @@ class Unsavable(layers.Layer):
 
 
 def create_model():
-    model = keras.Sequential([layers.Input((6,)), Unsavable(), layers.Dense(1)])
+    model = keras.Sequential([keras.layers.Input((6,)), Unsavable(), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     return model
 """
 
 
-def test_model_that_keras_cannot_serialize_is_kept_as_weights_and_savedmodel(project):
-    project.write("trainer/model.py", HEAD + UNSAVABLE)
-    project.write("trainer/data.py", REGRESSION_DATA)
+def test_model_that_keras_cannot_serialize_is_kept_as_weights_and_savedmodel(new_project):
+    project = new_project(UNSAVABLE, REGRESSION_DATA)
     result = project.trainer("--epochs=1", "--job-dir=job")
-    assert result.code == 0, result.text
     assert "Keras cannot serialize the class Unsavable: add get_config()" in result.err
     assert result.err.count("trainer: warning: model.keras w") == 2
     files = ["model.weights.h5", "saved_model.pb"]

