@@ -33,20 +33,7 @@ def test_gist_is_one_line_of_the_reason():
     assert "[Op:" not in of_operation
     error = RuntimeError("cannot merge\n\nArguments received by X.call():\n  • kwargs=<class 'x'>")
     assert gist(error) == "cannot merge"
-    for text in ((), ("",), ("\n \n",)):
-        assert gist(ValueError(*text)) == "ValueError"
-
-
-def label_out_of_range():
-    loss = tf.function(keras.losses.SparseCategoricalCrossentropy(from_logits=True).call)
-    loss(tf.constant([1, 9]), tf.zeros((2, 5)))
-
-
-def index_out_of_range():
-    model = keras.Sequential(
-        [keras.layers.Input((2,), dtype="int32"), keras.layers.Embedding(5, 1)]
-    )
-    tf.function(model)(tf.constant([[1, 7]]))
+    assert gist(ValueError("\n \n")) == "ValueError"
 
 
 def failing_function_in_the_input():
@@ -68,14 +55,12 @@ def step(batches):
 
 
 def test_failed_step_gives_the_reason_and_the_operation():
+    loss = tf.function(keras.losses.SparseCategoricalCrossentropy(from_logits=True).call)
     with pytest.raises(TrainerError) as caught, explain.steps(pytest.fail):
-        label_out_of_range()
+        loss(tf.constant([1, 9]), tf.zeros((2, 5)))
     reason = "Received a label value of 9 which is outside the valid range of [0, 5)."
     assert str(caught.value).startswith(f"a step failed: InvalidArgumentError: {reason} (op ")
     assert str(caught.value).endswith("SparseSoftmaxCrossEntropyWithLogits)")
-    with pytest.raises(TrainerError) as caught, explain.steps(pytest.fail):
-        index_out_of_range()
-    assert "InvalidArgumentError: indices[0,1] = 7 is not in [0, 5) (op " in str(caught.value)
 
 
 SEVERAL_REPLICAS = """Graph execution error:
@@ -167,33 +152,6 @@ def test_invalid_argument_of_compile_names_compile_and_not_the_data():
     with pytest.raises(ModelError) as caught, explain.model_build():
         model(x[:, 1:])
     assert str(caught.value).startswith("the model does not take what trainer/data.py gives: ")
-
-
-def test_errors_of_the_user_s_code_have_file_and_line(tmp_path, monkeypatch):
-    (tmp_path / "trainer").mkdir()
-    file = tmp_path / "trainer/model.py"
-    file.write_text("\n\ndef create_model():\n    return 1 / 0\n")
-    monkeypatch.setattr(explain, "_USERS", tmp_path / "trainer")
-    scope: dict = {}
-    exec(compile(file.read_text(), str(file), "exec"), scope)  # noqa: S102
-    with pytest.raises(ModelError) as caught:
-        explain.from_user("create_model()", scope["create_model"])
-    assert str(caught.value) == (
-        "create_model() failed: ZeroDivisionError: division by zero (trainer/model.py, line 4)"
-    )
-    with pytest.raises(ModelError) as caught:
-        explain.from_user("importing", lambda: compile("\ndef f(:\n", str(file), "exec"))
-    assert str(caught.value) == (
-        "importing failed: SyntaxError: invalid syntax (trainer/model.py, line 2)"
-    )
-
-
-def test_errors_of_the_trainer_pass_unchanged():
-    def refuse():
-        raise DataError("no data")
-
-    with pytest.raises(DataError, match=r"^no data$"):
-        explain.from_user("training()", refuse)
 
 
 def test_unexpected_error_names_the_option_for_a_traceback():

@@ -20,11 +20,12 @@ from trainer.distributed.cluster import Role
 from trainer.distributed.errors import DataError, StorageError
 from trainer.distributed.index import EVERY, index_files, scan
 
-compressions = st.sampled_from(["", "GZIP"])
+ALL = ["part-0", "part-1", "part-2"]
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
+    """A folder of files with 3, 0 and 130 records."""
     folder = tmp_path / "data"
     folder.mkdir()
     for number, records in enumerate((3, 0, 130)):
@@ -37,12 +38,24 @@ def scanned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are scanned, as that happens."""
     names = []
 
-    def noted(path: str, size: int, changed: int) -> index.FileIndex:
+    def recorded(path: str, size: int, changed: int) -> index.FileIndex:
         names.append(Path(path).name)
         return scan(path, size, changed)
 
-    monkeypatch.setattr(index, "scan", noted)
+    monkeypatch.setattr(index, "scan", recorded)
     return names
+
+
+@pytest.fixture
+def records_of(data, team, tmp_path, scanned):
+    """Index files of the folder; return their records and the names of those scanned."""
+
+    def look(pattern: str = "part-*", job_dir: Path = tmp_path) -> tuple[list[int], list[str]]:
+        scanned.clear()
+        files = index_files(f"{data}/{pattern}", team, str(job_dir)).files
+        return [file.records for file in files], sorted(scanned)
+
+    return look
 
 
 def write(path: Path, records: list[bytes], compression: str = "") -> bytes:
@@ -61,7 +74,7 @@ def scan_now(path: Path) -> index.FileIndex:
 
 
 @settings(max_examples=30)
-@given(st.lists(st.integers(0, 300), max_size=200), compressions)
+@given(st.lists(st.integers(0, 300), max_size=200), st.sampled_from(["", "GZIP"]))
 def test_counts_and_offsets_are_those_of_the_file(sizes, compression):
     records = [noise(size, seed) for seed, size in enumerate(sizes)]
     with TemporaryDirectory() as folder:
@@ -97,79 +110,50 @@ def test_cut_off_and_damaged_packed_files_are_refused(tmp_path):
             scan_now(path)
 
 
-def test_an_index_is_reused(data, team, tmp_path, scanned):
-    first = index_files(f"{data}/part-*", team, str(tmp_path))
-    files = [(Path(file.path).name, file.records) for file in first.files]
-    assert files == [("part-0", 3), ("part-1", 0), ("part-2", 130)]
-    assert sorted(scanned) == ["part-0", "part-1", "part-2"]
-    assert first.bytes_read == sum(path.stat().st_size for path in data.glob("part-*"))
-    scanned.clear()
-    second = index_files(f"{data}/*", team, str(tmp_path))  # the index itself is no data
-    assert second.files == first.files
-    assert second.bytes_read == 0
-    assert scanned == []
-
-
-def test_one_index_serves_the_patterns_of_one_folder(data, team, tmp_path, scanned):
-    patterns = (f"{data}/part-[01]", f"{data}/part-2")
-    for pattern in patterns:
-        index_files(pattern, team, str(tmp_path))
-    (data / "part-1").unlink()
-    scanned.clear()
-    index_files(f"{data}/part-0", team, str(tmp_path))
-    index_files(patterns[1], team, str(tmp_path))
-    assert scanned == []
-    write(data / "part-3", [b"new"])
-    index_files(f"{data}/part-3", team, str(tmp_path))
-    kept = json.loads((data / ".records-index.json").read_text())["files"]
-    assert sorted(Path(entry["path"]).name for entry in kept) == ["part-0", "part-2", "part-3"]
-
-
-def test_an_old_index_beside_the_data_does_not_replace_a_newer_one(
-    data, team, tmp_path, scanned, monkeypatch
-):
-    job = tmp_path / "job"
-    job.mkdir()
-    index_files(f"{data}/part-*", team, str(job))
-    write(data / "part-0", [b"more"] * 4)
-    write_whole = index.write_whole
-
-    def refusing(path: str, content: bytes) -> None:
-        if path.startswith(str(data)):
-            raise StorageError("read-only")
-        write_whole(path, content)
-
-    monkeypatch.setattr(index, "write_whole", refusing)
-    index_files(f"{data}/part-*", team, str(job))
-    assert [path.suffix for path in job.iterdir()] == [".json"]
-    scanned.clear()
-    files = index_files(f"{data}/part-*", team, str(job)).files
-    assert scanned == []
-    assert [file.records for file in files] == [4, 0, 130]
-    monkeypatch.setattr(index, "write_whole", fail_to_write)
-    files = index_files(f"{data}/part-*", team, str(tmp_path / "other")).files
-    assert [file.records for file in files] == [4, 0, 130]
-
-
-def fail_to_write(path: str, content: bytes) -> None:
-    raise StorageError("read-only")
-
-
-def test_a_file_of_another_size_or_time_is_scanned_again(data, team, tmp_path, scanned):
-    index_files(f"{data}/part-*", team, str(tmp_path))
-    scanned.clear()
+def test_an_index_is_reused_while_files_are_unchanged(data, records_of):
+    assert records_of() == ([3, 0, 130], ALL)
+    assert records_of("*") == ([3, 0, 130], [])  # the index itself is no data
     write(data / "part-0", [b"more"] * 4)
     before = (data / "part-2").stat()
     os.utime(data / "part-2", ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000_000))
-    files = index_files(f"{data}/part-*", team, str(tmp_path)).files
-    assert sorted(scanned) == ["part-0", "part-2"]
-    assert [file.records for file in files] == [4, 0, 130]
+    assert records_of() == ([4, 0, 130], ["part-0", "part-2"])
+
+
+def test_one_index_serves_the_patterns_of_one_folder(data, records_of):
+    records_of("part-[01]")
+    records_of("part-2")
+    (data / "part-1").unlink()
+    assert records_of("part-0") == ([3], [])
+    assert records_of("part-2") == ([130], [])
+    write(data / "part-3", [b"new"])
+    records_of("part-3")
+    entries = json.loads((data / ".records-index.json").read_text())["files"]
+    assert sorted(Path(entry["path"]).name for entry in entries) == ["part-0", "part-2", "part-3"]
+
+
+def test_an_old_index_beside_the_data_does_not_replace_a_newer_one(
+    data, tmp_path, records_of, monkeypatch
+):
+    job = tmp_path / "job"
+    job.mkdir()
+    records_of(job_dir=job)
+    write(data / "part-0", [b"more"] * 4)
+    write_whole = index.write_whole
+
+    def write_to_job(path: str, content: bytes) -> None:
+        if not path.startswith(str(job)):
+            raise StorageError("read-only")
+        write_whole(path, content)
+
+    monkeypatch.setattr(index, "write_whole", write_to_job)
+    records_of(job_dir=job)
+    assert [path.suffix for path in job.iterdir()] == [".json"]
+    assert records_of(job_dir=job) == ([4, 0, 130], [])
+    assert records_of(job_dir=tmp_path / "read-only") == ([4, 0, 130], ["part-0"])
 
 
 DAMAGES = [
-    lambda text: "",
     lambda text: text[: len(text) // 2],
-    lambda text: "[]",
     lambda text: '{"files": ["a"]}',
     lambda text: text.replace('"records": 130', '"records": 999'),
     lambda text: text.replace('"offsets": "AAAA', '"offsets": "CAAA'),
@@ -178,30 +162,28 @@ DAMAGES = [
 ]
 
 
-def test_a_damaged_index_is_rebuilt(data, team, tmp_path, scanned):
-    good = index_files(f"{data}/part-*", team, str(tmp_path)).files
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_index_is_rebuilt(data, records_of, damage):
+    records_of()
     cache = data / ".records-index.json"
     text = cache.read_text()
-    for damage in DAMAGES:
-        cache.write_text(damage(text), errors="surrogateescape")
-        scanned.clear()
-        assert index_files(f"{data}/part-*", team, str(tmp_path)).files == good
-        assert sorted(scanned) == ["part-0", "part-1", "part-2"]
-        assert cache.read_text() == text
+    cache.write_text(damage(text), errors="surrogateescape")
+    assert records_of() == ([3, 0, 130], ALL)
+    assert cache.read_text() == text
 
 
 def test_a_pattern_with_folders_is_indexed_in_the_job_folder(data, team, tmp_path):
     job = tmp_path / "job"
     job.mkdir()
     index_files(f"{tmp_path}/da*/part-*", team, str(job))
-    (kept,) = job.iterdir()
-    assert len(json.loads(kept.read_text())["files"]) == 3
+    (cache,) = job.iterdir()
+    assert len(json.loads(cache.read_text())["files"]) == 3
     assert not (data / ".records-index.json").exists()
 
 
-def test_no_file_that_matches_names_the_pattern(data, team, tmp_path):
+def test_no_file_that_matches_names_the_pattern(data, records_of):
     with pytest.raises(DataError) as refused:
-        index_files(f"{data}/nothing-*", team, str(tmp_path))
+        records_of("nothing-*")
     assert str(refused.value) == f"no file matches {data}/nothing-*: see trainer/data.py"
 
 
@@ -214,14 +196,18 @@ def test_no_file_that_matches_names_the_pattern(data, team, tmp_path):
         (lambda path: path.symlink_to("/dev/zero"), "a device"),
     ],
 )
-def test_only_regular_files_are_opened(data, team, tmp_path, make, kind):
+def test_only_regular_files_are_opened(data, records_of, make, kind):
     make(data / "part-3")
     with pytest.raises(DataError) as refused:
-        index_files(f"{data}/part-*", team, str(tmp_path))
-    assert str(refused.value) == (
-        f"{data}/part-3 is {kind}, and data are read from regular files: "
-        f"remove it, or change the pattern in trainer/data.py"
-    )
+        records_of()
+    assert str(refused.value).startswith(f"{data}/part-3 is {kind}, and data are read from regular")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    for path in (f"{tmp_path}/none", "ram://bucket/none"):
+        with pytest.raises(DataError) as refused:
+            scan(path, 0, 0)
+        assert str(refused.value).startswith(f"{path} cannot be read: ")
 
 
 class OneOfTeam:
@@ -246,36 +232,15 @@ def test_tasks_scan_each_file_once_and_know_all(data, tmp_path, scanned):
     tasks = 3
     write(data / "part-3", [b"packed"] * 200, "GZIP")
     barrier, given = threading.Barrier(tasks), {}
+
+    def index_as(rank: int) -> index.Index:
+        return index_files(f"{data}/part-*", OneOfTeam(rank, barrier, given), str(tmp_path))
+
     with ThreadPoolExecutor(tasks) as threads:
-        indexes = list(
-            threads.map(
-                lambda rank: index_files(
-                    f"{data}/part-*", OneOfTeam(rank, barrier, given), str(tmp_path)
-                ),
-                range(tasks),
-            )
-        )
-    assert sorted(scanned) == ["part-0", "part-1", "part-2", "part-3"]
+        indexes = list(threads.map(index_as, range(tasks)))
+    assert sorted(scanned) == [*ALL, "part-3"]
     alone = [scan(*file) for file in index._matching(f"{data}/part-*")]
     assert [one.files for one in indexes] == [alone] * tasks
     sizes = [path.stat().st_size for path in data.glob("part-*")]
     assert sum(one.bytes_read for one in indexes) == sum(sizes)
     assert max(one.bytes_read for one in indexes) < sum(sizes)
-
-
-@pytest.mark.parametrize("compression", ["", "GZIP"])
-def test_a_remote_file_is_scanned_alike(tmp_path, compression):
-    content = write(tmp_path / "data", [noise(n, n) for n in range(300)], compression)
-    remote = f"ram://bucket/{compression or 'plain'}"
-    with tf.io.gfile.GFile(remote, "wb") as file:
-        file.write(content)
-    here, there = scan_now(tmp_path / "data"), scan(remote, len(content), 0)
-    assert (there.records, there.compression) == (300, compression)
-    assert there.offsets == here.offsets
-
-
-def test_files_that_cannot_be_read_are_named(tmp_path):
-    for path in (f"{tmp_path}/none", str(tmp_path), "ram://bucket/none"):
-        with pytest.raises(DataError) as refused:
-            scan(path, 0, 0)
-        assert str(refused.value).startswith(f"{path} cannot be read: ")

@@ -1,55 +1,26 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
+import distlaunch
+import trainer.distributed
 import trainer.task
-
-OPTIONS = [
-    "--epochs",
-    "--batch-size",
-    "--global-batch-size",
-    "--job-dir",
-    "--learning-rate",
-    "--steps-per-epoch",
-    "--seed",
-    "--shards",
-    "--shuffle",
-    "--precision",
-    "--checkpoint-every",
-    "--resume",
-    "--no-resume",
-    "--allow-cpu",
-    "--gpu-memory-growth",
-    "--debug",
-]
-
 
 LEARNING_RATE = "argument --learning-rate: must be a number above 0, got"
 BAD_OPTIONS = {
     "--epochs 0": "argument --epochs: must be 1 or more, got 0",
-    "--epochs many": "argument --epochs: invalid whole number value: 'many'",
     "--epochs 1.5": "argument --epochs: invalid whole number value: '1.5'",
-    "--epochs": "argument --epochs: expected one argument",
     "--epochs 2147483648": "argument --epochs: must be 2147483647 or less",
-    "--batch-size 0": "argument --batch-size: must be 1 or more, got 0",
     "--batch-size 8 --global-batch-size 8": "not allowed with",
-    "--global-batch-size -1": "argument --global-batch-size: must be 1 or more, got -1",
-    "--learning-rate fast": f"{LEARNING_RATE} fast",
     "--learning-rate nan": f"{LEARNING_RATE} nan",
-    "--learning-rate inf": f"{LEARNING_RATE} inf",
     "--learning-rate=-1e-3": f"{LEARNING_RATE} -1e-3",
-    "--steps-per-epoch 0": "argument --steps-per-epoch: must be 1 or more, got 0",
-    "--seed -1": "argument --seed: must be 0 or more, got -1",
     "--seed 4294967296": "argument --seed: must be 4294967295 or less, got 4294967296",
     "--shards 0": "argument --shards: must be 1 or more, got 0",
-    "--shuffle -1": "argument --shuffle: must be 0 or more, got -1",
     "--precision float8": "argument --precision: invalid choice: 'float8'",
     "--checkpoint-every -1": "argument --checkpoint-every: must be 0 or more, got -1",
     "--epoch 1": "unrecognized arguments: --epoch 1",
-    "extra": "unrecognized arguments: extra",
 }
 
 
@@ -69,18 +40,16 @@ def test_a_bad_option_is_one_line(options, message, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("config", "seconds"),
     [
-        ({"task": {"type": "chief", "index": 0}}, []),
-        ({"task": {"type": "master", "index": 0}}, []),
-        ({"task": {"type": "worker", "index": 0}}, [5.0]),
-        ({"cluster": {}}, []),
-        ([], []),
-        (None, []),
+        ('{"task": {"type": "master", "index": 0}}', []),
+        ('{"task": {"type": "worker", "index": 0}}', [5.0]),
+        ("[]", []),
+        ("{", []),
     ],
 )
 def test_a_worker_lets_the_chief_report_a_bad_option_first(monkeypatch, capsys, config, seconds):
     slept = []
     monkeypatch.setattr("trainer.task.time.sleep", slept.append)
-    monkeypatch.setenv("TF_CONFIG", json.dumps(config) if config is not None else "{")
+    monkeypatch.setenv("TF_CONFIG", config)
     with pytest.raises(SystemExit) as end:
         trainer.task.parser().parse_args(["--epochs", "0"])
     assert end.value.code == 2
@@ -98,11 +67,16 @@ def test_keras_is_imported_with_tensorflow_whatever_the_shell_sets(python, tmp_p
     assert err == "tensorflow\n"
 
 
+def test_the_trainer_has_the_version_of_the_launcher_that_brings_it():
+    assert trainer.distributed.__version__ == distlaunch.__version__
+
+
 def test_help_lists_all_options_without_tensorflow(python):
     task = python("-X", "importtime", "-m", "trainer.task", "--help")
     out, err = task.communicate(timeout=300)
     assert task.returncode == 0
-    assert [option for option in OPTIONS if option not in out] == []
+    for option in ("--epochs", "--global-batch-size", "--precision", "--no-resume", "--allow-cpu"):
+        assert option in out
     imported = {line.rpartition("|")[2].strip() for line in err.splitlines()}
     assert "argparse" in imported
     assert not {"tensorflow", "keras", "numpy"} & imported
