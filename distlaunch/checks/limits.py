@@ -8,13 +8,13 @@ would be built first.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.request_view import WEEK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.request_view import JobRequest, PoolRequest
@@ -23,7 +23,6 @@ MAX_REPLICAS = 10_000
 _DISK_GB = (100, 64_000)
 _DISKS = ("pd-ssd", "pd-standard", "hyperdisk-balanced")
 _ONLY_HYPERDISK = ("a3-ultragpu-", "a4-", "a4x-")  # machines that boot from nothing else
-
 
 # Field of the request, codes of a wrong form and a wrong region, key, pattern, form, and a command
 # that prints what is needed.
@@ -71,14 +70,12 @@ def problems(request: JobRequest) -> Iterator[Problem]:
     yield from _scheduling_problems(request)
     yield from _resource_problems(request)
     if request.tensorboard is not None and request.service_account is None:
-        yield error(
-            "tensorboard-without-account",
-            "tensorboard",
-            "a job that writes to a TensorBoard needs a service account",
-            "set service_account: EMAIL of one with roles/aiplatform.user and roles/storage.admin",
-        )
+        what = "a job that writes to a TensorBoard needs a service account"
+        remedy = "set service_account: EMAIL of one with roles/aiplatform.user and "
+        remedy += "roles/storage.admin"
+        yield error("tensorboard-without-account", "tensorboard", what, remedy)
     if request.search is not None:
-        yield from _tuning_problems(request)
+        yield from _tuning_problems(request.search)
 
 
 def _count_problems(request: JobRequest) -> Iterator[Problem]:
@@ -100,21 +97,16 @@ def _count_problems(request: JobRequest) -> Iterator[Problem]:
 def _disk_problems(pool: PoolRequest) -> Iterator[Problem]:
     least, most = _DISK_GB
     if pool.disk_gb is not None and not least <= pool.disk_gb <= most:
-        yield error(
-            "disk-size",
-            pool.section,
-            f"boot disk must be {least} to {most} GB, got {pool.disk_gb}",
-            f"write bootDiskSizeGb: {min(max(pool.disk_gb, least), most)}",
-        )
+        what = f"boot disk must be {least} to {most} GB, got {pool.disk_gb}"
+        remedy = f"write bootDiskSizeGb: {min(max(pool.disk_gb, least), most)}"
+        yield error("disk-size", pool.section, what, remedy)
     default = boot_disk(pool.machine)
     allowed = (default,) if default == "hyperdisk-balanced" else _DISKS
     if pool.disk_type is not None and pool.disk_type not in allowed:
-        yield error(
-            "disk-type",
-            pool.section,
-            f"boot disk of {pool.machine} must be {' or '.join(allowed)}, got {pool.disk_type}",
-            f"write bootDiskType: {default}, or leave it out",
-        )
+        choices = " or ".join(allowed)
+        what = f"boot disk of {pool.machine} must be {choices}, got {pool.disk_type}"
+        remedy = f"write bootDiskType: {default}, or leave it out"
+        yield error("disk-type", pool.section, what, remedy)
 
 
 def boot_disk(machine: str) -> str:
@@ -127,20 +119,13 @@ def _scheduling_problems(request: JobRequest) -> Iterator[Problem]:
     if request.timeout > WEEK:
         report = error if is_flex_start else warning
         limit = "FLEX_START allows" if is_flex_start else "Vertex AI documents"
-        days = f"{request.timeout / WEEK * 7:.3g} days"
-        yield report(
-            "timeout-too-long",
-            "scheduling.timeout",
-            f"{days} is more than the 7 days that {limit}",
-            "write timeout: 7d, and resume from the last checkpoint after that",
-        )
+        what = f"{request.timeout / WEEK * 7:.3g} days is more than the 7 days that {limit}"
+        remedy = "write timeout: 7d, and resume from the last checkpoint after that"
+        yield report("timeout-too-long", "scheduling.timeout", what, remedy)
     if request.max_wait is not None and not is_flex_start:
-        yield warning(
-            "max-wait-ignored",
-            "scheduling.max_wait",
-            f"{request.strategy} does not wait for machines, so max_wait has no effect",
-            "leave it out, or write strategy: FLEX_START",
-        )
+        what = f"{request.strategy} does not wait for machines, so max_wait has no effect"
+        remedy = "leave it out, or write strategy: FLEX_START"
+        yield warning("max-wait-ignored", "scheduling.max_wait", what, remedy)
 
 
 def _resource_problems(request: JobRequest) -> Iterator[Problem]:
@@ -160,18 +145,15 @@ def _resource_problems(request: JobRequest) -> Iterator[Problem]:
             yield error(region_code, key, message, remedy)
 
 
-def _tuning_problems(request: JobRequest) -> Iterator[Problem]:
-    search = request.search or {}
+def _tuning_problems(search: Mapping[str, Any]) -> Iterator[Problem]:
     trials, parallel = search.get("maxTrialCount", 0), search.get("parallelTrialCount", 0)
     if trials < 1:
-        yield _search_error("trials", f"needs 1 trial or more, got {trials}", "write trials: 20")
+        what = f"needs 1 trial or more, got {trials}"
+        yield error("tuning-impossible", "tuning.trials", what, "write trials: 20")
     if parallel > trials > 0:
-        message = f"{parallel} trials at once are more than the {trials} in all"
+        what = f"{parallel} trials at once are more than the {trials} in all"
         remedy = f"write parallel_trials: {trials} or less, or trials: {parallel} or more"
-        yield _search_error("parallel_trials", message, remedy)
+        yield error("tuning-impossible", "tuning.parallel_trials", what, remedy)
     if not search.get("studySpec", {}).get("parameters"):
-        yield _search_error("parameters", "needs a parameter to search", "add one")
-
-
-def _search_error(key: str, message: str, remedy: str) -> Problem:
-    return error("tuning-impossible", f"tuning.{key}", message, remedy)
+        what = "needs a parameter to search"
+        yield error("tuning-impossible", "tuning.parameters", what, "add one")

@@ -24,25 +24,19 @@ _SEARCH = fields.TUNED - {"trialJobSpec"}
 
 @dataclass(frozen=True, slots=True)
 class PoolRequest:
-    """A worker pool.
+    """A worker pool."""
 
-    `role` is one of `ROLES`, ``reduction_server``, or ``pool 4`` for a pool after these.
-    `accelerator_count` is that of each machine, and `topology` that of its TPU, such as ``2x4``.
-    `image` is None for the image that is built, and `module` that of Google's pythonPackageSpec.
-    `variables` is the number of environment variables.
-    """
-
-    role: str
+    role: str  # one of `ROLES`, reduction_server, or "pool 4" for a pool after these
     replicas: int
     machine: str
     accelerator: str | None = None
-    accelerator_count: int = 0
-    topology: str | None = None
+    accelerator_count: int = 0  # of each machine
+    topology: str | None = None  # of a TPU, such as 2x4
     disk_type: str | None = None
     disk_gb: int | None = None
-    image: str | None = None
-    module: str | None = None
-    variables: int = 0
+    image: str | None = None  # None for the image that is built
+    module: str | None = None  # of Google's pythonPackageSpec
+    variables: int = 0  # the number of environment variables
 
     @property
     def section(self) -> str:

@@ -121,12 +121,9 @@ def _repository_problems(job: Job) -> Iterator[Problem]:
         parts = ["/".join(parts[:2]), *parts[2:]]
     missing = _REPOSITORY_PARTS[len(parts) :]
     if host.lower().endswith("-docker.pkg.dev") and missing:
-        yield error(
-            "repository-form",
-            f"image.{key}",
-            f"an image of Artifact Registry is HOST/PROJECT/REPOSITORY/NAME, got {image}",
-            f"write {'/'.join([host, *parts, *missing])}",
-        )
+        what = f"an image of Artifact Registry is HOST/PROJECT/REPOSITORY/NAME, got {image}"
+        remedy = f"write {'/'.join([host, *parts, *missing])}"
+        yield error("repository-form", f"image.{key}", what, remedy)
     elif key == "repository" and _CONTAINER_REGISTRY.fullmatch(host.lower()):
         project, *name = parts
         yield warning(

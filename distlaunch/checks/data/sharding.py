@@ -25,9 +25,6 @@ BATCH = 32
 SHARDS = 12
 """Default number of logical shards."""
 
-_MAX_SHARDS = 10_000  # that --shards takes
-_MAX_LISTED = 12
-
 
 @dataclass(frozen=True, slots=True)
 class TrainingMachines:
@@ -169,12 +166,9 @@ def problems(
     if plan.shards and plan.shards % replicas:
         yield _not_divided(plan, options, machines)
     if plan.shards and batch and batch < replicas:
-        yield error(
-            "batch-idle",
-            "args",
-            f"a global batch of {batch} leaves {replicas - batch} of {replicas} replicas idle",
-            f"set --global-batch-size={replicas} or more",
-        )
+        what = f"a global batch of {batch} leaves {replicas - batch} of {replicas} replicas idle"
+        remedy = f"set --global-batch-size={replicas} or more"
+        yield error("batch-idle", "args", what, remedy)
     if batch and not plan.shards:
         yield from _dataset_batch_problems(batch, replicas, options, source)
     if plan.requested_steps and plan.examples and batch:
@@ -182,17 +176,17 @@ def problems(
 
 
 def _not_divided(plan: DataPlan, options: Namespace, machines: TrainingMachines) -> Problem:
-    allowed, replicas = plan.allowed_replicas, plan.replicas
-    workers = machines.worker_counts(allowed)
-    size = f"cluster.workers.count: {_listed(workers)}" if workers else "another number of GPUs"
-    enough = replicas * 4 if replicas * 4 <= _MAX_SHARDS else replicas
-    more = f", or --shards={enough} in args" if enough <= _MAX_SHARDS else ""
+    replicas = plan.replicas
+    workers = machines.worker_counts(plan.allowed_replicas)
+    size = "another number of GPUs"
+    if workers:
+        size = f"cluster.workers.count: {join_names(workers, 'or')}"
     return error(
         "shards-not-divided",
         "args" if options.shards else machines.key,
         f"{replicas} replicas do not divide the {plan.shards} logical shards of the data; "
-        f"{_listed(allowed)} do",
-        f"set {size}{more}",
+        f"{join_names(plan.allowed_replicas, 'or')} do",
+        f"set {size}, or --shards={replicas * 4} in args",
     )
 
 
@@ -225,12 +219,9 @@ def _step_problems(plan: DataPlan, requested: int, examples: int, batch: int) ->
         seen = epochs * examples + min(rest * batch, examples)
         code = "steps-repeat"
         effect = f"sees each of {examples:,} examples {seen * 10 // examples / 10} times"
-    yield warning(
-        code,
-        "args",
-        f"--steps-per-epoch={requested} {effect} in an epoch",
-        f"leave it out, or set --steps-per-epoch={steps}, which sees each once",
-    )
+    what = f"--steps-per-epoch={requested} {effect} in an epoch"
+    remedy = f"leave it out, or set --steps-per-epoch={steps}, which sees each once"
+    yield warning(code, "args", what, remedy)
 
 
 def example_problems(
@@ -249,10 +240,3 @@ def example_problems(
         what = f"{replicas} replicas are more than the {examples} examples of the {name} data"
         remedy = f"use {examples} replicas or fewer ({size}), or more data"
     yield error("data-too-few", source, what, remedy)
-
-
-def _listed(sizes: Iterable[int]) -> str:
-    texts = list(map(str, sizes))
-    if len(texts) > _MAX_LISTED:
-        texts = [*texts[: _MAX_LISTED - 1], "…", texts[-1]]
-    return join_names(texts, "or")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.project import bundled_trainer, gpus, image_runtime, imports, requirements
-from distlaunch.checks.project.project_code import ProjectCode
 from distlaunch.checks.trainer import TRAINER_LIBRARY
 
 if TYPE_CHECKING:
@@ -33,7 +32,9 @@ def problems(
     job = order.job
     listed = requirements.load_requirements(job, order.folder, runtime)
     if files is not None:
-        code = ProjectCode(order.folder, files, _starts(job.module, trainer), listed, runtime)
+        code = imports.ProjectCode(
+            order.folder, files, _starts(job.module, trainer), listed, runtime
+        )
         yield from imports.syntax_problems(code)
         if "PYTHONPATH" not in job.env and runtime.own is None:
             yield from imports.module_problems(code, job.module)

@@ -45,12 +45,9 @@ def problems(
         yield from _unsynchronized(model, f"{package}/model.py")
     if _numbers(trainer.version) < _numbers(__version__):
         library = f"{package}/{TRAINER_LIBRARY}"
-        yield warning(
-            "trainer-older",
-            f"{library}/__init__.py",
-            f"the trainer library is of distlaunch {trainer.version}, this is {__version__}",
-            f"replace {library} by that of a new project: 'distlaunch init NEW'",
-        )
+        what = f"the trainer library is of distlaunch {trainer.version}, this is {__version__}"
+        remedy = f"replace {library} by that of a new project: 'distlaunch init NEW'"
+        yield warning("trainer-older", f"{library}/__init__.py", what, remedy)
     yield from _keras_problems(job, requirements)
     yield from _argument_problems(trainer, job)
 
@@ -66,12 +63,9 @@ def _undefined(tree: ast.Module | None, function: str, file: str) -> Iterator[Pr
     """Yield an error if a module of the user has no function that the trainer calls."""
     names = rf"'({function}|__getattr__|globals|\*)'"
     if tree and not re.search(names, ast.dump(tree)):
-        yield error(
-            "trainer-incomplete",
-            file,
-            f"no function {function}(), which the trainer calls",
-            f"write def {function}():, see the file of a new project: 'distlaunch init NEW'",
-        )
+        what = f"no function {function}(), which the trainer calls"
+        remedy = f"write def {function}():, see the file of a new project: 'distlaunch init NEW'"
+        yield error("trainer-incomplete", file, what, remedy)
 
 
 def _pool_problems(request: JobRequest) -> Iterator[Problem]:
@@ -79,21 +73,13 @@ def _pool_problems(request: JobRequest) -> Iterator[Problem]:
         if pool.image or pool.module:
             continue
         if pool.role in ("parameter_servers", "evaluators"):
-            yield error(
-                "trainer-role",
-                pool.section,
-                f"the bundled trainer has no {pool.role.replace('_', ' ')}: its workers hold the "
-                "weights and validate them",
-                f"remove {pool.section}, and add its machines to the workers",
-            )
+            what = f"the bundled trainer has no {pool.role.replace('_', ' ')}, only workers"
+            remedy = f"remove {pool.section}, and add its machines to the workers"
+            yield error("trainer-role", pool.section, what, remedy)
         elif (pool.accelerator or "").startswith("TPU") or pool.topology:
-            yield error(
-                "trainer-tpu",
-                f"{pool.section}.accelerator",
-                f"the bundled trainer does not train on {pool.accelerator or 'TPUs'}",
-                "use NVIDIA accelerators, e.g. {type: NVIDIA_TESLA_T4, count: 1}, or your own "
-                "program",
-            )
+            what = f"the bundled trainer does not train on {pool.accelerator or 'TPUs'}"
+            remedy = "use NVIDIA accelerators, or your own program"
+            yield error("trainer-tpu", f"{pool.section}.accelerator", what, remedy)
 
 
 def _spot_problems(trainer: Trainer) -> Iterator[Problem]:
@@ -118,13 +104,11 @@ def _unsynchronized(tree: ast.Module | None, file: str) -> Iterator[Problem]:
         arguments = {each.arg for each in call.keywords}
         is_layer = name == _LAYER and arguments.isdisjoint({"synchronized", "trainable", None})
         if is_layer or (_APPLICATIONS.match(name) and not sets_trainable):
-            yield warning(
-                "batch-norm-unsynchronised",
-                f"{file}:{call.lineno}",
-                f"{name} normalizes the rows of each replica alone, so the weights depend on the "
-                "number of replicas",
-                "add --sync-batch-norm to args, or write synchronized=True",
+            what = (
+                f"{name} normalizes the rows of each replica alone: weights depend on their number"
             )
+            remedy = "add --sync-batch-norm to args, or write synchronized=True"
+            yield warning("batch-norm-unsynchronised", f"{file}:{call.lineno}", what, remedy)
             return
 
 
@@ -136,12 +120,9 @@ def _keras_problems(job: Job, requirements: ImageRequirements) -> Iterator[Probl
     for line in requirements.lines:
         specifier = line.requirement.specifier if line.requirement else None
         if line.name == "keras" and not any_version([specifier or "", _KERAS]):
-            yield warning(
-                "requirement-clash",
-                line.location,
-                f"the bundled trainer needs keras{_KERAS}, got keras{specifier}",
-                f"write keras{_KERAS}",
-            )
+            what = f"the bundled trainer needs keras{_KERAS}, got keras{specifier}"
+            remedy = f"write keras{_KERAS}"
+            yield warning("requirement-clash", line.location, what, remedy)
 
 
 def _numbers(version: str) -> list[int]:

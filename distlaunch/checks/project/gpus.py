@@ -54,13 +54,9 @@ def problems(
     yield from _image_problems(order, request, runtime, today)
     yield from _rdma_problems(order, request, runtime)
     if order.job.reduction_server and runtime and _PACKAGE not in _dockerfile(order, runtime):
-        yield warning(
-            "reduction-server-package",
-            reduction_server.KEY,
-            f"the Dockerfile does not install {_PACKAGE}, without which NCCL does not use the "
-            "Reduction Server",
-            "install it in your own Dockerfile, see docs/job-file.md",
-        )
+        what = f"the Dockerfile does not install {_PACKAGE}, which NCCL needs to use it"
+        remedy = "install it in your own Dockerfile, see docs/job-file.md"
+        yield warning("reduction-server-package", reduction_server.KEY, what, remedy)
 
 
 def unequal(request: JobRequest, *, is_bundled: bool) -> Iterator[Problem]:
@@ -72,16 +68,17 @@ def unequal(request: JobRequest, *, is_bundled: bool) -> Iterator[Problem]:
         return
     make = error if is_bundled else warning
     remedy = "write the same number for both"
+    if not is_bundled:
+        remedy += ", unless the program uses another strategy"
     for chief, pool in pairwise(pool for pool in request.pools if pool.is_training):
         has_tpu = "TPU" in f"{chief.accelerator} {pool.accelerator}"
         if chief.accelerator_count != pool.accelerator_count and not has_tpu:
-            yield make(
-                "accelerators-unequal",
-                f"{pool.section}.accelerator.count",
-                f"{pool.accelerator_count} on each of the workers and {chief.accelerator_count} on "
-                "the chief: MultiWorkerMirroredStrategy needs the same number on each",
-                remedy if is_bundled else f"{remedy}, unless the program uses another strategy",
+            counts = (
+                f"{pool.accelerator_count} on each worker, {chief.accelerator_count} on the chief"
             )
+            what = f"{counts}: MultiWorkerMirroredStrategy needs the same number on each"
+            where = f"{pool.section}.accelerator.count"
+            yield make("accelerators-unequal", where, what, remedy)
 
 
 def _image_problems(
@@ -104,22 +101,14 @@ def _image_problems(
         if has_gpu and match and _is_at_least(match, _FIRST_WITH_OLD_CUDNN):
             requirements = load_requirements(order.job, order.folder, runtime) if runtime else None
             if not (is_base and requirements and _installs_cuda(requirements)):
-                yield warning(
-                    "image-cuda",
-                    where,
-                    f"{image} has CUDA 12.3 and cuDNN 8.9, with which TensorFlow 2.18 and later "
-                    "finds no GPU",
-                    f"{instead}, and tensorflow[and-cuda] in the requirements",
-                )
+                what = f"{image} has cuDNN 8.9, and TensorFlow 2.18 and later needs 9 to find GPUs"
+                remedy = f"{instead}, and tensorflow[and-cuda] in the requirements"
+                yield warning("image-cuda", where, what, remedy)
         match = _PREBUILT.fullmatch(image)
         if match and today >= _PREBUILT_END and not _is_at_least(match, _FIRST_AFTER_PREBUILT):
-            yield warning(
-                "image-ended",
-                where,
-                f"Vertex AI's prebuilt image {image} is no longer available or updated; the last "
-                f"with TensorFlow ended on {_PREBUILT_END}",
-                f"{instead}, and TensorFlow in the requirements",
-            )
+            what = f"Vertex AI no longer offers {image}; the last ended on {_PREBUILT_END}"
+            remedy = f"{instead}, and TensorFlow in the requirements"
+            yield warning("image-ended", where, what, remedy)
 
 
 def _is_at_least(match: re.Match[str], version: tuple[int, int]) -> bool:
@@ -139,12 +128,9 @@ def _rdma_problems(
         return
     for pool in request.pools:
         if machine_catalogue.has_rdma(pool.machine) and (pool.image or own):
-            yield warning(
-                "rdma-environment",
-                pool.section,
-                f"{pool.machine} has RDMA, and NCCL needs the settings of {_NCCL_SCRIPT} for it",
-                f"source {_NCCL_SCRIPT} in the entrypoint of the image, before the program starts",
-            )
+            what = f"{pool.machine} has RDMA, and NCCL needs the settings of {_NCCL_SCRIPT} for it"
+            remedy = f"source {_NCCL_SCRIPT} in the entrypoint of the image"
+            yield warning("rdma-environment", pool.section, what, remedy)
 
 
 def _dockerfile(order: LaunchRequest, runtime: ImageRuntime | None) -> str:

@@ -138,19 +138,13 @@ def ignored_settings(own: OwnDockerfile, job: Job) -> Iterator[Problem]:
     base, requirements = job.image.base, job.image.requirements
     bases = [stage.base for stage in own.parsed.stages]
     if base and base not in bases and not any("$" in each for each in bases):
-        yield warning(
-            "dockerfile-wins",
-            "image.base",
-            f"{own.path} builds the image from {own.parsed.base}, not from {base}",
-            f"write FROM {base} in {own.path}, or remove one of them",
-        )
+        what = f"{own.path} builds the image from {own.parsed.base}, not from {base}"
+        remedy = f"write FROM {base} in {own.path}, or remove one of them"
+        yield warning("dockerfile-wins", "image.base", what, remedy)
     if requirements and not own.names(requirements):
-        yield warning(
-            "dockerfile-wins",
-            "image.requirements",
-            f"{own.path} builds the image, and does not install {requirements}",
-            f"write RUN pip install -r {requirements} in {own.path}, or remove one of them",
-        )
+        what = f"{own.path} builds the image, and does not install {requirements}"
+        remedy = f"write RUN pip install -r {requirements} in {own.path}, or remove one of them"
+        yield warning("dockerfile-wins", "image.requirements", what, remedy)
 
 
 def _own_file(folder: Path, path: str | None, name: str) -> str | None:

@@ -153,12 +153,9 @@ def problems(requirements: ImageRequirements) -> Iterator[Problem]:
     pinned = {each.name for each in requirements.lines if _is_pinned(each)}
     for each in requirements.installed:
         if each.name and each.name not in pinned:
-            yield warning(
-                "requirement-unpinned",
-                each.location,
-                f"{each.name} has no upper bound, so the next build may get another version",
-                f"pin it, e.g. {pin(each.name)}",
-            )
+            what = f"{each.name} has no upper bound, so the next build may get another version"
+            remedy = f"pin it, e.g. {pin(each.name)}"
+            yield warning("requirement-unpinned", each.location, what, remedy)
 
 
 def any_version(specifiers: Iterable[SpecifierSet | str]) -> bool:
@@ -190,12 +187,9 @@ def _clashes(requirements: ImageRequirements) -> Iterator[Problem]:
             wanted = " and ".join(dict.fromkeys(f"{name}{each}" for each in specifiers))
             *others, last = [each.location for each in by_name[name]]
             remedy = f"write one range only (the other is at {', '.join(others)})"
-            yield error(
-                "requirement-clash",
-                last,
-                f"no version is {wanted}",
-                remedy if others else "write a range that has versions",
-            )
+            what = f"no version is {wanted}"
+            remedy = remedy if others else "write a range that has versions"
+            yield error("requirement-clash", last, what, remedy)
 
 
 def _unreadable(line: RequirementLine) -> Problem:

@@ -109,7 +109,7 @@ def test_each_size_in_a_remedy_is_accepted(count, gpus, shards):
         assert problem.code == "shards-not-divided"
         allowed = DataPlan(machines.replicas, 10_000, shards).allowed_replicas
         workers = machines.worker_counts(allowed)
-        assert all(str(each) in problem.remedy for each in workers[:11])
+        assert all(str(each) in problem.remedy for each in workers)
         for each in workers:
             assert not check(TrainingMachines(each + 1, gpus), 10_000, shards, 10_000)
         enough = int(problem.remedy.rpartition("=")[2].split()[0])

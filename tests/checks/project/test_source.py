@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.checks.project.project_code import read_source
+from distlaunch.checks.project.imports import read_source
 
 
 @pytest.mark.parametrize(
