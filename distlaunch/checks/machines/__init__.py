@@ -14,13 +14,12 @@ from distlaunch.checks.machines.alternatives import (
     machine_of,
     nearest,
 )
-from distlaunch.checks.machines.flex_start import flex_start_problems
-from distlaunch.checks.machines.tpus import tpu_problems
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import did_you_mean
 from distlaunch.job.machine_catalogue import (
     FILE_NAME,
     Catalogue,
+    chips,
     offered_as,
     suggest_accelerator,
     suggest_machine,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from distlaunch.job.machine_catalogue import MachineType
 
 _NOT_IN_CATALOGUE = {"TPU_V4_POD"}  # of Google's AcceleratorType
+_MOST_COUNTS = 4  # of a TPU's cores that are listed before the largest
 
 
 def problems(request: JobRequest, catalogue: Catalogue, today: date) -> Iterator[Problem]:
@@ -47,8 +47,10 @@ def problems(request: JobRequest, catalogue: Catalogue, today: date) -> Iterator
         yield from _accelerator_problems(pool, available)
         yield from _architecture_problems(pool, catalogue)
     yield from _region_problems(request, available)
-    yield from tpu_problems(request, catalogue)
-    yield from flex_start_problems(request, available)
+    for pool in request.pools:
+        yield from _tpu_problems(pool, request, catalogue)
+    if request.strategy == "FLEX_START":
+        yield from _flex_start_problems(request, available)
 
 
 def _machine_problems(pool: PoolRequest, available: Availability) -> Iterator[Problem]:
@@ -56,9 +58,8 @@ def _machine_problems(pool: PoolRequest, available: Availability) -> Iterator[Pr
     if catalogue.is_retired(name, available.today):
         yield _retired_machine(pool, available)
     elif not name:
-        yield error(
-            "machine-unknown", location, "machine type missing", "set one, e.g. n1-standard-8"
-        )
+        remedy = "set one, e.g. n1-standard-8"
+        yield error("machine-unknown", location, "machine type missing", remedy)
     elif name not in catalogue.machines and name not in catalogue.retired_machines:
         hint = suggest_machine(name, catalogue.machines)
         remedy = _add_to_catalogue(hint, _catalogue_entry(pool))
@@ -75,17 +76,12 @@ def _retired_machine(pool: PoolRequest, available: Availability) -> Problem:
         others = catalogue.retired_accelerators[accelerator].replacements
         machines = available.replacements(machine, others)
     with_accelerator = f" with {machine.accelerator_count} {accelerator}" if accelerator else ""
-    former = (
-        f"the nearest machine is {machine.type}, as {retired.why}"
-        if retired.why
-        else f"it was {machine.type}{with_accelerator}"
-    )
-    return error(
-        "machine-retired",
-        pool.key("machine"),
-        f"machine name {pool.machine} was withdrawn on {retired.since}; {former}",
-        change_to(Machine(pool.machine), machines),
-    )
+    former = f"it was {machine.type}{with_accelerator}"
+    if retired.why:
+        former = f"the nearest machine is {machine.type}, as {retired.why}"
+    message = f"machine name {pool.machine} was withdrawn on {retired.since}; {former}"
+    remedy = change_to(Machine(pool.machine), machines)
+    return error("machine-retired", pool.key("machine"), message, remedy)
 
 
 def _accelerator_problems(pool: PoolRequest, available: Availability) -> Iterator[Problem]:
@@ -144,11 +140,14 @@ def _combination_problems(
             change_to(wanted, [available.accelerator_on(pool.machine, count or 1) or without]),
         )
     elif name is not None and name not in kind.accelerators:
+        taken = "a topology and no accelerator" if kind.tpu else "no accelerator"
+        if kind.accelerators:
+            taken = join_names(kind.accelerators, "or")
         on_machine = available.accelerator_on(pool.machine, count) or without
         yield error(
             "accelerator-not-on-machine",
             pool.key("accelerator.type"),
-            f"{pool.machine} takes {_accelerators(kind)}, not {name}",
+            f"{pool.machine} takes {taken}, not {name}",
             change_to(wanted, [available.machine_with(wanted, name), on_machine]),
         )
     elif name is not None and not kind.takes(name, count) and not name.startswith("TPU_"):
@@ -157,15 +156,9 @@ def _combination_problems(
         yield error(
             "accelerator-count",
             pool.key("accelerator.count"),
-            f"{pool.machine} takes {join_names(map(str, counts), 'or')} {name}, not {count}",
+            f"{pool.machine} takes {join_names(counts, 'or')} {name}, not {count}",
             change_to(wanted, [fewer, available.machine_with(wanted, name)]),
         )
-
-
-def _accelerators(kind: MachineType) -> str:
-    if kind.accelerators:
-        return join_names(kind.accelerators, "or")
-    return "a topology and no accelerator" if kind.tpu else "no accelerator"
 
 
 def _architecture_problems(pool: PoolRequest, catalogue: Catalogue) -> Iterator[Problem]:
@@ -222,6 +215,77 @@ def _offer_problems(name: str, names: Iterable[str], available: Availability) ->
         yield error("accelerator-not-in-region", "region", message, _move_to(regions))
 
 
-def _move_to(regions: Iterable[str]) -> str:
-    names = list(regions)
-    return f"write region: {join_names(names, 'or')}" if names else "choose another accelerator"
+def _move_to(regions: list[str]) -> str:
+    return f"write region: {join_names(regions, 'or')}" if regions else "choose another accelerator"
+
+
+def _tpu_problems(
+    pool: PoolRequest, request: JobRequest, catalogue: Catalogue
+) -> Iterator[Problem]:
+    kind = catalogue.machines.get(pool.machine)
+    if kind is None or not kind.has_tpu:
+        return
+    if len(request.pools) > 1:
+        message = f"a job on TPUs has one pool, got {len(request.pools)}"
+        remedy = f"remove the others: cluster: {{chief: {{machine: {pool.machine}}}}}"
+        yield error("tpu-pools", pool.section, message, remedy)
+    if pool.replicas > 1:
+        message = f"a job on TPUs has one replica, got {pool.replicas}"
+        remedy = "write count: 1, and choose a larger TPU"
+        yield error("tpu-replicas", pool.key("count"), message, remedy)
+    if kind.topologies and pool.topology not in kind.topologies:
+        wanted = chips(pool.topology or "")
+        topology = min(kind.topologies, key=lambda name: abs(chips(name) - wanted))
+        spec = f"{{workerPoolSpecs: [{{machineSpec: {{tpuTopology: {topology}}}}}]}}"
+        message = f"{pool.machine} has the topologies {join_names(kind.topologies, 'or')}"
+        message = f"{message}, got {pool.topology or 'none'}"
+        remedy = f"write vertex: {{{request.spec}: {spec}}}"
+        yield error("tpu-topology", pool.key("machine"), message, remedy)
+    counts, count = kind.accelerators.get(pool.accelerator or "", ()), pool.accelerator_count
+    if counts and count not in counts:
+        largest = f", … {counts[-1]}" if len(counts) > _MOST_COUNTS else ""
+        listed = f"{', '.join(map(str, counts[:_MOST_COUNTS]))}{largest}"
+        message = f"{pool.accelerator} has {listed} cores, got {count}"
+        remedy = f"write count: {nearest(count, counts)}"
+        yield error("tpu-count", pool.key("accelerator.count"), message, remedy)
+
+
+def may_flex_start(machine: Machine, catalogue: Catalogue) -> bool:
+    """Whether FLEX_START starts a machine; True for an unknown one.
+
+    https://cloud.google.com/vertex-ai/docs/training/schedule-jobs-dws documents them.
+    """
+    if machine.accelerator is None:
+        return machine.type not in catalogue.machines
+    is_known = machine.accelerator in catalogue.accelerators
+    return machine.accelerator in catalogue.flex_start or not is_known
+
+
+def _flex_start_problems(request: JobRequest, available: Availability) -> Iterator[Problem]:
+    catalogue = available.catalogue
+    fitting = [pool for pool in request.pools if may_flex_start(machine_of(pool), catalogue)]
+    for pool in request.pools:
+        if pool in fitting:
+            continue
+        name, kind = pool.accelerator, catalogue.machines.get(pool.machine)
+        others = available.replacements(machine_of(pool), catalogue.flex_start)
+        yield error(
+            "flex-start-accelerator",
+            pool.key("accelerator.type" if name else "accelerator"),
+            f"FLEX_START starts jobs on {join_names(catalogue.flex_start, 'or')}, and this is on "
+            f"{name or (kind.tpu if kind else None) or 'CPUs'}",
+            f"{change_to(machine_of(pool), others)}, or scheduling.strategy: SPOT",
+        )
+    if len({machine_of(pool) for pool in request.pools}) > 1:
+        best = _machine_name(fitting[0]) if fitting else "the same machine and accelerator"
+        pools = " and ".join(f"{pool.role} on {_machine_name(pool)}" for pool in request.pools)
+        yield error(
+            "flex-start-machines",
+            "scheduling.strategy",
+            f"FLEX_START starts identical machines, and this job has {pools}",
+            f"give all pools {best}, or write scheduling.strategy: SPOT",
+        )
+
+
+def _machine_name(pool: PoolRequest) -> str:
+    return pool.describe().partition(" x ")[2]

@@ -53,8 +53,7 @@ class Availability:
 
     def replacements(self, wanted: Machine, accelerators: Iterable[str]) -> tuple[Machine, ...]:
         """Return machines with some other accelerators, those with the same number if any."""
-        kind = self.catalogue.machines.get(wanted.type)
-        count = wanted.accelerator_count
+        kind, count = self.catalogue.machines.get(wanted.type), wanted.accelerator_count
         machines = [
             Machine(wanted.type, name, count)
             if kind and kind.takes(name, count)
@@ -65,11 +64,11 @@ class Availability:
         same = [machine for machine in known if machine.accelerator_count == count]
         return tuple(same or known)[:_MOST_ALTERNATIVES]
 
-    def regions_with(self, accelerator: str, others: Iterable[str] = ()) -> tuple[str, ...]:
+    def regions_with(self, accelerator: str, others: Iterable[str]) -> list[str]:
         """Return the regions with an accelerator, and with all others if any has; nearest first."""
         regions = self.catalogue.regions_with(accelerator)
         of_all = [name for name in regions if all(self.catalogue.offers(name, o) for o in others)]
-        return tuple(sorted(of_all or regions, key=self._distance))
+        return sorted(of_all or regions, key=self._distance)
 
     def _available(self, accelerators: Iterable[str]) -> list[str]:
         """Return those that are offered in this region, or else in any."""
@@ -89,34 +88,24 @@ def machine_of(pool: PoolRequest) -> Machine:
 
 def nearest(count: int, counts: Iterable[int]) -> int:
     """Return the number that is nearest to another, the larger of two."""
-    return min(counts, key=lambda each: (abs(each - count), -each))
-
-
-def describe_change(wanted: Machine, machine: Machine) -> str:
-    """Return the key to change from one machine to another.
-
-    It is ``machine: M``, ``count: N``, ``accelerator: {…}``, ``no accelerator`` or ``machine: M
-    with …``.
-    """
-    accelerator = (
-        f"accelerator: {{type: {machine.accelerator}, count: {machine.accelerator_count}}}"
-    )
-    is_same_kind = wanted.accelerator == machine.accelerator
-    if wanted.type == machine.type:
-        if machine.accelerator is None:
-            return "no accelerator"
-        return f"count: {machine.accelerator_count}" if is_same_kind else accelerator
-    if is_same_kind and wanted.accelerator_count == machine.accelerator_count:
-        return f"machine: {machine.type}"
-    return (
-        f"machine: {machine.type} with {accelerator if machine.accelerator else 'no accelerator'}"
-    )
+    return min(counts, key=lambda number: (abs(number - count), -number))
 
 
 def change_to(wanted: Machine, machines: Iterable[Machine | None]) -> str:
     """Return the remedy to use one of several machines: ``write count: 2, or machine: …``."""
-    changes = dict.fromkeys(describe_change(wanted, machine) for machine in machines if machine)
+    changes = dict.fromkeys(_change(wanted, machine) for machine in machines if machine)
     return f"write {', or '.join(changes)}" if changes else "choose another machine"
+
+
+def _change(wanted: Machine, machine: Machine) -> str:
+    """Return the keys to change from one machine to another."""
+    name, count = machine.accelerator, machine.accelerator_count
+    accelerator = f"accelerator: {{type: {name}, count: {count}}}" if name else "no accelerator"
+    if wanted.type == machine.type:
+        return f"count: {count}" if name and name == wanted.accelerator else accelerator
+    if (wanted.accelerator, wanted.accelerator_count) == (name, count):
+        return f"machine: {machine.type}"
+    return f"machine: {machine.type} with {accelerator}"
 
 
 def continent(region: str) -> str:

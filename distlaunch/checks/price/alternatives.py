@@ -7,8 +7,8 @@ from decimal import Decimal
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.checks.machines import may_flex_start
 from distlaunch.checks.machines.alternatives import machine_of
-from distlaunch.checks.machines.flex_start import may_start
 from distlaunch.checks.price.costs import estimate_cost, format_money, json_number
 from distlaunch.job.machine_catalogue import MachineType
 from distlaunch.job.model import Machine
@@ -81,7 +81,7 @@ def _machines(request: JobRequest, catalogue: Catalogue, today: dt.date) -> Iter
                 and not catalogue.is_retired(accelerator, today)
             ):
                 machine = Machine(name, accelerator, chief.accelerator_count)
-                if request.strategy != "FLEX_START" or may_start(machine, catalogue):
+                if request.strategy != "FLEX_START" or may_flex_start(machine, catalogue):
                     yield machine
 
 
