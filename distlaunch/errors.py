@@ -53,14 +53,8 @@ class OutputError(DistlaunchError):
         super().__init__(f"the output cannot be written ({os_reason(error)})")
 
 
-class JobFileError(DistlaunchError):
-    """A job file with problems.
-
-    Parameters
-    ----------
-    problems
-        One line each, such as ``distlaunch.yaml:12:7: cluster.workers.count: expected …``.
-    """
+class _ProblemsError(DistlaunchError):
+    """Problems with one line each, such as ``distlaunch.yaml:12:7: name: expected …``."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -69,28 +63,18 @@ class JobFileError(DistlaunchError):
     @property
     def lines(self) -> tuple[str, ...]:
         return self.problems
+
+
+class JobFileError(_ProblemsError):
+    """A job file with problems."""
 
 
 class ImageError(DistlaunchError):
     """The container image cannot be built or pushed."""
 
 
-class ContextError(ImageError):
-    """Files that cannot or must not be in a container image.
-
-    Parameters
-    ----------
-    problems
-        One line each, with the file's path and the remedy.
-    """
-
-    def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("; ".join(self.problems))
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        return self.problems
+class ContextError(_ProblemsError, ImageError):
+    """Files that cannot or must not be in a container image."""
 
 
 class GoogleError(DistlaunchError):
@@ -137,24 +121,14 @@ class CreateRefused(GoogleError):
     @classmethod
     def from_error(cls, error: GoogleError) -> CreateRefused:
         """Return the error for a refused call."""
-        return cls(
-            str(error),
-            status=error.status,
-            reason=error.reason,
-            error_reason=error.error_reason,
-            service=error.service,
-        )
+        names = ("status", "reason", "error_reason", "service")
+        return cls(str(error), **{name: getattr(error, name) for name in names})
 
 
 class RetryableError(GoogleError):
-    """Google cannot be reached, or requests a retry.
+    """Google cannot be reached, or requests a retry after `wait` seconds (0 if it names none).
 
-    Parameters
-    ----------
-    wait
-        Seconds to wait before the retry, 0 if the response named none.
-    may_have_been_processed
-        Whether Google may have carried out the call.
+    `may_have_been_processed` is whether Google may have carried out the call.
     """
 
     def __init__(
@@ -185,15 +159,7 @@ def output_error(error: OSError) -> BrokenPipeError | OutputError:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` to append to a message, or nothing if no word is close.
-
-    Parameters
-    ----------
-    word
-        The invalid word.
-    known
-        The valid words.
-    """
+    """Return ``; did you mean 'x'?`` to append to a message, or nothing if no word is close."""
     from difflib import get_close_matches
 
     by_lower = {name.lower(): name for name in known}

@@ -13,17 +13,9 @@ if TYPE_CHECKING:
 
 
 def atomic_write(path: Path, content: str | bytes, *, sync: bool = False) -> None:
-    """Write a file, whose folder exists, completely or not at all.
+    """Write a file, whose folder exists, completely or not at all; OSError is raised.
 
-    Parameters
-    ----------
-    sync
-        Whether to wait until the content is on the disk.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
+    `sync` is whether to wait until the content is on the disk.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -40,21 +32,10 @@ def atomic_write(path: Path, content: str | bytes, *, sync: bool = False) -> Non
 
 @contextmanager
 def lock(path: Path, *, wait: bool) -> Iterator[None]:
-    """Hold an exclusive lock, where the file system has locks (NFS may not).
+    """Hold an exclusive lock on a file, where the file system has locks (NFS may not).
 
-    Parameters
-    ----------
-    path
-        The lock file; created if it is missing.
-    wait
-        Whether to wait for another holder.
-
-    Raises
-    ------
-    BlockingIOError
-        If another process holds the lock and `wait` is False.
-    OSError
-        If the lock file cannot be created.
+    OSError is raised if the file cannot be created; BlockingIOError if another process holds the
+    lock and this is not to `wait`.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:

@@ -18,14 +18,8 @@ _RANDOM = SystemRandom()  # does not disturb the program's seeded random numbers
 class Backoff:
     """The delays between attempts: doubled after each failure, with jitter, until a deadline.
 
-    Parameters
-    ----------
-    initial, maximum
-        Seconds of the first delay and of the longest, before jitter takes off up to half.
-    deadline
-        Seconds from now in which the last retry must start; None for no deadline.
-    clock
-        Returns seconds.
+    All are seconds: of the first delay and of the longest, before jitter takes off up to half, and
+    from now until the last retry must start.
     """
 
     def __init__(
@@ -51,10 +45,7 @@ class Backoff:
     def next_delay(self, at_least: float = 0.0) -> float | None:
         """Return the seconds to wait before the next attempt, None if the deadline is earlier.
 
-        Parameters
-        ----------
-        at_least
-            Seconds that the server requested, such as by ``Retry-After``.
+        `at_least` is what the server requested, such as by ``Retry-After``.
         """
         delay = max(self._next * _RANDOM.uniform(0.5, 1.0), at_least)
         if self._deadline is not None and self.elapsed + delay > self._deadline:

@@ -30,10 +30,6 @@ class Scaffold:
     name: str
     files: Mapping[Path, bytes]  # content by path below the project's folder
 
-    def in_the_way(self, folder: Path) -> list[Path]:
-        """Return its files that exist already, or for which a file is in place of a folder."""
-        return sorted(path for path in self.files if _is_taken(folder, path))
-
     def write(
         self,
         folder: Path,
@@ -43,18 +39,9 @@ class Scaffold:
     ) -> None:
         """Write all files below a folder, which is created if it is missing.
 
-        Parameters
-        ----------
-        overwrite
-            Whether to replace files that exist. One with other content is kept as FILE.bak.
-        on_copy
-            Called with the path of each such file and that of its copy.
-
-        Raises
-        ------
-        DistlaunchError
-            If a file is in the way and `overwrite` is not set (then nothing was written), or if
-            the system refuses to write.
+        Existing files are replaced if `overwrite` is set; one with other content is kept as
+        FILE.bak, and `on_copy` is called with both paths. DistlaunchError is raised if a file is in
+        the way and it is not set (then nothing was written), or if the system refuses to write.
         """
         written = 0
         path = Path()
@@ -65,18 +52,21 @@ class Scaffold:
                 if copy and on_copy:
                     on_copy(folder / path, copy)
         except OSError as problem:
-            raise DistlaunchError(
-                f"{folder / path}: {os_reason(problem)}; {_progress(written, len(self.files))}"
-            ) from None
+            progress = "nothing was written"
+            if written:
+                files = f"{written} of {len(self.files)} files were written"
+                progress = f"{files}; once that is fixed, run again with {_FORCE}"
+            raise DistlaunchError(f"{folder / path}: {os_reason(problem)}; {progress}") from None
 
     def _refuse(self, folder: Path, *, overwrite: bool) -> None:
         if folder.exists() and not folder.is_dir():
             raise DistlaunchError(f"{folder}: is a file; expected a folder or a new name")
-        taken = self.in_the_way(folder)
+        taken = sorted(path for path in self.files if _is_taken(folder, path))
         if taken and not overwrite:
+            names = ", ".join(str(folder / path) for path in taken[:_MOST_NAMED])
+            more = f" and {len(taken) - _MOST_NAMED} more" if len(taken) > _MOST_NAMED else ""
             raise DistlaunchError(
-                f"{_listed([folder / path for path in taken])} would be overwritten; "
-                f"choose another folder, or add {_FORCE}"
+                f"{names}{more} would be overwritten; choose another folder, or add {_FORCE}"
             )
 
 
@@ -162,15 +152,3 @@ def _free_path(path: Path) -> Path:
     while os.path.lexists(copy):
         copy = path.with_name(f"{path.name}.{next(numbers)}.bak")
     return copy
-
-
-def _listed(paths: list[Path]) -> str:
-    more = len(paths) - _MOST_NAMED
-    named = ", ".join(map(str, paths[:_MOST_NAMED]))
-    return f"{named} and {more} more" if more > 0 else named
-
-
-def _progress(written: int, of: int) -> str:
-    if not written:
-        return "nothing was written"
-    return f"{written} of {of} files were written; once that is fixed, run again with {_FORCE}"

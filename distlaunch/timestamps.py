@@ -5,28 +5,20 @@ from __future__ import annotations
 import re
 import time
 from datetime import datetime, timedelta, timezone
-from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MINUTE = len("2026-11-21T17:00")
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}  # seconds
-_SECOND = re.compile(r"[0-9]{2}(\.[0-9]{1,9})?", re.ASCII)
+_TIMESTAMP = re.compile(r"(.{10}T[0-9:]{8})(\.[0-9]{1,9})?Z", re.ASCII)
 
 
 def parse(text: str) -> float:
-    """Return the seconds since 1970, exact to about a microsecond.
-
-    Raises
-    ------
-    ValueError
-        If the text is not a timestamp in UTC.
-    """
-    second = text[_MINUTE + 1 : -1]
-    is_valid = text[-1:] == "Z" and text[_MINUTE : _MINUTE + 1] == ":"
-    if not is_valid or _SECOND.fullmatch(second) is None:
+    """Return the seconds since 1970; ValueError is raised if it is not a timestamp in UTC."""
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is not an RFC 3339 timestamp in UTC")
-    return _minute(text[:_MINUTE]) + float(second)
+    moment = datetime.fromisoformat(match[1]).replace(tzinfo=timezone.utc)
+    return moment.timestamp() + float(match[2] or 0)
 
 
 def parse_or(timestamp: object, default: float) -> float:
@@ -40,15 +32,8 @@ def parse_or(timestamp: object, default: float) -> float:
 def parse_since(text: str) -> float:
     """Return the seconds since 1970 of a time, or of the moment a duration before now.
 
-    Parameters
-    ----------
-    text
-        A duration (``90s``, ``10m``, ``2h``, ``1d``), or a time in ISO 8601, in UTC by default.
-
-    Raises
-    ------
-    ValueError
-        If it is neither.
+    A time is in ISO 8601, in UTC by default, and a duration is ``90s``, ``10m``, ``2h`` or ``1d``;
+    ValueError is raised for anything else.
     """
     match = _DURATION.fullmatch(text)
     if match:
@@ -73,9 +58,3 @@ def seconds_between(start: object, end: object) -> float | None:
         return max(parse(str(end)) - parse(str(start)), 0.0)
     except ValueError:
         return None
-
-
-@lru_cache(maxsize=64)
-def _minute(text: str) -> float:
-    moment = datetime.strptime(text, "%Y-%m-%dT%H:%M").replace(tzinfo=timezone.utc)
-    return (moment - _EPOCH).total_seconds()

@@ -142,6 +142,6 @@ def _show_dry_run(console: Console, plan: SubmitPlan, *, verbose: bool) -> None:
     request, hidden = hide_secrets(plan.request)
     if hidden:
         console.log(f"{', '.join(hidden)}: the value is hidden here, and is in the real request")
-    console.log(f"job folder {plan.order.job_dir_of(plan.launch_id)}")
+    console.log(f"job folder {plan.launch.job_dir_of(plan.launch_id)}")
     console.log(f"dry run: nothing was sent; this would be posted to {plan.collection}:")
     console.result(json.dumps(request, indent=2, ensure_ascii=False))

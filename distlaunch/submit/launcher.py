@@ -48,18 +48,9 @@ class Launched(NamedTuple):
 
 
 class Launcher:
-    """Launches jobs from a project's folder, each once.
+    """Launches jobs from a project's folder, each once; `jobs` has their project and region.
 
-    Parameters
-    ----------
-    folder
-        The project's folder, with the records.
-    jobs
-        The project and region of the new job.
-    on_event
-        Shows events.
-    show_message
-        Prints a warning for each file that is not a valid record; None if that was done.
+    `show_message` prints a warning for each file that is not a valid record.
     """
 
     def __init__(
@@ -79,31 +70,20 @@ class Launcher:
         self, plan: SubmitPlan, progress: Callable[[str], None], *, is_new: bool = False
     ) -> Launched:
         """Build and push the image and submit the job, or resume an identical launch."""
-        image = None
+        launch, image = plan.launch, None
         if plan.image:
             from distlaunch.image import execute_plan
 
             image = execute_plan(plan.image, self._on_event, progress=progress).uri
-        order, job = plan.order, plan.order.job
-
-        def request(launch_id: str) -> dict[str, Any]:
-            return order.request(launch_id, image)
-
-        def record() -> Record:
-            return self._new_record(
-                launch_id=plan.launch_id,
-                name=job.name,
-                project=str(job.project),
-                region=str(job.region),
-                collection=plan.collection,
-                content=order.fingerprint(image),
-                request=redact(request(plan.launch_id)),
-                image=image or job.image.uri,
-                job_dir=order.job_dir_of(plan.launch_id),
-                endpoint=order.endpoint,
-            )
-
-        return self._launch(order.fingerprint(image), request, record, is_new=is_new)
+        return self._launch(
+            lambda launch_id: launch.request(launch_id, image),
+            launch_id=plan.launch_id,
+            name=launch.job.name,
+            collection=plan.collection,
+            content=launch.fingerprint(image),
+            image=image or launch.job.image.uri,
+            is_new=is_new,
+        )
 
     def resubmit(
         self,
@@ -114,10 +94,11 @@ class Launcher:
         is_new: bool = False,
     ) -> Launched:
         """Submit a job again, with a new job folder, overrides and more arguments."""
-        inputs = input_fields(job)
+        from distlaunch.job.names import job_name
+
+        inputs, parts = input_fields(job), parse_name(job["name"])
         if overrides or program_args:
             inputs = override_inputs(inputs, overrides, program_args)
-        content = fingerprint(["again", job["name"], overrides, program_args])
         if with_new_folder(inputs, "ID") == inputs:
             self._show(
                 "this job names no output directory; if its program writes to a fixed path, the "
@@ -129,25 +110,15 @@ class Launcher:
             labels = inputs.get("labels", {}) | {LAUNCH_LABEL: launch_id}
             return with_new_folder(inputs, launch_id) | {"labels": labels}
 
-        def record() -> Record:
-            from distlaunch.job.names import job_name
-
-            name = job_name(inputs.get("displayName") or parse_name(job["name"]).id)
-            launch_id = new_launch_id(name)
-            body = request(launch_id)
-            return self._new_record(
-                launch_id=launch_id,
-                name=name,
-                project=self._jobs.project,
-                region=self._jobs.region,
-                collection=parse_name(job["name"]).collection,
-                content=content,
-                request=redact(body),
-                job_dir=output_directory(body),
-                endpoint=self._jobs.session.endpoint,
-            )
-
-        return self._launch(content, request, record, is_new=is_new)
+        name = job_name(inputs.get("displayName") or parts.id)
+        return self._launch(
+            request,
+            launch_id=new_launch_id(name),
+            name=name,
+            collection=parts.collection,
+            content=fingerprint(["again", job["name"], overrides, program_args]),
+            is_new=is_new,
+        )
 
     def close(self, record: Record) -> None:
         """Note that the command that launched a job has ended in order."""
@@ -155,21 +126,38 @@ class Launcher:
 
     def _launch(
         self,
-        content: str,
         request: Callable[[str], dict[str, Any]],
-        record: Callable[[], Record],
         *,
+        launch_id: str,
         is_new: bool,
+        **values: Any,
     ) -> Launched:
-        """Create a job of this content, or resume an interrupted launch of it."""
+        """Create a job of this content, or resume an interrupted launch of it.
+
+        `request` makes the body of the call from a launch id; `values` are fields of the record.
+        """
         with self._records.lock():
-            unfinished = None if is_new else self._records.find_unfinished(content)
+            unfinished = None if is_new else self._records.find_unfinished(values["content"])
             if unfinished:
                 resumed = self._resume(unfinished, request(unfinished.launch_id))
                 if resumed:
                     return resumed
-            fresh = record()
-            return self._create(fresh, request(fresh.launch_id), may_exist=False)
+            body = request(launch_id)
+            commit, is_dirty = commit_of(self._folder)
+            record = Record(
+                **values,
+                launch_id=launch_id,
+                project=self._jobs.project,
+                region=self._jobs.region,
+                request=redact(body),
+                job_dir=output_directory(body),
+                endpoint=self._jobs.session.endpoint,
+                commit=commit,
+                is_dirty=is_dirty,
+                versions={"distlaunch": __version__, "python": platform.python_version()},
+                time=now(),
+            )
+            return self._create(record, body, may_exist=False)
 
     def _resume(self, record: Record, body: Mapping[str, Any]) -> Launched | None:
         """Resume an interrupted launch; close its record if its job has ended or is gone."""
@@ -227,12 +215,6 @@ class Launcher:
         record = replace(record, resource=job["name"])
         self._records.write(record)
         return Launched(record, job)
-
-    def _new_record(self, **values: Any) -> Record:
-        """Return a record with the folder's commit, the versions and the time of now."""
-        commit, is_dirty = commit_of(self._folder)
-        versions = {"distlaunch": __version__, "python": platform.python_version()}
-        return Record(**values, commit=commit, is_dirty=is_dirty, versions=versions, time=now())
 
     def _show(self, text: str, level: Level = "info") -> None:
         self._on_event(Notice(text, level))

@@ -36,22 +36,14 @@ class LocatedJob:
 class JobLocator:
     """Finds jobs in the project and region of the command line, the record or distlaunch.yaml.
 
-    Parameters
-    ----------
-    folder
-        The project's folder, with its records and distlaunch.yaml.
-    endpoint, project, region
-        The options of the command line; None for those of the job's record, distlaunch.yaml or
-        gcloud.
-    show_message
-        Prints warnings, and that a call has been retried for some time.
+    None is for those of the job's record, distlaunch.yaml or gcloud.
     """
 
-    folder: Path
+    folder: Path  # the project's, with its records and distlaunch.yaml
     endpoint: str | None = None
     project: str | None = None
     region: str | None = None
-    show_message: ShowMessage | None = None
+    show_message: ShowMessage | None = None  # prints warnings and retries
 
     def jobs(self, record: Record | None = None, name: str = "") -> Jobs:
         """Return the jobs of the project and region, those of a record or a resource name first."""

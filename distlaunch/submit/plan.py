@@ -77,14 +77,14 @@ class LaunchRequest:
 class SubmitPlan:
     """What a submit will do."""
 
-    order: LaunchRequest
+    launch: LaunchRequest
     launch_id: str  # unless an interrupted launch is resumed
     image: ImagePlan | None  # None if every pool names its own
 
     @property
     def collection(self) -> vertex.Collection:
         """The collection of Google's API."""
-        return vertex.collection(self.order.job)
+        return vertex.collection(self.launch.job)
 
     @property
     def request(self) -> dict[str, Any]:
@@ -92,20 +92,20 @@ class SubmitPlan:
         uri = None
         if self.image is not None:
             uri = self.image.uri or f"{self.image.reference.name}@{PENDING_DIGEST}"
-        return self.order.request(self.launch_id, uri)
+        return self.launch.request(self.launch_id, uri)
 
 
-def plan_submit(order: LaunchRequest, image: ImagePlan | None = None) -> SubmitPlan:
+def plan_submit(launch: LaunchRequest, image: ImagePlan | None = None) -> SubmitPlan:
     """Return what a submit will do; JobFileError is raised if required fields are missing."""
     from distlaunch.checks.required_fields import raise_if_incomplete
 
-    raise_if_incomplete(order)
-    if image is None and vertex.needs_image(order.job):
+    raise_if_incomplete(launch)
+    if image is None and vertex.needs_image(launch.job):
         from distlaunch.image import plan_image
         from distlaunch.render.templates import recipe
 
-        image = plan_image(order.job, order.folder, recipe)
-    return SubmitPlan(order, new_launch_id(order.job.name), image)
+        image = plan_image(launch.job, launch.folder, recipe)
+    return SubmitPlan(launch, new_launch_id(launch.job.name), image)
 
 
 def fingerprint(value: Any) -> str:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from distlaunch.ui.events import ShowMessage
 
 _MAX_NAME = 40  # characters of a job's name in its launch id, which is the value of a label
-_MAX_BYTES = 16 << 20  # of a record; Google accepts no request as large
 _TYPES: dict[str, type | tuple[type, ...]] = {  # by the annotations of a record's fields
     "Collection": str,
     "Mapping[str, Any]": dict,
@@ -155,14 +154,10 @@ def now() -> str:
 
 
 def _read(path: Path) -> Record:
-    """Return the record in a small regular file; else OSError, RecursionError or ValueError."""
+    """Return the record in a regular file; else OSError, RecursionError or ValueError."""
     if not path.is_file():
         raise ValueError("not a regular file")
-    with path.open("rb") as file:
-        content = file.read(_MAX_BYTES + 1)
-    if len(content) > _MAX_BYTES:
-        raise ValueError(f"larger than {_MAX_BYTES >> 20} MiB")
-    record = _parse(json.loads(content))
+    record = _parse(json.loads(path.read_bytes()))
     json.dumps(asdict(record), ensure_ascii=False).encode()  # else it could not be rewritten
     if record.launch_id != path.stem:
         raise ValueError(f"launch_id is not {path.stem}")
