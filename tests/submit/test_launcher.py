@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import emulators
@@ -15,164 +13,151 @@ import pytest
 from distlaunch.google.client import connect
 
 JOB_FILE = """\
-name: digits
+name: {name}
 project: demo-project
 region: us-central1
 bucket: gs://demo-bucket
 module: trainer
 cluster:
-  chief: {machine: n1-standard-4}
+  chief: {{machine: n1-standard-4}}
 """
-LONG = "import time; time.sleep(600)"  # the program of a job that has not ended by then
+TRAINER = "import sys, time; time.sleep(float(sys.argv[-1])); print('trained')\n"
 # Without the checks, which would take a fault or a moment that is meant for a launch.
 SUBMIT = ("submit", "--image=localhost:5000/digits:1", "--no-check")
-MOMENTS = 24  # eighteen until Google has the job, and some after that
+LONG = ("--detach", "--", "600")  # a job that has not ended by the next command
+MOMENTS = 10  # eight until the record names the job, and some after that
 KILLED = Path(__file__).with_name("killed.py")
 
-# What may do better when it is tried again.
-TRANSIENT = ("429", "500", "502", "503", "504", "reset", "lost", "expired")
-FOLLOWING = ("get", "logs", "storage")  # the calls once there is a job
+# What may pass when it is retried; a retry follows each but the last.
+TRANSIENT = ("429", "reset", "expired", "lost")
+AT_CREATE = ",".join(f"{fault}@create#{2 * n + 1}" for n, fault in enumerate(TRANSIENT))
+AT_LIST = ",".join(f"{fault}@list#{2 * n + 1}" for n, fault in enumerate(TRANSIENT))
+FOLLOWING = "503@get#1,reset@get#3,lost@get#5,429@logs#1,expired@logs#3,500@storage#1"
+
+pytestmark = pytest.mark.slow
 
 
-def made(folder, name="digits"):
-    folder.mkdir()
-    (folder / "distlaunch.yaml").write_text(JOB_FILE.replace("digits", name))
-    (folder / "trainer.py").write_text("print('trained')\n")
+def write_project(folder):
+    folder.mkdir(exist_ok=True)
+    (folder / "distlaunch.yaml").write_text(JOB_FILE.format(name=folder.name))
+    (folder / "trainer.py").write_text(TRAINER)
     return folder
 
 
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory):
+    """An emulator without faults."""
+    with emulators.running(write_project(tmp_path_factory.mktemp("buckets"))) as emulator:
+        yield emulator
+
+
 @pytest.fixture
-def project(tmp_path):
-    return made(tmp_path / "digits")
+def with_faults(tmp_path):
+    """Return a function that runs an emulator with faults."""
+    folder = write_project(tmp_path / "trainer")
+    return lambda faults: emulators.running(folder, f"--faults={faults}")
 
 
-def submit(project, emulator, *words, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "distlaunch", *SUBMIT, *words],
-        cwd=project,
-        env=emulator.environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        **options,
-    )
+@pytest.fixture
+def submit(cli, tmp_path):
+    """Return a function that submits a project of some name."""
+
+    def run(emulator, name, *words):
+        folder = write_project(tmp_path / name)
+        return cli(*SUBMIT, *(words or LONG), cwd=folder, env=emulator.environment)
+
+    return run
 
 
-def records(project):
-    paths = sorted((project / ".distlaunch/jobs").glob("*.json"))
-    return [json.loads(path.read_text()) for path in paths]
+@pytest.fixture
+def records(tmp_path):
+    """Return a function that reads the records of projects."""
+
+    def read(*names):
+        folders = [tmp_path / name / ".distlaunch/jobs" for name in names]
+        paths = [path for folder in folders for path in sorted(folder.glob("*.json"))]
+        return [json.loads(path.read_text()) for path in paths]
+
+    return read
 
 
-def launched_in_spite_of(faults, folder, *words):
-    """Submit against an emulator of its own that injects faults; return its output."""
-    with emulators.running(made(folder), f"--faults={','.join(faults)}") as here:
-        done = submit(folder, here, *words)
+def assert_one_job_each(launches, jobs):
+    assert [launch["resource"] for launch in launches] == [job["name"] for job in reversed(jobs)]
+    assert not any(launch["is_open"] for launch in launches)
+
+
+@pytest.mark.parametrize("faults", [AT_CREATE, f"lost@create#*,{AT_LIST}"], ids=["create", "list"])
+def test_a_transient_failure_makes_one_job(faults, with_faults, submit, records):
+    with with_faults(faults) as emulator:
+        for fault in TRANSIENT:
+            done = submit(emulator, f"after-{fault}")
+            assert done.returncode == 0, (fault, done.stderr)
+        assert_one_job_each(records(*(f"after-{fault}" for fault in TRANSIENT)), emulator.jobs())
+
+
+def test_a_job_is_followed_through_transient_failures(with_faults, submit, records):
+    with with_faults(FOLLOWING) as emulator:
+        done = submit(emulator, "digits", "--", "1")
         assert done.returncode == 0, done.stderr
-        [job] = here.jobs()
-    [record] = records(folder)
-    assert (record["resource"], record["is_open"]) == (job["name"], False)
-    return done.stdout
+        assert done.stdout.count("| trained\n") == 1
+        assert_one_job_each(records("digits"), emulator.jobs())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("calls", [("create",), ("list",), FOLLOWING], ids="+".join)
-def test_what_passes_makes_one_job_and_no_difference(calls, tmp_path):
-    def launched(fault):
-        faults = [f"{fault}@{call}" for call in calls]
-        faults += ["lost@create"] if calls == ("list",) else []  # it is request for nothing else
-        words = () if calls == FOLLOWING else ("--detach",)
-        return launched_in_spite_of(faults, tmp_path / fault, *words)
-
-    with ThreadPoolExecutor() as several_at_once:  # most of it is waiting
-        content = list(several_at_once.map(launched, TRANSIENT))
-    if calls == FOLLOWING:
-        assert [text.count("| trained\n") for text in content] == [1] * len(TRANSIENT)
+def test_a_refusal_makes_no_job_and_leaves_nothing_open(with_faults, submit, records):
+    with with_faults("denied@create#1,disabled@create#2,quota@create#3,404@create#4") as emulator:
+        for number in range(1, 5):
+            done = submit(emulator, "digits")
+            assert done.returncode == 1
+            assert done.stderr.count("distlaunch: error: ") == 1
+            assert "Traceback" not in done.stderr
+            assert [record["is_open"] for record in records("digits")] == [False] * number
+        assert emulator.jobs() == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ["denied", "disabled", "quota", "404"])
-def test_a_refusal_makes_no_job_and_leaves_nothing_open(fault, project, emulator):
-    here = emulator("--faults", f"{fault}@create#*", project=project)
-    done = submit(project, here)
-    assert done.returncode == 1
-    assert done.stderr.count("distlaunch: error: ") == 1
-    assert "Traceback" not in done.stderr
-    assert here.jobs() == []
-    assert [record["is_open"] for record in records(project)] == [False]
+def test_a_refused_look_up_after_a_lost_response_makes_no_second_job(with_faults, submit, records):
+    faults = "lost@create#1-2,denied@list#1,expired@list#3-4"
+    with with_faults(faults) as emulator:
+        for name in ("denied", "expired"):
+            first = submit(emulator, name)
+            assert first.returncode == 1
+            assert "the job may have been created, but the look-up failed (" in first.stderr
+            second = submit(emulator, name)
+            assert second.returncode == 0, second.stderr
+        assert_one_job_each(records("denied", "expired"), emulator.jobs())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ["denied@list#1", "expired@list#1-2"])
-def test_a_refused_look_up_after_a_lost_answer_makes_no_second_job(fault, project, emulator):
-    (project / "trainer.py").write_text(LONG)
-    here = emulator("--faults", f"lost@create,{fault}", project=project)
-    first = submit(project, here, "--detach")
-    assert first.returncode == 1
-    assert "the job may have been created, but the look-up failed (" in first.stderr
-    again = submit(project, here, "--detach")
-    assert again.returncode == 0, again.stderr
-    [job], [record] = here.jobs(), records(project)
-    assert (record["resource"], record["is_open"]) == (job["name"], False)
+@pytest.mark.parametrize("name", ["ended", "not-noted", "deleted"])
+def test_an_open_launch_whose_job_is_over_starts_a_new_one(
+    name, healthy, submit, records, tmp_path
+):
+    assert submit(healthy, name, "--detach", "--", "0").returncode == 0
+    job = healthy.wait("SUCCEEDED")
+    [record] = records(name)
+    # What a command leaves behind that is killed while it follows.
+    path = tmp_path / name / f".distlaunch/jobs/{record['launch_id']}.json"
+    resource = None if name == "not-noted" else job["name"]
+    path.write_text(json.dumps(record | {"is_open": True, "resource": resource}))
+    outcome = "has ended (SUCCEEDED)"
+    if name == "deleted":
+        outcome = "no longer exists"
+        connect(healthy.url).call("DELETE", "aiplatform", job["name"], region=emulators.REGION)
+    done = submit(healthy, name, "--detach", "--", "0")
+    assert done.returncode == 0, done.stderr
+    interrupted = f"the job of the interrupted launch {record['launch_id']} {outcome}"
+    assert f"{interrupted}; starting a new one" in done.stderr
+    launches = records(name)
+    assert len({launch["resource"] for launch in launches} - {None}) == 2
+    assert [launch["is_open"] for launch in launches] == [False, False]
 
 
-def reopened(project, **changed):
-    """Make the newest record what a command leaves behind that is killed while it follows."""
-    record = max(records(project), key=lambda each: (each["time"], each["launch_id"]))
-    path = project / f".distlaunch/jobs/{record['launch_id']}.json"
-    path.write_text(json.dumps({**record, "is_open": True, **changed}))
-    return record
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("state", ["ended", "ended before it was noted", "deleted"])
-def test_an_open_launch_whose_job_is_over_starts_a_new_one(state, project, emulator):
-    here = emulator(project=project)
-    assert submit(project, here, "--detach").returncode == 0
-    old = here.wait("SUCCEEDED")
-    record = reopened(project, **({"resource": None} if "noted" in state else {}))
-    if state == "deleted":
-        region = emulators.REGION
-        connect(here.url).call("DELETE", "aiplatform", old["name"], region=region)
-    again = submit(project, here, "--detach")
-    assert again.returncode == 0, again.stderr
-    outcome = "no longer exists" if state == "deleted" else "has ended (SUCCEEDED)"
-    expected = (
-        f"the job of the interrupted launch {record['launch_id']} {outcome}; starting a new one"
-    )
-    assert expected in again.stderr
-    assert again.stdout.strip() != record["launch_id"]
-    assert len(here.jobs()) == (1 if state == "deleted" else 2)
-    assert [each["is_open"] for each in records(project)] == [False, False]
-
-
-def killed_and_again(moment, folder, emulator):
-    """Submit, be killed at a moment, submit again and return that launch's id."""
-    done = subprocess.run(
-        [sys.executable, KILLED, str(moment), *SUBMIT],
-        cwd=made(folder, f"digits-{moment}"),
-        env=emulator.environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    return submit(folder, emulator, "--detach").stdout.strip()
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_and_run_again_makes_one_job(tmp_path, emulator):
-    trainer = made(tmp_path / "trainer")
-    (trainer / "trainer.py").write_text(LONG)  # a job that is over is not resumed
-    here = emulator(project=trainer)
-    with ThreadPoolExecutor(2) as two_at_once:
-        content = list(
-            two_at_once.map(
-                lambda moment: killed_and_again(moment, tmp_path / str(moment), here),
-                range(MOMENTS),
-            )
-        )
-    launches = {job["displayName"]: job["labels"]["distlaunch-launch"] for job in here.jobs()}
-    assert len(here.jobs()) == len(launches) == MOMENTS
-    assert content == [launches[f"digits-{moment}"] for moment in range(MOMENTS)]
+def test_killed_at_any_moment_and_run_again_makes_one_job(healthy, submit, python, tmp_path):
+    for moment in range(MOMENTS):
+        name = f"digits-{moment}"
+        folder = write_project(tmp_path / name)
+        shutil.copy(KILLED, folder)
+        words = ("killed", str(moment), *SUBMIT, "--", "600")
+        killed = python.run(*words, cwd=folder, env=healthy.environment)
+        assert killed.code == -signal.SIGKILL, killed.err
+        launch_id = submit(healthy, name).stdout.strip()
+        [job] = [job for job in healthy.jobs() if job["displayName"] == name]
+        assert job["labels"]["distlaunch-launch"] == launch_id, moment
