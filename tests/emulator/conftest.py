@@ -42,28 +42,23 @@ class Service:
 
 @pytest.fixture(scope="session")
 def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Service]]:
-    """Start emulators with faults, in the language of `--faults`."""
-    numbers = itertools.count()
+    """Start an emulator with faults, in the language of `--faults`, or use a running one."""
     with ExitStack() as stack:
+        emulators: dict[str, Emulator] = {}
+        numbers = itertools.count()
 
         def start(faults: str = "") -> Service:
-            emulator = Emulator(
-                storage=tmp_path_factory.mktemp("storage"),
-                region="europe-west4",
-                faults=Faults(f"slow-states:3600,{faults}"),
-            )
-            stack.enter_context(emulator)
+            if faults not in emulators:
+                storage = tmp_path_factory.mktemp("storage")
+                both = Faults(f"slow-states:3600,{faults}")
+                emulator = Emulator(storage=storage, region="europe-west4", faults=both)
+                emulators[faults] = stack.enter_context(emulator)
+            emulator = emulators[faults]
             return Service(emulator.url, emulator.storage, f"project-{next(numbers)}")
 
         yield start
 
 
-@pytest.fixture(scope="session")
-def shared(serve: Callable[..., Service]) -> Service:
-    return serve()
-
-
 @pytest.fixture
-def service(shared: Service, request: pytest.FixtureRequest) -> Service:
-    """The shared emulator with a project of the test's own."""
-    return Service(shared.url, shared.storage, f"test-{abs(hash(request.node.nodeid))}")
+def service(serve: Callable[..., Service]) -> Service:
+    return serve()

@@ -32,17 +32,17 @@ pytestmark = [
 def start(tmp_path):
     """Start `gcloud` with an emulator."""
     with Emulator(storage=tmp_path / "storage", project_dir=tmp_path) as emulator:
-        env = {
-            **os.environ,
-            "CLOUDSDK_CONFIG": str(tmp_path / "gcloud"),
-            "CLOUDSDK_CORE_PROJECT": "my-project",
-            "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
-            "CLOUDSDK_AI_REGION": "us-central1",
-            "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{emulator.url}/",
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"{emulator.url}/",
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{emulator.url}/storage/v1/",
+        settings = {
+            "CONFIG": str(tmp_path / "gcloud"),
+            "CORE_PROJECT": "my-project",
+            "CORE_DISABLE_PROMPTS": "1",
+            "AI_REGION": "us-central1",
+            "AUTH_DISABLE_CREDENTIALS": "true",
+            "API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{emulator.url}/",
+            "API_ENDPOINT_OVERRIDES_LOGGING": f"{emulator.url}/",
+            "API_ENDPOINT_OVERRIDES_STORAGE": f"{emulator.url}/storage/v1/",
         }
+        env = os.environ | {f"CLOUDSDK_{name}": value for name, value in settings.items()}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         yield lambda *words: subprocess.Popen([GCLOUD, *words], cwd=tmp_path, env=env, **pipes)
 

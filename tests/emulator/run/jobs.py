@@ -26,10 +26,12 @@ class Jobs:
         timings = {"states": 0.0, "error": 0.0, **timings}
         self.runner = JobRunner(self.store, backend, self.logs, Timings(**timings))
 
-    def start(self, job: dict[str, Any]) -> str:
-        """Create and start a job; return its name."""
+    def start(self, job: dict[str, Any], state: str = "") -> str:
+        """Create and start a job, wait for a state, if given, and return its name."""
         name = self.store.create("projects/p/locations/us-central1/customJobs", job)["name"]
         self.runner.start(name)
+        if state:
+            self.wait(name, state)
         return name
 
     def run(self, job: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -98,18 +100,17 @@ def tuning_job(
     *parameters: dict[str, Any], trials: int, at_once: int = 1, pools: Any = (), **job: Any
 ) -> dict[str, Any]:
     """Return a tuning job that goes through a grid and minimizes ``loss``."""
+    study = {
+        "metrics": [{"metricId": "loss", "goal": "MINIMIZE"}],
+        "parameters": list(parameters),
+        "algorithm": "GRID_SEARCH",
+    }
+    output = {"outputUriPrefix": "gs://bucket/job"}
     return {
         "displayName": "tuning",
-        "studySpec": {
-            "metrics": [{"metricId": "loss", "goal": "MINIMIZE"}],
-            "parameters": list(parameters),
-            "algorithm": "GRID_SEARCH",
-        },
+        "studySpec": study,
         "maxTrialCount": trials,
         "parallelTrialCount": at_once,
-        "trialJobSpec": {
-            "workerPoolSpecs": list(pools),
-            "baseOutputDirectory": {"outputUriPrefix": "gs://bucket/job"},
-        },
+        "trialJobSpec": {"workerPoolSpecs": list(pools), "baseOutputDirectory": output},
         **job,
     }

@@ -83,7 +83,7 @@ def test_failures(jobs, engine):
     names = [
         jobs.start(custom_job(failing))
         for failing in (
-            python("import sys; print('oh', file=sys.stderr); sys.exit(7)", image=engine.base),
+            pool("sh", "-c", "echo oh >&2; exit 7", image=engine.base),
             pool("no-such-program", image=engine.base),
             python("", image=missing),
         )
@@ -125,21 +125,22 @@ def test_a_replica_that_is_killed_comes_back_at_its_address(jobs, engine, storag
     assert (storage / "job-bucket/digits/model").is_dir()
 
 
+REPORT = """\
+import os, sys
+print(sys.argv[1:], os.environ["AIP_MODEL_DIR"])
+open(os.environ["CLOUD_ML_HP_METRIC_FILE"], "w").write('{"loss": 1.5}')
+"""
+
+
 def test_a_cancelled_job_and_a_trial_leave_nothing(jobs, engine):
-    stubborn = "print('here', flush=True); import time; time.sleep(600)"
-    name = jobs.start(custom_job(python(stubborn, image=engine.base)))
-    report = (
-        "import json, os, sys; json.dump({'loss': 1.5, 'global_step': 3}, "
-        "open(os.environ['CLOUD_ML_HP_METRIC_FILE'], 'w')); "
-        "print(sys.argv[1:], os.environ['AIP_MODEL_DIR'])"
-    )
+    name = jobs.start(custom_job(pool("sleep", "600", image=engine.base)))
     rate = {"parameterId": "x", "discreteValueSpec": {"values": [2]}}
-    tuned, job = jobs.run(tuning_job(rate, trials=1, pools=[python(report, image=engine.base)]))
+    tuned, job = jobs.run(tuning_job(rate, trials=1, pools=[python(REPORT, image=engine.base)]))
     [trial] = job["trials"]
     assert trial["finalMeasurement"]["metrics"] == [{"metricId": "loss", "value": 1.5}]
     assert jobs.texts(tuned, "workerpool0-0") == ["['--x=2'] /gcs/bucket/job/1/model/"]
 
-    jobs.wait_until(lambda: jobs.texts(name, "workerpool0-0"))
+    jobs.wait(name, "RUNNING")
     jobs.runner.cancel(name)
     assert jobs.wait(name)["state"] == "JOB_STATE_CANCELLED"
     assert left_of(engine, name, tuned) == []
@@ -155,19 +156,15 @@ def test_the_user_alone_owns_and_may_write_what_containers_write(
         path.chmod(0o755)
     write = "import os; os.mkdir('/gcs/data-bucket/{0}'); open('/gcs/data-bucket/{0}/file', 'w')"
     image = build_image(engine, "unprivileged", "USER 65534:65534\n")
-    names = [
-        jobs.start(custom_job(python(write.format("root"), image=engine.base))),
-        jobs.start(custom_job(python(write.format("unprivileged"), image=image))),
-    ]
-    for name in names:
-        assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
+    for user, uri in (("root", engine.base), ("unprivileged", image)):
+        name, job = jobs.run(custom_job(python(write.format(user), image=uri)))
+        assert job["state"] == "JOB_STATE_SUCCEEDED"
+        assert left_of(engine, name) == []
     paths = [storage, *storage.rglob("*")]
     assert len(paths) == 6
-    for path in paths:
-        status = path.stat()
-        assert (status.st_uid, status.st_gid) == (12_345, 23_456), path
-        assert status.st_mode & 0o022 == 0, path
-    assert left_of(engine, *names) == []
+    statuses = [path.stat() for path in paths]
+    assert {(status.st_uid, status.st_gid) for status in statuses} == {(12_345, 23_456)}
+    assert not any(status.st_mode & 0o022 for status in statuses)
 
 
 def test_the_next_emulator_removes_the_containers_of_one_that_was_killed(
