@@ -82,39 +82,27 @@ def test_what_is_not_restarted(cli, tmp_path, words, code, message):
     assert "Traceback" not in done.stderr
 
 
-def test_a_clean_stop_lets_the_tasks_leave_by_themselves(launch):
+def test_a_stop_lets_tasks_leave_and_kills_and_reports_those_that_do_not(launch, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "from distlaunch.local import policy\npolicy.STOP_TIMEOUT = 2\n"
+    )
     launched = launch(
         """
         def leave(*_):
             print("saved", flush=True)
             sys.exit(143)
         signal.signal(signal.SIGTERM, leave)
-        is_up("task")
-        while True:
-            time.sleep(60)
-        """
+        stay("task", stubborn=TASK == "worker-0")
+        """,
+        env={"PYTHONPATH": str(tmp_path)},
     )
     launched.until_up(2)
     launched.process.send_signal(signal.SIGINT)
     code, out, err = launched.end()
-    assert code == 130
-    assert sorted(out.splitlines()) == ["chief    | saved", "worker:0 | saved"]
-    assert "failed" not in err
-
-
-def test_a_task_that_does_not_end_after_ctrl_c_is_killed_and_reported(launch, tmp_path):
-    (tmp_path / "sitecustomize.py").write_text(
-        "from distlaunch.local import policy\npolicy.STOP_TIMEOUT = 0.3\n"
-    )
-    launched = launch(
-        "stay('task', stubborn=TASK == 'worker-0')", env={"PYTHONPATH": str(tmp_path)}
-    )
-    launched.until_up(2)
-    launched.process.send_signal(signal.SIGINT)
-    code, _, err = launched.end()
-    assert code == 130
-    assert "distlaunch: warning: worker:0: killed, as 0 s were not enough\n" in err
+    assert (code, out) == (130, "chief    | saved\n")
+    assert "distlaunch: warning: worker:0: killed, as 2 s were not enough\n" in err
     assert "chief: killed" not in err
+    assert "failed" not in err
 
 
 def test_evaluators_and_parameter_servers_are_ended_when_the_primary_is_done(run, tmp_path):
@@ -194,58 +182,53 @@ def test_what_a_program_sees(run, tmp_path):
     assert int(chief["TF_NUM_INTRAOP_THREADS"]) == (1 if count < 2 else count // 2)
 
 
-def test_a_restart_starts_all_again_with_new_logs(run, tmp_path):
+def test_restarts_are_of_all_tasks_with_new_logs_until_they_are_used_up(run, tmp_path):
     code, out, err = run(
         """
         print("attempt", RESTARTS, flush=True)
-        if TASK == "worker-0" and RESTARTS < 2:
-            sys.exit(4)
-        if RESTARTS < 2:
-            time.sleep(60)
+        is_up(RESTARTS)
+        await_up(2 * RESTARTS + 2)
+        sys.exit(4) if TASK == "worker-0" else time.sleep(60)
         """,
         "--restarts=2",
         "--job-dir=job",
     )
-    assert code == 0
+    assert code == 4
     assert "chief    | attempt 2" in out
-    assert err.count("worker:0 failed with exit code 4") == 2
+    assert err.count("worker:0 failed with exit code 4") == 3
     assert "restarting all tasks (2 of 2)" in err
+    assert "not restarted" not in err
     logs = sorted(tmp_path.glob("job/task-logs/attempt-*/worker-0.log"))
     assert [path.read_text() for path in logs] == [f"attempt {number}\n" for number in range(3)]
 
 
-def test_restarts_are_used_up(run):
-    code, _, err = run("sys.exit(4)", "--restarts=1", workers=1)
-    assert (code, err.count("failed with exit code 4")) == (4, 2)
-    assert "not restarted" not in err
-
-
-STEPS = """
-report("ready", tasks=2, global_batch=8, steps_per_epoch=50, epochs=1, examples=400, step=0)
-for step in range(1, 51):
-    report("step", step=step, epoch=1, loss=0.5)
-    time.sleep(0.02)
-"""
-
-
-def test_a_task_is_killed_at_a_step_once(run):
-    code, _, err = run(STEPS, "--kill=worker:0@step=10", "--restarts=1")
+def test_a_task_is_killed_at_a_step_once_and_a_fault_that_never_happened_is_reported(run):
+    code, _, err = run(
+        "report('step', step=12); time.sleep(0 if RESTARTS else 60)",
+        "--kill=worker:0@step=10",
+        "--kill=chief@step=1000000",
+        "--restarts=1",
+    )
     assert code == 0
     assert err.count("worker:0 was killed by signal 9 (SIGKILL)") == 1
-    assert "--kill worker:0@step=10: sending SIGKILL to worker:0 at step 1" in err
+    assert "--kill worker:0@step=10: sending SIGKILL to worker:0 at step 12" in err
+    assert "fault not triggered: --kill chief@step=1000000" in err
 
 
-def test_a_task_is_frozen_at_a_step(run):
+def test_a_frozen_task_is_a_likely_cause(run):
     code, _, err = run(
-        STEPS + "while TASK == 'worker-0': time.sleep(60)\nsys.exit(6)",
+        """
+        stat = Path("/proc/self/stat").resolve()
+        if TASK == "worker-0":
+            Path("stat").symlink_to(stat)
+            report("step", step=30)
+            time.sleep(60)
+        while not Path("stat").exists() or Path("stat").read_text().split()[2] != "T":
+            time.sleep(0.01)
+        sys.exit(6)
+        """,
         "--freeze=worker:0@step=30",
     )
     assert code == 6
     assert "--freeze worker:0@step=30" in err
     assert "likely cause: worker:0 is frozen (SIGSTOP)" in err
-
-
-def test_a_fault_that_never_happened_is_reported(run):
-    code, _, err = run("", "--kill=chief@step=1000000")
-    assert code == 0
-    assert "fault not triggered: --kill chief@step=1000000" in err

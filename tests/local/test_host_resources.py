@@ -14,16 +14,15 @@ from distlaunch.local.host_resources import (
     this_machine,
 )
 
-TASKS = st.builds(
-    lambda workers, ps, evaluators: (
+TASKS = st.tuples(st.integers(0, 12), st.integers(0, 3), st.integers(0, 1)).map(
+    lambda counts: (
         Task("chief"),
-        *(Task("worker", index) for index in range(workers)),
-        *(Task("ps", index) for index in range(ps)),
-        *(Task("evaluator", index) for index in range(evaluators)),
-    ),
-    st.integers(0, 12),
-    st.integers(0, 3),
-    st.integers(0, 1),
+        *(
+            Task(kind, index)
+            for kind, count in zip(("worker", "ps", "evaluator"), counts, strict=True)
+            for index in range(count)
+        ),
+    )
 )
 MACHINES = st.builds(
     HostResources,
@@ -33,15 +32,12 @@ MACHINES = st.builds(
 
 
 @given(st.lists(st.integers()), st.integers(1, 20))
-def test_parts_are_contiguous_even_and_whole(things, parts):
-    pieces = split(things, parts)
+def test_parts_are_contiguous_even_and_whole(items, parts):
+    pieces = split(items, parts)
     assert len(pieces) == parts
-    if len(things) < parts:
-        assert not any(pieces)
-    else:
-        assert [thing for piece in pieces for thing in piece] == things
-        sizes = [len(piece) for piece in pieces]
-        assert max(sizes) - min(sizes) <= 1
+    assert [item for piece in pieces for item in piece] == (items if len(items) >= parts else [])
+    sizes = [len(piece) for piece in pieces]
+    assert max(sizes) - min(sizes) <= 1
 
 
 @given(MACHINES, TASKS)
@@ -50,17 +46,14 @@ def test_training_tasks_share_without_overlap(machine, tasks):
     assert set(shares) == set(tasks)
     training = [shares[task] for task in tasks if task.is_training]
     cores = [core for share in training for core in share.cores or ()]
-    assert len({len(share.gpus) for share in training}) == 1
     gpus = [gpu for share in training for gpu in share.gpus]
     assert tuple(cores) == (machine.cores if len(machine.cores) >= len(training) else ())
     assert tuple(gpus) == machine.gpus[: len(gpus)]
+    assert len({len(share.gpus) for share in training}) == 1
     assert len(machine.gpus) - len(gpus) < len(training)
     assert all(share.threads == max(1, len(share.cores or ())) for share in training)
-    for task in tasks:
-        if not task.is_training:
-            assert shares[task].cores is None
-            assert shares[task].gpus == ()
-            assert shares[task].threads >= 1
+    others = [shares[task] for task in tasks if not task.is_training]
+    assert all(share.cores is None and not share.gpus and share.threads for share in others)
 
 
 def test_the_environment_of_a_share():

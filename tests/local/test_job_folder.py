@@ -21,15 +21,11 @@ def make_job(project: Path, name: str, *, checkpoints: bool = True) -> Path:
     return folder
 
 
-def test_a_new_job_gets_a_folder_of_this_moment(tmp_path):
+def test_new_jobs_get_folders_named_after_the_moment(tmp_path, monkeypatch):
     folder = new(tmp_path, None)
     assert re.fullmatch(r"\d{8}-\d{6}", folder.job_id)
     assert folder.job_dir == str(tmp_path / ".distlaunch/local" / folder.job_id)
-    assert folder.logs_dir == Path(folder.job_dir, "task-logs")
-    assert folder.logs_dir.is_dir()
-
-
-def test_two_jobs_at_the_same_moment_get_two_folders(tmp_path, monkeypatch):
+    assert Path(folder.job_dir, "task-logs").is_dir()
     monkeypatch.setattr(job_folder.time, "strftime", lambda _: "20261121-101112")
     ids = [new(tmp_path, None).job_id for _ in range(3)]
     assert ids == ["20261121-101112", "20261121-101112-2", "20261121-101112-3"]
@@ -42,12 +38,15 @@ def test_a_requested_folder_is_created_in_the_project(tmp_path, job_dir):
     assert new(tmp_path, job_dir) == folder
 
 
-def test_a_folder_in_the_cloud_keeps_the_output_here(tmp_path):
+def test_a_job_in_the_cloud_has_its_output_here_by_which_it_is_resumed(tmp_path):
+    make_job(tmp_path, "20200101-000000")
     folder = new(tmp_path, "gs://bucket/job/")
     assert folder.job_dir == "gs://bucket/job"
     assert folder.logs_dir == tmp_path / LOCAL_JOBS / folder.job_id / "task-logs"
     assert folder.logs_dir.is_dir()
     assert folder.summary_version() is None
+    for which in ("", folder.job_id, str(LOCAL_JOBS / folder.job_id)):
+        assert resumed(tmp_path, which) == folder
 
 
 @pytest.mark.parametrize(
@@ -92,13 +91,6 @@ def test_only_a_bare_name_is_an_id(tmp_path, which):
     project.mkdir(parents=True)
     with pytest.raises(DistlaunchError, match=r"has no checkpoints|neither a job"):
         resumed(tmp_path if which != "../.." else project, which)
-
-
-def test_resume_finds_a_job_in_the_cloud(tmp_path):
-    make_job(tmp_path, "20200101-000000")
-    started = new(tmp_path, "gs://bucket/job/")
-    for which in ("", started.job_id, str(LOCAL_JOBS / started.job_id)):
-        assert resumed(tmp_path, which) == started
 
 
 @pytest.mark.parametrize("path", ["gs://", "gs:///x"])
@@ -152,18 +144,14 @@ def test_summary_and_its_version(tmp_path):
     folder = new(tmp_path, "job")
     path = Path(folder.job_dir, "summary.json")
     assert (folder.summary(), folder.summary_version()) == (None, None)
+    for garbage in (b"", b"{", b"[1]", b"\xff"):
+        path.write_bytes(garbage)
+        assert folder.summary() is None
     path.write_text(json.dumps({"steps": 3}))
     before = folder.summary_version()
     assert folder.summary() == {"steps": 3}
     os.utime(path, ns=(1, 1))
     assert folder.summary_version() not in (None, before)
-
-
-@pytest.mark.parametrize("garbage", ["", "{", "[1]", "\udcff"])
-def test_summary_that_is_none(tmp_path, garbage):
-    folder = new(tmp_path, "job")
-    Path(folder.job_dir, "summary.json").write_text(garbage, errors="surrogateescape")
-    assert folder.summary() is None
 
 
 @pytest.mark.parametrize("job_dir", ["s3://bucket/job", "hdfs://a/b"])

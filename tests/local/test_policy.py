@@ -44,17 +44,6 @@ def group():
     return Group()
 
 
-def test_done_when_the_primary_and_the_workers_are_and_the_servers_were_ended(group):
-    policy = group.start()
-    policy.exited(WORKER, OK, now=1)
-    assert policy.verdict is None
-    policy.exited(CHIEF, OK, now=2)
-    assert group.sent[0] == (PS, signal.SIGTERM)
-    policy.exited(PS, Ended(signal=signal.SIGTERM), now=2)
-    assert policy.verdict == Done()
-    assert policy.is_over(now=2)
-
-
 def test_a_worker_that_stays_after_the_primary_is_ended_and_the_job_is_done(group):
     policy = group.start()
     policy.exited(CHIEF, OK, now=0)
@@ -173,30 +162,3 @@ def test_a_task_that_starts_after_another_could_not_is_ended(group):
     group.policy.started(WORKER, now=0)
     assert group.sent == [(WORKER, signal.SIGTERM)]
     assert group.policy.verdict == Failure(CHIEF, Ended(127, reason="no such file"), None)
-
-
-@pytest.mark.parametrize(
-    ("ended", "code", "text"),
-    [
-        (Ended(7), 7, "failed with exit code 7"),
-        (Ended(signal=9), 137, "was killed by signal 9 (SIGKILL)"),
-        (Ended(signal=99), 227, "was killed by signal 99"),
-        (Ended(127, reason="x: gone"), 127, "could not start: x: gone"),
-    ],
-)
-def test_descriptions_of_ends(ended, code, text):
-    assert (ended.exit_code, str(ended)) == (code, text)
-
-
-@pytest.mark.parametrize(
-    ("ended", "reason"),
-    [
-        (Ended(7), ""),
-        (Ended(2), "exit code 2 means that the program was called wrongly"),
-        (Ended(127, reason="x: gone"), "the program could not be started"),
-    ],
-)
-def test_reasons_against_a_restart(group, ended, reason):
-    policy = group.start()
-    policy.exited(WORKER, ended, now=3)
-    assert policy.reason_against_restart() == reason

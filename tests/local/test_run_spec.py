@@ -1,44 +1,40 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.job.model import Cluster, Job, Machine, Pool, Task
 from distlaunch.local.run_spec import Command, Fault, Module, check_faults, parse_program
 
-JOB = Job("digits", Cluster(Pool(Machine("any"))), "trainer.task", ("--epochs", "5"))
+CLUSTER = Cluster(Pool(Machine("any")))
 
 
-def job(*args: str) -> Job:
-    return Job("digits", JOB.cluster, JOB.module, args)
+def job(*args: str, **env: str) -> Job:
+    return Job("digits", CLUSTER, "trainer.task", args, env=env)
 
 
-def test_arguments_follow_those_of_the_file():
+JOB = job("--epochs", "5")
+
+
+def test_a_module_gets_the_arguments_of_the_file_and_more():
     words = ("--epochs", "3", "more")
     assert parse_program(JOB, words, None) == Module("trainer.task", ("--epochs", "5", *words))
-    assert parse_program(JOB, (), None) == Module("trainer.task", ("--epochs", "5"))
 
 
-@pytest.mark.parametrize("of", [JOB, None])
+@pytest.mark.parametrize("of", [JOB, job(KERAS_BACKEND="torch"), None])
 def test_first_word_without_a_dash_is_a_program(of):
     words = ("python", "any.py", "--workers", "3")
     assert parse_program(of, words, None) == Command(words)
 
 
 def test_a_module_runs_keras_on_tensorflow_alone():
-    env = {"KERAS_BACKEND": "torch"}
-    torch = replace(JOB, env=env)
     with pytest.raises(DistlaunchError) as refused:
-        parse_program(torch, (), None)
+        parse_program(job(KERAS_BACKEND="torch"), (), None)
     assert str(refused.value) == (
         "distlaunch.yaml: env.KERAS_BACKEND: a module runs with tensorflow, got 'torch': "
         "remove it, or run a program of your own after '--'"
     )
-    assert parse_program(torch, ("python", "any.py"), None) == Command(("python", "any.py"))
-    env["KERAS_BACKEND"] = "tensorflow"
-    assert parse_program(torch, (), None) == parse_program(JOB, (), None)
+    assert parse_program(job(KERAS_BACKEND="tensorflow"), (), None) == Module("trainer.task")
 
 
 def test_nothing_to_run():
@@ -47,7 +43,7 @@ def test_nothing_to_run():
 
 
 @pytest.mark.parametrize("args", [("--job-dir", "a"), ("--job-dir=a",)])
-def test_chosen_folder_takes_the_place_of_the_files(args):
+def test_a_folder_given_before_the_dashes_replaces_the_file_s(args):
     by_file = job("--epochs", "5", *args, "--seed", "1")
     kept = ("--epochs", "5", "--seed", "1")
     assert parse_program(by_file, (), "b") == Module("trainer.task", kept)

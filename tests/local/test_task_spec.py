@@ -56,21 +56,16 @@ def environment(monkeypatch, tmp_path):
 def test_tasks_reach_each_other_without_a_proxy(
     environment, program, given, no_proxy, no_grpc_proxy
 ):
-    of_job = environment(program, **given)
-    assert (of_job["no_proxy"], of_job["no_grpc_proxy"]) == (no_proxy, no_grpc_proxy)
-    assert of_job.get("NO_PROXY") == given.get("NO_PROXY")
+    environments = [environment(program, **given)]
     if not isinstance(program, Container):
-        of_shell = environment(program, given)
-        assert (of_shell["no_proxy"], of_shell["no_grpc_proxy"]) == (no_proxy, no_grpc_proxy)
+        environments.append(environment(program, shell=given))
+    for variables in environments:
+        assert (variables["no_proxy"], variables["no_grpc_proxy"]) == (no_proxy, no_grpc_proxy)
+        assert variables.get("NO_PROXY") == given.get("NO_PROXY")
 
 
-@pytest.mark.parametrize("program", [Module("trainer.task"), Command(("python", "fit.py"))])
-def test_keras_runs_on_tensorflow_whatever_the_shell_sets(environment, program):
-    assert environment(program)["KERAS_BACKEND"] == "tensorflow"
-    assert environment(program, TORCH)["KERAS_BACKEND"] == "tensorflow"
-
-
-def test_the_job_file_can_set_another_backend_for_a_program(environment):
-    assert environment(Command(("python", "fit.py")), TORCH, KERAS_BACKEND="jax") == environment(
-        Command(("python", "fit.py"))
-    ) | {"KERAS_BACKEND": "jax"}
+def test_keras_runs_on_tensorflow_unless_the_job_file_sets_another_backend(environment):
+    for program in PROGRAMS[:2]:
+        assert environment(program, shell=TORCH)["KERAS_BACKEND"] == "tensorflow"
+    variables = environment(PROGRAMS[1], shell=TORCH, KERAS_BACKEND="jax")
+    assert variables["KERAS_BACKEND"] == "jax"
