@@ -199,7 +199,7 @@ def _fork_hosts(forking: socket.socket) -> Callable[[], None]:
             os.chdir(command["cwd"])
             _settle(os.dup(log), log, command["env"])
             sys.argv = ["-c", str(control)]
-            sys.path[:] = [entry for entry in sys.path[1:] if entry]
+            sys.path[:] = [entry for entry in sys.path if entry]
             return host.main
         os.waitpid(between, 0)
         forking.send(os.read(reading, 100))

@@ -14,8 +14,9 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from distlaunch.local import processes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,17 +27,11 @@ RUN, SIGNAL, REMOVE = "run", "signal", "remove"
 
 _PATIENCE = 10.0  # seconds for the engine to start, freeze or end containers in
 _POLL = 0.05
-_PACKAGE_PARENT = str(Path(__file__).parents[2])
-# From a fixed place of ours, as the host is started, with nothing of the current folder's.
-_BOOT = (
-    "import sys; sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]; "
-    "from distlaunch.local.container import main; main()"
-)
 
 
 def argv(*words: str) -> list[str]:
     """Return the command that runs `main` with some words."""
-    return [sys.executable, "-c", _BOOT, _PACKAGE_PARENT, *words]
+    return processes.python_command(__name__, *words)
 
 
 def call(*words: str) -> None:

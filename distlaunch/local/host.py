@@ -22,13 +22,6 @@ from distlaunch.local import container, processes, task_process
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# How the launcher starts this: from a fixed place of ours, which the tasks do not look into, and
-# with nothing of the current folder's.
-BOOT = (
-    "import sys; sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]; "
-    "from distlaunch.local.host import main; del sys.path[0]; main()"
-)
-
 Message = dict[str, Any]
 
 _PATIENCE = 10.0  # seconds to kill everything in
@@ -228,6 +221,7 @@ def _import_common() -> None:
 
 def main() -> None:
     """Be the host; ``sys.argv[1]`` is the file descriptor of the control stream."""
+    del sys.path[0]  # of ours, which the tasks do not look into
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     processes.adopt_orphans()

@@ -7,24 +7,22 @@ import fcntl
 import os
 import socket
 import subprocess
-import sys
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError
 from distlaunch.local import container, processes
-from distlaunch.local.host import BOOT, Channel
+from distlaunch.local.host import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from distlaunch.local.task_process import TaskPlan
 
 PIPE_SIZE = 1 << 18  # bytes
 
 _PATIENCE = 25.0  # seconds in which the host, which gives up after ten twice, has ended everything
-_PACKAGE_PARENT = str(Path(__file__).parents[2])
 
 
 class HostProcess:
@@ -95,7 +93,7 @@ def start_host(
 ) -> subprocess.Popen[bytes]:
     """Start the host with its end of the control stream and the tasks' ends of their pipes."""
     return subprocess.Popen(
-        [sys.executable, "-c", BOOT, _PACKAGE_PARENT, str(control)],
+        processes.python_command("distlaunch.local.host", str(control)),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,

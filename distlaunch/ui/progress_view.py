@@ -95,12 +95,12 @@ class ProgressView:
         """Let time pass, and hand on meanwhile what a slow reader has room for."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
+            pause = min(left, _LOOK)
             if self.console.is_behind:
-                self._wait_for_reader(min(left, _LOOK))
+                self._wait_for_reader(pause)
             else:
-                time.sleep(min(left, _LOOK) if self._waiting else left)
-                self._spin()
-        self.console.pump()
+                time.sleep(pause)
+            self.pump()
 
     def pump(self) -> None:
         """Hand on what a slow reader has room for by now."""

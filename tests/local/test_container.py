@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 JOB_FILE = """\
 name: digits
 module: trainer
@@ -62,10 +64,11 @@ def start(engine, project):
 
 
 @pytest.fixture
-def run(start):
+def run(start, engine):
     def done(*words):
         process = start(*words)
         out, err = process.communicate(timeout=PATIENCE)
+        assert containers(engine) == []
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     return done
@@ -85,8 +88,7 @@ def job_folder(project):
     return max((project / ".distlaunch/local").iterdir())
 
 
-@pytest.mark.slow
-def test_each_task_is_a_container_that_is_killed_and_restarted_like_a_process(project, run, engine):
+def test_each_task_is_a_container_that_is_killed_and_restarted_like_a_process(project, run):
     done = run("--kill=worker:0@0.5s", "--restarts=1", "--", "--sleep")
     assert done.returncode == 0, done.stderr
     assert "sending SIGKILL to worker:0" in done.stderr
@@ -95,18 +97,14 @@ def test_each_task_is_a_container_that_is_killed_and_restarted_like_a_process(pr
         assert f"{task} | hello --from-file --sleep /app\n" in done.stdout
     written = {path.name for path in job_folder(project).glob("model-*")}
     assert written == {"model-chief", "model-worker"}
-    assert containers(engine) == []
 
 
-@pytest.mark.slow
-def test_the_exit_code_is_that_of_the_first_task_that_fails(run, engine):
+def test_the_exit_code_is_that_of_the_first_task_that_fails(run):
     done = run("--", "--fail")
     assert done.returncode == 7
     assert "worker:0 failed with exit code 7" in done.stderr
-    assert containers(engine) == []
 
 
-@pytest.mark.slow
 def test_a_frozen_task_is_a_paused_container_and_ctrl_c_twice_leaves_none(
     start, engine, eventually
 ):
@@ -123,7 +121,6 @@ def test_a_frozen_task_is_a_paused_container_and_ctrl_c_twice_leaves_none(
     assert containers(engine) == []
 
 
-@pytest.mark.slow
 def test_no_container_is_left_when_the_launcher_is_killed(start, engine, eventually):
     process = start("--", "--sleep")
     for line in process.stdout:

@@ -31,27 +31,21 @@ import numpy as np
 import tensorflow as tf
 from trainer import helper
 
-def is_socket(number):
-    try:
-        return os.readlink(f"/proc/self/fd/{number}").startswith("socket:")
-    except FileNotFoundError:
-        return False
-
 task = Path(os.environ["DISTLAUNCH_EVENTS"]).name.split(".")[0]
+files = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
 facts = {
     "was_imported": was_imported,
-    "parent": os.getppid(),
     "argv": sys.argv[1:],
     "main": sys.modules["__main__"].__spec__.name,
     "sum": float(tf.reduce_sum(tf.ones([3, 3]))),
-    "random": np.random.random(),
     "colour": os.environ["COLOUR"],
     "openblas": os.environ.get("OPENBLAS_NUM_THREADS"),
-    "sockets": [number for number in os.listdir("/proc/self/fd") if is_socket(number)],
+    "sockets": [file for file in files if "/socket:" in file],
     "sigint": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
     "sigterm": signal.getsignal(signal.SIGTERM) is signal.SIG_DFL,
     "sigchld": signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL,
-    "helper": helper.__name__,
+    "parent": os.getppid(),
+    "random": np.random.random(),
 }
 Path(f"{task}.json").write_text(json.dumps(facts))
 atexit.register(print, "at exit")
@@ -79,16 +73,21 @@ def test_tasks_are_forked_from_one_process_that_imported_tensorflow(cli, project
     chief, worker = (
         json.loads((project / f"{task}.json").read_text()) for task in ("chief", "worker-0")
     )
-    for facts in (chief, worker):
-        assert facts["was_imported"]
-        assert facts["argv"] == ["--given", "--more"]
-        assert facts["main"] == "trainer.task"
-        assert facts["sum"] == 9.0
-        assert facts["colour"] == "green"
-        assert facts["openblas"] is None
-        assert facts["sockets"] == []
-        assert all(facts[name] for name in ("sigint", "sigterm", "sigchld"))
-    assert chief["parent"] == worker["parent"]
+    alike = {
+        "was_imported": True,
+        "argv": ["--given", "--more"],
+        "main": "trainer.task",
+        "sum": 9.0,
+        "colour": "green",
+        "openblas": None,
+        "sockets": [],
+        "sigint": True,
+        "sigterm": True,
+        "sigchld": True,
+        "parent": chief["parent"],
+    }
+    assert chief == alike | {"random": chief["random"]}
+    assert worker == alike | {"random": worker["random"]}
     assert chief["random"] != worker["random"]
     assert "oneDNN" not in done.stdout
     assert "chief    | no newlineat exit\n" in done.stdout
@@ -122,18 +121,16 @@ def test_module_that_does_not_exist(cli, project, with_another_tensorflow):
     with_another_tensorflow("")
     (project / "trainer" / "task.py").unlink()
     done = cli("local")
-    assert done.returncode == 1
+    assert (done.returncode, "Traceback" in done.stdout) == (1, False)
     assert f"no module named 'trainer.task' in {project}" in done.stderr
-    assert "Traceback" not in done.stdout
 
 
 def test_tensorflow_that_cannot_be_imported(cli, with_another_tensorflow):
     with_another_tensorflow("raise RuntimeError('built for another processor')")
     done = cli("local")
-    assert done.returncode == 1
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
     last = done.stderr.splitlines()[-1]
     assert last.startswith("distlaunch: error: RuntimeError: built for another processor (")
-    assert "Traceback" not in done.stderr
 
 
 def test_a_process_with_threads_is_not_forked(cli, project, with_another_tensorflow):
@@ -155,13 +152,9 @@ def test_a_module_finds_others_where_python_does(cli, project, with_another_tens
     show = "import sys; print(sys.path, 'tensorflow' in sys.modules)"
     (project / "trainer" / "task.py").write_text(show)
     env = os.environ | {"PYTHONPATH": str(project / "packages")}
+    command = [sys.executable, "-m", "trainer.task"]
     python_itself = subprocess.run(
-        [sys.executable, "-m", "trainer.task"],
-        cwd=project,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
+        command, cwd=project, env=env, capture_output=True, text=True, check=True
     )
     done = cli("local", "--workers=1")
     expected = python_itself.stdout.replace("False", "True")

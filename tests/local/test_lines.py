@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distlaunch.local.lines import Lines
@@ -29,6 +29,8 @@ def lines_of(chunks: list[bytes], longest: int = 1 << 20) -> bytes:
 
 
 @given(SEVERAL, CUTS)
+@example(b"a\r\nb\n", [2])
+@example(b"\r10 %\r20 %\r\n", [5, 10])
 def test_any_chunking_gives_the_same_lines(data, cuts):
     assert lines_of(pieces(data, cuts)) == lines_of([data])
     assert lines_of([bytes([byte]) for byte in data]) == lines_of([data])
@@ -57,19 +59,6 @@ def test_long_lines_are_cut_alike_however_they_come(data, cuts, longest):
 def test_no_character_is_torn_by_a_cut(text, longest):
     lines = lines_of([text.encode()], longest).decode().split("\n")
     assert "".join(lines) == text
-
-
-@pytest.mark.parametrize(
-    ("chunks", "lines"),
-    [
-        ([b"a\r", b"\nb\n"], b"a\nb\n"),
-        ([b"\r10 %", b"\r20 %", b"\r\n"], b"10 %\n20 %\n"),
-        ([b"a\n", b"\r", b"\n", b"b"], b"a\n\nb\n"),
-        ([b"a\r\r", b"\r\n\n"], b"a\n\n"),
-    ],
-)
-def test_ends_of_lines(chunks, lines):
-    assert lines_of(chunks) == lines
 
 
 def test_memory_stays_flat_without_any_end():

@@ -91,22 +91,6 @@ def test_what_comes_last_is_shown_though_a_daemon_holds_the_output(run):
     assert (code, out) == (0, "chief | no newline\n")
 
 
-def test_a_slow_reader_slows_the_tasks_down_and_ctrl_c_still_works(launch):
-    launched = launch(
-        """
-        is_up("task")
-        while True:
-            os.write(1, b"a long line" * 1000 + b"\\n")
-        """,
-        workers=1,
-    )
-    launched.until_up(1)
-    launched.process.stdout.read(1000)
-    launched.process.terminate()
-    code, _, _ = launched.end()
-    assert code == 143
-
-
 def test_a_log_that_cannot_be_written_is_reported_and_the_job_continues(launch, tmp_path):
     launched = launch(
         """
@@ -154,13 +138,6 @@ def test_memory_stays_flat_without_any_newline(tmp_path, monkeypatch):
         polled += events.poll()
         assert len(events._partial) <= 64
     assert polled == [STEP]
-
-
-def test_the_rest_is_all_that_was_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(output, "_EVENT_BYTES", 64)
-    events = EventFile(tmp_path / "events")
-    (tmp_path / "events").write_bytes((b"x" * 200 + b"\n" + LINE) * 9 + LINE[:9])
-    assert list(events.rest()) == [STEP] * 9
 
 
 @given(st.lists(st.integers(0, 9), max_size=6), st.lists(st.integers(1, 30), min_size=1))
