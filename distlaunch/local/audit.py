@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _MAX_EXAMPLES = 1 << 30  # an audit takes a byte of memory for each, in each epoch
 _MAX_LINES = 5  # that are listed of a kind
-_MAX_PLANS = 3
 _MAX_RUNS = 10  # of positions
 _HEAD = (
     "task",
@@ -289,8 +288,7 @@ def _report_problems(reports: Sequence[Sequence[TaskReport]]) -> list[str]:
     problems = [f"nothing of what it read is reported by {join_names(silent)}"] if silent else []
     plans = dict.fromkeys(str(report.plan) for report in chain(*reports) if report.plan)
     if plans and _common_plan(reports) is None:
-        few = "; ".join(islice(plans, _MAX_PLANS))
-        problems.append(f"the tasks do not go through the same data alike: {few}")
+        problems.append(f"the tasks do not go through the same data alike: {'; '.join(plans)}")
     malformed = [
         f"{report.task}: {plural(len(report.malformed), 'malformed event')}: {report.malformed[0]}"
         for report in chain(*reports)

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 from distlaunch import files
 from distlaunch.errors import DistlaunchError, UsageError, os_reason
 from distlaunch.job.job_dir import check_scheme
+from distlaunch.job.yaml_document import display_path
 from distlaunch.paths import LOCAL_JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-NEWEST = ""  # the value of --resume without a job
 
 _CLOUD_POINTER = "job-dir"  # the file with the URI of a job that has only its output here
 _CLOUD = "gs://"
@@ -67,7 +66,7 @@ class JobFolder:
                 stack.enter_context(files.lock(self.logs_dir / ".lock", wait=False))
             except BlockingIOError:
                 raise DistlaunchError(
-                    f"{_display(self.path)}: another 'distlaunch local' runs in this job folder; "
+                    f"{display_path(self.path)}: another 'distlaunch local' runs in this folder; "
                     "wait for it or choose another --job-dir"
                 ) from None
             except OSError:
@@ -100,7 +99,7 @@ def choose(
         raise UsageError(
             f"--resume {resume} and --job-dir {requested} are two folders; give one of them"
         )
-    return resumed(project, resume or job_dir or NEWEST)
+    return resumed(project, resume or job_dir or "")
 
 
 def new(project: Path, job_dir: str | None) -> JobFolder:
@@ -120,15 +119,15 @@ def new(project: Path, job_dir: str | None) -> JobFolder:
 
 
 def resumed(project: Path, job: str) -> JobFolder:
-    """Return the folder of a job to resume: an id, a path, ``gs://…`` or `NEWEST`."""
+    """Return the folder of a job to resume: an id, a path, ``gs://…`` or nothing for the newest."""
     if job.startswith(_CLOUD):
         return new(project, job)
-    path = _newest(project) if job == NEWEST else _named(project, job)
+    path = _named(project, job) if job else _newest(project)
     uri = _cloud_uri(path)
     if uri:
         return _create(uri, path)
     if not _has_checkpoints(path):
-        raise _nothing_to_resume(f"{_display(path)} has no checkpoints to resume from")
+        raise _nothing_to_resume(f"{display_path(path)} has no checkpoints to resume from")
     return new(project, str(path))
 
 
@@ -215,12 +214,6 @@ def _writing(folder: Path) -> Iterator[None]:
         yield
     except OSError as problem:
         raise DistlaunchError(
-            f"{_display(folder)}: the job folder cannot be written ({os_reason(problem)}); "
+            f"{display_path(folder)}: the job folder cannot be written ({os_reason(problem)}); "
             "choose another --job-dir"
         ) from None
-
-
-def _display(path: Path) -> str:
-    """Return a path relative to the current folder if it is below it."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -341,7 +341,7 @@ def test_two_runs_at_once_in_one_job_folder(local, project):
     done = local("--workers 1 --job-dir out -- python again.py")
     assert done.returncode == 0
     assert done.stdout == (
-        "chief | b\"distlaunch: error: out: another 'distlaunch local' runs in this job folder; "
+        "chief | b\"distlaunch: error: out: another 'distlaunch local' runs in this folder; "
         'wait for it or choose another --job-dir\\n"\n'
     )
     done = local("--workers 1 --job-dir out -- true")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from distlaunch.local.lines import Lines
+from distlaunch.local.output import Lines
 from distlaunch.ui.tensorflow_noise import without_noise
 
 SEVERAL = st.lists(

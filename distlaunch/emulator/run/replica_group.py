@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from distlaunch.local.lines import Lines
+from distlaunch.local.output import Lines
 
 if TYPE_CHECKING:
     from distlaunch.emulator.logs import LogStore
