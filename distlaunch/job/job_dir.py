@@ -29,37 +29,27 @@ def check_scheme(job_dir: str) -> None:
 
 def job_dir_in(args: Iterable[str]) -> str | None:
     """Return the value of the last ``--job-dir``, None without one."""
-    job_dir = None
-    remaining = iter(args)
-    for arg in remaining:
-        name, equals, value = arg.partition("=")
-        if name == JOB_DIR:
-            job_dir = (value if equals else next(remaining, None)) or job_dir
-    return job_dir
+    values: list[str] = []
+    list(change_job_dir(args, values.append))
+    return next(filter(None, reversed(values)), None)
 
 
 def without_job_dir(args: Iterable[str]) -> Iterator[str]:
     """Yield the args without any ``--job-dir``."""
+    return change_job_dir(args, lambda _: None)
+
+
+def change_job_dir(args: Iterable[str], change: Callable[[str], str | None]) -> Iterator[str]:
+    """Yield the args with a function applied to each value of ``--job-dir``; None removes it."""
     remaining = iter(args)
     for arg in remaining:
-        if arg == JOB_DIR:
-            next(remaining, None)
-        elif not arg.startswith(f"{JOB_DIR}="):
-            yield arg
-
-
-def change_job_dir(args: Iterable[str], change: Callable[[str], str]) -> Iterator[str]:
-    """Yield the args with a function applied to each value of ``--job-dir``."""
-    is_value = False
-    for arg in args:
         name, equals, value = arg.partition("=")
-        if is_value:
-            yield change(arg)
-        elif name == JOB_DIR and equals:
-            yield f"{JOB_DIR}={change(value)}"
-        else:
+        if name != JOB_DIR:
             yield arg
-        is_value = arg == JOB_DIR and not is_value
+            continue
+        job_dir = change(value if equals else next(remaining, ""))
+        if job_dir is not None:
+            yield from (f"{JOB_DIR}={job_dir}",) if equals else (JOB_DIR, job_dir)
 
 
 def replace_job_dir(job: Job, job_dir: str) -> Job:

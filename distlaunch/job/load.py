@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import JobFileError
 from distlaunch.job import reduction_server
-from distlaunch.job.model import Job
-from distlaunch.job.names import project_name
+from distlaunch.job.model import Job, project_name
 from distlaunch.job.overrides import OverriddenDocument, Override, job_data
 from distlaunch.job.schema import JobSection
 from distlaunch.job.validation import validate

@@ -18,6 +18,7 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from distlaunch.errors import did_you_mean
 from distlaunch.job.model import (
+    JOB_NAME,
     ChoiceParameter,
     Cluster,
     Image,
@@ -42,9 +43,8 @@ if TYPE_CHECKING:
 EXPECTED = "expected"
 """The type of the errors that parsing functions raise."""
 
-_LONGEST_COUNT = 9  # digits of each part of a duration
 _Number = TypeVar("_Number", int, float)
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
+_DURATION = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
 _A_DURATION = "a duration with its unit, such as 90s, 30m, 12h or 7d"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _SCALARS = ("string", "number", "boolean")  # what text without quotes can be in YAML
@@ -137,8 +137,6 @@ def _parse_duration(value: Any) -> int:
     match = _DURATION.fullmatch(value) if isinstance(value, str) and value else None
     if match is None:
         raise expected_error(_A_DURATION)
-    if any(part and len(part) > _LONGEST_COUNT for part in match.groups()):
-        raise expected_error("a shorter duration, such as 90s, 30m, 12h or 7d")
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
@@ -177,11 +175,7 @@ _DURATION_SCHEMA = {
 }
 Duration = Annotated[int, _Parsed(_parse_duration, _DURATION_SCHEMA)]
 JobName = Annotated[
-    str,
-    text(
-        "at most 63 of a-z, 0-9, _ and -, a letter first, such as digits",
-        r"[a-z][a-z0-9_-]{0,62}",
-    ),
+    str, text("at most 63 of a-z, 0-9, _ and -, a letter first, such as digits", JOB_NAME)
 ]
 ModuleName = Annotated[
     str, text("a Python module such as trainer.task", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -231,9 +225,7 @@ AcceleratorName = Annotated[
     str, text("an accelerator such as NVIDIA_TESLA_T4", r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 ]
 MachineTypeName = Annotated[str, text("a machine type such as n1-standard-8", r"[a-z][a-z0-9_-]+")]
-LabelName = Annotated[
-    str, text("at most 63 of a-z, 0-9, _ and -, a letter first", r"[a-z][a-z0-9_-]{0,62}")
-]
+LabelName = Annotated[str, text("at most 63 of a-z, 0-9, _ and -, a letter first", JOB_NAME)]
 LabelValue = Annotated[str, text("at most 63 of a-z, 0-9, _ and -", r"[a-z0-9_-]{0,63}")]
 _VARIABLE_SCHEMA = {
     "type": "string",

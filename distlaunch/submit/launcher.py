@@ -94,7 +94,7 @@ class Launcher:
         is_new: bool = False,
     ) -> Launched:
         """Submit a job again, with a new job folder, overrides and more arguments."""
-        from distlaunch.job.names import job_name
+        from distlaunch.job.model import job_name
 
         inputs, parts = input_fields(job), parse_name(job["name"])
         if overrides or program_args:

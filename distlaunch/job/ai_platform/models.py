@@ -10,10 +10,10 @@ import re
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, model_validator
-from pydantic.alias_generators import to_camel
 
 from distlaunch.job.machine_catalogue import suggest_accelerator
 from distlaunch.job.schema import NonNegativeInt, Section, Text, expected_error, one_of, text
+from distlaunch.job.vertex.fields import json_name
 
 ACCELERATORS = (
     "ACCELERATOR_TYPE_UNSPECIFIED",
@@ -47,11 +47,6 @@ _FALSE = ("false", "no", "off")
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
-def to_camel_case(name: str) -> str:
-    """Return a field's JSON name, for either spelling."""
-    return to_camel(name) if "_" in name else name
-
-
 def _parse_flag(value: Any) -> bool:
     word = str(value).lower()
     if word not in _TRUE + _FALSE:
@@ -78,14 +73,14 @@ Seconds = Annotated[str, text("seconds with their unit, such as 7200s", r"[0-9]+
 class AiPlatformSection(Section):
     """A section with Google's names."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(alias_generator=json_name, populate_by_name=True)
 
     @model_validator(mode="before")
     @classmethod
     def _check_spellings(cls, data: Any) -> Any:
         for name in data if isinstance(data, dict) else ():
-            if to_camel_case(name) != name and to_camel_case(name) in data:
-                raise expected_error(f"{to_camel_case(name)} or {name} and not both")
+            if json_name(name) != name and json_name(name) in data:
+                raise expected_error(f"{json_name(name)} or {name} and not both")
         return data
 
 

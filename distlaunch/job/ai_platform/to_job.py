@@ -19,8 +19,7 @@ from distlaunch.job.ai_platform.fields import (
 )
 from distlaunch.job.ai_platform.machines import RoleConfig, current_machine, role_configs
 from distlaunch.job.job_dir import JOB_DIR
-from distlaunch.job.model import POOL_ROLES
-from distlaunch.job.names import job_name
+from distlaunch.job.model import POOL_ROLES, job_name
 from distlaunch.job.vertex import parse
 
 if TYPE_CHECKING:

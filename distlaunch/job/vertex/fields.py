@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
-from distlaunch.job.model import Machine, Pool, Program, ReductionServer, Strategy
-from distlaunch.job.names import job_name
+from distlaunch.job.model import Machine, Pool, Program, ReductionServer, Strategy, job_name
 from distlaunch.job.reduction_server import POOL, is_image
 
 if TYPE_CHECKING:
@@ -46,14 +45,17 @@ TUNED = frozenset(
 )
 """The fields that only a HyperparameterTuningJob has."""
 
-_STRATEGIES: dict[str, Strategy] = {
+_FORMER_STRATEGIES: dict[str, Strategy] = {
     "STRATEGY_UNSPECIFIED": "STANDARD",
-    "ON_DEMAND": "STANDARD",  # Google's former names
+    "ON_DEMAND": "STANDARD",
     "LOW_COST": "SPOT",
-    "STANDARD": "STANDARD",
-    "SPOT": "SPOT",
-    "FLEX_START": "FLEX_START",
 }
+
+
+def json_name(name: str) -> str:
+    """Return a field's name in camelCase, for either spelling."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def name(body: Mapping[str, Any]) -> str | None:
@@ -124,7 +126,8 @@ def env(program_spec: Mapping[str, Any]) -> dict[str, str]:
 
 def strategy(scheduling: Mapping[str, Any]) -> Strategy:
     """Return the strategy of a job."""
-    return _STRATEGIES[scheduling.get("strategy", "STRATEGY_UNSPECIFIED")]
+    strategy: Strategy = scheduling.get("strategy", "STANDARD")
+    return _FORMER_STRATEGIES.get(strategy, strategy)
 
 
 def seconds(section: Mapping[str, Any], field: str) -> int | None:

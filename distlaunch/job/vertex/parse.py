@@ -43,13 +43,9 @@ OUTPUT_ONLY_FIELDS = frozenset(
 )
 _MESSAGES: dict[str, MessageName] = {
     "studySpec": "HyperparameterTuningJob",
-    "study_spec": "HyperparameterTuningJob",
     "trialJobSpec": "HyperparameterTuningJob",
-    "trial_job_spec": "HyperparameterTuningJob",
     "jobSpec": "CustomJob",
-    "job_spec": "CustomJob",
     "workerPoolSpecs": "CustomJobSpec",
-    "worker_pool_specs": "CustomJobSpec",
 }  # by a key of the first level
 _CONTROL = re.compile(r"[\0-\x1f\x7f]")
 _SPACE_OR_CONTROL = re.compile(r"[\0-\x20\x7f]")
@@ -129,8 +125,9 @@ def job_fields(body: Mapping[str, Any], base: Job) -> dict[str, Any]:
 
 def _message_name(document: Document, path: Path) -> MessageName:
     data = document.data
+    names = set(map(fields.json_name, data))
     for key, message in _MESSAGES.items():
-        if key in data:
+        if key in names:
             return message
     first = next(iter(data), None)
     if first is None:

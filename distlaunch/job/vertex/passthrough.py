@@ -12,7 +12,7 @@ from distlaunch.job.vertex.parse import job_fields
 from distlaunch.job.yaml_document import YamlProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from distlaunch.job.model import Job
     from distlaunch.job.vertex.proto import ParsedMessage
@@ -47,8 +47,9 @@ def merge_passthrough(
     from distlaunch.job.vertex import proto
 
     data = document.data[_KEY]
-    is_tuned = bool(document.data.get("tuning")) or (full_job and vertex.is_tuned(full_job))
-    collection = "hyperparameterTuningJobs" if is_tuned or _is_tuned(data) else "customJobs"
+    is_tuned = document.data.get("tuning") or (full_job and vertex.is_tuned(full_job))
+    is_tuned = is_tuned or not fields.TUNED.isdisjoint(map(fields.json_name, data))
+    collection = "hyperparameterTuningJobs" if is_tuned else "customJobs"
     parsed = proto.parse(proto.MESSAGES[collection], data, as_text=True)
     problems = [
         _problem(document, each.path, each.message, of_key=each.of_key) for each in parsed.problems
@@ -63,14 +64,6 @@ def merge_passthrough(
     unset = {key: value for key, value in in_section.items() if not document.data.get(key)}
     job = replace(job, vertex=parsed.json, **unset)
     return job, _conflicts(job, document, parsed)
-
-
-def _is_tuned(data: Mapping[str, Any]) -> bool:
-    in_snake_case = {
-        "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-        for name in fields.TUNED
-    }
-    return not (fields.TUNED | in_snake_case).isdisjoint(data)
 
 
 def _conflicts(job: Job, document: SourceMap, parsed: ParsedMessage) -> list[YamlProblem]:

@@ -12,19 +12,16 @@ from distlaunch.job.model import ChoiceParameter, RangeParameter, Scale, Tuning
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SCALES: dict[str, Scale] = {
-    "SCALE_TYPE_UNSPECIFIED": "linear",
+_SCALES: dict[str, Scale] = {
     "UNIT_LINEAR_SCALE": "linear",
     "UNIT_LOG_SCALE": "log",
     "UNIT_REVERSE_LOG_SCALE": "reverse_log",
 }
-SCALE_NAMES: dict[Scale, Any] = {scale: name for name, scale in SCALES.items()}
-ALGORITHMS: dict[str, Literal["bayesian", "grid", "random"]] = {
+_ALGORITHMS: dict[str, Literal["bayesian", "grid", "random"]] = {
     "ALGORITHM_UNSPECIFIED": "bayesian",
     "GRID_SEARCH": "grid",
     "RANDOM_SEARCH": "random",
 }
-ALGORITHM_NAMES: dict[str, Any] = {algorithm: name for name, algorithm in ALGORITHMS.items()}
 _GOALS: dict[str, Literal["maximize", "minimize"]] = {
     "MAXIMIZE": "maximize",
     "MINIMIZE": "minimize",
@@ -53,7 +50,7 @@ def read_tuning(body: Mapping[str, Any]) -> Tuning | None:
         parameters=parameters,
         trials=body.get("maxTrialCount", 0),
         parallel_trials=body.get("parallelTrialCount", 0),
-        algorithm=ALGORITHMS[study.get("algorithm", "ALGORITHM_UNSPECIFIED")],
+        algorithm=_ALGORITHMS[study.get("algorithm", "ALGORITHM_UNSPECIFIED")],
     )
 
 
@@ -62,8 +59,8 @@ def write_tuning(tuning: Tuning, body: dict[str, Any]) -> None:
     study = body.setdefault("studySpec", {})
     study["metrics"] = [{"metricId": tuning.metric, "goal": tuning.goal.upper()}]
     study["parameters"] = [_write_parameter(*item) for item in tuning.parameters.items()]
-    if ALGORITHMS[study.get("algorithm", "ALGORITHM_UNSPECIFIED")] != tuning.algorithm:
-        study["algorithm"] = ALGORITHM_NAMES[tuning.algorithm]
+    if _ALGORITHMS[study.get("algorithm", "ALGORITHM_UNSPECIFIED")] != tuning.algorithm:
+        study["algorithm"] = _name(_ALGORITHMS, tuning.algorithm)
     body["maxTrialCount"] = tuning.trials
     body["parallelTrialCount"] = tuning.parallel_trials
 
@@ -74,7 +71,7 @@ def _read_parameter(
     kind = next((kind for kind in (*_RANGES, *_CHOICES) if kind in spec), None)
     if kind is None or spec.get("conditionalParameterSpecs") or "defaultValue" in spec[kind]:
         return None
-    scale = SCALES[spec.get("scaleType", "SCALE_TYPE_UNSPECIFIED")]
+    scale = _SCALES.get(spec.get("scaleType", ""), "linear")
     read = _read_choice if kind in _CHOICES else _read_range
     value = read(kind, spec[kind], scale)
     return (spec.get("parameterId", ""), value) if value else None
@@ -110,8 +107,12 @@ def _write_parameter(name: str, value: RangeParameter | ChoiceParameter) -> dict
         spec = {"integerValueSpec": _ends(int(value.minimum), int(value.maximum))}
     else:
         spec = {"doubleValueSpec": _ends(float(value.minimum), float(value.maximum))}
-    return {"parameterId": name, **spec, "scaleType": SCALE_NAMES[value.scale]}
+    return {"parameterId": name, **spec, "scaleType": _name(_SCALES, value.scale)}
 
 
 def _ends(minimum: float, maximum: float) -> dict[str, float]:
     return {"minValue": minimum, "maxValue": maximum}
+
+
+def _name(names: Mapping[str, str], value: str) -> str:
+    return next(name for name, each in names.items() if each == value)
