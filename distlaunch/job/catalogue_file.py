@@ -39,7 +39,6 @@ def _parse_day(value: Any) -> str:
     raise expected_error("a day such as 2026-09-15")
 
 
-_Boolean = Annotated[bool, one_of("true", "false")]
 _Architecture = Annotated[str, one_of("amd64", "arm64")]
 _Use = Annotated[str, one_of("training", "elsewhere")]
 _Day = Annotated[str, BeforeValidator(_parse_day)]
@@ -54,7 +53,7 @@ class _MachineSection(Section):
     cpus: PositiveInt | None = None
     memory_gb: Number | None = None
     accelerators: dict[AcceleratorName, _Counts | None] | None = None
-    needs_accelerator: _Boolean | None = None
+    needs_accelerator: bool | None = None
     topologies: list[_Topology] | None = None
     tpu: AcceleratorName | None = None
     architecture: _Architecture | None = None

@@ -173,20 +173,11 @@ def describe_tasks(counts: Iterable[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """How the container image is built, and the repository it is pushed to.
+    """How the container image is built, and the repository (HOST/PATH) that it is pushed to.
 
-    Parameters
-    ----------
-    repository
-        ``HOST/PATH`` without a tag.
-    base, requirements
-        None for `DEFAULT_BASE`, and for `DEFAULT_REQUIREMENTS` if it exists.
-    include, allow_secrets
-        Paths to copy besides the module's package, and files that only look like secrets.
-    dockerfile
-        The user's own Dockerfile, which replaces `base`, `requirements` and `include`.
-    uri
-        An existing image: nothing is built.
+    `include` are copied besides the module's package, and `allow_secrets` are files that only look
+    like secrets. The user's own `dockerfile` replaces `base`, `requirements` and `include`. With
+    the `uri` of an existing image, nothing is built.
     """
 
     repository: str | None = None
@@ -249,17 +240,9 @@ class Tuning:
 class Job:
     """What to run and where.
 
-    Parameters
-    ----------
-    name
-        A part of every path that the job writes to.
-    module
-        The Python module that runs, with `args`.
-    bucket
-        ``gs://…``; the job writes to BUCKET/NAME/JOB_ID.
-    vertex
-        Any other field of Google's CustomJob (HyperparameterTuningJob for a tuned job), in Google's
-        JSON names; the fields of this class override it.
+    The program, ``python -m MODULE ARGS``, writes to BUCKET/NAME/JOB_ID. `vertex` is any other
+    field of Google's CustomJob (HyperparameterTuningJob for a tuned job), in Google's JSON names;
+    the fields of this class override it.
     """
 
     name: str

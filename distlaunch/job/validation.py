@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _LONGEST_VALUE = 40  # characters of a wrong value that are shown
 _MOST_HINTS = 100  # each compares with all known names
 _EXPECTED_BY_ERROR = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
     "dict_type": "names with values, one a line",
     "list_type": "a list, such as [first, second]",
     "tuple_type": "a list, such as [first, second]",

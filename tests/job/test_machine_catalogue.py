@@ -41,7 +41,7 @@ retired:
 """
 BROKEN = """\
 machines:
-  n1-standard-8: {accelerators: {T4: [some], NVIDIA_L4: []}, famly: N1, needs_accelerator: yes}
+  n1-standard-8: {accelerators: {T4: [some], NVIDIA_L4: []}, famly: N1, needs_accelerator: so}
   N1: {}
   c3-standard-4: {cpus: 0, memory_gb: much, topologies: [2x]}
 regions:
@@ -55,7 +55,7 @@ WRONG = """\
 2:39: machines.n1-standard-8.accelerators.T4.0: expected a whole number of 1 or more, got 'some'
 2:57: machines.n1-standard-8.accelerators.NVIDIA_L4: expected one or more, got an empty list
 2:62: machines.n1-standard-8.famly: unknown key; did you mean 'family'?
-2:92: machines.n1-standard-8.needs_accelerator: expected true or false, got 'yes'
+2:92: machines.n1-standard-8.needs_accelerator: expected true or false, got 'so'
 3:3: machines.N1: expected a machine type such as n1-standard-8, got 'N1'
 4:25: machines.c3-standard-4.cpus: expected a whole number of 1 or more, got '0'
 4:39: machines.c3-standard-4.memory_gb: expected a number, got 'much'

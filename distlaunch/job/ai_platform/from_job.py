@@ -28,17 +28,8 @@ if TYPE_CHECKING:
 def from_job(job: Job, image: str | None) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return ``trainingInput`` of a job, and a line for each thing that it cannot express.
 
-    The job's labels are outside of ``trainingInput``; the caller writes them.
-
-    Parameters
-    ----------
-    image
-        The job's image, for the pools without one; None if it is not known.
-
-    Raises
-    ------
-    DistlaunchError
-        If the job is a search that the format cannot express.
+    The caller writes the job's labels, which are outside of it. `image` is that of the pools
+    without one, None if it is not known. A search that the format cannot express is an error.
     """
     if job.tuning is None and vertex.is_tuned(job):
         raise DistlaunchError(

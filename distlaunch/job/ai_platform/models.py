@@ -5,14 +5,20 @@ As in distlaunch.yaml, every value is the text of the file. Names are in camelCa
 
 from __future__ import annotations
 
-import math
-import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, model_validator
+from pydantic import ConfigDict, model_validator
 
 from distlaunch.job.machine_catalogue import suggest_accelerator
-from distlaunch.job.schema import NonNegativeInt, Section, Text, expected_error, one_of, text
+from distlaunch.job.schema import (
+    NonNegativeInt,
+    Number,
+    Section,
+    Text,
+    expected_error,
+    one_of,
+    text,
+)
 from distlaunch.job.vertex.fields import json_name
 
 ACCELERATORS = (
@@ -42,31 +48,6 @@ ScaleType = Annotated[
     str, one_of("NONE", "UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE")
 ]
 
-_TRUE = ("true", "yes", "on")  # as YAML 1.1 has them
-_FALSE = ("false", "no", "off")
-_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
-
-
-def _parse_flag(value: Any) -> bool:
-    word = str(value).lower()
-    if word not in _TRUE + _FALSE:
-        raise expected_error("true or false")
-    return word in _TRUE
-
-
-def _parse_number(value: Any) -> int | float:
-    try:
-        number = int(value) if _WHOLE.fullmatch(str(value)) else float(value)
-        is_finite = math.isfinite(number)
-    except (TypeError, ValueError, OverflowError):
-        raise expected_error("a number") from None
-    if not is_finite:
-        raise expected_error("a number")
-    return number
-
-
-Flag = Annotated[bool, BeforeValidator(_parse_flag)]
-ParameterValue = Annotated[int | float, BeforeValidator(_parse_number)]
 Seconds = Annotated[str, text("seconds with their unit, such as 7200s", r"[0-9]+(\.[0-9]{1,9})?s")]
 
 
@@ -128,10 +109,10 @@ class ParameterSpec(AiPlatformSection):
 
     parameter_name: Text | None = None
     type: ParameterType | None = None
-    min_value: ParameterValue | None = None
-    max_value: ParameterValue | None = None
+    min_value: Number | None = None
+    max_value: Number | None = None
     categorical_values: list[Text] | None = None
-    discrete_values: list[ParameterValue] | None = None
+    discrete_values: list[Number] | None = None
     scale_type: ScaleType | None = None
 
 
@@ -145,7 +126,7 @@ class HyperparameterSpec(AiPlatformSection):
     max_failed_trials: NonNegativeInt | None = None
     hyperparameter_metric_tag: Text | None = None
     resume_previous_job_id: Text | None = None
-    enable_trial_early_stopping: Flag | None = None
+    enable_trial_early_stopping: bool | None = None
     algorithm: Algorithm | None = None
 
 
@@ -176,8 +157,8 @@ class TrainingInput(AiPlatformSection):
     scheduling: SchedulingConfig | None = None
     network: Text | None = None
     service_account: Text | None = None
-    use_chief_in_tf_config: Flag | None = None
-    enable_web_access: Flag | None = None
+    use_chief_in_tf_config: bool | None = None
+    enable_web_access: bool | None = None
 
 
 class AiPlatformJob(AiPlatformSection):

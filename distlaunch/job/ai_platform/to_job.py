@@ -145,7 +145,7 @@ def _pool(
         config["imageUri"] = image
         config["containerArgs"] = [*config.get("containerArgs", given.get("args", ())), *job_dir]
     elif package:
-        pool["pythonPackageSpec"] = package
+        pool["pythonPackageSpec"] = {**package}
     move_fields(config, pool, CONFIG_FIELDS)
     return pool
 

@@ -531,8 +531,8 @@ REFUSED = {
         "9:64: trainingInput.hyperparameters.params.4.categoricalValues: expected one or more "
         "values",
         "10:7: trainingInput.hyperparameters.params.5.discreteValues: expected one or more values",
-        "11:63: trainingInput.hyperparameters.params.6.maxValue: expected minValue, 2, or more, "
-        "got 1",
+        "11:63: trainingInput.hyperparameters.params.6.maxValue: expected minValue, 2.0, or more, "
+        "got 1.0",
         "12:32: trainingInput.hyperparameters.params.7.type: expected DOUBLE, INTEGER, CATEGORICAL "
         "or DISCRETE",
     ),
