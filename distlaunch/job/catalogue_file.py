@@ -76,28 +76,29 @@ class _RetiredMachineSection(Section):
     why: NonEmptyLine | None = None
 
 
+_OR_EMPTY = or_default(dict)
+
+
 class _RetiredSection(Section):
     """``retired``."""
 
     accelerators: Annotated[
-        dict[AcceleratorName, _RetiredAcceleratorSection | None] | None, or_default(dict)
+        dict[AcceleratorName, _RetiredAcceleratorSection | None] | None, _OR_EMPTY
     ] = None
-    machines: Annotated[
-        dict[MachineTypeName, _RetiredMachineSection | None] | None, or_default(dict)
-    ] = None
+    machines: Annotated[dict[MachineTypeName, _RetiredMachineSection | None] | None, _OR_EMPTY] = (
+        None
+    )
 
 
 class _CatalogueSection(Section):
     """The whole file."""
 
-    machines: Annotated[dict[MachineTypeName, _MachineSection | None] | None, or_default(dict)] = (
-        None
-    )
+    machines: Annotated[dict[MachineTypeName, _MachineSection | None] | None, _OR_EMPTY] = None
     regions: Annotated[
-        dict[RegionName, dict[AcceleratorName, _Use | None] | None] | None, or_default(dict)
+        dict[RegionName, dict[AcceleratorName, _Use | None] | None] | None, _OR_EMPTY
     ] = None
     flex_start: Annotated[tuple[AcceleratorName, ...], Field(min_length=1)] = ("NVIDIA_L4",)
-    retired: Annotated[_RetiredSection | None, or_default(dict)] = None
+    retired: Annotated[_RetiredSection | None, _OR_EMPTY] = None
 
 
 def read_catalogue_file(path: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError, core_schema
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 EXPECTED = "expected"
 """The type of the errors that parsing functions raise."""
 
-_Number = TypeVar("_Number", int, float)
 _DURATION = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
 _A_DURATION = "a duration with its unit, such as 90s, 30m, 12h or 7d"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -90,26 +89,6 @@ def text(expected: str, pattern: str = r"[^\0]*") -> _Parsed:
 
     types = list(_SCALARS) if regex.fullmatch("1234567") else "string"
     return _Parsed(parse, {"type": types, "pattern": f"^({pattern})$", "description": expected})
-
-
-def _number(expected: str, kind: Callable[[Any], _Number], minimum: float) -> _Parsed:
-    def parse(value: Any) -> _Number:
-        try:
-            number = kind(value)
-        except (TypeError, ValueError):
-            raise expected_error(expected) from None
-        if not minimum <= number < math.inf:
-            raise expected_error(expected)
-        return number
-
-    json_schema: dict[str, Any] = {"type": "integer" if kind is int else "number"}
-    if math.isfinite(minimum):
-        json_schema["minimum"] = minimum
-    return _Parsed(parse, json_schema)
-
-
-def _integer(minimum: int) -> _Parsed:
-    return _number(f"a whole number of {minimum} or more", int, minimum)
 
 
 def one_of(*values: str, suggest: Callable[[str, tuple[str, ...]], str] = did_you_mean) -> _Parsed:
@@ -165,9 +144,9 @@ def _parse_variable(value: Any) -> str:
 
 Text = Annotated[str, text("text")]
 NonEmptyLine = Annotated[str, text("text in one line", r"[^\0-\x1f\x7f]+")]
-NonNegativeInt = Annotated[int, _integer(0)]
-PositiveInt = Annotated[int, _integer(1)]
-Number = Annotated[float, _number("a number", float, -math.inf)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
+PositiveInt = Annotated[int, Field(ge=1)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
 _DURATION_SCHEMA = {
     "type": "string",
     "pattern": f"^(?=.){_DURATION.pattern}$",

@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 
 _LONGEST_VALUE = 40  # characters of a wrong value that are shown
 _MOST_HINTS = 100  # each compares with all known names
-_EXPECTED_BY_ERROR = {
-    "bool_parsing": "true or false",
-    "bool_type": "true or false",
-    "dict_type": "names with values, one a line",
-    "list_type": "a list, such as [first, second]",
-    "tuple_type": "a list, such as [first, second]",
-    "too_short": "one or more",
-}
+_EXPECTED = {
+    "bool": "true or false",
+    "dict": "names with values, one a line",
+    "finite": "a number",
+    "float": "a number",
+    "greater": "a whole number of {ge} or more",
+    "int": "a whole number",
+    "list": "a list, such as [first, second]",
+    "too": "one or more",
+    "tuple": "a list, such as [first, second]",
+}  # by the first word of the error's type
 
 _S = TypeVar("_S", bound=BaseModel)
 
@@ -89,7 +92,8 @@ def _message(
     elif kind == "model_type":
         expected, hint = f"a section with {', '.join(_keys_at(root, path))}", ""
     else:
-        expected, hint = _EXPECTED_BY_ERROR.get(kind, detail["msg"]), ""
+        template = _EXPECTED.get(kind.partition("_")[0])
+        expected, hint = template.format(**context) if template else detail["msg"], ""
     return f"expected {expected}, got {describe_value(detail['input'])}{hint}"
 
 

@@ -57,9 +57,9 @@ BROKEN = {
             """),
         [
             "3:79: cluster.chief.accelerator.count: expected a whole number of 1 or more, got '0'",
-            "4:44: cluster.workers.count: expected a whole number of 0 or more, got 'three'",
+            "4:44: cluster.workers.count: expected a whole number, got 'three'",
             "5:54: cluster.parameter_servers.count: expected a whole number of 0 or more, got '-1'",
-            "6:47: cluster.evaluators.count: expected a whole number of 0 or more, got '1.5'",
+            "6:47: cluster.evaluators.count: expected a whole number, got '1.5'",
         ],
     ),
     "machines": (

@@ -52,7 +52,7 @@ retired: {machines: {e2-standard-4: {since: 2026-21-01}}, accelerators: {NVIDIA_
 retird: 3
 """
 WRONG = """\
-2:39: machines.n1-standard-8.accelerators.T4.0: expected a whole number of 1 or more, got 'some'
+2:39: machines.n1-standard-8.accelerators.T4.0: expected a whole number, got 'some'
 2:57: machines.n1-standard-8.accelerators.NVIDIA_L4: expected one or more, got an empty list
 2:62: machines.n1-standard-8.famly: unknown key; did you mean 'family'?
 2:92: machines.n1-standard-8.needs_accelerator: expected true or false, got 'so'

@@ -17,7 +17,8 @@ from distlaunch.job.ai_platform.fields import (
 from distlaunch.job.ai_platform.models import ACCELERATORS
 from distlaunch.job.job_dir import JOB_DIR
 from distlaunch.job.model import POOL_ROLES
-from distlaunch.job.vertex.fields import is_reduction_server
+from distlaunch.job.validation import dotted_path
+from distlaunch.job.vertex.fields import is_reduction_server, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,8 @@ def from_job(job: Job, image: str | None) -> tuple[dict[str, Any], tuple[str, ..
     for name in ("displayName", "labels"):
         body.pop(name, None)
     notes += [
-        f"{path}: left out, as AI Platform's jobs have no such field" for path in _leaves(body)
+        f"{dotted_path(path)}: left out, as AI Platform's jobs have no such field"
+        for path, _ in leaves(body)
     ]
     return training_input, tuple(notes)
 
@@ -122,15 +124,3 @@ def _move_image(
         f"masterConfig.imageUri: {master.pop('executorImageUri', None)} left out, as AI Platform "
         "installs packages into its own runtimes; add runtimeVersion and pythonVersion"
     )
-
-
-def _leaves(tree: dict[str, Any]) -> Iterator[str]:
-    """Yield the path of each field."""
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from (f"{key}.{path}" for path in _leaves(value))
-        elif key == "workerPoolSpecs":
-            for index, pool in enumerate(value):
-                yield from (f"{key}[{index}].{path}" for path in _leaves(pool))
-        elif value != {}:
-            yield key

@@ -12,7 +12,9 @@ from distlaunch.job.model import Machine, Pool, Program, ReductionServer, Strate
 from distlaunch.job.reduction_server import POOL, is_image
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from distlaunch.job.yaml_document import Path as FieldPath
 
 Collection = Literal["customJobs", "hyperparameterTuningJobs"]
 
@@ -56,6 +58,18 @@ def json_name(name: str) -> str:
     """Return a field's name in camelCase, for either spelling."""
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
+
+
+def leaves(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
+    """Yield each value with its path; a list is one value, except the worker pools."""
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from leaves(item, (*path, key))
+    elif isinstance(value, list) and path[-1:] == ("workerPoolSpecs",):
+        for index, item in enumerate(value):
+            yield from leaves(item, (*path, index))
+    elif path and value not in ({}, []):
+        yield path, value
 
 
 def name(body: Mapping[str, Any]) -> str | None:

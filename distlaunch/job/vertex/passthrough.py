@@ -12,8 +12,6 @@ from distlaunch.job.vertex.parse import job_fields
 from distlaunch.job.yaml_document import YamlProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from distlaunch.job.model import Job
     from distlaunch.job.vertex.proto import ParsedMessage
     from distlaunch.job.yaml_document import Path, SourceMap
@@ -73,24 +71,12 @@ def _conflicts(job: Job, document: SourceMap, parsed: ParsedMessage) -> list[Yam
     folder = job.bucket and f"{job.bucket}/{job.name}/JOB_ID"
     body = vertex.plain_request(known, image="IMAGE", labels={}, job_dir=folder)
     problems = []
-    for path, value in _leaves(parsed.json):
+    for path, value in fields.leaves(parsed.json):
         key = next((_JOB_KEYS[step] for step in reversed(path) if step in _JOB_KEYS), None)
         if key and _value_at(body, path) != value:
             message = f"{describe_value(value)} conflicts with {key}; set it there"
             problems.append(_problem(document, parsed.origins[path], message))
     return problems
-
-
-def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield each value with its path; a list is one value, except the worker pools."""
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _leaves(item, (*path, key))
-    elif isinstance(value, list) and path[-1:] == ("workerPoolSpecs",):
-        for index, item in enumerate(value):
-            yield from _leaves(item, (*path, index))
-    elif path and value not in ({}, []):
-        yield path, value
 
 
 def _value_at(body: Any, path: Path) -> Any:

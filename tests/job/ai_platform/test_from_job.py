@@ -72,7 +72,9 @@ def test_what_cannot_be_expressed_is_reported():
             "jobSpec": {
                 "enableWebAccess": False,
                 "reservedIpRanges": ["a"],
-                "workerPoolSpecs": [{"nfsMounts": [], "diskSpec": {"bootDiskSizeGb": 200}}],
+                "workerPoolSpecs": [
+                    {"nfsMounts": [{"path": "/b"}], "diskSpec": {"bootDiskSizeGb": 200}}
+                ],
             },
             "encryptionSpec": {"kmsKeyName": "key"},
         },

@@ -153,7 +153,7 @@ BROKEN = {
         "  hyperparameters: {maxTrials: 1e3, params: [{minValue: nan, discreteValues: [a]}]}\n",
         "2:14: trainingInput.scaleTier: expected BASIC, STANDARD_1, PREMIUM_1, BASIC_GPU, "
         "BASIC_TPU or CUSTOM, got 'CUSTOMS'; did you mean 'CUSTOM'?",
-        "3:16: trainingInput.workerCount: expected a whole number of 0 or more, got 'two'",
+        "3:16: trainingInput.workerCount: expected a whole number, got 'two'",
         "4:23: trainingInput.useChiefInTfConfig: expected true or false, got 'maybe'",
         "5:9: trainingInput.args: expected a list, such as [first, second], got '--epochs=5'",
         "6:44: trainingInput.masterConfig.acceleratorConfig.type: expected "
@@ -165,8 +165,7 @@ BROKEN = {
         "6:83: trainingInput.masterConfig.containerArgs.0: expected text, got a list",
         "7:32: trainingInput.scheduling.maxRunningTime: expected seconds with their unit, such as "
         "7200s, got '7200'",
-        "8:32: trainingInput.hyperparameters.maxTrials: expected a whole number of 0 or more, got "
-        "'1e3'",
+        "8:32: trainingInput.hyperparameters.maxTrials: expected a whole number, got '1e3'",
         "8:57: trainingInput.hyperparameters.params.0.minValue: expected a number, got 'nan'",
         "8:79: trainingInput.hyperparameters.params.0.discreteValues.0: expected a number, got 'a'",
     ),
