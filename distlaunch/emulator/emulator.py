@@ -46,7 +46,8 @@ class Emulator:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            server = stack.enter_context(Server(self.port, self.faults, self.log))
+            server = Server(self.port, self.faults, self.log)
+            stack.callback(server.close)
             self.url = server.url
             self.storage = self._create_storage(stack)
             store, logs = Store(), LogStore()

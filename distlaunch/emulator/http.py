@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
-    from typing_extensions import Self
 
     from distlaunch.emulator.faults import Call, Faults
 
@@ -138,12 +137,6 @@ class Server:
             self._server.shutdown()
         self._server.server_close()
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _application(
         self, environ: WSGIEnvironment, start_response: StartResponse

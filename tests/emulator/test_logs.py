@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import requests
 
@@ -20,7 +22,7 @@ def call():
         logs.add_job(job, project)
         for text in texts:
             logs.add(job, "workerpool1-0", "ERROR", text, trial="3")
-    with Server(0, Faults(), print) as server:
+    with contextlib.closing(Server(0, Faults(), print)) as server:
         server.start(logs.routes())
 
         def call(**query):

@@ -196,7 +196,6 @@ class ReplicaContainer:
         self._write = write
         self._on_exit = on_exit
         self._container: Any = None
-        self._timer: threading.Timer | None = None
 
     def start(self, client: docker.DockerClient, settings: Mapping[str, Any]) -> None:
         """Create and start it; if that fails, the reason is its only line."""
@@ -214,25 +213,16 @@ class ReplicaContainer:
             return
         threading.Thread(target=self._follow, args=(frames,), daemon=True).start()
 
-    def stop(self, grace: float) -> None:
-        self._kill("SIGTERM" if grace else "SIGKILL")
-        if grace:
-            self._timer = threading.Timer(grace, self._kill, ["SIGKILL"])
-            self._timer.daemon = True
-            self._timer.start()
+    def stop(self, *, kill: bool) -> None:
+        if self._container:
+            with _ignore_missing():
+                self._container.kill("SIGKILL" if kill else "SIGTERM")
 
     def remove(self) -> None:
         """Kill it if it runs, and remove it."""
-        if self._timer:
-            self._timer.cancel()
         if self._container:
             with _ignore_missing():
                 self._container.remove(force=True, v=True)
-
-    def _kill(self, signal_name: str) -> None:
-        if self._container:
-            with _ignore_missing():
-                self._container.kill(signal_name)
 
     def _follow(self, frames: Iterable[tuple[bytes | None, bytes | None]]) -> None:
         streams = (LineWriter("INFO", self._write), LineWriter("ERROR", self._write))

@@ -51,8 +51,6 @@ class ProcessBackend:
         workload: Workload,
         token: CancellationToken,  # noqa: ARG002 - nothing here takes long
     ) -> ProcessEnvironment:
-        if not self.project_dir.is_dir():
-            raise CannotRun(f"{self.project_dir}: no such folder; give the emulator --project-dir")
         return ProcessEnvironment(workload, self)
 
     def close(self) -> None:
@@ -90,7 +88,7 @@ class ProcessEnvironment:
 
     def close(self) -> None:
         for process in self._processes:
-            process.stop(0.0)
+            process.stop(kill=True)
         for process in self._processes:
             process.wait()
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -145,20 +143,16 @@ class ReplicaProcess:
             bufsize=0,
             start_new_session=True,
         )
-        self._timer: threading.Timer | None = None
         self._follower = threading.Thread(target=self._follow, args=(write, on_exit), daemon=True)
         self._follower.start()
 
-    def stop(self, grace: float) -> None:
+    def stop(self, *, kill: bool) -> None:
         stdin = _pipe(self._supervisor.stdin)
         with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended
-            if grace:
-                stdin.write(b"t")
-                self._timer = threading.Timer(grace, stdin.close)
-                self._timer.daemon = True
-                self._timer.start()
-            else:
+            if kill:
                 stdin.close()
+            else:
+                stdin.write(b"t")
 
     def wait(self) -> None:
         """Wait until nothing of it is left and all output is read."""
@@ -175,8 +169,6 @@ class ReplicaProcess:
             _read_all(_pipe(supervisor.stdout), LineWriter("INFO", write))
             errors.join()
             code = supervisor.wait()
-            if self._timer:
-                self._timer.cancel()
         on_exit(ExitStatus(code if code >= 0 else 128 - code))
 
 

@@ -56,8 +56,8 @@ OnExit = Callable[[ExitStatus], None]
 class RunningReplica(Protocol):
     """A replica that was started."""
 
-    def stop(self, grace: float) -> None:
-        """Send SIGTERM now and SIGKILL after `grace` seconds; return at once."""
+    def stop(self, *, kill: bool) -> None:
+        """Send SIGTERM or SIGKILL, unless it has ended; return at once."""
 
 
 class JobEnvironment(Protocol):
@@ -237,12 +237,25 @@ class ReplicaGroup:
         )
 
     def _stop_all(self) -> None:
-        """Stop what runs and wait for its end; the emulator's shutdown grants no time."""
+        """Send SIGTERM, and SIGKILL to what still runs after a grace period or at a shutdown."""
+        if not self._token.is_shutdown:
+            self._signal_all(kill=False)
+            self._await_all(self._grace)
+        self._signal_all(kill=True)
+        self._await_all(None)
+
+    def _signal_all(self, *, kill: bool) -> None:
         for running in self._running.values():
-            running.stop(0.0 if self._token.is_shutdown else self._grace)
-        while self._running:
-            replica, _ = self._exits.get()
-            del self._running[replica.task]
+            running.stop(kill=kill)
+
+    def _await_all(self, seconds: float | None) -> None:
+        """Wait until nothing runs, for so long at most."""
+        until = time.monotonic() + (seconds or 0)
+        with contextlib.suppress(Empty):
+            while self._running:
+                left = None if seconds is None else max(until - time.monotonic(), 0)
+                replica, _ = self._exits.get(timeout=left)
+                del self._running[replica.task]
 
     def _error(self, replica: Replica, status: ExitStatus) -> str:
         """Describe the failure of a replica in Vertex AI's words."""

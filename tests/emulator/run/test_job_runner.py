@@ -58,7 +58,8 @@ class FakeReplica:
     def __init__(self, write, on_exit) -> None:
         self.write = write
         self.on_exit = on_exit
-        self.stops = []
+        self.kills = []
+        self.is_stubborn = False
         self.lock = threading.Lock()
 
     def end(self, code, **status):
@@ -69,9 +70,10 @@ class FakeReplica:
             self.write("ERROR", "Traceback")
             on_exit(ExitStatus(code, **status))
 
-    def stop(self, grace):
-        self.stops.append(grace)
-        self.end(143)
+    def stop(self, *, kill):
+        self.kills.append(kill)
+        if kill or not self.is_stubborn:
+            self.end(143)
 
 
 ALONE = custom_job(pool())
@@ -82,7 +84,7 @@ NAMES = ["workerpool0-0", "workerpool1-0", "workerpool1-1"]
 def test_a_job_moves_through_its_states_and_succeeds_with_its_primary_replica():
     backend = FakeBackend(workerpool1_0=[0])
     backend.can_prepare.clear()
-    with jobs_on(backend, grace=1.0) as jobs:
+    with jobs_on(backend) as jobs:
         name = jobs.start(THREE, "PENDING")
         assert "startTime" not in jobs.store.get(name)
         backend.can_prepare.set()
@@ -91,7 +93,7 @@ def test_a_job_moves_through_its_states_and_succeeds_with_its_primary_replica():
         job = jobs.wait(name)
     assert job["state"] == "JOB_STATE_SUCCEEDED"
     assert job["createTime"] < job["startTime"] < job["endTime"]
-    assert backend.replicas["workerpool1-1"].stops == [1.0]
+    assert backend.replicas["workerpool1-1"].kills == [False]
     assert jobs.texts(name, "service")[-1] == "Job completed successfully."
     assert jobs.lines(name, "workerpool0-0") == [("INFO", "out"), ("ERROR", "Traceback")]
 
@@ -159,8 +161,9 @@ def test_restarts_are_limited(codes, scheduling, starts):
 
 def test_a_cancelled_job_is_cancelling_until_all_replicas_have_ended():
     backend = FakeBackend()
-    with jobs_on(backend, grace=2.5) as jobs:
+    with jobs_on(backend, grace=0.1) as jobs:
         name = jobs.start(THREE, "RUNNING")
+        backend.replicas["workerpool0-0"].is_stubborn = True
         with backend.replicas["workerpool0-0"].lock:  # it cannot end
             jobs.runner.cancel(name)
             assert jobs.state(name) == "CANCELLING"
@@ -168,7 +171,8 @@ def test_a_cancelled_job_is_cancelling_until_all_replicas_have_ended():
         jobs.runner.cancel(name)
         assert jobs.state(name) == "CANCELLED"
     assert job["error"] == {"code": 1, "message": "CANCELED"}
-    assert [replica.stops for replica in backend.replicas.values()] == [[2.5]] * 3
+    kills = [replica.kills for replica in backend.replicas.values()]
+    assert kills == [[False, True], [False], [False]]
 
 
 @pytest.mark.parametrize(("state", "seconds"), [("QUEUED", 600.0), ("PENDING", 0.0)])
@@ -204,7 +208,7 @@ def test_shutdown_kills_all_replicas():
     with jobs_on(backend) as jobs:
         jobs.start(THREE, "RUNNING")
     assert backend.open_environments == 0
-    assert [replica.stops for replica in backend.replicas.values()] == [[0.0]] * 3
+    assert [replica.kills for replica in backend.replicas.values()] == [[True]] * 3
 
 
 def test_an_error_in_the_emulator_ends_one_job_alone(caplog):
