@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +17,7 @@ from distlaunch.checks.data import check_data, record
 from distlaunch.checks.project.image_runtime import describe_image
 from distlaunch.checks.request_view import job_request
 from distlaunch.checks.trainer import find_trainer
+from distlaunch.cli import main
 from distlaunch.image.context import paths
 from distlaunch.job.load import load_job_file
 from distlaunch.job.overrides import Override
@@ -29,12 +27,11 @@ from distlaunch.submit.plan import LaunchRequest
 from .corpus.cases import Case, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from distlaunch.checks.data import DataPlan
     from distlaunch.checks.problem import Problem
 
-WITHOUT_NETWORK = Path(__file__).with_name("without_network.py")
 VARIABLES = (
     "CLOUDSDK_ACTIVE_CONFIG_NAME",
     "CLOUDSDK_AI_REGION",
@@ -105,27 +102,19 @@ def write(
     return lambda case: case.write(tmp_path / "digits", base_registry.host, pristine)
 
 
-@pytest.fixture(scope="session")
-def run_without_network(bare_machine: Path) -> Callable[..., tuple[list[Result], set[str]]]:
-    """Check projects in one process without a network; return the results and its modules."""
+@pytest.fixture
+def run(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Result]:
+    """Run a command in this process and a folder."""
 
-    def run(words: Iterable[tuple[str, ...]], folders: Iterable[Path]):
-        commands = [
-            {"words": ["check", "--json", *each], "folder": str(folder)}
-            for each, folder in zip(words, folders, strict=True)
-        ]
-        done = subprocess.run(
-            [sys.executable, WITHOUT_NETWORK],
-            input=json.dumps(commands),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        output = json.loads(done.stdout)
-        return [Result(*each) for each in output["results"]], set(output["modules"])
+    def run_command(*words: str, folder: Path) -> Result:
+        monkeypatch.chdir(folder)
+        capfd.readouterr()
+        code = main(words)
+        return Result(code, *capfd.readouterr())
 
-    return run
+    return run_command
 
 
 @pytest.fixture(scope="session")

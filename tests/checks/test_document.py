@@ -9,7 +9,7 @@ import pytest
 from distlaunch.checks.price.book import read_price_file
 from distlaunch.job import machine_catalogue
 
-from .corpus.cases import BROKEN, Case, run
+from .corpus.cases import BROKEN, Case
 
 ROW = re.compile(r"\| `([a-z-]+)` \| (E|W|E, W) \|")
 REPORTED = re.compile(r'\b(?:error|warning|report)\(\s*"([a-z-]+)"')
@@ -58,7 +58,7 @@ def test_its_files_are_valid(document, tmp_path):
     assert known.offers("us-west4", "NVIDIA_TESLA_T4") is False
 
 
-def test_it_has_each_key_of_json(document, write):
+def test_it_has_each_key_of_json(document, write, run):
     _, _, table = document.partition("## `--json`")
     rows = re.findall(r"^\| (`.*?`) \| (.*) \|$", table.partition("## ")[0], re.MULTILINE)
     keys = {key for names, _ in rows for key in re.findall(r"`(\w+)`", names)}

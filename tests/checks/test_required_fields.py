@@ -24,17 +24,14 @@ EMULATOR = "http://127.0.0.1:8085"
 TEMPLATE = Program(image="<region>-docker.pkg.dev/PROJECT/training/digits:1")
 
 
-def codes(job, **request):
-    return [problem.code for problem in problems(LaunchRequest(Path(), job, **request))]
+def summary(job, **request):
+    return [(each.code, each.where) for each in problems(LaunchRequest(Path(), job, **request))]
 
 
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"project": "my-project"}, "placeholder-project"),
         ({"bucket": "gs://my-bucket/below"}, "placeholder-bucket"),
-        ({"image": Image(repository="h/my-project/digits")}, "placeholder-repository"),
-        ({"image": Image(uri="h/my-project/digits:1")}, "placeholder-repository"),
         ({"service_account": "a@my-project.iam.gserviceaccount.com"}, "placeholder-project"),
         ({"vertex": OUTPUT}, "placeholder-bucket"),
         ({"cluster": Cluster(Pool(Machine("n1-standard-4"), 1, TEMPLATE))}, "image-name"),
@@ -54,7 +51,6 @@ def test_an_incomplete_job_is_refused(fields, code):
 @pytest.mark.parametrize(
     "image",
     [
-        REPOSITORY,
         f"{REPOSITORY}/of/many/parts",
         "us-docker.pkg.dev/example.com/mine/training/digits",
         "docker.io/me/digits",
@@ -62,29 +58,23 @@ def test_an_incomplete_job_is_refused(fields, code):
     ],
 )
 def test_a_complete_job_has_no_problem(image):
-    assert codes(replace(COMPLETE, image=Image(repository=image))) == []
+    assert summary(replace(COMPLETE, image=Image(repository=image))) == []
     uri = Image(uri=f"{image}:1@sha256:{'0' * 64}")
-    assert codes(replace(COMPLETE, image=uri, bucket=None)) == []
-    assert codes(replace(COMPLETE, bucket=None), job_dir="gs://mine/here") == []
-    assert codes(replace(COMPLETE, image=Image(uri="gcr.io/deeplearning/tf:1"))) == []
+    assert summary(replace(COMPLETE, image=uri, bucket=None)) == []
+    assert summary(replace(COMPLETE, bucket=None), job_dir="gs://my-bucket-2/here") == []
+    assert summary(replace(COMPLETE, image=Image(uri="gcr.io/deeplearning/tf:1"))) == []
 
 
 def test_an_emulator_accepts_placeholders_of_an_account_but_not_of_an_image():
-    job = replace(
-        COMPLETE,
-        project="my-project",
-        bucket="gs://my-bucket",
-        service_account="trainer@my-project.iam.gserviceaccount.com",
-    )
-    assert codes(job, endpoint=EMULATOR) == []
-    assert codes(COMPLETE, job_dir="gs://my-bucket/digits", endpoint=EMULATOR) == []
+    account = "trainer@my-project.iam.gserviceaccount.com"
+    names = {"project": "my-project", "bucket": "gs://my-bucket", "service_account": account}
+    job = replace(COMPLETE, **names)
+    assert summary(job, endpoint=EMULATOR) == []
+    job_dir = "gs://my-bucket/digits"
+    assert summary(COMPLETE, job_dir=job_dir, endpoint=EMULATOR) == []
+    assert summary(COMPLETE, job_dir=job_dir) == [("placeholder-bucket", "--job-dir")]
     job = replace(job, image=Image(repository="h/my-project/digits"))
-    assert codes(job, endpoint=EMULATOR) == ["placeholder-repository"]
+    image = ("placeholder-repository", "image.repository")
+    assert summary(job, endpoint=EMULATOR) == [image]
     keys = ["project", "service_account", "bucket", "image.repository"]
     assert [problem.where for problem in placeholders(job)] == keys
-
-
-def test_a_placeholder_in_job_dir_has_the_location_of_the_option():
-    [problem] = problems(LaunchRequest(Path(), COMPLETE, job_dir="gs://my-bucket/digits/first"))
-    assert (problem.code, problem.where) == ("placeholder-bucket", "--job-dir")
-    assert codes(COMPLETE, job_dir="gs://my-bucket-2/digits") == []

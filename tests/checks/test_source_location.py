@@ -33,6 +33,11 @@ trainingInput:
 """
 
 
+COUNT = "cluster.workers.accelerator.count"
+TYPE = "cluster.chief.machine"
+SECOND = "jobSpec.workerPoolSpecs[1]"
+
+
 @pytest.fixture
 def locate_key(tmp_path, monkeypatch):
     for name, text in (("distlaunch", FILE), ("spec", SPEC), ("ai", AI_PLATFORM)):
@@ -42,7 +47,7 @@ def locate_key(tmp_path, monkeypatch):
 
     def run(key, config=None, remedy="remedy", **order):
         config = tmp_path / config if config else None
-        problem = warning("code", key, "--what", remedy)
+        problem = warning("code", key, "--epochs", remedy)
         [located] = locate([problem], LaunchRequest(tmp_path, job, config=config, **order))
         return located.where if remedy == "remedy" else located.remedy
 
@@ -69,38 +74,23 @@ def test_a_key_that_the_command_line_sets_has_its_option(locate_key):
     assert locate_key("cluster.workers", overrides=sets) == "--set cluster.workers.count"
     assert locate_key("cluster.chief", overrides=sets) == "distlaunch.yaml:4:10: cluster.chief"
     assert locate_key("region", cli_overrides={"region": "--region"}) == "--region"
-    assert locate_key("args", program_args=("--what", "3")) == "arguments after --"
-    assert locate_key("args", program_args=("--epochs", "3")) == "distlaunch.yaml: args"
+    assert locate_key("args", program_args=("--epochs", "3")) == "arguments after --"
+    assert locate_key("args", program_args=("--seed", "3")) == "distlaunch.yaml: args"
 
 
 @pytest.mark.parametrize(
     ("key", "config", "location"),
     [
-        (
-            "cluster.workers.accelerator.count",
-            "spec.yaml",
-            "spec.yaml:4:65: jobSpec.workerPoolSpecs[1].machineSpec.acceleratorCount",
-        ),
-        (
-            "cluster.workers.count",
-            "spec.yaml",
-            "spec.yaml:5:19: jobSpec.workerPoolSpecs[1].replicaCount",
-        ),
+        (COUNT, "spec.yaml", f"spec.yaml:4:65: {SECOND}.machineSpec.acceleratorCount"),
+        ("cluster.workers.count", "spec.yaml", f"spec.yaml:5:19: {SECOND}.replicaCount"),
         ("scheduling.timeout", "spec.yaml", "spec.yaml:6:25: jobSpec.scheduling.timeout"),
         ("labels.team", "spec.yaml", "distlaunch.yaml:6:16: labels.team"),
         ("service_account", "spec.yaml", "spec.yaml:2:3: jobSpec.serviceAccount"),
         ("region", "spec.yaml", "distlaunch.yaml: region"),
-        (
-            "cluster.workers.accelerator.count",
-            "ai.yaml",
-            "ai.yaml:3:45: trainingInput.workerConfig.acceleratorConfig.count",
-        ),
+        ("vertex", "spec.yaml", "spec.yaml: "),
+        (COUNT, "ai.yaml", "ai.yaml:3:45: trainingInput.workerConfig.acceleratorConfig.count"),
         ("cluster.workers.count", "ai.yaml", "ai.yaml:4:16: trainingInput.workerCount"),
-        (
-            "scheduling.timeout",
-            "ai.yaml",
-            "ai.yaml:5:32: trainingInput.scheduling.maxRunningTime",
-        ),
+        ("scheduling.timeout", "ai.yaml", "ai.yaml:5:32: trainingInput.scheduling.maxRunningTime"),
     ],
 )
 def test_with_config_a_key_has_the_location_of_its_field_there(locate_key, key, config, location):
@@ -110,25 +100,19 @@ def test_with_config_a_key_has_the_location_of_its_field_there(locate_key, key, 
 @pytest.mark.parametrize(
     ("key", "remedy", "vertex", "ai_platform"),
     [
-        (
-            "cluster.workers.accelerator.count",
-            "write count: 4, or machine: n1-standard-8",
-            "write acceleratorCount: 4, or machineType: n1-standard-8",
-            "write count: 4, or workerType: n1-standard-8",
-        ),
+        (COUNT, "write count: 4, or", "write acceleratorCount: 4, or", "write count: 4, or"),
+        (TYPE, "or machine: n1-big", "or machineType: n1-big", "or masterType: n1-big"),
         (
             "cluster.workers.count",
             "set cluster.workers.count: 1, 2 or 3",
-            "set jobSpec.workerPoolSpecs[1].replicaCount: 1, 2 or 3",
+            f"set {SECOND}.replicaCount: 1, 2 or 3",
             "set trainingInput.workerCount: 1, 2 or 3",
         ),
         (
-            "cluster.chief.machine",
-            "write machine: n1-standard-8 with accelerator: {type: NVIDIA_TESLA_T4, count: 1}",
-            "write machineType: n1-standard-8 with acceleratorType: NVIDIA_TESLA_T4, "
-            "acceleratorCount: 1",
-            "write masterType: n1-standard-8 with acceleratorConfig: {type: NVIDIA_TESLA_T4, "
-            "count: 1}",
+            TYPE,
+            "accelerator: {type: NVIDIA_TESLA_T4, count: 1}",
+            "acceleratorType: NVIDIA_TESLA_T4, acceleratorCount: 1",
+            "acceleratorConfig: {type: NVIDIA_TESLA_T4, count: 1}",
         ),
         ("scheduling.timeout", "write timeout: 7d", "write timeout: 604800s", "maxRunningTime: "),
     ],

@@ -1,7 +1,4 @@
-"""The jobs of jobs.yaml: each changes one project, that of `init` with a cluster and names.
-
-They run in this process, since a process each takes minutes.
-"""
+"""The jobs of jobs.yaml: each changes one project, that of `init` with a cluster and names."""
 
 from __future__ import annotations
 
@@ -14,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from distlaunch.checks.data import record
-
-from . import running
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,11 +118,6 @@ class Result:
     @property
     def codes(self) -> set[str]:
         return {problem["code"] for problem in self.problems}
-
-
-def run(*words: str, folder: Path) -> Result:
-    """Run a distlaunch command in a folder."""
-    return Result(*running.run(words, str(folder)))
 
 
 def _cases(section: str) -> dict[str, Case]:

@@ -8,8 +8,8 @@ SPOT = "scheduling.strategy=SPOT"
 KERAS = "tensorflow==2.21.0\nkeras{}\n"
 
 
-def codes(bundled, *overrides, **job):
-    return [each.code for each in bundled.problems(*overrides, **job)]
+def codes(bundled, *overrides):
+    return [each.code for each in bundled.problems(*overrides)]
 
 
 @pytest.mark.parametrize(
@@ -45,15 +45,12 @@ def test_spot_machines_need_checkpoints(overrides, expected, bundled):
     ],
 )
 def test_a_batch_normalization_of_each_replica_alone(layer, is_reported, bundled):
-    text = (bundled.folder / "trainer/model.py").read_text()
-    bundled.write("trainer/model.py", f"{text}\nLAYER = keras.layers.{layer}\n")
-    line = text.count("\n") + 2
-    found = [("batch-norm-unsynchronised", "warning", f"trainer/model.py:{line}")]
-    assert bundled.summary() == found * is_reported
+    bundled.prepend("trainer/model.py", f"import keras\nLAYER = keras.layers.{layer}\n")
+    expected = [("batch-norm-unsynchronised", "warning", "trainer/model.py:2")] * is_reported
+    assert bundled.summary() == expected
     assert bundled.problems("args=[--sync-batch-norm]") == []
-    assert bundled.problems("cluster={chief: {machine: n1-standard-4}}") == []
-    gpus = "{machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 2}}"
-    assert len(bundled.problems(f"cluster={{chief: {gpus}}}")) == is_reported
+    assert bundled.problems(bundled.cluster(1)) == []
+    assert bundled.summary(bundled.cluster(1, gpus=2)) == expected
 
 
 @pytest.mark.parametrize(
@@ -71,8 +68,8 @@ def test_a_batch_normalization_of_each_replica_alone(layer, is_reported, bundled
 def test_the_functions_that_the_trainer_calls(text, is_reported, bundled):
     bundled.write("trainer/models.py", "def build(): ...\ndef create_model(): ...\n")
     bundled.write("trainer/model.py", text)
-    found = [each for each in bundled.summary() if each[0] == "trainer-incomplete"]
-    assert found == [("trainer-incomplete", "error", "trainer/model.py")] * is_reported
+    problems = [each for each in bundled.summary() if each[0] == "trainer-incomplete"]
+    assert problems == [("trainer-incomplete", "error", "trainer/model.py")] * is_reported
 
 
 @pytest.mark.parametrize(
@@ -90,8 +87,8 @@ def test_an_older_trainer_library(version, expected, bundled):
 )
 def test_the_versions_of_keras(keras, is_reported, bundled):
     bundled.write("requirements.txt", KERAS.format(keras))
-    found = [("requirement-clash", "warning", "requirements.txt:2")]
-    assert bundled.summary() == found * is_reported
+    problem = ("requirement-clash", "warning", "requirements.txt:2")
+    assert bundled.summary() == [problem] * is_reported
 
 
 def test_other_programs_are_not_held_to_these_rules(plain):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -9,38 +10,24 @@ from distlaunch.checks.project.image_runtime import describe_image
 from distlaunch.checks.request_view import job_request
 from distlaunch.job import vertex
 from distlaunch.job.load import load_job
-from distlaunch.submit.plan import LaunchRequest
+from distlaunch.job.model import DEFAULT_BASE
+from distlaunch.render.templates import recipe
 
-TODAY = date(2026, 11, 22)
-JOB = """\
-name: digits
-region: us-central1
-image: {repository: us-docker.pkg.dev/a/b/c}
-cluster:
-  chief: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 1}}
-"""
-OWN = "FROM python:3.12-slim\nCOPY . .\n"
-RDMA = "cluster.chief={machine: a4-highgpu-8g, accelerator: {type: NVIDIA_B200, count: 8}}"
-AND_CUDA = "tensorflow[and-cuda]==2.21.0\n"
+RDMA = "cluster={chief: {machine: a4-highgpu-8g, accelerator: {type: NVIDIA_B200, count: 8}}}"
+TPU = "cluster={chief: {machine: ct5lp-hightpu-4t, accelerator: {type: TPU_V5_LITEPOD, count: 4}}}"
+REPOSITORY = "us-docker.pkg.dev/a/b/c"
+DEFAULT = f"image={{repository: {REPOSITORY}, base: null}}"
+PYTHON, AND_CUDA = "image.base=python:3.11-slim", "write tensorflow[and-cuda]"
+HASH = " --hash=sha256:" + "0" * 64
 
 
-@pytest.fixture
-def found(tmp_path):
-    """Return the problems of a job, with files of its folder."""
-
-    def run(*sets, config=None, today=TODAY, **files):
-        (tmp_path / "distlaunch.yaml").write_text(JOB)
-        for name, text in files.items():
-            (tmp_path / name.replace("_txt", ".txt")).write_text(text)
-        job = load_job(tmp_path, config=config, overrides=sets).job
-        order = LaunchRequest(tmp_path, job, config=config, overrides=sets)
-        runtime = describe_image(order) if vertex.needs_image(job) else None
-        return list(gpus.problems(order, job_request(order), runtime, today))
-
-    return run
-
-
-def summarize(problems):
+def image_problems(project, *overrides, config=None, today=date(2026, 11, 22)):
+    order = project.order(*overrides)
+    if config:
+        job = load_job(project.folder, config=config, overrides=overrides).job
+        order = replace(order, job=job, config=config)
+    runtime = describe_image(order) if vertex.needs_image(order.job) else None
+    problems = gpus.problems(order, job_request(order), runtime, today)
     return [(each.severity, each.code, each.where) for each in problems]
 
 
@@ -56,17 +43,23 @@ def summarize(problems):
         ("company/tensorflow:2.21.0-gpu", False),
     ],
 )
-def test_an_image_of_tensorflow_with_an_old_cudnn(image, is_broken, found):
-    expected = [("warning", "image-cuda", "image.base")] if is_broken else []
-    assert summarize(found(f"image.base={image}")) == expected
-    assert summarize(found(f"image.base={image}", requirements_txt=AND_CUDA)) == []
-    named = found("image.repository=", f"image.uri={image}", requirements_txt=AND_CUDA)
-    assert summarize(named) == [(*each[:2], "image.uri") for each in expected]
-    assert summarize(found(f"image.base={image}", "cluster.chief.accelerator=")) == []
-    own = summarize(found(Dockerfile=f"FROM {image}\n", requirements_txt=""))
-    assert own == [(*each[:2], "Dockerfile") for each in expected]
-    text = f"FROM {image}\nRUN pip install 'tensorflow[and-cuda]==2.21.0'\n"
-    assert summarize(found(Dockerfile=text, requirements_txt="")) == []
+def test_an_image_of_tensorflow_with_an_old_cudnn(image, is_broken, plain):
+    def summary(image, gpus=1):
+        return image_problems(plain, plain.cluster(1, gpus), f"image={{{image}}}")
+
+    expected = [("warning", "image-cuda", "image.base")] * is_broken
+    base = f"repository: {REPOSITORY}, base: '{image}'"
+    assert summary(base) == expected
+    assert summary(base, gpus=0) == []
+    plain.write("requirements.txt", "tensorflow[and-cuda]==2.21.0\n")
+    assert summary(base) == []
+    assert summary(f"uri: '{image}'") == [(*each[:2], "image.uri") for each in expected]
+    plain.write("requirements.txt", "")
+    plain.write("Dockerfile", f"FROM {image}\n")
+    own = f"repository: {REPOSITORY}"
+    assert summary(own) == [(*each[:2], "Dockerfile") for each in expected]
+    plain.prepend("Dockerfile", "# RUN pip install 'tensorflow[and-cuda]==2.21.0'\n")
+    assert summary(own) == []
 
 
 @pytest.mark.parametrize(
@@ -79,44 +72,138 @@ def test_an_image_of_tensorflow_with_an_old_cudnn(image, is_broken, found):
         ("us-docker.pkg.dev/mine/training/tf-gpu.2-17.py310:latest", False),
     ],
 )
-def test_an_image_that_google_no_longer_offers(image, has_ended, found, tmp_path):
-    expected = [("warning", "image-ended", "image.base")] if has_ended else []
-    assert summarize(found(f"image.base={image}")) == expected
-    assert summarize(found(f"image.base={image}", today=date(2026, 7, 10))) == []
-    config = tmp_path / "config.yaml"
+def test_an_image_that_google_no_longer_offers(image, has_ended, plain):
+    base = f"image={{repository: {REPOSITORY}, base: '{image}'}}"
+    assert image_problems(plain, base) == [("warning", "image-ended", "image.base")] * has_ended
+    assert image_problems(plain, base, today=date(2026, 7, 10)) == []
     spec = f"{{executorImageUri: {image}, pythonModule: a.b, packageUris: ['gs://a/b.tar.gz']}}"
-    config.write_text(
+    plain.write(
+        "config.yaml",
         "workerPoolSpecs: [{machineSpec: {machineType: n1-standard-4}, replicaCount: 1, "
-        f"pythonPackageSpec: {spec}}}]"
+        f"pythonPackageSpec: {spec}}}]",
     )
-    named = found(config=config)
-    assert summarize(named) == [(*each[:2], "cluster.chief") for each in expected]
+    expected = [("warning", "image-ended", "cluster.chief")] * has_ended
+    assert image_problems(plain, config=plain.folder / "config.yaml") == expected
 
 
-def test_the_users_image_sets_up_nccl_on_machines_with_rdma(found):
-    assert summarize(found(RDMA)) == []
+def test_the_users_image_sets_up_nccl_on_machines_with_rdma(plain):
     expected = [("warning", "rdma-environment", "cluster.chief")]
-    assert summarize(found(RDMA, "image.uri=a/b:1")) == expected
-    assert summarize(found(RDMA, Dockerfile=OWN)) == expected
-    text = f"{OWN}ENTRYPOINT ['sh', '-c', '. /usr/local/gib/scripts/set_nccl_env.sh && …']\n"
-    assert summarize(found(RDMA, Dockerfile=text)) == []
-    assert summarize(found("image.uri=a/b:1")) == []
+    assert image_problems(plain, RDMA, DEFAULT) == []
+    assert image_problems(plain, RDMA, "image={uri: 'a/b:1'}") == expected
+    plain.write("Dockerfile", "FROM python:3.12-slim\nCOPY . .\n")
+    assert image_problems(plain, RDMA, DEFAULT) == expected
+    plain.prepend("Dockerfile", "# /usr/local/gib/scripts/set_nccl_env.sh\n")
+    assert image_problems(plain, RDMA, DEFAULT) == []
+    assert image_problems(plain, "image={uri: 'a/b:1'}") == []
 
 
-WORKERS = (
-    "cluster.workers={machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: %s}}"
-)
-
-
-def test_the_chief_and_the_workers_need_the_same_number_of_gpus(tmp_path):
-    def unequal(*overrides, is_bundled=False):
-        (tmp_path / "distlaunch.yaml").write_text(JOB)
-        job = load_job(tmp_path, overrides=overrides).job
-        request = job_request(LaunchRequest(tmp_path, job))
-        return summarize(gpus.unequal(request, is_bundled=is_bundled))
+def test_the_chief_and_the_workers_need_the_same_number_of_gpus(plain):
+    def unequal(cluster, *, is_bundled=False):
+        problems = gpus.unequal(job_request(plain.order(cluster)), is_bundled=is_bundled)
+        return [(each.severity, each.code, each.where) for each in problems]
 
     problem = ("accelerators-unequal", "cluster.workers.accelerator.count")
-    servers = "cluster.parameter_servers={machine: n1-highmem-8}"
-    assert unequal(WORKERS % 2) == [("warning", *problem)]
-    assert unequal(WORKERS % 2, servers) == unequal(WORKERS % 1) == []
-    assert unequal(WORKERS % 2, is_bundled=True) == [("error", *problem)]
+    workers = "machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 2}"
+    different = plain.cluster(1, gpus=1).replace("}}}", f"}}}}, workers: {{{workers}}}}}")
+    servers = f"{different[:-1]}, parameter_servers: {{machine: n1-highmem-8}}}}"
+    assert unequal(different) == [("warning", *problem)]
+    assert unequal(servers) == unequal(plain.cluster(2, gpus=1)) == []
+    assert unequal(different, is_bundled=True) == [("error", *problem)]
+
+
+def builds(project, text, *overrides):
+    project.write("requirements.txt", text)
+    problems = project.problems(*overrides)
+    return [each for each in problems if each.code == "tensorflow-build"]
+
+
+@pytest.mark.parametrize(
+    "name", ["tensorflow", "tensorflow-cpu", "tensorflow[and-cuda]", "Tensorflow_CPU"]
+)
+def test_the_image_gets_the_build_for_the_machines(name, bundled):
+    for cluster in (bundled.cluster(2), bundled.cluster(2, gpus=1)):
+        assert builds(bundled, f"{name}==2.21.0\n", cluster) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "severity", "remedy"),
+    [
+        (f"tensorflow-cpu==2.21.0{HASH}", 1, "error", f"{AND_CUDA} with its hashes"),
+        (f"tensorflow==2.21.0{HASH}", 1, "error", AND_CUDA),
+        (f"tensorflow[and-cuda]==2.21.0{HASH}", 0, "warning", "write tensorflow-cpu"),
+        ("tensorflow==2.13.1", 1, "error", "tensorflow/tensorflow:VERSION-gpu"),
+        ("tensorflow==2.21.0", None, "warning", "write tensorflow-tpu"),
+    ],
+)
+def test_a_build_for_other_machines(text, gpus, severity, remedy, bundled):
+    cluster = TPU if gpus is None else bundled.cluster(2, gpus)
+    [problem] = builds(bundled, text, PYTHON, cluster)
+    assert (problem.severity, problem.where) == (severity, "requirements.txt:1")
+    assert remedy in problem.remedy
+
+
+def test_a_tensorflow_that_only_another_package_requires_has_no_cuda(bundled):
+    with_gpus = bundled.cluster(2, gpus=1)
+    [problem] = builds(bundled, "keras>=3.12,<3.16\ntf-keras<9\n", with_gpus)
+    assert (problem.where, problem.remedy) == ("requirements.txt:2", "add tensorflow[and-cuda]")
+    assert builds(bundled, "tensorflow==2.21.0\ntf-keras<9\n", with_gpus) == []
+    assert builds(bundled, "tf-keras<9\n") == []
+
+
+@pytest.mark.parametrize("name", ["tensorflow", "tensorflow-cpu"])
+def test_a_constraint_cannot_have_extras(name, bundled):
+    bundled.write("constraints.txt", f"{name}==2.21.0\n")
+    text = "-c constraints.txt\ntensorflow\n"
+    [problem] = builds(bundled, text, bundled.cluster(2, gpus=1))
+    assert problem.where == "constraints.txt:1"
+    assert problem.remedy == "write tensorflow[and-cuda]==2.21.0 in requirements.txt"
+    assert builds(bundled, text) == []
+
+
+@pytest.mark.parametrize(
+    ("base", "command", "where"),
+    [
+        ("python:3.12-slim", "pip install tensorflow==2.21.0", "Dockerfile:2"),
+        ("ubuntu:24.04", "apt-get update && pip3 install -U 'tensorflow-cpu>=2'", "Dockerfile:2"),
+        ("python:3.12", "pip install -r requirements.txt wandb", "requirements.txt:1"),
+        ("python:3.12", "pip install -q \\\n  numpy \\\n  tensorflow==2.21.0", "Dockerfile:2"),
+        ("python:3.12", "pip install 'tensorflow[and-cuda]==2.21.0'", None),
+        ("python:3.12", "pip install tensorflow nvidia-cudnn-cu12", None),
+        ("tensorflow/tensorflow:2.21.0", "pip install 'tensorflow[and-cuda]==2.21.0'", None),
+        ("nvidia/cuda:12.5.1-runtime-ubuntu22.04", "pip install tensorflow==2.21.0", None),
+    ],
+)
+def test_a_dockerfile_that_installs_tensorflow_without_cuda(base, command, where, bundled):
+    bundled.write("Dockerfile", f"FROM {base}\nRUN {command}\n")
+    problems = builds(bundled, "tensorflow==2.21.0\n", DEFAULT, bundled.cluster(2, gpus=1))
+    expected = [("error", where)] if where else []
+    assert [(each.severity, each.where) for each in problems] == expected
+    assert builds(bundled, "tensorflow==2.21.0\n", DEFAULT) == []
+
+
+def test_a_changed_copy_of_the_rendered_dockerfile_rewrites_the_requirements(bundled):
+    text = recipe(bundled.order().job, bundled.folder).dockerfile
+    bundled.write("Dockerfile", f"{text}# mine\n")
+    assert builds(bundled, "tensorflow==2.21.0\n") == []
+    # It was rendered for machines without GPUs, and removes CUDA.
+    assert len(builds(bundled, "tensorflow==2.21.0\n", bundled.cluster(2, gpus=1))) == 1
+
+
+@pytest.mark.parametrize(
+    ("tag", "text", "gpus", "remedy"),
+    [
+        ("2.17.0", "", 1, "set image.base: tensorflow/tensorflow:2.17.0-gpu"),
+        ("2.21.0", "", 1, f"set image.base: {DEFAULT_BASE}, and {AND_CUDA} in the requ"),
+        ("2.21.0-gpu", "", 1, None),
+        ("2.21.0", "", 0, None),
+        ("2.21.0", "tensorflow[and-cuda]==2.21.0", 1, None),
+    ],
+)
+def test_an_image_of_tensorflow_has_cuda_by_its_tag(tag, text, gpus, remedy, bundled):
+    base, cluster = f"tensorflow/tensorflow:{tag}", bundled.cluster(2, gpus)
+    problems = builds(bundled, text, f"image.base={base}", cluster)
+    assert [each.where for each in problems] == (["image.base"] if remedy else [])
+    assert all(each.remedy.startswith(remedy) for each in problems)
+    bundled.write("Dockerfile", f"FROM python AS a\nFROM {base}\nCOPY . .\n")
+    problems = builds(bundled, text, DEFAULT, cluster)
+    assert [each.where for each in problems] == (["Dockerfile"] if remedy else [])

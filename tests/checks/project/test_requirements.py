@@ -10,18 +10,13 @@ from distlaunch.checks.project.requirements import any_version
 
 START = "tensorflow-cpu==2.21.0\nkeras>=3.12,<3.16\n"
 HASH = "--hash=sha256:" + "0" * 64
-ON_GPUS = tuple(
-    f"cluster.{pool}.accelerator={{type: NVIDIA_TESLA_T4, count: 1}}"
-    for pool in ("chief", "workers")
-)
+DOCKERFILE = "FROM python:3.12-slim\nCOPY . .\nRUN pip install -r requirements.txt\n"
+DEFAULT = "image={repository: us-docker.pkg.dev/a/b/c, base: null}"
 
 
-def found(bundled, text):
+def check(bundled, text, *overrides):
     bundled.write("requirements.txt", START + text)
-    return [
-        (each.code, each.where.removeprefix("requirements.txt:"), each.remedy)
-        for each in bundled.problems()
-    ]
+    return bundled.problems(*overrides)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +35,7 @@ def found(bundled, text):
     ],
 )  # fmt: skip
 def test_pinned_requirements_are_no_problem(text, bundled):
-    assert found(bundled, text) == []
+    assert check(bundled, text) == []
 
 
 @pytest.mark.parametrize(
@@ -64,16 +59,57 @@ def test_pinned_requirements_are_no_problem(text, bundled):
 def test_a_problem_of_a_line(text, code, location, remedy, bundled):
     bundled.write("more/base.txt", "\n\nwandb\n")
     bundled.write("constraints.txt", "wandb==0.20\nwandb==0.21\n")
-    [(found_code, found_location, found_remedy)] = found(bundled, text)
-    assert (found_code, found_location) == (f"requirement-{code}", location)
-    assert remedy in found_remedy
+    [problem] = check(bundled, text)
+    assert problem.code == f"requirement-{code}"
+    assert problem.where.removeprefix("requirements.txt:") == location
+    assert remedy in problem.remedy
 
 
 def test_constraints_pin_and_install_nothing(bundled):
     bundled.write("constraints.txt", "wandb==0.20\nabsent==1.0\nabsent==1.1\n")
-    assert found(bundled, "wandb\n-c constraints.txt") == []
+    assert check(bundled, "wandb\n-c constraints.txt") == []
     bundled.prepend("trainer/model.py", "import absent\n")
-    assert "import-missing" in [code for code, *_ in found(bundled, "wandb\n-c constraints.txt")]
+    problems = check(bundled, "wandb\n-c constraints.txt")
+    assert "import-missing" in {each.code for each in problems}
+
+
+@pytest.mark.parametrize(
+    ("text", "are_checked"),
+    [
+        (DOCKERFILE, True),
+        (DOCKERFILE.replace("RUN pip", "RUN cat <<< word && \\\n  pip"), True),
+        (
+            "ARG BASE=python:3.12\nFROM ${BASE} AS A\n"
+            + DOCKERFILE.replace("python:3.12-slim", "A"),
+            True,
+        ),
+        (DOCKERFILE.replace("requirements.txt", "other.txt"), False),
+        (DOCKERFILE.replace("RUN pip", "# RUN pip"), False),
+    ],
+)
+def test_the_requirements_that_a_dockerfile_names_are_checked(text, are_checked, bundled):
+    bundled.write("Dockerfile", text)
+    bundled.prepend("trainer/data.py", "import seaborn\n")  # the Dockerfile may install it
+    problems = check(bundled, "wandb\n", DEFAULT)
+    assert [each.code for each in problems] == ["requirement-unpinned"] * are_checked
+
+
+@pytest.mark.parametrize(
+    ("text", "override", "where"),
+    [
+        ("FROM company/base:1\n", "image.base=python:3.12", ["image.base"]),
+        ("FROM python:3.12 AS a\nFROM a\n", "image.base=python:3.12", []),
+        ("ARG B\nFROM $B\n", "image.base=python:3.12", []),
+        ("FROM a\n", "image.requirements=requirements.txt", ["image.requirements"]),
+        (DOCKERFILE, "image.requirements=requirements.txt", []),
+    ],
+)
+def test_settings_that_the_dockerfile_does_not_use(text, override, where, bundled):
+    bundled.write("Dockerfile", text)
+    problems = bundled.problems(DEFAULT, override)
+    ignored = [each for each in problems if each.code == "dockerfile-wins"]
+    assert [each.where for each in ignored] == where
+    assert all("Dockerfile" in each.remedy for each in ignored)
 
 
 VERSIONS = st.builds(
