@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -21,7 +21,7 @@ from distlaunch.errors import DistlaunchError, OutputError, output_error
 from distlaunch.exit_codes import EXIT_ERROR, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from distlaunch.ui.console import Console
     from distlaunch.ui.events import Level
@@ -42,8 +42,6 @@ COMMANDS = {
     "emulator": ("emulator:command", "Run a local Vertex AI job service."),
     "tf-config": ("tf_config:command", "Print TF_CONFIG for your own machines."),
 }
-
-LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ class LazyGroup(click.Group):
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
 @click.option(
     "--log-level",
-    type=click.Choice(LOG_LEVELS),
+    type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
     help="The lowest level of messages to print.",
@@ -154,18 +152,6 @@ def _run(arguments: Sequence[str] | None) -> int:
     return code if isinstance(code, int) else 0
 
 
-@contextmanager
-def gc_disabled() -> Iterator[None]:
-    """Disable Python's garbage collection, which takes a tenth of a short command's time."""
-    import gc
-
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 def show(line: str) -> None:
     """Print a result on stdout; BrokenPipeError or OutputError is raised if that fails."""
     from distlaunch.ui.console import visible
@@ -182,22 +168,9 @@ def _report_error(error: Exception) -> int:
         for line in error.lines:
             _print_error(line)
         return error.exit_code
-    if isinstance(error, FileNotFoundError) and not _has_working_directory():
-        _print_error("the current directory was deleted; change to another one")
-        return EXIT_ERROR
     kind, text = type(error).__name__, " ".join(str(error).split())
     _print_error(f"unexpected error ({kind}: {text}); run again with --debug for its traceback")
     return EXIT_ERROR
-
-
-def _has_working_directory() -> bool:
-    import os
-
-    try:
-        os.getcwd()  # noqa: PTH109 - without pathlib, which nothing else here needs
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _print_error(line: str) -> None:

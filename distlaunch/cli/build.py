@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from distlaunch.cli import gc_disabled, options
+from distlaunch.cli import options
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 )
 @options.overrides
 @click.pass_obj
-@gc_disabled()
 def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...]) -> int:
     """Build and push the image of distlaunch.yaml, and print it by its digest.
 

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from distlaunch.cli import gc_disabled
-from distlaunch.cli.options import LaunchOptions, NamedPassthroughCommand, launch_options
+from distlaunch.cli.options import NamedPassthroughCommand, launch_options, load_launch
 from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.exit_codes import EXIT_ERROR
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckCommandOptions(LaunchOptions):
-    """The options of `distlaunch check`."""
-
-    offline: bool
-    run: bool
-    compare_machines: bool
 
 
 @click.command("check", cls=NamedPassthroughCommand)
@@ -34,7 +24,6 @@ class CheckCommandOptions(LaunchOptions):
     "--compare-machines", is_flag=True, help="List the machines that could run it, by price."
 )
 @click.pass_obj
-@gc_disabled()
 def command(settings: Settings, /, **values: Any) -> int:
     """Check the job of distlaunch.yaml before it is submitted, and estimate its cost.
 
@@ -50,7 +39,7 @@ def command(settings: Settings, /, **values: Any) -> int:
     from distlaunch.checks.preflight import CheckOptions, run_checks
     from distlaunch.checks.report import format_report, unreadable_as_json
 
-    options = CheckCommandOptions(**values)
+    options = SimpleNamespace(**values)
     console = settings.console()
     scope = CheckOptions(
         offline=options.offline,
@@ -60,7 +49,7 @@ def command(settings: Settings, /, **values: Any) -> int:
         prices=options.prices,
     )
     try:
-        order, notes = options.load()
+        order, notes = load_launch(options)
         for note in notes:
             console.log(note, "warning")
         report = run_checks(order, scope)

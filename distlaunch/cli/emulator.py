@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -78,15 +78,7 @@ several, #* all; denied, disabled and quota affect all.
 @click.option("--faults", metavar="SPEC", default="", help="Faults to inject; see below.")
 @click.pass_obj
 def command(
-    settings: Settings,
-    /,
-    *,
-    port: int,
-    run_with: str,
-    project_dir: Path,
-    storage: Path | None,
-    region: str,
-    faults: str,
+    settings: Settings, /, *, run_with: RunWith, storage: Path | None, faults: str, **values: Any
 ) -> int:
     """Run a local Vertex AI job service, with Cloud Logging and Cloud Storage.
 
@@ -112,13 +104,11 @@ def command(
             console.log(line, "debug")
 
     emulator = Emulator(
-        port=port,
-        run_with=cast("RunWith", run_with),
-        project_dir=project_dir,
+        run_with=run_with,
         storage=storage,
-        region=region,
         faults=Faults(faults),
         log=log_request,
+        **values,
     )
     with StopSignals() as signals, emulator:
         show(emulator.url)

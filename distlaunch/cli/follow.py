@@ -1,68 +1,40 @@
-"""What `submit` and `resubmit` do once Google has the job."""
+"""A job is followed to its end, or until Ctrl-C; imported when a job exists."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
+from typing import TYPE_CHECKING, Any
 
 from distlaunch.exit_codes import EXIT_INTERRUPTED, EXIT_JOB_FAILED
+from distlaunch.google.client import is_loopback
+from distlaunch.google.follow import EMULATOR, GOOGLE, JobFollower
+from distlaunch.google.jobs import JobState, console_url, has_ended, state
+from distlaunch.google.logs import task_names
+from distlaunch.google.tail import LogSelection
+from distlaunch.submit import launcher as launches
 from distlaunch.ui.events import Notice
+from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from distlaunch.google.follow import JobFollower
     from distlaunch.google.jobs import Jobs
-    from distlaunch.google.tail import LogSelection
     from distlaunch.submit.launcher import Launched, Launcher
     from distlaunch.submit.records import Record
     from distlaunch.ui.console import Console
-    from distlaunch.ui.progress_view import ProgressView
-
-_Command = TypeVar("_Command", bound="Callable[..., Any]")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FollowOptions:
-    """What to do after the launch."""
-
-    detach: bool  # exit at once
-    cancel_on_interrupt: bool  # Ctrl-C cancels the job; a second one exits in any case
-    as_json: bool
-
-
-def follow_options(command: _Command) -> _Command:
-    """Give a command the options `is_new`, `detach` and `cancel_on_interrupt`."""
-    for option in (
-        click.option(
-            "--cancel-on-interrupt",
-            is_flag=True,
-            help="Cancel the job on Ctrl-C (default: it keeps running).",
-        ),
-        click.option(
-            "--new",
-            "is_new",
-            is_flag=True,
-            help="Start a new job even if an identical launch was interrupted.",
-        ),
-        click.option("--detach", is_flag=True, help="Exit when the job is submitted."),
-    ):
-        command = option(command)
-    return command
 
 
 def follow_or_detach(
-    console: Console, launched: Launched, launcher: Launcher, jobs: Jobs, options: FollowOptions
+    console: Console,
+    launched: Launched,
+    launcher: Launcher,
+    jobs: Jobs,
+    *,
+    detach: bool,
+    cancel_on_interrupt: bool,
+    as_json: bool,
 ) -> int:
     """Follow a launched job to its end, or exit, and return the exit code."""
-    from distlaunch.google.jobs import console_url
-    from distlaunch.google.logs import task_names
-    from distlaunch.google.tail import LogSelection
-    from distlaunch.ui.progress_view import JsonProgressView, ProgressView
-
     record, job = launched
     try:
         url = None if record.endpoint else console_url(job, record.project)
@@ -70,19 +42,25 @@ def follow_or_detach(
         if record.job_dir:
             console.log(f"job folder {record.job_dir}")
         submitted = {"job": record.launch_id, "name": record.resource, "console": url}
-        if options.detach:
-            console.result(json.dumps(submitted) if options.as_json else record.launch_id)
+        if detach:
+            console.result(json.dumps(submitted) if as_json else record.launch_id)
             return 0
-        if options.as_json:
+        if as_json:
             console.result(json.dumps({"event": "submitted", **submitted}))
-        with (JsonProgressView if options.as_json else ProgressView)(
-            console, task_names(job)
-        ) as view:
+        with job_view(console, task_names(job), as_json=as_json) as view:
             selection = LogSelection(hide_noise=True)
-            follower = job_follower(jobs, job, selection, view, per_entry=options.as_json)
-            return _follow(record, jobs, follower, view, options)
+            follower = job_follower(jobs, job, selection, view, per_entry=as_json)
+            try:
+                return launches.follow_to_completion(record, jobs.session, follower, view)
+            except KeyboardInterrupt:
+                return _end_interrupted(record, jobs, follower, view, cancel=cancel_on_interrupt)
     finally:
         launcher.close(record)
+
+
+def job_view(console: Console, tasks: tuple[str, ...], *, as_json: bool) -> ProgressView:
+    """Return the view of a job's events, for a person or a script."""
+    return (JsonProgressView if as_json else ProgressView)(console, tasks)
 
 
 def job_follower(
@@ -94,9 +72,6 @@ def job_follower(
     per_entry: bool,
 ) -> JobFollower:
     """Return what follows a job for a view."""
-    from distlaunch.google.client import is_loopback
-    from distlaunch.google.follow import EMULATOR, GOOGLE, JobFollower
-
     return JobFollower(
         jobs,
         job,
@@ -109,8 +84,6 @@ def job_follower(
 
 def show_final_state(job: Mapping[str, Any], name: str, view: ProgressView) -> bool:
     """Show the final state of a job after an interrupt; return False if it is still running."""
-    from distlaunch.google.jobs import has_ended, state
-
     if not has_ended(job):
         return False
     text = f"interrupted: the job has ended: {state(job)}; 'distlaunch logs {name}' shows all lines"
@@ -120,49 +93,31 @@ def show_final_state(job: Mapping[str, Any], name: str, view: ProgressView) -> b
 
 def exit_code(job: Mapping[str, Any]) -> int:
     """Return the exit code for a job that has ended."""
-    from distlaunch.google.jobs import JobState, state
-
     return 0 if state(job) is JobState.SUCCEEDED else EXIT_JOB_FAILED
 
 
-def _follow(
-    record: Record, jobs: Jobs, follower: JobFollower, view: ProgressView, options: FollowOptions
+def _end_interrupted(
+    record: Record, jobs: Jobs, follower: JobFollower, view: ProgressView, *, cancel: bool
 ) -> int:
-    from distlaunch.submit.launcher import follow_to_completion
-
+    """Leave the job running or cancel it, and return the exit code."""
     name = record.launch_id
-    try:
-        return follow_to_completion(record, jobs.session, follower, view)
-    except KeyboardInterrupt:
-        if show_final_state(follower.job, name, view):
-            return exit_code(follower.job)
-        if not options.cancel_on_interrupt:
-            _warn(
-                view,
-                f"the job is still running; reattach with 'distlaunch logs --follow {name}', "
-                f"cancel it with 'distlaunch cancel {name}'",
-            )
-            return EXIT_INTERRUPTED
-    _cancel(record, jobs, follower, view)
-    return EXIT_INTERRUPTED
-
-
-def _cancel(record: Record, jobs: Jobs, follower: JobFollower, view: ProgressView) -> None:
-    """Cancel the job and follow it to its end, or until Ctrl-C."""
-    from distlaunch.submit.launcher import follow_to_completion
-
-    name = record.launch_id
+    if show_final_state(follower.job, name, view):
+        return exit_code(follower.job)
+    if not cancel:
+        _warn(
+            view,
+            f"the job is still running; reattach with 'distlaunch logs --follow {name}', "
+            f"cancel it with 'distlaunch cancel {name}'",
+        )
+        return EXIT_INTERRUPTED
     try:
         view.handle(Notice("interrupted: cancelling the job (Ctrl-C again exits)"))
         jobs.cancel(str(record.resource))
-    except KeyboardInterrupt:
-        _warn(view, f"the cancellation is not confirmed; run 'distlaunch cancel {name}'")
-        return
-    try:
-        follow_to_completion(record, jobs.session, follower, view)
+        launches.follow_to_completion(record, jobs.session, follower, view)
     except KeyboardInterrupt:
         if not show_final_state(follower.job, name, view):
-            _warn(view, f"cancellation requested; check it with 'distlaunch status {name}'")
+            _warn(view, f"the cancellation is not confirmed; check 'distlaunch status {name}'")
+    return EXIT_INTERRUPTED
 
 
 def _warn(view: ProgressView, text: str) -> None:

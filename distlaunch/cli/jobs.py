@@ -10,19 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distlaunch.cli import completion, options, show
-from distlaunch.cli.follow import (
-    FollowOptions,
-    exit_code,
-    follow_options,
-    follow_or_detach,
-    job_follower,
-    show_final_state,
-)
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
     from distlaunch.google.tail import LogSelection
-    from distlaunch.submit.lookup import LocatedJob
+    from distlaunch.submit.lookup import JobLocator, LocatedJob
     from distlaunch.ui.progress_view import ProgressView
 
 
@@ -102,14 +94,13 @@ def logs(
     With --follow, new lines and states are shown until the job has ended; the exit code is 3 if it
     ended without success. Ctrl-C does not affect the job.
     """
+    from distlaunch.cli.follow import job_view
     from distlaunch.google.logs import check_tasks, task_names
     from distlaunch.google.tail import LogSelection
-    from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
     check_tasks(tasks, located.job)
     selection = LogSelection(tasks, since, last, pattern)
-    names = tasks or task_names(located.job)
-    with (JsonProgressView if as_json else ProgressView)(settings.console(), names) as view:
+    with job_view(settings.console(), tasks or task_names(located.job), as_json=as_json) as view:
         show_log = _follow_log if is_following else _show_log
         return show_log(located, selection, view, per_entry=as_json)
 
@@ -134,6 +125,7 @@ def _follow_log(
     located: LocatedJob, selection: LogSelection, view: ProgressView, *, per_entry: bool
 ) -> int:
     """Show lines and states until the job has ended."""
+    from distlaunch.cli.follow import exit_code, job_follower, show_final_state
     from distlaunch.google.jobs import job_id
     from distlaunch.ui.events import Notice
 
@@ -151,7 +143,7 @@ def _follow_log(
 
 
 @click.command("list")
-@options.google_options
+@options.with_locator
 @click.option("--all", "all_jobs", is_flag=True, help="Include jobs not submitted by distlaunch.")
 @click.option(
     "--limit",
@@ -162,17 +154,8 @@ def _follow_log(
     help="How many jobs, the newest first.",
 )
 @options.as_json
-@click.pass_obj
 def list_jobs(
-    settings: Settings,
-    /,
-    *,
-    endpoint: str | None,
-    project: str | None,
-    region: str | None,
-    all_jobs: bool,
-    limit: int,
-    as_json: bool,
+    settings: Settings, locator: JobLocator, *, all_jobs: bool, limit: int, as_json: bool
 ) -> None:
     """List the jobs of a project and region, the newest first.
 
@@ -180,7 +163,7 @@ def list_jobs(
     """
     from distlaunch.google import report
 
-    jobs = options.job_locator(settings, endpoint, project, region).jobs()
+    jobs = locator.jobs()
     newest = jobs.newest(limit, all_jobs=all_jobs)
     if as_json:
         show(_json([report.as_json(job, jobs.project, jobs.session.endpoint) for job in newest]))
@@ -212,7 +195,7 @@ def cancel(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
 @click.command("resubmit", cls=options.NamedPassthroughCommand)
 @options.with_job
 @options.overrides
-@follow_options
+@options.follow_options
 @options.as_json
 def resubmit(
     settings: Settings,
@@ -221,15 +204,14 @@ def resubmit(
     overrides: tuple[str, ...],
     program_args: tuple[str, ...],
     is_new: bool,
-    detach: bool,
-    cancel_on_interrupt: bool,
-    as_json: bool,
+    **follow: bool,
 ) -> int:
     """Submit a job again: the same image by digest, machines, arguments and variables.
 
     The new job gets a new job folder. --set overrides a field as in distlaunch.yaml; the arguments
     after -- are appended to the program's.
     """
+    from distlaunch.cli.follow import follow_or_detach
     from distlaunch.submit.launcher import Launcher
     from distlaunch.ui.progress_view import ProgressView
 
@@ -239,8 +221,7 @@ def resubmit(
     launched = launcher.resubmit(
         located.job, overrides=overrides, program_args=program_args, is_new=is_new
     )
-    follow = FollowOptions(detach=detach, cancel_on_interrupt=cancel_on_interrupt, as_json=as_json)
-    return follow_or_detach(console, launched, launcher, located.jobs, follow)
+    return follow_or_detach(console, launched, launcher, located.jobs, **follow)
 
 
 def _json(value: Any) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,23 +26,6 @@ if TYPE_CHECKING:
 MAX_TASKS = 1_000
 _TOO_MANY = f"expected no more than {MAX_TASKS:,} tasks on one machine"
 NEWEST = ""  # the value of --resume without a job
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalOptions:
-    """The options of `distlaunch local`."""
-
-    workers: int | None
-    job_dir: str | None
-    resume: str | None
-    restarts: int
-    kill: tuple[str, ...]
-    freeze: tuple[str, ...]
-    audit: bool
-    overrides: tuple[str, ...]
-    docker: bool
-    as_json: bool
-    program_args: tuple[str, ...]
 
 
 @click.command(
@@ -105,7 +88,7 @@ def command(settings: Settings, /, **values: Any) -> int:
       distlaunch local --workers 2 -- python anything.py
       distlaunch local --kill worker:0@step=40 --restarts 1
     """  # noqa: D301 - click wants the character that this is an escape for
-    local_options = LocalOptions(**values)
+    local_options = SimpleNamespace(**values)
     console = settings.console()
     order, folder = _plan(console, local_options, debug=settings.debug)
     with folder.lock():
@@ -160,7 +143,7 @@ def _audit(outcome: Outcome, view: ProgressView, *, as_json: bool) -> int:
     return EXIT_ERROR if finding.problems else 0
 
 
-def _plan(console: Console, values: LocalOptions, *, debug: bool) -> tuple[RunSpec, JobFolder]:
+def _plan(console: Console, values: SimpleNamespace, *, debug: bool) -> tuple[RunSpec, JobFolder]:
     """Return what to run, and its job folder."""
     from distlaunch.job.job_dir import job_dir_in
     from distlaunch.local.job_folder import choose

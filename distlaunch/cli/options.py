@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,12 +14,12 @@ from distlaunch.cli import completion
 from distlaunch.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
+    from types import SimpleNamespace
 
     from click.shell_completion import CompletionItem
 
     from distlaunch.cli import Settings
-    from distlaunch.job.model import Job
     from distlaunch.submit.lookup import JobLocator
     from distlaunch.submit.plan import LaunchRequest
 
@@ -87,6 +87,20 @@ _LAUNCH_OPTIONS = (
         help="Your prices (default: distlaunch.prices.yaml).",
     ),
 )
+_FOLLOW_OPTIONS = (
+    click.option("--detach", is_flag=True, help="Exit when the job is submitted."),
+    click.option(
+        "--new",
+        "is_new",
+        is_flag=True,
+        help="Start a new job even if an identical launch was interrupted.",
+    ),
+    click.option(
+        "--cancel-on-interrupt",
+        is_flag=True,
+        help="Cancel the job on Ctrl-C (default: it keeps running).",
+    ),
+)
 
 
 class PassthroughCommand(click.Command):
@@ -116,116 +130,113 @@ class NamedPassthroughCommand(PassthroughCommand):
     allow_interspersed_args = True
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaunchOptions:
-    """The options that define what to launch."""
+def load_launch(options: SimpleNamespace) -> tuple[LaunchRequest, list[str]]:
+    """Read the job of `launch_options`; return what to launch, and notes to print as warnings."""
+    from distlaunch.google import auth
+    from distlaunch.job.job_dir import job_dir_in, replace_job_dir
+    from distlaunch.job.load import load_job
+    from distlaunch.submit.plan import LaunchRequest
 
-    name: str | None
-    endpoint: str | None
-    project: str | None
-    region: str | None
-    overrides: tuple[str, ...]
-    job_dir: str | None
-    config: Path | None
-    replace_retired: bool
-    image: str | None
-    catalogue: Path | None
-    prices: Path | None
-    program_args: tuple[str, ...]
-    as_json: bool
-
-    def load(self) -> tuple[LaunchRequest, tuple[str, ...]]:
-        """Read the job; return what to launch, and notes to print as warnings."""
-        from distlaunch.job.job_dir import job_dir_in, replace_job_dir
-        from distlaunch.job.load import load_job
-        from distlaunch.submit.plan import LaunchRequest
-
-        reject_launcher_options(self.program_args)
-        loaded = load_job(
-            Path.cwd(),
-            config=self.config,
-            name=self.name,
-            region=self.region,
-            image=self.image,
-            overrides=self.overrides,
-            args=self.program_args,
-            replace_retired=self.replace_retired,
-        )
-        job = _with_defaults(loaded.job, self.project)
-        job_dir = job_dir_in(self.program_args) or self.job_dir or job_dir_in(job.args)
-        job_dir = _check_bucket_folder(job_dir) if job_dir else None
-        if job_dir and self.job_dir:
-            job = replace_job_dir(job, job_dir)
-        options = {
-            "name": ("NAME", self.name),
-            "region": ("--region", self.region),
-            "project": ("--project", self.project),
-            "image": ("--image", self.image),
-        }
-        order = LaunchRequest(
-            folder=Path.cwd(),
-            job=job,
-            job_dir=job_dir,
-            endpoint=self.endpoint,
-            config=self.config,
-            overrides=self.overrides,
-            cli_overrides={key: option for key, (option, value) in options.items() if value},
-            program_args=self.program_args,
-        )
-        notes = list(loaded.notes)
-        if self.program_args and not self.program_args[0].startswith("-"):
-            word = self.program_args[0]
-            notes.append(f"{word!r} after '--' is passed to the job's program as an argument")
-        return order, tuple(notes)
+    words = options.program_args
+    reject_launcher_options(words)
+    loaded = load_job(
+        Path.cwd(),
+        config=options.config,
+        name=options.name,
+        region=options.region,
+        image=options.image,
+        overrides=options.overrides,
+        args=words,
+        replace_retired=options.replace_retired,
+    )
+    job = replace(
+        loaded.job,
+        project=options.project or loaded.job.project or auth.default_project(),
+        region=loaded.job.region or auth.default_region(),
+    )
+    job_dir = job_dir_in(words) or options.job_dir or job_dir_in(job.args)
+    job_dir = _check_bucket_folder(job_dir) if job_dir else None
+    if job_dir and options.job_dir:
+        job = replace_job_dir(job, job_dir)
+    fields = {
+        "name": ("NAME", options.name),
+        "region": ("--region", options.region),
+        "project": ("--project", options.project),
+        "image": ("--image", options.image),
+    }
+    request = LaunchRequest(
+        folder=Path.cwd(),
+        job=job,
+        job_dir=job_dir,
+        endpoint=options.endpoint,
+        config=options.config,
+        overrides=options.overrides,
+        cli_overrides={key: option for key, (option, value) in fields.items() if value},
+        program_args=words,
+    )
+    notes = list(loaded.notes)
+    if words and not words[0].startswith("-"):
+        notes.append(f"{words[0]!r} after '--' is passed to the job's program as an argument")
+    return request, notes
 
 
-def google_options(command: _Command) -> _Command:
-    """Give a command the options for endpoint, project and region."""
-    for option in (endpoint, region, project):
-        command = option(command)
-    return command
+def follow_options(command: _Command) -> _Command:
+    """Give a command the options `is_new`, `detach` and `cancel_on_interrupt`."""
+    return _with_options(command, _FOLLOW_OPTIONS)
 
 
 def launch_options(command: _Command) -> _Command:
-    """Give a command the options of `LaunchOptions`."""
-    for option in reversed(_LAUNCH_OPTIONS):
-        command = option(command)
-    command = google_options(overrides(as_json(command)))
-    return click.argument("name", metavar="[NAME] [-- ARGS...]", required=False)(command)
+    """Give a command the argument and options that `load_launch` reads."""
+    options = (project, region, endpoint, overrides, as_json, *_LAUNCH_OPTIONS)
+    argument = click.argument("name", metavar="[NAME] [-- ARGS...]", required=False)
+    return argument(_with_options(command, options))
 
 
-def with_job(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the argument JOB; it is called with settings and the `LocatedJob`."""
+def with_locator(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options for endpoint, project and region.
+
+    It is called with settings and what finds jobs there.
+    """
 
     @click.pass_obj
     @wraps(command)
-    def with_located_job(
+    def with_options(
         settings: Settings,
         /,
         *,
-        job: str | None,
         endpoint: str | None,
         project: str | None,
         region: str | None,
         **options: Any,
     ) -> Any:
-        located = job_locator(settings, endpoint, project, region).find(job)
-        return command(settings, located, **options)
+        from distlaunch.submit.lookup import JobLocator
+
+        locator = JobLocator(Path.cwd(), endpoint, project, region, settings.console().log)
+        return command(settings, locator, **options)
+
+    return _with_options(with_options, (project, region, endpoint))
+
+
+def with_job(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the argument JOB; it is called with settings and the `LocatedJob`."""
+
+    @wraps(command)
+    def with_located_job(
+        settings: Settings, locator: JobLocator, *, job: str | None, **options: Any
+    ) -> Any:
+        return command(settings, locator.find(job), **options)
 
     with_located_job.__doc__ = f"{inspect.cleandoc(command.__doc__ or '')}\n\n{_JOB_HELP}"
     argument = click.argument(
         "job", metavar="[JOB]", required=False, shell_complete=completion.job_names
     )
-    return argument(google_options(with_located_job))
+    return argument(with_locator(with_located_job))
 
 
-def job_locator(
-    settings: Settings, endpoint: str | None, project: str | None, region: str | None
-) -> JobLocator:
-    """Return what finds jobs by the options of the command line."""
-    from distlaunch.submit.lookup import JobLocator
-
-    return JobLocator(Path.cwd(), endpoint, project, region, settings.console().log)
+def _with_options(command: _Command, options: Sequence[Callable[[_Command], _Command]]) -> _Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def reject_launcher_options(program_args: Collection[str]) -> None:
@@ -239,17 +250,6 @@ def reject_launcher_options(program_args: Collection[str]) -> None:
                 f"{name} after '--' is passed to the program; put it before '--' "
                 "(to pass it to the program, add it to args: in distlaunch.yaml)"
             )
-
-
-def _with_defaults(job: Job, project: str | None) -> Job:
-    """Return the job with the project and the region of gcloud or the credentials."""
-    from distlaunch.google import auth
-
-    return replace(
-        job,
-        project=project or job.project or auth.default_project(),
-        region=job.region or auth.default_region(),
-    )
 
 
 def _check_bucket_folder(job_dir: str) -> str:

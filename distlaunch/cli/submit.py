@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from distlaunch.cli.follow import FollowOptions, follow_options, follow_or_detach
-from distlaunch.cli.options import LaunchOptions, NamedPassthroughCommand, launch_options
+from distlaunch.cli.options import (
+    NamedPassthroughCommand,
+    follow_options,
+    launch_options,
+    load_launch,
+)
 from distlaunch.errors import GoogleError, UsageError
 from distlaunch.exit_codes import EXIT_ERROR
 
@@ -22,17 +26,6 @@ if TYPE_CHECKING:
     from distlaunch.ui.console import Console
 
 MAX_FILES = 50  # that a dry run lists
-
-
-@dataclass(frozen=True, kw_only=True)
-class SubmitOptions(LaunchOptions, FollowOptions):
-    """The options of `distlaunch submit`."""
-
-    dry_run: bool
-    verbose: bool
-    no_check: bool
-    is_new: bool
-    yes: bool
 
 
 @click.command("submit", cls=NamedPassthroughCommand)
@@ -54,17 +47,18 @@ def command(settings: Settings, /, **values: Any) -> int:
       distlaunch submit -- --epochs 20
       distlaunch submit --config config.yaml --region europe-west4
     """  # noqa: D301 - click wants the character that this is an escape for
+    from distlaunch.cli.follow import follow_or_detach
     from distlaunch.google.client import connect
     from distlaunch.google.jobs import Jobs
     from distlaunch.submit.launcher import Launcher
     from distlaunch.submit.plan import plan_submit
     from distlaunch.ui.progress_view import ProgressView
 
-    options = SubmitOptions(**values)
+    options = SimpleNamespace(**values)
     if options.verbose and not options.dry_run:
         raise UsageError("--verbose lists the image's files with --dry-run; add that")
     console = settings.console()
-    order, notes = options.load()
+    order, notes = load_launch(options)
     for note in notes:
         console.log(note, "warning")
     session, connection_error = None, None
@@ -93,10 +87,18 @@ def command(settings: Settings, /, **values: Any) -> int:
     view = ProgressView(console, ["image"])
     launcher = Launcher(order.folder, jobs, view.handle, show_message=console.log)
     launched = launcher.launch(plan, console.progress, is_new=options.is_new)
-    return follow_or_detach(console, launched, launcher, jobs, options)
+    return follow_or_detach(
+        console,
+        launched,
+        launcher,
+        jobs,
+        detach=options.detach,
+        cancel_on_interrupt=options.cancel_on_interrupt,
+        as_json=options.as_json,
+    )
 
 
-def _check(order: LaunchRequest, options: SubmitOptions, session: Session | None) -> Report:
+def _check(order: LaunchRequest, options: SimpleNamespace, session: Session | None) -> Report:
     from distlaunch.checks.preflight import CheckOptions, run_checks, skip_checks
 
     if options.no_check:
@@ -116,7 +118,7 @@ def _show_report(console: Console, report: Report) -> None:
 
 
 def _is_confirmed(
-    console: Console, order: LaunchRequest, report: Report, options: SubmitOptions
+    console: Console, order: LaunchRequest, report: Report, options: SimpleNamespace
 ) -> bool:
     """Prompt with the price on a terminal; an emulator costs nothing."""
     is_terminal = sys.stdin.isatty() and sys.stderr.isatty()

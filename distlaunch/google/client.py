@@ -123,19 +123,12 @@ class Session:
             stream=True,
             hooks={"response": _read_body},
         )
-        backoff = Backoff(deadline=retry_deadline, clock=self.clock)
-        is_reported = False
+        retries = Retries(self, retry_deadline)
         while True:
             try:
                 return self._attempt(send, service, api_errors.host_of(url))
-            except RetryableError as error:
-                delay = self.retry_delay(backoff, error)
-                if delay is None:
-                    raise
-                if not is_reported and backoff.elapsed + delay > _REPORT_AFTER:
-                    self.show(f"{error}; retrying")
-                    is_reported = True
-            self.sleep(delay)
+            except RetryableError as error:  # noqa: PERF203 - each attempt may fail
+                retries.wait(error)
 
     def invalid_response(
         self, service: str, problem: str, *, region: str | None = None
@@ -143,10 +136,6 @@ class Session:
         """Return the error for a response that is JSON, but not what the API documents."""
         url = service_url(service, "", region=region, endpoint=self.endpoint)
         return api_errors.invalid_response(api_errors.host_of(url), problem)
-
-    def retry_delay(self, backoff: Backoff, error: RetryableError) -> float | None:
-        """Return the seconds before a retry of a failed call, None if it should not be retried."""
-        return None if self.is_emulator_down(error) else backoff.next_delay(error.wait)
 
     def is_emulator_down(self, error: RetryableError) -> bool:
         """Whether a port of this machine refused the connection, so that retries are pointless."""
@@ -199,6 +188,26 @@ class Session:
         except RequestException as error:
             is_local = is_loopback(self.endpoint)
             raise api_errors.connection_error(host, error, is_local=is_local) from error
+
+
+class Retries:
+    """The waits between attempts of a call; after some seconds they are reported once."""
+
+    def __init__(self, session: Session, deadline: float = RETRY_DEADLINE) -> None:
+        self._session = session
+        self._backoff = Backoff(deadline=deadline, clock=session.clock)
+        self._is_reported = False
+
+    def wait(self, error: RetryableError) -> None:
+        """Wait before the next attempt; raise the error if there should be none."""
+        session, backoff = self._session, self._backoff
+        delay = None if session.is_emulator_down(error) else backoff.next_delay(error.wait)
+        if delay is None:
+            raise error
+        if not self._is_reported and backoff.elapsed + delay > _REPORT_AFTER:
+            session.show(f"{error}; retrying")
+            self._is_reported = True
+        session.sleep(delay)
 
 
 def connect(

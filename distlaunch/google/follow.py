@@ -85,7 +85,7 @@ class JobFollower:
             retry_deadline=0,
             around_call=self._interrupts.let_through,
         )
-        self._states = StateTracker(clock)
+        self._states = StateTracker()
         self._pending: deque[Event] = deque(self._states.update(job))
         self._outage_since: float | None = None
         self._is_outage_reported = False
@@ -249,12 +249,10 @@ class StateTracker:
     the interval between polls.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._state: JobState | None = None
         self._error = ""
         self._entered: object = None  # timestamp at which the state was entered
-        self._entered_clock = 0.0
 
     def update(self, job: Mapping[str, Any]) -> list[JobChanged]:
         """Return the changes since the last update, and the current state at the first one."""
@@ -265,34 +263,22 @@ class StateTracker:
         if state is self._state:
             return [JobChanged(str(state), None, error)] if is_new_error and error else []
         changes = []
-        if self._has_missed_running(state, job):
-            changes.append(self._change(JobState.RUNNING, job.get("startTime")))
-        changes.append(self._change(state, self._entry_time(state, job), error))
-        return changes
+        was_waiting = self._state is None or self._state.is_before_running
+        has_left = state.is_terminal or state is JobState.CANCELLING
+        if self._state and was_waiting and has_left and "startTime" in job:
+            changes.append(self._change(JobState.RUNNING, job["startTime"]))  # between two updates
+        if state is JobState.RUNNING and was_waiting:
+            entered = job.get("startTime")
+        elif state.is_terminal and "endTime" in job:
+            entered = job["endTime"]
+        else:
+            entered = job.get("updateTime" if self._state else "createTime")
+        return [*changes, self._change(state, entered, error)]
 
     def _change(self, state: JobState, entered: object, error: str = "") -> JobChanged:
-        now = self._clock()
-        after: float | None = None
-        if self._state:
-            after = timestamps.seconds_between(self._entered, entered)
-            after = now - self._entered_clock if after is None else after
-        self._state, self._entered, self._entered_clock = state, entered, now
+        after = timestamps.seconds_between(self._entered, entered) if self._state else None
+        self._state, self._entered = state, entered
         return JobChanged(str(state), after, error)
-
-    def _has_missed_running(self, state: JobState, job: Mapping[str, Any]) -> bool:
-        """Whether the job started and ended between two updates."""
-        was_waiting = self._state is not None and self._state.is_before_running
-        is_later = state.is_terminal or state is JobState.CANCELLING
-        return was_waiting and is_later and "startTime" in job
-
-    def _entry_time(self, state: JobState, job: Mapping[str, Any]) -> object:
-        """Return the timestamp at which a job entered a new state."""
-        was_waiting = self._state is None or self._state.is_before_running
-        if state is JobState.RUNNING and was_waiting:
-            return job.get("startTime")
-        if state.is_terminal and "endTime" in job:
-            return job["endTime"]
-        return job.get("updateTime") if self._state else job.get("createTime")
 
 
 def _is_explained(job: Mapping[str, Any]) -> bool:

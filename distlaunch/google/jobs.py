@@ -13,8 +13,9 @@ from urllib.parse import quote
 
 from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, RetryableError
 from distlaunch.google.api_errors import INVALID, QUOTA
+from distlaunch.google.client import Retries
 from distlaunch.google.response_schema import JOB, find_mismatch
-from distlaunch.retry import RETRY_DEADLINE, Backoff
+from distlaunch.retry import RETRY_DEADLINE
 
 if TYPE_CHECKING:
     import builtins
@@ -114,9 +115,8 @@ class Jobs:
             If it is refused after a lost response, or Google cannot be reached: it may exist.
         """
         launch_id = body["labels"][LAUNCH_LABEL]
-        session = self.session
         lost_responses = 0  # of calls that may have created the job
-        backoff = Backoff(deadline=RETRY_DEADLINE, clock=session.clock)
+        retries = Retries(self.session)
         if may_exist and (existing := self._look_up(collection, launch_id)):
             return Created(existing, is_new=False)
         while True:
@@ -128,10 +128,7 @@ class Jobs:
                     lost_responses += 1
                     existing = self._look_up(collection, launch_id)
                 if existing is None:
-                    delay = session.retry_delay(backoff, error)
-                    if delay is None:
-                        raise
-                    session.sleep(delay)
+                    retries.wait(error)
                     continue
                 job, is_new = existing, False
             except GoogleError as refusal:

@@ -1,13 +1,11 @@
-"""A Vertex AI on loopback with jobs of ours, for the commands about jobs."""
+"""A Vertex AI on loopback with jobs, for the commands about jobs."""
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.emulator.emulator import Emulator
-from distlaunch.emulator.faults import Faults
 from distlaunch.google.client import connect
 from distlaunch.google.jobs import Jobs, has_ended
 from distlaunch.submit.records import Record, Records
@@ -15,42 +13,53 @@ from distlaunch.submit.records import Record, Records
 if TYPE_CHECKING:
     from pathlib import Path
 
-PLACE = ("--project", "p", "--region", "us-central1")
+LABEL = "distlaunch-launch"
+LOCATION = ("--project", "p", "--region", "us-central1")
 
 
 class Cloud(Emulator):
-    """An emulator that runs processes, and what is launched in it."""
+    """An emulator that runs processes, and the jobs that are launched in it."""
 
-    def __init__(self, folder: Path, faults: str = "") -> None:
-        super().__init__(project_dir=folder, faults=Faults(faults))
-        self._folder_of_project = folder
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(project_dir=folder, **options)
 
-    @property
-    def options(self) -> tuple[str, ...]:
-        """What leads a command to it."""
-        return ("--endpoint", self.url, *PLACE)
+    def options(self, project: str = "p") -> tuple[str, ...]:
+        """Return the options of a command for a project there."""
+        return ("--endpoint", self.url, "--project", project, "--region", "us-central1")
+
+    def jobs(self, project: str = "p") -> Jobs:
+        return Jobs(connect(self.url), project, "us-central1")
 
     def launch(
-        self, launch_id: str, program: str, *, name: str = "digits", label: bool = True
+        self,
+        program: str,
+        launch_id: str = "",
+        *args: list[str],
+        project: str = "p",
+        name: str = "digits",
+        job_dir: str = "",
     ) -> dict[str, Any]:
-        """Make a job of a chief and a worker that run a Python program, and return it."""
-        pool = {
-            "machineSpec": {"machineType": "n1-standard-4"},
-            "replicaCount": "1",
-            "containerSpec": {"imageUri": "gcr.io/p/i", "command": ["python", "-c", program]},
-        }
+        """Create a job whose pools run a Python program with some args; a chief and a worker."""
+        container = {"imageUri": "gcr.io/p/i", "command": ["python", "-c", program]}
+        pools = [
+            {
+                "machineSpec": {"machineType": "n1-standard-4"},
+                "replicaCount": "1",
+                "containerSpec": {**container, "args": words},
+            }
+            for words in args or ([], [])
+        ]
+        output = {"baseOutputDirectory": {"outputUriPrefix": job_dir}} if job_dir else {}
         body = {
             "displayName": name,
-            "labels": {"distlaunch-launch": launch_id} if label else {"team": "vision"},
-            "jobSpec": {"workerPoolSpecs": [pool, pool]},
+            "labels": {LABEL: launch_id} if launch_id else {},
+            "jobSpec": {"workerPoolSpecs": pools, **output},
         }
-        if label:
-            return self.jobs.create("customJobs", body, may_exist=False).job
-        path = "projects/p/locations/us-central1/customJobs"
-        return self.jobs.session.call("POST", "aiplatform", path, body=body, region="us-central1")
+        session, path = connect(self.url), f"projects/{project}/locations/us-central1/customJobs"
+        return session.call("POST", "aiplatform", path, body=body, region="us-central1")
 
-    def record(self, job: dict[str, Any] | None, launch_id: str, **more: Any) -> Record:
-        """Write the record that a submit leaves in the folder."""
+    def record(self, folder: Path, launch_id: str, job: dict[str, Any] | None, **more: Any) -> None:
+        """Write the record that a submit leaves in a folder."""
         record = Record(
             launch_id=launch_id,
             name="digits",
@@ -63,21 +72,12 @@ class Cloud(Emulator):
             resource=job and job["name"],
             **more,
         )
-        Records(self._folder_of_project).write(record)
-        return record
-
-    @property
-    def jobs(self) -> Jobs:
-        return Jobs(connect(self.url), "p", "us-central1")
+        Records(folder).write(record)
 
     def wait(self, job: dict[str, Any]) -> dict[str, Any]:
         """Wait for a job's end, and its error."""
+        jobs = self.jobs()
         while not has_ended(job) or (job["state"] == "JOB_STATE_FAILED" and "error" not in job):
             time.sleep(0.05)
-            job = self.jobs.get(job["name"])
+            job = jobs.get(job["name"])
         return job
-
-
-def objects(text: str) -> list[Any]:
-    """Return the objects of a command's output, one a line."""
-    return [json.loads(line) for line in text.splitlines()]

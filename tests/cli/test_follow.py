@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from distlaunch.cli.follow import FollowOptions, follow_or_detach
+from distlaunch.cli.follow import follow_or_detach
 from distlaunch.submit import launcher
 from distlaunch.submit.records import Record
 from distlaunch.ui.console import Console
@@ -22,70 +22,44 @@ RECORD = Record(
     request={},
     resource=JOB["name"],
 )
-
-
-@pytest.fixture
-def interrupted(monkeypatch, capfd):
-    """Follow a job with a Ctrl-C in each of some states; return the exit code and stderr."""
-
-    def run(*states: str, cancels: bool = False, cancel=lambda _: None) -> tuple[int, str]:
-        left = list(states)
-
-        def attend(record, session, follow, watch):
-            follow.job = JOB | {"state": f"JOB_STATE_{left.pop(0)}"}
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(launcher, "follow_to_completion", attend)
-        code = follow_or_detach(
-            Console(),
-            launcher.Launched(RECORD, JOB),
-            SimpleNamespace(close=lambda _: None),
-            SimpleNamespace(session=None, project="p", cancel=cancel),
-            FollowOptions(detach=False, cancel_on_interrupt=cancels, as_json=False),
-        )
-        assert left == []
-        return code, capfd.readouterr().err
-
-    return run
-
-
-@pytest.mark.parametrize("cancels", [False, True])
-@pytest.mark.parametrize(("state", "code"), [("SUCCEEDED", 0), ("FAILED", 3), ("CANCELLED", 3)])
-def test_a_job_that_has_ended_is_shown_as_ended(interrupted, state, code, cancels):
-    exit_code, err = interrupted(state, cancels=cancels)
-    assert exit_code == code
-    assert f"interrupted: the job has ended: {state}; 'distlaunch logs digits-1' shows all" in err
-    assert "still running" not in err
-    assert "cancel" not in err
-
-
-def test_a_job_that_runs_goes_on(interrupted):
-    exit_code, err = interrupted("RUNNING")
-    assert exit_code == 130
-    assert "interrupted: the job is still running; reattach with 'distlaunch logs --follow" in err
+CANCEL, KEEP = True, False
+LOGS, CHECK = "'distlaunch logs digits-1'", "check 'distlaunch status digits-1'"
 
 
 @pytest.mark.parametrize(
-    ("states", "last"),
+    ("states", "cancel", "end"),
     [
-        (
-            ("RUNNING", "CANCELLING"),
-            "cancellation requested; check it with 'distlaunch status digits-1'",
-        ),
-        (("RUNNING", "CANCELLED"), "the job has ended: CANCELLED; 'distlaunch logs digits-1'"),
+        (["SUCCEEDED"], KEEP, (0, f"the job has ended: SUCCEEDED; {LOGS} shows all lines")),
+        (["FAILED"], CANCEL, (3, f"the job has ended: FAILED; {LOGS} shows all lines")),
+        (["RUNNING"], KEEP, (130, "the job is still running; reattach with 'distlaunch logs --f")),
+        (["RUNNING", "CANCELLING"], CANCEL, (130, f"the cancellation is not confirmed; {CHECK}")),
+        (["RUNNING", "CANCELLED"], CANCEL, (130, f"the job has ended: CANCELLED; {LOGS}")),
     ],
 )
-def test_a_second_ctrl_c_does_not_deny_the_cancellation(interrupted, states, last):
-    exit_code, err = interrupted(*states, cancels=True)
-    assert exit_code == 130
-    assert f"interrupted: {last}" in err
-    assert "still running" not in err
+def test_ctrl_c_in_each_state(states, cancel, end, monkeypatch, capfd):
+    exit_code, message = end
+    left = list(states)
 
-
-def test_a_cancellation_that_is_interrupted_may_be_repeated(interrupted):
-    def cancel(_: str) -> None:
+    def interrupt(record, session, follower, view):
+        follower.job = JOB | {"state": f"JOB_STATE_{left.pop(0)}"}
         raise KeyboardInterrupt
 
-    exit_code, err = interrupted("RUNNING", cancels=True, cancel=cancel)
-    assert exit_code == 130
-    assert "the cancellation is not confirmed; run 'distlaunch cancel digits-1'" in err
+    cancelled = []
+    jobs = SimpleNamespace(
+        session=SimpleNamespace(endpoint=None), project="p", cancel=cancelled.append
+    )
+    monkeypatch.setattr(launcher, "follow_to_completion", interrupt)
+    code = follow_or_detach(
+        Console(),
+        launcher.Launched(RECORD, JOB),
+        SimpleNamespace(close=lambda _: None),
+        jobs,
+        detach=False,
+        cancel_on_interrupt=cancel,
+        as_json=False,
+    )
+    err = capfd.readouterr().err
+    assert (code, left) == (exit_code, [])
+    assert f"interrupted: {message}" in err
+    assert ("still running" in err) == (states == ["RUNNING"])
+    assert cancelled == ([JOB["name"]] if len(states) == 2 else [])

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import time
-
 import pytest
 
-from distlaunch.cli import main
+from .cloud import Cloud
 
-PATIENCE = 60.0  # seconds
 JOB = """\
 name: digits
 project: demo-project
@@ -46,47 +42,36 @@ else:
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
+def project(tmp_path):
     (tmp_path / "distlaunch.yaml").write_text(JOB)
     (tmp_path / "train.py").write_text(PROGRAM)
-    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_the_plan_has_its_pool_and_its_price(project, capfd):
+def test_the_plan_has_its_pool_and_its_price(project, run):
     prices = "us-central1: {STANDARD: {n1-standard-8: 1, NVIDIA_TESLA_T4: 2, n1-highcpu-16: 5}}"
     (project / "distlaunch.prices.yaml").write_text(prices)
-    assert main(["check", "--offline"]) == 0
-    plan = capfd.readouterr().out
+    plan = run("check", "--offline", cwd=project).out
     assert "digits: 2 tasks: chief + 1 worker in us-central1" in plan
     assert "           reduction server  2 x n1-highcpu-16\n" in plan
     assert "reduction server 2 x 5.00" in plan
 
 
-def test_the_emulator_trains_without_its_replicas(project, cloud, capfd):
-    there = ["digits", "--endpoint", cloud.url]
-    assert main(["submit", "--detach", "--endpoint", cloud.url]) == 0
-    until, job = time.monotonic() + PATIENCE, {}
-    while job.get("state") != "SUCCEEDED":
-        assert time.monotonic() < until, job
-        capfd.readouterr()
-        assert main(["status", *there, "--json"]) == 0
-        job = json.loads(capfd.readouterr().out)
-    assert main(["logs", *there]) == 0
-    expected = [tuple(line.split(" | ")) for line in capfd.readouterr().out.splitlines()]
-    lines = [(task.strip(), text) for task, text in expected]
-    pools = '"workerpool0": 1, "workerpool1": 1, "workerpool2": 2'
-    assert ("chief", f'{{"chief": 1, "worker": 1, "ps": 2, {pools}}}') in lines
-    assert ("chief", "got gradients") in lines
-    why = "as the emulator does not have Google's image"
-    assert ("vertex", f"Reduction Server: its 2 replicas are not started, {why}.") in lines
+def test_the_emulator_trains_without_its_replicas(project, run):
+    with Cloud(project) as cloud:
+        job = ("digits", "--endpoint", cloud.url)
+        done = run("submit", *job, "--job-dir=gs://demo-bucket/digits", cwd=project)
+        assert done.code == 0, done.err
+        lines = [tuple(map(str.strip, line.split(" | "))) for line in done.out.splitlines()]
+        pools = '"workerpool0": 1, "workerpool1": 1, "workerpool2": 2'
+        assert ("chief", f'{{"chief": 1, "worker": 1, "ps": 2, {pools}}}') in lines
+        assert ("chief", "got gradients") in lines
+        why = "as the emulator does not have Google's image"
+        text = f"Reduction Server: its 2 replicas are not started, {why}."
+        assert ("vertex", text) in lines
 
-    assert main(["status", *there]) == 0
-    assert "reduction server  2 x n1-highcpu-16\n" in capfd.readouterr().out
-    assert main(["logs", *there, "--task=reduction-server:1"]) == 0
-    assert capfd.readouterr().out == ""
-    assert main(["logs", *there, "--task=ps:0"]) == 2
-    assert (
-        "there are: chief, worker:0, reduction-server:0, reduction-server:1, vertex"
-        in capfd.readouterr().err
-    )
+        assert "reduction server  2 x n1-highcpu-16\n" in run("status", *job, cwd=project).out
+        assert run("logs", *job, "--task=reduction-server:1", cwd=project).out == ""
+        done = run("logs", *job, "--task=ps:0", cwd=project)
+        known = "chief, worker:0, reduction-server:0, reduction-server:1, vertex"
+        assert (done.code, f"there are: {known}" in done.err) == (2, True)

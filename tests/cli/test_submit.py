@@ -6,7 +6,6 @@ import pty
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -45,6 +44,10 @@ print("hello from", sys.argv[1:], flush=True)
 spoken = pathlib.Path("spoken-in-" + os.environ["CLOUD_ML_JOB_ID"])
 if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "worker":
     spoken.touch()
+else:
+    folder = pathlib.Path(os.environ["AIP_MODEL_DIR"]).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "summary.json").write_text('{"global_batch": 64}')
 while not spoken.exists():
     time.sleep(0.05)
 if "--sleep" in sys.argv:
@@ -136,31 +139,43 @@ def test_a_dry_run_lists_the_images_files(project, submit):
     assert "more" not in every.stderr
 
 
-def test_a_job_is_followed_to_its_end(project, submit, emulator):
-    here = emulator(project=project)
-    with ThreadPoolExecutor() as at_once:
-        plain = at_once.submit(submit, IMAGE, emulator=here)
-        as_json = at_once.submit(submit, IMAGE, "--json", "--new", emulator=here)
-        failing = at_once.submit(submit, IMAGE, "--new", "--", "--fail", emulator=here)
-        plain, as_json, failing = plain.result(), as_json.result(), failing.result()
+def test_a_job_is_followed_to_its_end(project, run, emulator):
+    here = emulator("--faults=503@storage", project=project)
+    words = ("submit", IMAGE, "--endpoint", here.url, "--new")
+    done = run(*words, cwd=project)
+    assert done.code == 0, done.err
+    for line in ("chief    | hello from ['--epochs=8']", "worker:0 | hello from ['--epochs=8']"):
+        assert f"{line}\n" in done.out
+    assert "state SUCCEEDED (RUNNING took" in done.err
+    assert done.out.endswith("global batch  64\n")  # read from the bucket
 
-    assert plain.returncode == 0, plain.stderr
-    assert "chief    | hello from ['--epochs=8']\n" in plain.stdout
-    assert "worker:0 | hello from ['--epochs=8']\n" in plain.stdout
-    assert "state SUCCEEDED (RUNNING took" in plain.stderr
-
-    assert as_json.returncode == 0, as_json.stderr
-    events = [json.loads(line) for line in as_json.stdout.splitlines()]
+    done = run(*words, "--json", cwd=project)
+    assert done.code == 0, done.err
+    events = [json.loads(line) for line in done.out.splitlines()]
     assert [events[0][key] for key in ("event", "console")] == ["submitted", None]
     assert events[0]["job"].startswith("digits-")
     assert events[0]["name"] in [job["name"] for job in here.jobs()]
-    expected = {(each["task"], each["text"]) for each in events if each["event"] == "line"}
-    assert expected >= {(task, "hello from ['--epochs=8']") for task in ("chief", "worker:0")}
-    assert [each["state"] for each in events if each["event"] == "state"][-1] == "SUCCEEDED"
+    lines = {(event["task"], event["text"]) for event in events if event["event"] == "line"}
+    assert lines >= {(task, "hello from ['--epochs=8']") for task in ("chief", "worker:0")}
+    states = [event["state"] for event in events if event["event"] == "state"]
+    assert states[-1] == "SUCCEEDED"
+    assert events[-1]["summary"] == {"global_batch": 64}
 
-    assert failing.returncode == 3
-    assert "state FAILED" in failing.stderr
-    assert "non-zero status of 7" in failing.stderr
+    done = run(*words, "--", "--fail", cwd=project)
+    assert done.code == 3
+    assert "state FAILED" in done.err
+    assert "non-zero status of 7" in done.err
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_denied"), [("404@storage#*", False), ("denied@storage", True)]
+)
+def test_a_summary_that_cannot_be_read_is_no_failure(project, run, emulator, fault, is_denied):
+    here = emulator(f"--faults={fault}", project=project)
+    done = run("submit", IMAGE, "--endpoint", here.url, cwd=project)
+    assert done.code == 0, done.err
+    assert ("its summary cannot be read: the permission storage" in done.err) == is_denied
+    assert "done; the job's folder is gs://demo-bucket/digits/" in done.err
 
 
 @pytest.mark.parametrize(
@@ -264,12 +279,12 @@ def test_wrong_usage_is_one_line_and_2(words, content, submit):
 
 
 def answer_prompt(project, gcloud, answer, *words):
-    """Submit on a terminal without a network, and return the exit code and what is shown."""
+    """Submit on a terminal, and return the exit code and what is shown."""
     terminal, program = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "distlaunch", "submit", IMAGE, "--no-check", *words],
         cwd=project,
-        env=os.environ | {"CLOUDSDK_CONFIG": str(gcloud), "HTTPS_PROXY": "http://127.0.0.1:9"},
+        env=os.environ | {"CLOUDSDK_CONFIG": str(gcloud)},
         stdin=program,
         stdout=subprocess.DEVNULL,
         stderr=program,
@@ -281,21 +296,23 @@ def answer_prompt(project, gcloud, answer, *words):
     with suppress(OSError):  # the terminal is closed at the end
         while piece := os.read(terminal, 1 << 12):
             shown += piece
-            if b"cannot reach" in shown or b"cannot get a token" in shown:
-                process.kill()
     os.close(terminal)
     return process.wait(), shown.decode()
 
 
-def test_a_terminal_is_prompted(project, user, no_credentials):
-    code, shown = answer_prompt(project, no_credentials, b"n\n")
+@pytest.mark.usefixtures("user")
+def test_a_terminal_is_prompted(project, serve, trusted, no_credentials):
+    server = serve(in_turn(refused(403, "PERMISSION_DENIED", "No.")), trusted)
+    words = ("--endpoint", server.url)
+    code, shown = answer_prompt(project, no_credentials, b"n\n", *words)
     assert code == 1
     assert "submit digits to project demo-project (price unknown)? [y/N]: " in shown
     assert " not submitted" in shown
     assert not (project / ".distlaunch/jobs").exists()
-    _, shown = answer_prompt(project, no_credentials, b"", "--yes")
+    assert server.requests == []
+    _, shown = answer_prompt(project, no_credentials, b"", "--yes", *words)
     assert "[y/N]" not in shown
-    assert "cannot" in shown
+    assert [request.method for request in server.requests] == ["POST"]
 
 
 @pytest.mark.usefixtures("user")

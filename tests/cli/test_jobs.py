@@ -1,0 +1,396 @@
+"""`distlaunch status`, `logs`, `list`, `cancel` and `resubmit`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from distlaunch.emulator.faults import Faults
+from distlaunch.google.jobs import state
+
+from ..google.servers import Reply  # noqa: TID252 - tests are no package
+from .cloud import LABEL, LOCATION, Cloud
+
+LINES = [f"line {number}" for number in range(3)]
+# The chief's end is the job's, so it waits until the worker has printed its lines.
+PROGRAM = """\
+import os, pathlib, sys, time
+is_chief = '"type": "workerpool0"' in os.environ["CLUSTER_SPEC"]
+printed = pathlib.Path("printed-by-" + os.environ["CLOUD_ML_JOB_ID"])
+while is_chief and not printed.exists():
+    time.sleep(0.05)
+print(*(f"line {number}" for number in range(3)), sep="\\n", flush=True)
+printed.touch()
+sys.exit({code} if is_chief else time.sleep(600))
+"""
+OK, FAILING = PROGRAM.replace("{code}", "0"), PROGRAM.replace("{code}", "7")
+LONG = "import time; print('started', flush=True); time.sleep(600)"
+ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b2J"
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory):
+    """A cloud with three jobs that have ended in project p, the last one not of distlaunch."""
+    with Cloud(tmp_path_factory.mktemp("cloud")) as cloud:
+        launched = [
+            cloud.launch(OK, "digits-1"),
+            cloud.launch(FAILING, "digits-2"),
+            cloud.launch(OK, name=ESCAPES),
+        ]
+        cloud.first, cloud.failed, cloud.foreign = map(cloud.wait, launched)
+        yield cloud
+
+
+@pytest.fixture
+def running(cloud, tmp_path):
+    """A running job in a project of the test."""
+    project = f"p{abs(hash(tmp_path.name)) % 10**9}"
+    job = cloud.launch(LONG, "digits-9", project=project)
+    while state(job) != "RUNNING":
+        time.sleep(0.05)
+        job = cloud.jobs().get(job["name"])
+    yield job, cloud.options(project)
+    if not state(cloud.jobs().get(job["name"])).is_terminal:
+        cloud.jobs().cancel(job["name"])
+
+
+def number_of(job) -> str:
+    return job["name"].rpartition("/")[2]
+
+
+def facts(text: str) -> dict[str, str]:
+    lines = (line.split("  ", 1) for line in text.splitlines())
+    return {name.strip(): value.strip() for name, value in lines}
+
+
+def objects(text: str) -> list:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+# status
+
+
+def test_status_by_each_name_of_a_job(run, cloud):
+    names = ("digits-1", number_of(cloud.first), cloud.first["name"])
+    (text,) = {run("status", name, *cloud.options()).out for name in names}
+    status = facts(text)
+    assert [status[key] for key in ("job", "name", "state")] == ["digits-1", "digits", "SUCCEEDED"]
+    assert status["pending"].endswith(" s")
+    assert status["running"].endswith(" s")
+    assert status["chief"] == status["workers"] == "1 x n1-standard-4"
+    assert status["created"].startswith("20")
+    assert (status["endpoint"], "link" in status) == (cloud.url, False)
+    newest = run("status", "digits", *cloud.options()).out  # of two with this name
+    assert facts(newest)["job"] == "digits-2"
+
+
+def test_status_as_json(run, cloud):
+    done = run("status", "digits-2", "--json", *cloud.options())
+    status = json.loads(done.out)
+    assert (done.code, done.err) == (0, "")
+    expected = {"id": "digits-2", "name": cloud.failed["name"], "state": "FAILED"}
+    assert expected.items() <= status.items()
+    assert "non-zero status of 7" in status["error"]
+    assert set(status["seconds"]) == {"pending", "running"}
+    assert (status["pools"][0]["machine"], status["endpoint"]) == ("n1-standard-4", cloud.url)
+
+
+def test_the_newest_record_is_the_default_and_its_endpoint_is_used_and_named(run, cloud, tmp_path):
+    for number, job in ((1, cloud.first), (2, cloud.failed)):
+        time_of_launch = f"2026-11-21T17:00:0{number}Z"
+        cloud.record(tmp_path, f"digits-{number}", job, time=time_of_launch)
+    newest = run("status")
+    assert facts(newest.out)["job"] == "digits-2"
+    notice = f"distlaunch: using endpoint {cloud.url}, where digits-2 was submitted\n"
+    assert (newest.code, newest.err) == (0, notice)
+    assert facts(run("status", "digits-1").out)["job"] == "digits-1"
+
+
+def test_project_and_region_come_from_the_job_file(run, cloud, tmp_path, no_credentials):
+    words = ("status", "digits-1", "--endpoint", cloud.url)
+    file = tmp_path / "distlaunch.yaml"
+    file.write_text("project: p\nregion: us-central1\nbroken: [\n")
+    assert run(*words).code == 1
+    file.write_text("project: p\nregion: us-central1\nwrong: 1\n")
+    assert facts(run(*words).out)["job"] == "digits-1"
+
+
+NO_ENDPOINT = ("--endpoint", "http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            (),
+            "no jobs submitted from this directory; pass a job ID (see 'distlaunch list')",
+        ),
+        (
+            ("digits-1", "--region", "r1"),
+            "project: no project set; set project: or --project ID, or run "
+            "'gcloud config set project ID'",
+        ),
+        (
+            ("digits-1", "--project", "p"),
+            "region: no region set; set region: (e.g. us-central1) or --region R, or run "
+            "'gcloud config set ai/region R'",
+        ),
+        (
+            ("digits-1", *LOCATION),
+            "no credentials for Google Cloud; run 'gcloud auth application-default login'",
+        ),
+        (
+            ("a/b", *NO_ENDPOINT),
+            "'a/b' is not a job; expected projects/P/locations/R/customJobs/NUMBER",
+        ),
+        (
+            ("digits-1", *LOCATION, *NO_ENDPOINT),
+            "cannot reach http://127.0.0.1:9 (connection refused); "
+            "start 'distlaunch emulator' there",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("no_credentials")
+def test_a_missing_setting_is_an_error_with_its_remedy(run, words, expected):
+    assert run("status", *words) == (1, "", f"distlaunch: error: {expected}\n")
+
+
+def test_a_job_that_does_not_exist_is_an_error_with_a_similar_name(run, cloud, tmp_path):
+    cloud.record(tmp_path, "digits-1", cloud.first)
+    done = run("status", "digit-1", *cloud.options())
+    assert (done.code, done.err) == (
+        1,
+        "distlaunch: error: no job 'digit-1' in project p, region us-central1; did you mean "
+        "'digits-1'?; see 'distlaunch list'\n",
+    )
+    assert "no job '12345' in project p" in run("status", "12345", *cloud.options()).err
+
+
+def test_a_launch_that_was_interrupted_before_google_had_its_job(run, cloud, tmp_path):
+    cloud.record(tmp_path, "digits-7", None)
+    done = run("status")
+    assert done.code == 1
+    assert done.err.endswith(
+        "distlaunch: error: digits-7: the launch was interrupted before Google had its job; run "
+        "'distlaunch submit' to finish it\n"
+    )
+
+
+# list
+
+
+def test_jobs_of_distlaunch_are_listed_the_newest_first(run, cloud):
+    done = run("list", *cloud.options())
+    head, *rows = done.out.splitlines()
+    assert (done.code, done.err) == (0, "")
+    assert head.split() == ["JOB", "NAME", "STATE", "CREATED", "TOOK"]
+    assert [row.split()[:3] for row in rows] == [
+        ["digits-2", "digits", "FAILED"],
+        ["digits-1", "digits", "SUCCEEDED"],
+    ]
+    assert head.index("STATE") == rows[0].index("FAILED")
+    done = run("list", "--all", "--limit", "2", *cloud.options())
+    ids = [row.split()[0] for row in done.out.splitlines()[1:]]
+    assert ids == [number_of(cloud.foreign), "digits-2"]
+    jobs = json.loads(run("list", "--json", *cloud.options()).out)
+    assert [job["id"] for job in jobs] == ["digits-2", "digits-1"]
+
+
+def test_a_job_name_cannot_send_escapes_to_the_terminal(run, cloud):
+    for words in (["status", number_of(cloud.foreign)], ["list", "--all"]):
+        done = run(*words, *cloud.options())
+        assert r"\x1b]0;title\x07\x1b[2J\u009b2J" in done.out
+        assert not set(done.out) & set("\x1b\x07\x9b")
+    [foreign, *_] = json.loads(run("list", "--all", "--json", *cloud.options()).out)
+    assert foreign["display_name"] == ESCAPES
+
+
+def test_one_invalid_job_is_skipped_with_a_warning(run, serve):
+    name = "projects/1/locations/us-central1/customJobs"
+    listed = [{"name": f"{name}/1"}, {"name": f"{name}/2", "labels": 5}, {"name": f"{name}/3"}]
+    server = serve(lambda request: Reply(body={request.path.rpartition("/")[2]: listed}))
+    done = run("list", "--endpoint", server.url, *LOCATION)
+    assert done.code == 0
+    assert [row.split()[0] for row in done.out.splitlines()[1:]] == ["3", "3", "1", "1"]
+    assert done.err.splitlines() == [
+        f"distlaunch: warning: {server.url}: invalid response: {kind}[1].labels: "
+        "expected an object, got 5; this job is skipped"
+        for kind in ("customJobs", "hyperparameterTuningJobs")
+    ]
+
+
+def test_nothing_to_list(run, cloud):
+    assert run("list", *cloud.options("empty")) == (
+        0,
+        "",
+        "distlaunch: no jobs in project empty, region us-central1 "
+        "submitted by distlaunch (--all lists others)\n",
+    )
+    assert run("list", "--json", *cloud.options("empty")).out == "[]\n"
+
+
+# logs
+
+
+def test_all_lines_of_a_job_and_those_of_one_task(run, cloud):
+    words = ("logs", "digits-1", *cloud.options())
+    done = run(*words)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    for task in ("chief   ", "worker:0"):
+        assert [line for line in lines if line.startswith(task)] == [
+            f"{task} | {text}" for text in LINES
+        ]
+    assert "vertex   | Job completed successfully." in lines
+    done = run(*words, "--task", "worker:0")
+    assert done.out == "".join(f"worker:0 | {text}\n" for text in LINES)
+    assert run(*words, "--task", "worker:1") == (
+        2,
+        "",
+        "distlaunch: error: --task worker:1: no such task in this job; "
+        "there are: chief, worker:0, vertex\n",
+    )
+
+
+def test_lines_as_json(run, cloud):
+    done = run("logs", "digits-1", "--task", "chief", "--json", *cloud.options())
+    lines = objects(done.out)
+    keys = ("event", "task", "severity", "text")
+    assert [[line[key] for key in keys] for line in lines] == [
+        ["line", "chief", "INFO", text] for text in LINES
+    ]
+    assert all(line["time"].endswith("Z") for line in lines)
+
+
+def test_a_part_of_the_log(run, cloud):
+    words = ("logs", "digits-1", "--task", "chief", *cloud.options())
+    assert run(*words, "--tail", "1").out == "chief | line 2\n"
+    assert run(*words, "--grep", "[02]$").out == "chief | line 0\nchief | line 2\n"
+    assert run(*words, "--since", "1h").out.count("line") == 3
+    assert run(*words, "--since", "2999-01-01T00:00").out == ""
+    for wrong in ("--since=soon", "--grep=(", "--tail=-1"):
+        done = run(*words, wrong)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "final_state"), [(OK, 0, "SUCCEEDED"), (FAILING, 3, "FAILED")]
+)
+def test_a_job_is_followed_to_its_end(run, tmp_path, program, code, final_state):
+    with Cloud(tmp_path, faults=Faults("503@get,reset@logs,503@logs#3")) as cloud:
+        job = cloud.launch(program, "digits-1")
+        done = run("logs", job["name"], "--follow", "--json", *cloud.options())
+    assert done.code == code
+    events = objects(done.out)
+    lines = [(event["task"], event["text"]) for event in events if event["event"] == "line"]
+    for task in ("chief", "worker:0"):
+        assert [text for name, text in lines if name == task] == LINES
+    last = [event for event in events if event["event"] == "state"][-1]
+    assert (last["state"], "status of 7" in str(last["error"])) == (final_state, bool(code))
+
+
+def test_ctrl_c_leaves_the_job_running(running, tmp_path):
+    words = [sys.executable, "-m", "distlaunch", "logs", "digits-9", "-f", *running[1]]
+    with subprocess.Popen(
+        words,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    ) as process:
+        while "started" not in process.stdout.readline():
+            pass
+        os.kill(process.pid, signal.SIGINT)
+        shown, _ = process.communicate()
+    assert process.returncode == 130
+    assert "the job is still running; cancel it with 'distlaunch cancel digits-9'" in shown
+    assert "Traceback" not in shown
+
+
+# cancel
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_running_job_is_noted_and_cancelled_once(run, cloud, running, flags):
+    job, options = running
+    assert "the job is RUNNING; use --follow to continue\n" in run("logs", "digits-9", *options).err
+    done = run("cancel", "digits-9", *flags, *options)
+    assert (done.code, done.err) == (0, "")
+    if flags:
+        assert json.loads(done.out) == {"id": "digits-9", "name": job["name"], "cancelled": True}
+    else:
+        expected = "cancelling digits-9; 'distlaunch status digits-9' shows when it has ended\n"
+        assert done.out == expected
+    assert state(cloud.wait(job)) == "CANCELLED"
+    message = "distlaunch: error: digits-9: already finished (CANCELLED)\n"
+    assert run("cancel", "digits-9", *options) == (1, "", message)
+
+
+# resubmit
+
+
+def resubmitted(run, cloud, job, *words):
+    """Resubmit a job and return the new one."""
+    done = run("resubmit", job["name"], *cloud.options("again"), "--detach", *words)
+    assert done.code == 0, done.err
+    return cloud.jobs("again").find("customJobs", done.out.strip())
+
+
+def folders(job):
+    """Return the output directory, and the args of each pool."""
+    spec = job["jobSpec"]
+    args = [pool["containerSpec"].get("args") for pool in spec["workerPoolSpecs"]]
+    return spec.get("baseOutputDirectory", {}).get("outputUriPrefix"), args
+
+
+@pytest.mark.parametrize(
+    ("launch_id", "job_dir", "expected"),
+    [
+        ("digits-1", "gs://bucket/digits/digits-1", "gs://bucket/digits/{id}"),
+        ("digits-1", "gs://bucket/fixed", "gs://bucket/fixed/{id}"),
+        ("", "gs://bucket/my-run", "gs://bucket/my-run/{id}"),
+        ("", "gs://bucket/", "gs://bucket/{id}"),
+    ],
+    ids=["of submit", "with --job-dir", "foreign", "a whole bucket"],
+)
+def test_two_jobs_never_write_to_one_folder(launch_id, job_dir, expected, run, cloud):
+    def args(folder):
+        return ["--data=gs://bucket/fixed", f"--job-dir={folder}"], ["--job-dir", folder, "--x"]
+
+    first = cloud.launch("", launch_id, *args(job_dir), project="again", job_dir=job_dir)
+    second = resubmitted(run, cloud, first)
+    third = resubmitted(run, cloud, second)
+    for job in (second, third):
+        folder = expected.format(id=job["labels"][LABEL])
+        assert folders(job) == (folder, [*args(folder)])
+
+
+@pytest.mark.parametrize("arg", ["--epochs=5", "--job-dir=gs://bucket/fixed"])
+def test_a_job_that_names_no_folder_is_resubmitted_with_a_warning(arg, run, cloud):
+    first = cloud.launch("", "", [arg], project="again")
+    done = run("resubmit", first["name"], *cloud.options("again"), "--detach")
+    warning = "warning: this job names no output directory"
+    assert (done.code, warning in done.err) == (0, "job-dir" not in arg)
+
+
+def test_fields_are_overridden_and_arguments_appended(run, cloud):
+    words = ["--a=${HOME}"]
+    first = cloud.launch("", "", words, words, project="again", job_dir="gs://bucket/fixed")
+    overrides = ("--set", "cluster.workers.count=3", "--set", "labels.team=vision")
+    job = resubmitted(run, cloud, first, *overrides, "--", "--b", "2")
+    pools = job["jobSpec"]["workerPoolSpecs"]
+    assert [int(pool["replicaCount"]) for pool in pools] == [1, 3]
+    for pool in pools:
+        assert pool["containerSpec"]["args"] == ["--a=${HOME}", "--b", "2"]
+        assert pool["containerSpec"]["command"] == ["python", "-c", ""]
+    assert job["labels"]["team"] == "vision"
+    assert folders(job)[0] == f"gs://bucket/fixed/{job['labels'][LABEL]}"
+    refused = run("resubmit", first["name"], *cloud.options("again"), "--set", "cluster.x=1")
+    assert (refused.code, "--set cluster.x" in refused.err) == (1, True)
