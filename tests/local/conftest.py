@@ -62,16 +62,16 @@ def report(event, **details):
 class Launch:
     """A launcher that runs a program of the tests, in a folder of its own."""
 
-    def __init__(self, folder: Path, words: list[str], env: dict[str, str]) -> None:
+    def __init__(
+        self, folder: Path, words: list[str], env: dict[str, str], **streams: object
+    ) -> None:
         self.folder = folder
         self._mark = str(uuid.uuid4())
         self.process = subprocess.Popen(
             [sys.executable, "-m", "distlaunch", "local", *words],
             cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             env={**os.environ, **env, MARK: self._mark},
+            **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | streams,
         )
 
     @property
@@ -131,12 +131,10 @@ def launch(tmp_path: Path, write: Callable[[str], Path]) -> Iterator[Callable[..
     (tmp_path / "up").mkdir()
     launches: list[Launch] = []
 
-    def start(
-        body: str, *options: object, workers: int | None = 2, env: dict[str, str] | None = None
-    ) -> Launch:
+    def start(body: str, *options: str, workers: int | None = 2, env=(), **streams) -> Launch:
         words = [] if workers is None else [f"--workers={workers}"]
-        words += [*map(str, options), "--", "python", str(write(body))]
-        launches.append(Launch(tmp_path, words, env or {}))
+        words += [*options, "--", "python", str(write(body))]
+        launches.append(Launch(tmp_path, words, dict(env), **streams))
         return launches[-1]
 
     yield start

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from distlaunch.job.model import Task
 from distlaunch.local.host_resources import (
     HostResources,
-    Share,
     share_out,
     split,
     this_machine,
@@ -54,18 +53,6 @@ def test_training_tasks_share_without_overlap(machine, tasks):
     assert all(share.threads == max(1, len(share.cores or ())) for share in training)
     others = [shares[task] for task in tasks if not task.is_training]
     assert all(share.cores is None and not share.gpus and share.threads for share in others)
-
-
-def test_the_environment_of_a_share():
-    assert Share((0, 1), 2, ("3", "4")).environment({"OMP_NUM_THREADS": "7"}) == {
-        "TF_NUM_INTRAOP_THREADS": "2",
-        "TF_NUM_INTEROP_THREADS": "2",
-        "CUDA_VISIBLE_DEVICES": "3,4",
-        "DISTLAUNCH_EXPECTED_GPUS": "2",
-    }
-    without = Share(None, 1, ()).environment({"DISTLAUNCH_EXPECTED_GPUS": "4"})
-    assert without["CUDA_VISIBLE_DEVICES"] == "-1"
-    assert without["DISTLAUNCH_EXPECTED_GPUS"] == "0"
 
 
 def test_gpus_are_those_of_cuda_visible_devices_up_to_an_invalid_one():

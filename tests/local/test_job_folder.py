@@ -101,27 +101,6 @@ def test_a_bucket_has_a_name(tmp_path, path):
     assert not (tmp_path / LOCAL_JOBS).exists()
 
 
-def test_resume_by_id_and_by_path(tmp_path):
-    folder = make_job(tmp_path, "20261121-101112")
-    for which in ("20261121-101112", str(folder), ".distlaunch/local/20261121-101112"):
-        assert resumed(tmp_path, which).job_dir == str(folder)
-
-
-def test_nothing_to_resume(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(DistlaunchError, match=r"no job in \.distlaunch/local has checkpoints to"):
-        resumed(tmp_path, "")
-    with pytest.raises(DistlaunchError, match=r"'x' is neither a job in .* nor a folder; give"):
-        resumed(tmp_path, "x")
-    make_job(tmp_path, "one", checkpoints=False)
-    with pytest.raises(DistlaunchError) as refusal:
-        resumed(tmp_path, "one")
-    assert str(refusal.value) == (
-        "--resume: .distlaunch/local/one has no checkpoints to resume from; "
-        "start a new run without --resume"
-    )
-
-
 def test_choice_between_command_line_and_job_file(tmp_path):
     for name in ("file", "line"):
         (tmp_path / name / "checkpoints" / "1").mkdir(parents=True)

@@ -17,14 +17,26 @@ STAY = "leave_stubborn_descendants(); stay('task', stubborn=False)"
 STAY_AT_ANY_COST = "leave_stubborn_descendants(); stay('task')"
 
 
-@pytest.mark.parametrize(("number", "expected"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_after_a_stop(launch, number, expected):
+@pytest.mark.parametrize(
+    ("victim", "number", "expected"),
+    [
+        ("launcher", signal.SIGTERM, 143),
+        ("launcher", signal.SIGHUP, 129),
+        ("launcher", signal.SIGKILL, -signal.SIGKILL),
+        ("host", signal.SIGKILL, 1),
+    ],
+)
+def test_after_a_signal(launch, eventually, victim, number, expected):
     launched = launch(STAY, workers=3)
     launched.until_up(ALL_PROCESSES)
-    launched.process.send_signal(number)
+    launcher = psutil.Process(launched.process.pid)
+    (launcher if victim == "launcher" else launcher.children()[0]).send_signal(number)
     code, _, err = launched.end()
     assert (code, "Traceback" in err) == (expected, False)
-    assert launched.left() == []
+    assert ("the process that holds the tasks ended unexpectedly" in err) == (victim == "host")
+    if expected > 0:
+        assert launched.left() == []
+    eventually(lambda: not launched.left())  # if it was killed itself, the host is still ending
 
 
 def test_after_ctrl_c_twice_with_tasks_that_ignore_it(launch):
@@ -37,25 +49,6 @@ def test_after_ctrl_c_twice_with_tasks_that_ignore_it(launch):
     launched.process.send_signal(signal.SIGINT)
     code, _, _ = launched.end()
     assert code == 130
-    assert launched.left() == []
-
-
-def test_after_the_launcher_was_killed(launch, eventually):
-    launched = launch(STAY, workers=3)
-    launched.until_up(ALL_PROCESSES)
-    launched.process.kill()
-    launched.end()
-    eventually(lambda: not launched.left())
-
-
-def test_after_the_host_was_killed(launch):
-    launched = launch(STAY, workers=3)
-    launched.until_up(ALL_PROCESSES)
-    (host,) = psutil.Process(launched.process.pid).children()
-    host.kill()
-    code, _, err = launched.end()
-    assert code == 1
-    assert "the process that holds the tasks ended unexpectedly" in err
     assert launched.left() == []
 
 

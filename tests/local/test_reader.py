@@ -6,8 +6,6 @@ import fcntl
 import os
 import pty
 import signal
-import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
@@ -75,21 +73,11 @@ def test_a_failure_stays_one_and_is_not_restarted_when_the_reader_leaves(launch)
     assert (code, err.count("chief failed with exit code 7")) == (7, 1)
 
 
-def test_a_full_disk_is_reported_for_a_job_that_failed(write, tmp_path):
-    (tmp_path / "up").mkdir()
-    words = ["--quiet", "local", "--workers=2", "--", "python", write(FAIL_AND_WRITE)]
+def test_a_full_disk_is_reported_for_a_job_that_failed(launch):
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "distlaunch", *words],
-            cwd=tmp_path,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert done.returncode == 7
-    assert "error: the output cannot be written (no space left on device)\n" in done.stderr
+        code, _, err = launch(FAIL_AND_WRITE, stdout=full).end()
+    assert code == 7
+    assert "error: the output cannot be written (no space left on device)\n" in err
 
 
 def test_a_job_is_done_though_the_reader_of_its_summary_left(launch):
@@ -110,35 +98,27 @@ def test_ctrl_c_ends_the_wait_for_a_reader_that_takes_nothing(launch):
     assert launched.process.wait(60) == 130
 
 
-def test_a_terminal_that_hangs_up_gives_time_to_save(write, tmp_path, eventually):
-    up = tmp_path / "up"
-    up.mkdir()
-    program = write(SAVE_SLOWLY)
+def test_a_terminal_that_hangs_up_gives_time_to_save(launch, tmp_path):
     terminal, end = pty.openpty()
-    launcher = subprocess.Popen(
-        [sys.executable, "-m", "distlaunch", "local", "--workers=2", "--", "python", program],
-        cwd=tmp_path,
+    launched = launch(
+        SAVE_SLOWLY,
+        env={"TERM": "xterm"},
         stdin=end,
         stdout=end,
         stderr=end,
-        env=os.environ | {"TERM": "xterm"},
         start_new_session=True,
-        preexec_fn=_take_terminal,  # noqa: PLW1509
+        preexec_fn=_take_terminal,
     )
     os.close(end)
-    try:
-        while len([*up.iterdir()]) < 2:
-            os.read(terminal, 1 << 16)
-        os.close(terminal)
-        eventually(lambda: len([*up.iterdir()]) == 4)
-        launcher.send_signal(signal.SIGHUP)  # as a shell does when the kernel has done so
-        time.sleep(0.3)
-        (tmp_path / "go").touch()
-        assert launcher.wait(60) == 129
-        assert len(list(tmp_path.glob("*.saved"))) == 2
-    finally:
-        launcher.kill()
-        launcher.wait()
+    while len(list(tmp_path.glob("up/*"))) < 2:
+        os.read(terminal, 1 << 16)
+    os.close(terminal)
+    launched.until_up(4)
+    launched.process.send_signal(signal.SIGHUP)  # as a shell does when the kernel has done so
+    time.sleep(0.3)
+    (tmp_path / "go").touch()
+    assert launched.process.wait(60) == 129
+    assert len(list(tmp_path.glob("*.saved"))) == 2
 
 
 def _take_terminal():
