@@ -78,21 +78,7 @@ class ContextError(_ProblemsError, ImageError):
 
 
 class GoogleError(DistlaunchError):
-    """Google refused a call, or cannot be reached.
-
-    Parameters
-    ----------
-    text
-        The line to print.
-    status
-        The HTTP status, 0 if there was no response.
-    reason
-        Google's status name, such as ``PERMISSION_DENIED``.
-    error_reason
-        The reason of an ErrorInfo, such as ``SERVICE_DISABLED``, if there was one.
-    service
-        The API that the error is about, such as ``storage.googleapis.com``, if known.
-    """
+    """Google refused a call, or cannot be reached."""
 
     def __init__(
         self,
@@ -104,10 +90,10 @@ class GoogleError(DistlaunchError):
         service: str = "",
     ) -> None:
         super().__init__(text)
-        self.status = status
-        self.reason = reason
-        self.error_reason = error_reason
-        self.service = service
+        self.status = status  # of HTTP, 0 if there was no response
+        self.reason = reason  # Google's status name, such as PERMISSION_DENIED
+        self.error_reason = error_reason  # of an ErrorInfo, such as SERVICE_DISABLED
+        self.service = service  # that it is about, such as storage.googleapis.com, if known
 
     def with_text(self, text: str) -> GoogleError:
         """Return an error of the same kind and reason with another line for the user."""

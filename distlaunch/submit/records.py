@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 
 _MAX_NAME = 40  # characters of a job's name in its launch id, which is the value of a label
 _TYPES: dict[str, type | tuple[type, ...]] = {  # by the annotations of a record's fields
-    "Collection": str,
     "Mapping[str, Any]": dict,
     "Mapping[str, str]": dict,
     "bool": bool,
     "bool | None": (bool, NoneType),
-    "str": str,
     "str | None": (str, NoneType),
 }
 
@@ -173,7 +171,7 @@ def _parse(content: Any) -> Record:
         if item.name not in values:
             if item.default is MISSING and item.default_factory is MISSING:
                 raise ValueError(f"{item.name} is missing")
-        elif not isinstance(values[item.name], _TYPES[str(item.type)]):
+        elif not isinstance(values[item.name], _TYPES.get(str(item.type), str)):
             raise ValueError(f"{item.name} is not of type {item.type}")
     return Record(**values)
 

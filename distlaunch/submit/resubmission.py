@@ -10,35 +10,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.google.jobs import LAUNCH_LABEL
+from distlaunch.job import vertex
 from distlaunch.job.job_dir import change_job_dir
+from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_INPUT_FIELDS = (
-    "displayName",
-    "jobSpec",
-    "labels",
-    "encryptionSpec",
-    "studySpec",
-    "maxTrialCount",
-    "parallelTrialCount",
-    "maxFailedTrialCount",
-    "trialJobSpec",
-)
+_INPUT_FIELDS = fields.TUNED | {"displayName", "jobSpec", "labels", "encryptionSpec"}
 _VARIABLE = re.compile(r"\$\{(?=[A-Za-z_][A-Za-z0-9_]*\})")
 
 
 def input_fields(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return a job's resource without the fields that Google fills in."""
-    return {name: job[name] for name in _INPUT_FIELDS if name in job}
+    return {name: value for name, value in job.items() if name in _INPUT_FIELDS}
 
 
 def override_inputs(
     inputs: Mapping[str, Any], overrides: Sequence[str], program_args: Sequence[str]
 ) -> dict[str, Any]:
     """Return a job's inputs with fields overridden by ``--set`` and arguments appended."""
-    from distlaunch.job import vertex
     from distlaunch.job.load import load_job
 
     with tempfile.TemporaryDirectory() as folder:
@@ -69,8 +60,8 @@ def with_new_folder(inputs: Mapping[str, Any], launch_id: str) -> dict[str, Any]
         spec["baseOutputDirectory"]["outputUriPrefix"] = rename(directory)
     for pool in spec.get("workerPoolSpecs", []):
         for program in filter(None, (pool.get("containerSpec"), pool.get("pythonPackageSpec"))):
-            for field in program.keys() & {"command", "args"}:
-                program[field] = list(change_job_dir(program[field], rename))
+            for name in program.keys() & {"command", "args"}:
+                program[name] = list(change_job_dir(program[name], rename))
     return body
 
 

@@ -13,11 +13,11 @@ from distlaunch.google import auth
 from distlaunch.google.api_errors import CURRENT_ACCOUNT, DISABLED, NOT_CHARGED, NOT_PAID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from distlaunch.checks.request_view import JobRequest
     from distlaunch.errors import DistlaunchError
-    from distlaunch.google.client import Params, Session
+    from distlaunch.google.client import Session
     from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.submit.plan import LaunchRequest
 
@@ -25,7 +25,6 @@ TIMEOUT = (3.0, 4.0)  # seconds: to connect, and between two bytes of the respon
 CONSOLE = "https://console.cloud.google.com"
 
 _RETRY_DEADLINE = 2.0  # seconds, for calls that fail fast
-_MOST_PAGES = 20
 _OTHER_THAN_ROLES = (DISABLED, NOT_CHARGED, NOT_PAID)  # reasons of a 403
 
 
@@ -55,25 +54,11 @@ class CloudContext:
         """The caller for a message."""
         return auth.iam_member(self.session.credentials) or "your account"
 
-    def get(self, service: str, path: str, **options: Any) -> dict[str, Any]:
-        """Return the response of a GET call, with the options of `Session.call`."""
-        return self._call("GET", service, path, **options)
-
-    def post(self, service: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the response of a POST call that changes nothing."""
-        return self._call("POST", service, path, body=body)
-
-    def pages(
-        self, service: str, path: str, key: str, params: Params, *, region: str | None = None
-    ) -> Iterator[dict[str, Any]]:
-        """Yield the entries of a list, which is the value of `key` in each page."""
-        page_params = params
-        for _ in range(_MOST_PAGES):
-            page = self.get(service, path, params=page_params, region=region)
-            yield from page.get(key) or []
-            if not page.get("nextPageToken"):
-                return
-            page_params = {**params, "pageToken": page["nextPageToken"]}
+    def call(self, method: str, service: str, path: str, **options: Any) -> dict[str, Any]:
+        """Return the response of a call that changes nothing, see `Session.call`."""
+        return self.session.call(
+            method, service, path, retry_deadline=_RETRY_DEADLINE, timeout=TIMEOUT, **options
+        )
 
     def missing_permissions(
         self, service: str, resource: str, permissions: Sequence[str]
@@ -81,9 +66,9 @@ class CloudContext:
         """Return the permissions on a resource that the caller does not have."""
         wanted = {"permissions": list(permissions)}
         if service == "storage":
-            response = self.get(service, f"{resource}/iam/testPermissions", params=wanted)
+            response = self.call("GET", service, f"{resource}/iam/testPermissions", params=wanted)
         else:
-            response = self.post(service, f"{resource}:testIamPermissions", wanted)
+            response = self.call("POST", service, f"{resource}:testIamPermissions", body=wanted)
         held = response.get("permissions") or ()
         return [permission for permission in permissions if permission not in held]
 
@@ -91,11 +76,6 @@ class CloudContext:
         """Return the remedy for a missing role; `command` is one of gcloud's, with its resource."""
         member = member or auth.iam_member(self.session.credentials) or CURRENT_ACCOUNT
         return f"have an administrator run 'gcloud {command} --member={member} --role={role}'"
-
-    def _call(self, method: str, service: str, path: str, **options: Any) -> dict[str, Any]:
-        return self.session.call(
-            method, service, path, retry_deadline=_RETRY_DEADLINE, timeout=TIMEOUT, **options
-        )
 
 
 def is_denied(error: GoogleError) -> bool:

@@ -59,7 +59,7 @@ def api_problems(context: CloudContext, *, with_images: bool) -> Iterator[Proble
     apis = (*_APIS, "artifactregistry") if with_images else _APIS
     names = [f"projects/{project}/services/{api}.googleapis.com" for api in apis]
     path = f"projects/{context.project}/services:batchGet"
-    response = context.get("serviceusage", path, params={"names": names})
+    response = context.call("GET", "serviceusage", path, params={"names": names})
     for service in response.get("services") or []:
         if service.get("state") != "ENABLED":
             host = str(service.get("name")).rpartition("/")[2]
@@ -74,7 +74,7 @@ def api_problems(context: CloudContext, *, with_images: bool) -> Iterator[Proble
 def billing_problems(context: CloudContext) -> Iterator[Problem]:
     """Yield that the project has no billing account."""
     project = context.request.project
-    response = context.get("cloudbilling", f"projects/{context.project}/billingInfo")
+    response = context.call("GET", "cloudbilling", f"projects/{context.project}/billingInfo")
     if not response.get("billingEnabled"):
         yield error(
             "billing-off",
@@ -87,13 +87,13 @@ def billing_problems(context: CloudContext) -> Iterator[Problem]:
 
 def get_project(context: CloudContext) -> dict[str, Any]:
     """Return the project's resource; its name has the number."""
-    return context.get("cloudresourcemanager", f"projects/{context.project}")
+    return context.call("GET", "cloudresourcemanager", f"projects/{context.project}")
 
 
 def _is_hidden_from_service_usage(context: CloudContext) -> bool:
     path = f"projects/{context.project}/services/aiplatform.googleapis.com"
     try:
-        context.get("serviceusage", path)
+        context.call("GET", "serviceusage", path)
     except GoogleError as refusal:
         return refusal.status == 404 or is_denied(refusal)
     return False

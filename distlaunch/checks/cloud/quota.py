@@ -21,6 +21,7 @@ from distlaunch.checks.cloud.context import CONSOLE, not_checked
 from distlaunch.checks.problem import error
 from distlaunch.checks.request_view import pools_of
 from distlaunch.errors import GoogleError
+from distlaunch.google.jobs import Jobs
 from distlaunch.job import vertex
 from distlaunch.job.machine_catalogue import chips, offered_as
 
@@ -125,7 +126,7 @@ def _problems(
 def _get_metric(context: CloudContext, metric: str) -> dict[str, Any]:
     name = quote(f"{_SERVICE}/{metric}", safe="")
     path = f"projects/{context.project}/services/{_SERVICE}/consumerQuotaMetrics/{name}"
-    return context.get("serviceusage", path, version="v1beta1", params={"view": "FULL"})
+    return context.call("GET", "serviceusage", path, version="v1beta1", params={"view": "FULL"})
 
 
 def _machine_demand(pool: PoolRequest, catalogue: Catalogue) -> Iterator[tuple[str, int]]:
@@ -158,13 +159,12 @@ def _used(context: CloudContext) -> Counter[str]:
 
     The trials of a tuned job are listed as jobs, too, and are counted with it.
     """
-    region = context.request.region
-    path = f"projects/{context.project}/locations/{region}"
-    params: dict[str, str | int] = {"filter": _ACTIVE, "pageSize": 100}
+    request = context.request
+    in_region = Jobs(context.session, request.project, request.region)
     jobs = [
         (job, job.get(spec) or {})
-        for kind, spec in vertex.SPECS.items()
-        for job in context.pages("aiplatform", f"{path}/{kind}", kind, params, region=region)
+        for collection, spec in vertex.SPECS.items()
+        for job in in_region.list(collection, _ACTIVE)
     ]
     trials = {trial.get("customJob") for job, _ in jobs for trial in job.get("trials") or []}
     amounts: Counter[str] = Counter()

@@ -26,7 +26,7 @@ _ROLES_THAT_PULL = re.compile(
     r"roles/(artifactregistry\..+|owner|editor|viewer|aiplatform\.serviceAgent)"
     r"|(projects|organizations)/.+"
 )
-_POLICY = {"requestedPolicyVersion": 3}
+_POLICY_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def resource_problems(context: CloudContext, resource: Resource) -> Iterator[Pro
     refusal = None
     missing_code, denied_code = resource.codes
     try:
-        response = context.get(resource.service, resource.path)
+        response = context.call("GET", resource.service, resource.path)
     except GoogleError as problem:
         if problem.status == 404:
             yield error(missing_code, resource.name, "does not exist", f"run '{resource.create}'")
@@ -183,12 +183,11 @@ def service_agent_problems(context: CloudContext, target: GoogleRepository) -> I
     agent = f"service-{number}@gcp-sa-aiplatform.iam.gserviceaccount.com"
     members = {f"serviceAccount:{agent}", "allUsers", "allAuthenticatedUsers"}
     refusal = None
-    for policy in (_project_policy, _repository_policy)[:: 1 if is_own else -1]:
+    for policy in (_project_policy, _repository_policy):
         try:
             bindings = policy(context, target).get("bindings") or []
         except GoogleError as problem:
-            refusal = refusal or problem
-            continue
+            refusal, bindings = problem, []
         if any(
             _ROLES_THAT_PULL.fullmatch(str(binding.get("role")))
             and members & set(binding.get("members", ()))
@@ -206,14 +205,14 @@ def service_agent_problems(context: CloudContext, target: GoogleRepository) -> I
 
 def _project_policy(context: CloudContext, target: GoogleRepository) -> dict[str, Any]:
     path = f"projects/{quote(target.project, safe='')}:getIamPolicy"
-    return context.post("cloudresourcemanager", path, {"options": _POLICY})
+    body = {"options": {"requestedPolicyVersion": _POLICY_VERSION}}
+    return context.call("POST", "cloudresourcemanager", path, body=body)
 
 
 def _repository_policy(context: CloudContext, target: GoogleRepository) -> dict[str, Any]:
-    params = {f"options.{name}": value for name, value in _POLICY.items()}
-    return context.get(
-        "artifactregistry", f"{_repository_path(target)}:getIamPolicy", params=params
-    )
+    path = f"{_repository_path(target)}:getIamPolicy"
+    params = {"options.requestedPolicyVersion": _POLICY_VERSION}
+    return context.call("GET", "artifactregistry", path, params=params)
 
 
 def _repository_path(target: GoogleRepository) -> str:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from distlaunch.job.machine_catalogue import MachineType
 
 _NOT_IN_CATALOGUE = {"TPU_V4_POD"}  # of Google's AcceleratorType
-_MOST_COUNTS = 4  # of a TPU's cores that are listed before the largest
 
 
 def problems(request: JobRequest, catalogue: Catalogue, today: date) -> Iterator[Problem]:
@@ -243,9 +242,7 @@ def _tpu_problems(
         yield error("tpu-topology", pool.key("machine"), message, remedy)
     counts, count = kind.accelerators.get(pool.accelerator or "", ()), pool.accelerator_count
     if counts and count not in counts:
-        largest = f", … {counts[-1]}" if len(counts) > _MOST_COUNTS else ""
-        listed = f"{', '.join(map(str, counts[:_MOST_COUNTS]))}{largest}"
-        message = f"{pool.accelerator} has {listed} cores, got {count}"
+        message = f"{pool.accelerator} has {join_names(counts, 'or')} cores, got {count}"
         remedy = f"write count: {nearest(count, counts)}"
         yield error("tpu-count", pool.key("accelerator.count"), message, remedy)
 

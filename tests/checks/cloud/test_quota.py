@@ -127,12 +127,13 @@ PERSISTENT = {**THREE, "persistentResourceId": "mine"}
 LIMITS = {"cpus": 40, "nvidia_t4_gpus": 4, "preemptible_cpus": 40}
 SMALL = Cluster(Pool(Machine("n1-standard-4")))
 TUNING = Tuning("accuracy", "maximize", {"rate": RangeParameter(0.1, 1.0)}, 4, 2)
-CUSTOM = {"name": "custom/1", "jobSpec": THREE}
+JOB = "projects/1/locations/us-central1/customJobs/"
+CUSTOM = {"name": f"{JOB}1", "jobSpec": THREE}
 TUNED = {
-    "name": "tuned/1",
+    "name": "projects/1/locations/us-central1/hyperparameterTuningJobs/1",
     "trialJobSpec": THREE,
     "parallelTrialCount": 2,
-    "trials": [{"customJob": "custom/2"}, {"customJob": "custom/3"}],
+    "trials": [{"customJob": f"{JOB}2"}, {"customJob": f"{JOB}3"}],
 }
 
 
@@ -151,7 +152,7 @@ TUNED = {
         ({"vertex": {"jobSpec": {"persistentResourceId": "mine"}}}, [CUSTOM], [], None),
         (
             {"cluster": SMALL, "tuning": TUNING},
-            [CUSTOM, CUSTOM | {"name": "custom/2"}, CUSTOM | {"name": "custom/3"}],
+            [CUSTOM, CUSTOM | {"name": f"{JOB}2"}, CUSTOM | {"name": f"{JOB}3"}],
             [TUNED],
             "the job needs 8 (2 trials at once), the limit in us-central1 is 40, and active jobs "
             "use 36",
