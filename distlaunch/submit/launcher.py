@@ -6,20 +6,22 @@ id that the job carries as a label; a launch that was interrupted is found by it
 
 from __future__ import annotations
 
+import os
 import platform
+import subprocess
+import time
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from distlaunch import __version__
+from distlaunch import __version__, timestamps
 from distlaunch.errors import CreateRefused, GoogleError
 from distlaunch.exit_codes import EXIT_JOB_FAILED
 from distlaunch.google.jobs import LAUNCH_LABEL, JobState, has_ended, parse_name, state
 from distlaunch.redaction import redact
-from distlaunch.submit.git import commit_of
 from distlaunch.submit.plan import fingerprint
-from distlaunch.submit.records import Record, Records, new_launch_id, now
+from distlaunch.submit.records import Record, Records, new_launch_id
 from distlaunch.submit.resubmission import (
     input_fields,
     output_directory,
@@ -155,7 +157,7 @@ class Launcher:
                 commit=commit,
                 is_dirty=is_dirty,
                 versions={"distlaunch": __version__, "python": platform.python_version()},
-                time=now(),
+                time=timestamps.format(time.time()),
             )
             return self._create(record, body, may_exist=False)
 
@@ -247,3 +249,44 @@ def _read_summary(session: Session, record: Record, view: ProgressView) -> dict[
         if error.status != HTTPStatus.NOT_FOUND:
             view.handle(Notice(f"its summary cannot be read: {error}", "warning"))
         return None
+
+
+def commit_of(folder: Path) -> tuple[str | None, bool | None]:
+    """Return the commit that a folder is at and whether it was changed since; None if unknown.
+
+    Changes inside of submodules are ignored.
+    """
+    commit = _git(folder, "rev-parse", "HEAD")
+    return (commit, _is_dirty(folder)) if commit else (None, None)
+
+
+def _is_dirty(folder: Path) -> bool | None:
+    """Run `git status` without the filters of git's configuration.
+
+    The folder's configuration may come from another person, and a filter is any program.
+    """
+    filters = _git(folder, "config", "--null", "--name-only", "--get-regexp", r"^filter\.") or ""
+    keys = [key for key in filters.split("\0") if key]
+    if any("=" in key for key in keys):
+        return None  # -c accepts no such key
+    options = [word for key in keys for word in ("-c", f"{key}=")]
+    words = ("status", "--porcelain", "--no-renames", "--ignore-submodules=all", "--", ".")
+    changes = _git(folder, *options, *words)
+    return None if changes is None else bool(changes)
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    """Run git without the hooks, the fsmonitor and the remotes of the folder's configuration."""
+    options = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+    # No write of the index, which runs a hook; no fetch of missing objects by any protocol.
+    variables = {"GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none"}
+    try:
+        process = subprocess.run(
+            ["git", *options, "-C", folder, *words],
+            capture_output=True,
+            check=False,
+            env=os.environ | variables,
+        )
+    except OSError:
+        return None
+    return os.fsdecode(process.stdout).strip() if process.returncode == 0 else None

@@ -75,13 +75,13 @@ class JobLocator:
             jobs = self.jobs(name=name)
             return LocatedJob(jobs, jobs.get(name))
         jobs = self.jobs()
-        job = max(_search(jobs, name), key=_creation_time, default=None)
-        if job is None:
+        newest = sorted(_search(jobs, name), key=lambda job: str(job.get("createTime", "")))[-1:]
+        if not newest:
             raise DistlaunchError(
                 f"no job {name!r} in project {jobs.project}, region {jobs.region}"
                 f"{records.hint(name)}; see 'distlaunch list'"
             )
-        return LocatedJob(jobs, job)
+        return LocatedJob(jobs, newest[0])
 
     def _recorded_endpoint(self, record: Record) -> str | None:
         """Return the endpoint of a job's record, which is trusted only on this machine.
@@ -135,20 +135,13 @@ def _search(jobs: Jobs, name: str) -> Iterator[dict[str, Any]]:
         yield from jobs.list(collection, f'display_name="{quoted}"')
 
 
-def _creation_time(job: dict[str, Any]) -> str:
-    return str(job.get("createTime", ""))
-
-
 def _job_file_settings(folder: Path) -> dict[str, str]:
     """Return project and region of distlaunch.yaml; the rest of the file may be invalid."""
-    import yaml
+    from distlaunch.job.yaml_document import read_document
 
     try:
-        text = (folder / "distlaunch.yaml").read_text(encoding="utf-8")
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        content = yaml.load(text, Loader=loader)  # noqa: S506 - a safe loader
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        settings = read_document(folder / "distlaunch.yaml").data
+    except DistlaunchError:
         return {}
-    settings = content if isinstance(content, dict) else {}
     names = ("project", "region")
     return {name: settings[name] for name in names if isinstance(settings.get(name), str)}

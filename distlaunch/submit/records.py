@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from datetime import datetime, timezone
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -142,13 +142,8 @@ class Records:
 
 def new_launch_id(name: str) -> str:
     """Return an id for a launch: the job's name, the time in UTC and four random characters."""
-    moment = datetime.now(timezone.utc)
-    return f"{name[:_MAX_NAME].lower()}-{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-
-
-def now() -> str:
-    """Return this moment as records have it."""
-    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%fZ}"
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    return f"{name[:_MAX_NAME].lower()}-{moment}-{secrets.token_hex(2)}"
 
 
 def _read(path: Path) -> Record:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distlaunch import timestamps
 from distlaunch.errors import DistlaunchError
 from distlaunch.paths import JOBS
 from distlaunch.redaction import REDACTED, redact
-from distlaunch.submit.git import commit_of
-from distlaunch.submit.records import Record, Records, new_launch_id, now
+from distlaunch.submit.launcher import commit_of
+from distlaunch.submit.records import Record, Records, new_launch_id
 
 RESOURCE = "projects/my-project/locations/us-central1/customJobs/4711"
 
@@ -74,8 +76,8 @@ def test_an_open_launch_of_the_same_content_is_unfinished(records):
 
 
 def test_the_newest_of_two_records_of_one_second(records):
-    records.write(record("digits-b", time=now()))
-    records.write(record("digits-a", time=now()))
+    records.write(record("digits-b", time=timestamps.format(time.time())))
+    records.write(record("digits-a", time=timestamps.format(time.time())))
     assert records.find("digits").launch_id == "digits-a"
 
 

@@ -260,9 +260,8 @@ def may_flex_start(machine: Machine, catalogue: Catalogue) -> bool:
 
 def _flex_start_problems(request: JobRequest, available: Availability) -> Iterator[Problem]:
     catalogue = available.catalogue
-    fitting = [pool for pool in request.pools if may_flex_start(machine_of(pool), catalogue)]
     for pool in request.pools:
-        if pool in fitting:
+        if may_flex_start(machine_of(pool), catalogue):
             continue
         name, kind = pool.accelerator, catalogue.machines.get(pool.machine)
         others = available.replacements(machine_of(pool), catalogue.flex_start)
@@ -274,15 +273,9 @@ def _flex_start_problems(request: JobRequest, available: Availability) -> Iterat
             f"{change_to(machine_of(pool), others)}, or scheduling.strategy: SPOT",
         )
     if len({machine_of(pool) for pool in request.pools}) > 1:
-        best = _machine_name(fitting[0]) if fitting else "the same machine and accelerator"
-        pools = " and ".join(f"{pool.role} on {_machine_name(pool)}" for pool in request.pools)
         yield error(
             "flex-start-machines",
             "scheduling.strategy",
-            f"FLEX_START starts identical machines, and this job has {pools}",
-            f"give all pools {best}, or write scheduling.strategy: SPOT",
+            "FLEX_START starts identical machines, and the pools of this job differ",
+            "give all pools the same machine and accelerator, or write scheduling.strategy: SPOT",
         )
-
-
-def _machine_name(pool: PoolRequest) -> str:
-    return pool.describe().partition(" x ")[2]

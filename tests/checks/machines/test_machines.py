@@ -314,10 +314,8 @@ def test_flex_start_needs_identical_machines():
     larger = pool("g2-standard-12", "NVIDIA_L4", 1, role="workers")
     [problem] = check(FLEX, larger, strategy="FLEX_START")
     assert (problem.code, problem.where) == ("flex-start-machines", "scheduling.strategy")
-    assert problem.remedy.startswith("give all pools g2-standard-8 with 1 NVIDIA_L4, or ")
-    found = check(pool("n1-standard-8"), replace(FLEX, role="workers"), strategy="FLEX_START")
-    assert [problem.code for problem in found] == ["flex-start-accelerator", "flex-start-machines"]
-    assert found[1].remedy.startswith("give all pools g2-standard-8 with 1 NVIDIA_L4, or ")
+    others = codes(pool("n1-standard-8"), replace(FLEX, role="workers"), strategy="FLEX_START")
+    assert others == ["flex-start-accelerator", "flex-start-machines"]
 
 
 def test_problems_name_the_keys_of_their_pool():
