@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from distlaunch.emulator.run.replica_group import Backend
 
 TIMEOUT = 60.0  # seconds
+CHIEF = "workerpool0-0"
 
 
 class Jobs:
@@ -62,8 +63,8 @@ class Jobs:
             assert time.monotonic() < end, self.logs.entries()
             time.sleep(0.01)
 
-    def lines(self, name: str, task: str) -> list[tuple[str, str]]:
-        """Return the severity and the text of a task's lines."""
+    def lines(self, name: str, task: str = CHIEF) -> list[tuple[str, str]]:
+        """Return the severity and the text of a task's lines, by default the primary one's."""
         labels = {"job_id": name.rpartition("/")[2], "task_name": task}
         return [
             (entry["severity"], entry["jsonPayload"]["message"])
@@ -71,7 +72,7 @@ class Jobs:
             if entry["resource"]["labels"].items() >= labels.items()
         ]
 
-    def texts(self, name: str, task: str) -> list[str]:
+    def texts(self, name: str, task: str = CHIEF) -> list[str]:
         return [text for _, text in self.lines(name, task)]
 
 

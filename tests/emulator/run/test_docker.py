@@ -74,7 +74,7 @@ def test_a_command_replaces_the_entrypoint_and_args_the_image_s_command(jobs, en
     ]
     for name in names:
         jobs.wait(name)
-    output = [jobs.texts(name, "workerpool0-0") for name in names]
+    output = [jobs.texts(name) for name in names]
     assert output == [["['its', 'own']"], ["['given']"], [""], ["given"]]
 
 
@@ -112,14 +112,14 @@ def test_a_replica_that_is_killed_comes_back_at_its_address(jobs, engine, storag
     pools = [python(RESOLVE, image=engine.base), pool("sleep", "600", image=engine.base)]
     output = {"outputUriPrefix": "gs://job-bucket/digits"}
     name = jobs.start(custom_job(*pools, baseOutputDirectory=output))
-    jobs.wait_until(lambda: jobs.texts(name, "workerpool0-0"))
-    host = jobs.texts(name, "workerpool0-0")[0].split()[0]
+    jobs.wait_until(lambda: jobs.texts(name))
+    host = jobs.texts(name)[0].split()[0]
     assert re.fullmatch(r"cmle-training-workerpool0-[0-9a-f]{10}-0", host)
     assert engine.docker("kill", host).returncode == 0
     jobs.wait_for_line(name, "Restarting workerpool0-0, which ended with 137.")
     (storage / "data-bucket/end").touch()
     assert jobs.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
-    first, second = jobs.texts(name, "workerpool0-0")
+    first, second = jobs.texts(name)
     assert first == second
     assert len(set(first.split())) == 3
     assert (storage / "job-bucket/digits/model").is_dir()
@@ -138,7 +138,7 @@ def test_a_cancelled_job_and_a_trial_leave_nothing(jobs, engine):
     tuned, job = jobs.run(tuning_job(rate, trials=1, pools=[python(REPORT, image=engine.base)]))
     [trial] = job["trials"]
     assert trial["finalMeasurement"]["metrics"] == [{"metricId": "loss", "value": 1.5}]
-    assert jobs.texts(tuned, "workerpool0-0") == ["['--x=2'] /gcs/bucket/job/1/model/"]
+    assert jobs.texts(tuned) == ["['--x=2'] /gcs/bucket/job/1/model/"]
 
     jobs.wait(name, "RUNNING")
     jobs.runner.cancel(name)
@@ -185,9 +185,6 @@ def test_the_next_emulator_removes_the_containers_of_one_that_was_killed(
 def test_no_docker_is_one_line(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     assert main(["emulator", "--port=0", "--run-with=docker"]) == 1
-    assert capfd.readouterr() == (
-        "",
-        f"distlaunch: error: Docker is not running at unix://{tmp_path}/none.sock; start Docker "
-        "('sudo systemctl start docker', or Docker Desktop), or set DOCKER_HOST, "
-        "or run jobs as processes with --run-with process\n",
-    )
+    [line] = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"distlaunch: error: Docker is not running at unix://{tmp_path}/none")
+    assert line.endswith(", or run jobs as processes with --run-with process")

