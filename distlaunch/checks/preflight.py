@@ -7,12 +7,20 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from distlaunch.background import BackgroundTask
-from distlaunch.checks import limits, machines, price, required_fields, source_location, trainer
+from distlaunch.checks import (
+    data,
+    limits,
+    machines,
+    price,
+    required_fields,
+    source_location,
+    trainer,
+)
 from distlaunch.checks.problem import error, warning
-from distlaunch.checks.project import gpus
-from distlaunch.checks.project.image_runtime import describe_image
+from distlaunch.checks.project import bundled_trainer, gpus, image_runtime, imports, requirements
 from distlaunch.checks.report import Report
 from distlaunch.checks.request_view import job_request
+from distlaunch.checks.trainer import TRAINER_LIBRARY
 from distlaunch.errors import GoogleError, ImageError, JobFileError
 
 # Imported before any thread starts: two threads that import one package can deadlock.
@@ -23,11 +31,13 @@ from distlaunch.job import machine_catalogue, vertex
 from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
     from distlaunch.checks.problem import Problem
+    from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.request_view import JobRequest
+    from distlaunch.checks.trainer import Trainer
     from distlaunch.google.client import Session
     from distlaunch.image import ImagePlan
     from distlaunch.job.machine_catalogue import Catalogue
@@ -36,25 +46,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """What to check.
+    """What to check."""
 
-    Parameters
-    ----------
-    offline
-        Whether to contact neither Google nor a registry.
-    run
-        Whether to train one step on this machine.
-    compare
-        Whether to list other machines.
-    catalogue, prices
-        The user's files; None for those in the project's folder, if there are any.
-    """
-
-    offline: bool = False
-    run: bool = False
-    compare: bool = False
-    catalogue: Path | None = None
-    prices: Path | None = None
+    offline: bool = False  # contacts neither Google nor a registry
+    run: bool = False  # trains one step on this machine
+    compare: bool = False  # lists other machines
+    catalogue: Path | None = None  # the user's; None for that in the project's folder, if any
+    prices: Path | None = None  # likewise
 
 
 def run_checks(
@@ -62,15 +60,8 @@ def run_checks(
 ) -> Report:
     """Check a job; nothing is built, pushed or created.
 
-    Parameters
-    ----------
-    session
-        Calls Google's APIs; by default one with the credentials of this machine.
-
-    Raises
-    ------
-    DistlaunchError
-        If the user's catalogue or price file cannot be read.
+    Google's APIs are called with `session`, by default one with the credentials of this machine.
+    DistlaunchError is raised if the user's catalogue or price file cannot be read.
     """
     request, today = job_request(order), date.today()  # noqa: DTZ011 - the user's date
     catalogue = machine_catalogue.load(
@@ -89,7 +80,7 @@ def run_checks(
     bundled = trainer.find_trainer(order)
     if options.run:  # records the data, too
         problems += trainer.run_one_step(order, bundled)
-    runtime = describe_image(order) if vertex.needs_image(order.job) else None
+    runtime = image_runtime.describe_image(order) if vertex.needs_image(order.job) else None
     problems += message.result()
     problems += machines.problems(request, catalogue, today)
     problems += limits.problems(request)
@@ -98,9 +89,7 @@ def run_checks(
     problems += image.problems
     plan = None
     if runtime:
-        from distlaunch.checks import data, project
-
-        problems += project.problems(order, request, runtime, image.files, bundled)
+        problems += project_problems(order, request, runtime, image.files, bundled)
         if image.files is not None:
             plan, data_problems = data.check_data(order, request, bundled, image.files, runtime)
             problems += data_problems
@@ -167,6 +156,44 @@ def _message_problems(order: LaunchRequest) -> Iterator[Problem]:
                 continue  # a warning of `machines`, as Google may have new ones
             file = "distlaunch.yaml under vertex:" if order.config is None else str(order.config)
             yield error("request-invalid", field, message, f"correct it in {file}")
+
+
+def project_problems(
+    order: LaunchRequest,
+    request: JobRequest,
+    runtime: ImageRuntime,
+    files: Collection[str] | None,
+    bundled: Trainer | None,
+) -> Iterator[Problem]:
+    """Yield the problems of the code and the requirements of a project whose image is built.
+
+    `files` are the project's files in the image, as POSIX paths relative to the folder; None if the
+    image cannot be built. `bundled` is None for another program than the bundled trainer.
+    """
+    job = order.job
+    listed = requirements.load_requirements(job, order.folder, runtime)
+    if files is not None:
+        code = imports.ProjectCode(
+            order.folder, files, _starts(job.module, bundled), listed, runtime
+        )
+        yield from imports.syntax_problems(code)
+        if "PYTHONPATH" not in job.env and runtime.own is None:
+            yield from imports.module_problems(code, job.module)
+            yield from imports.import_problems(code)
+    if runtime.own:
+        yield from image_runtime.ignored_settings(runtime.own, job)
+    if runtime.own is None or runtime.own.names(listed.file):
+        yield from requirements.problems(listed)
+    yield from gpus.build_problems(listed, request)
+    if bundled:
+        yield from bundled_trainer.problems(bundled, job, request, listed, order.folder)
+
+
+def _starts(module: str, bundled: Trainer | None) -> tuple[str, ...]:
+    """Return the modules that a program always imports."""
+    names = ("model", "data", f"{TRAINER_LIBRARY}.run") if bundled else ()
+    package = f"{bundled.package}." if bundled else ""
+    return (module, f"{module}.__main__", *(f"{package}{name}" for name in names))
 
 
 def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:

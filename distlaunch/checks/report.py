@@ -20,30 +20,26 @@ if TYPE_CHECKING:
     from distlaunch.image import ImagePlan
 
 _INDENT = " " * 11
+_CHANGED = "differs from the one that 'init' writes"
 _EMULATED = "checks of project, bucket and quotas skipped: the endpoint is an emulator"
 _COLOURS: dict[Severity, int] = {"error": RED, "warning": YELLOW}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The plan of a job, and its problems with errors first.
-
-    `registry_contacted` is whether `image` takes into account what the registry has. At an emulator
-    (`is_emulated`) project, bucket and quotas are not checked. `changed_task` is the path of a
-    changed ``task.py``, whose arguments are not checked.
-    """
+    """The plan of a job, and its problems with errors first."""
 
     request: JobRequest
     cluster: str
     problems: tuple[Problem, ...] = ()
     image: ImagePlan | None = None
-    registry_contacted: bool = True
+    registry_contacted: bool = True  # `image` takes into account what the registry has
     data: DataPlan | None = None
     cost: Cost | None = None
     offers: tuple[MachineOption, ...] = ()
     is_checked: bool = True
-    is_emulated: bool = False
-    changed_task: str = ""
+    is_emulated: bool = False  # project, bucket and quotas are not checked
+    changed_task: str = ""  # the path of a task.py whose arguments are not checked
 
     @property
     def is_ready(self) -> bool:
@@ -119,12 +115,12 @@ def format_report(report: Report, paint: Callable[[str, int], str]) -> str:
 
 def format_plan(report: Report) -> str:
     """Return the cluster, the data, what is sent of the image, and the price."""
-    request = report.request
+    request, task = report.request, report.changed_task
     location = f"in {request.region or 'no region'}, project {request.project or 'unknown'}"
     rows = [
         *_labelled("cluster", _cluster_lines(request)),
         *_labelled("data", report.data.lines() if report.data else ()),
-        *_labelled("args", _args_lines(report)),
+        *_labelled("args", (f"not checked: {task} {_CHANGED}",) if task else ()),
         *_labelled("image", _image_lines(report)),
         *_labelled("price", report.cost.lines() if report.cost else ()),
         *_labelled("cloud", (_EMULATED,) if report.is_emulated else ()),
@@ -165,11 +161,6 @@ def _cluster_lines(request: JobRequest) -> Iterator[str]:
         yield f"strategy {request.strategy}"
     if request.trials > 1:
         yield f"{request.trials} trials, {request.trials_at_once} at once, each on such a cluster"
-
-
-def _args_lines(report: Report) -> Iterator[str]:
-    if report.changed_task:
-        yield f"not checked: {report.changed_task} differs from the one that 'init' writes"
 
 
 def _image_lines(report: Report) -> Iterator[str]:

@@ -137,13 +137,7 @@ def _repository_problems(job: Job) -> Iterator[Problem]:
 
 
 def raise_if_incomplete(order: LaunchRequest) -> None:
-    """Check that a job can be launched at all.
-
-    Raises
-    ------
-    JobFileError
-        With every reason why it cannot.
-    """
+    """Raise JobFileError with every reason why a job cannot be launched at all."""
     lines = [problem.line for problem in problems(order) if problem.severity == "error"]
     if lines:
         raise JobFileError(lines)

@@ -39,29 +39,14 @@ _ERROR = "error: "  # in the line with the reason of a failure
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """The trainer that `init` copied into a project.
-
-    `package` is the name of its package, `version` that of the trainer library. `options` are the
-    job's arguments as the bundled parser reads them, and `problems` those that it refuses.
-    `changed_task` is the path of a ``task.py`` that was changed, and may have other options.
-    """
+    """The trainer that `init` copied into a project."""
 
     folder: Path
     package: str
-    version: str
-    options: Namespace
-    problems: tuple[Problem, ...] = ()
-    changed_task: str = ""
-
-    @property
-    def data(self) -> Path:
-        """The module with the user's data."""
-        return self.folder / "data.py"
-
-    @property
-    def model(self) -> Path:
-        """The module with the user's model."""
-        return self.folder / "model.py"
+    version: str  # of the trainer library
+    options: Namespace  # the job's arguments as the bundled parser reads them
+    problems: tuple[Problem, ...] = ()  # the arguments that it refuses
+    changed_task: str = ""  # the path of a task.py that was changed, and may have other options
 
 
 def find_trainer(order: LaunchRequest) -> Trainer | None:

@@ -12,8 +12,8 @@ import pytest
 from fake_registry import FakeRegistry
 
 from distlaunch import scaffold
-from distlaunch.checks import project
 from distlaunch.checks.data import check_data, record
+from distlaunch.checks.preflight import project_problems
 from distlaunch.checks.project.image_runtime import describe_image
 from distlaunch.checks.request_view import job_request
 from distlaunch.checks.trainer import find_trainer
@@ -163,7 +163,7 @@ class Project:
         order = self.order(*overrides)
         files = self._files(order) if has_files else None
         bundled, runtime = find_trainer(order), describe_image(order)
-        return list(project.problems(order, job_request(order), runtime, files, bundled))
+        return list(project_problems(order, job_request(order), runtime, files, bundled))
 
     def summary(self, *overrides: str) -> list[tuple[str, str, str]]:
         problems = self.problems(*overrides)

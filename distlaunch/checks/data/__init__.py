@@ -52,15 +52,16 @@ def check_data(
 
     `included` are the project's files in the image, as POSIX paths relative to its folder.
     """
-    if trainer is None or not trainer.data.is_file():
+    path = trainer.folder / "data.py" if trainer else None
+    if trainer is None or path is None or not path.is_file():
         return None, []
-    text = trainer.data.read_text(encoding="utf-8", errors="replace")
-    source = trainer.data.relative_to(order.folder).as_posix()
+    text = path.read_text(encoding="utf-8", errors="replace")
+    source = path.relative_to(order.folder).as_posix()
     location = DataLocation(order, source, text, frozenset(included), runtime)
     datasets: dict[str, DatasetRecord] = {}
     unknown = ""
     try:
-        datasets = record.load(order.folder, trainer.data)
+        datasets = record.load(order.folder, path)
     except record.DataUnknown as reason:
         unknown = str(reason)
     problems = [*filter(None, map(location.problem, datasets.values()))]

@@ -51,14 +51,11 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class DatasetRecord:
-    """The training or the validation data.
-
-    `batch` is the global batch of a ``tf.data.Dataset``, None for data that the trainer batches.
-    """
+    """The training or the validation data."""
 
     kind: Literal["records", "arrays", "dataset"]
     examples: int
-    batch: int | None
+    batch: int | None  # the global batch of a dataset
     pattern: str
     files: tuple[DataFile, ...]
 
@@ -84,14 +81,9 @@ def hash_source(source: Path) -> str | None:
 
 
 def save(project: Path, source: Path, source_hash: str | None, summary: Mapping[str, Any]) -> None:
-    """Keep the data of a local run, if its summary has them.
+    """Keep the data of a local run, if its ``summary.json`` has them.
 
-    Parameters
-    ----------
-    source_hash
-        `hash_source` before the run.
-    summary
-        The content of its ``summary.json``.
+    `source_hash` is that of `hash_source` before the run.
     """
     data = summary.get("data")
     if not isinstance(data, dict) or source_hash is None:
@@ -106,10 +98,7 @@ def save(project: Path, source: Path, source_hash: str | None, summary: Mapping[
 def load(project: Path, source: Path) -> dict[str, DatasetRecord]:
     """Return the ``training`` data, and the ``validation`` data if there are any.
 
-    Raises
-    ------
-    DataUnknown
-        If there is no record, or the project has changed since.
+    DataUnknown is raised if there is no record, or if the project has changed since.
     """
     name = source.relative_to(project).as_posix()
     try:

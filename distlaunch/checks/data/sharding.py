@@ -66,21 +66,15 @@ def training_machines(request: JobRequest) -> TrainingMachines | None:
 
 @dataclass(frozen=True, slots=True)
 class DataPlan:
-    """The examples of an epoch, and how the replicas share them; None is unknown.
-
-    `global_batch` is the rows of a step over all replicas. `shards` is None for a
-    ``tf.data.Dataset``, which has none. `requested_steps` are the steps per epoch that the job
-    sets, and `files` those that the container has. `unknown` is why files and examples are unknown,
-    empty where they are known.
-    """
+    """The examples of an epoch, and how the replicas share them; None is unknown."""
 
     replicas: int
-    global_batch: int | None
-    shards: int | None = SHARDS
+    global_batch: int | None  # rows of a step over all replicas
+    shards: int | None = SHARDS  # None for a tf.data.Dataset, which has none
     examples: int | None = None
-    requested_steps: int | None = None
-    files: int | None = None
-    unknown: str = ""
+    requested_steps: int | None = None  # per epoch, if the job sets them
+    files: int | None = None  # that the container has
+    unknown: str = ""  # why files and examples are unknown
 
     @property
     def steps(self) -> int | None:
@@ -112,18 +106,10 @@ class DataPlan:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain data; ``is_all`` is kept for scripts that read it."""
-        return {
-            "files": self.files,
-            "examples": self.examples,
-            "is_all": True,
-            "replicas": self.replicas,
-            "global_batch": self.global_batch,
-            "steps_per_epoch": self.requested_steps or self.steps,
-            "rows": self.rows,
-            "last_rows": self.last_rows,
-            "shards": self.shards,
-            "unknown": self.unknown,
-        }
+        names = ("files", "examples", "replicas", "global_batch", "rows", "last_rows", "shards")
+        steps = self.requested_steps or self.steps
+        values = {name: getattr(self, name) for name in (*names, "unknown")}
+        return values | {"steps_per_epoch": steps, "is_all": True}
 
     def lines(self) -> list[str]:
         """Return the lines of the plan that `check` prints."""

@@ -33,7 +33,7 @@ def problems(
 ) -> Iterator[Problem]:
     """Yield what the bundled trainer cannot do, or does in another way than expected."""
     package = trainer.folder.relative_to(folder).as_posix()
-    model, data = _parsed(trainer.model), _parsed(trainer.data)
+    model, data = _parsed(trainer.folder / "model.py"), _parsed(trainer.folder / "data.py")
     yield from _undefined(model, "create_model", f"{package}/model.py")
     yield from _undefined(data, "training", f"{package}/data.py")
     yield from _pool_problems(request)

@@ -12,7 +12,6 @@ from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.checks.project.requirements import any_version, load_requirements
 from distlaunch.job import machine_catalogue, reduction_server
 from distlaunch.job.model import DEFAULT_BASE
-from distlaunch.render import templates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +52,8 @@ def problems(
     """Yield why a cluster's images may not work with its GPUs."""
     yield from _image_problems(order, request, runtime, today)
     yield from _rdma_problems(order, request, runtime)
-    if order.job.reduction_server and runtime and _PACKAGE not in _dockerfile(order, runtime):
+    own = runtime.own.text if runtime and runtime.own else runtime.template if runtime else ""
+    if order.job.reduction_server and runtime and _PACKAGE not in own:
         what = f"the Dockerfile does not install {_PACKAGE}, which NCCL needs to use it"
         remedy = "install it in your own Dockerfile, see docs/job-file.md"
         yield warning("reduction-server-package", reduction_server.KEY, what, remedy)
@@ -131,14 +131,6 @@ def _rdma_problems(
             what = f"{pool.machine} has RDMA, and NCCL needs the settings of {_NCCL_SCRIPT} for it"
             remedy = f"source {_NCCL_SCRIPT} in the entrypoint of the image"
             yield warning("rdma-environment", pool.section, what, remedy)
-
-
-def _dockerfile(order: LaunchRequest, runtime: ImageRuntime | None) -> str:
-    """Return the text of the user's Dockerfile or template, if there is one."""
-    if runtime and runtime.own:
-        return runtime.own.text
-    template = order.folder / templates.OWN_TEMPLATES / "Dockerfile.j2"
-    return template.read_text(encoding="utf-8", errors="replace") if template.is_file() else ""
 
 
 def build_problems(requirements: ImageRequirements, request: JobRequest) -> Iterator[Problem]:

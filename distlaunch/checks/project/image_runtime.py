@@ -75,18 +75,14 @@ class OwnDockerfile:
 
 @dataclass(frozen=True, slots=True)
 class ImageRuntime:
-    """What is known of a job's image before it is built; None is not known.
-
-    `is_plain` is whether it has nothing but Python and what pip installs. `own` is the user's
-    Dockerfile (None for the rendered one), and `own_ignore` whether the project has a .dockerignore
-    of the user.
-    """
+    """What is known of a job's image before it is built; None is not known."""
 
     base: str | None
     python: tuple[int, int] | None
-    is_plain: bool
-    own: OwnDockerfile | None = None
-    own_ignore: bool = False
+    is_plain: bool  # has nothing but Python and what pip installs
+    own: OwnDockerfile | None = None  # None for the rendered one
+    own_ignore: bool = False  # the project has a .dockerignore of the user
+    template: str = ""  # the user's template of the Dockerfile
 
     def set_base(self, base: str) -> str:
         """Return the remedy that replaces the base image."""
@@ -123,13 +119,14 @@ def describe_image(order: LaunchRequest) -> ImageRuntime:
     own = OwnDockerfile(path, _text(folder, path)) if path else None
     base = own.parsed.base if own else job.image.base or DEFAULT_BASE
     python = _PYTHON.fullmatch(base or "")
-    has_template = (folder / templates.OWN_TEMPLATES / "Dockerfile.j2").exists()
+    template = _text(folder, f"{templates.OWN_TEMPLATES}/Dockerfile.j2")
     return ImageRuntime(
         base,
         (3, int(python["minor"])) if python and python["minor"] else None,
-        is_plain=python is not None and own is None and not has_template,
+        is_plain=python is not None and own is None and not template,
         own=own,
         own_ignore=_own_file(folder, None, ".dockerignore") is not None,
+        template=template,
     )
 
 

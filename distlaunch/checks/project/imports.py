@@ -38,17 +38,13 @@ _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError", "Exception", "BaseExcept
 
 
 class Import(NamedTuple):
-    """An import of a module, or of one name from a module.
-
-    `level` is the number of dots before the module. `is_required` is false in functions and in
-    branches, which may not be executed.
-    """
+    """An import of a module, or of one name from a module."""
 
     line: int
     module: str
-    level: int = 0
+    level: int = 0  # the number of dots before the module
     name: str | None = None
-    is_required: bool = True
+    is_required: bool = True  # not in functions and in branches, which may not be executed
 
     def absolute_name(self, file: str) -> str | None:
         """Return the module's full name in a file, None if its dots lead out of the package."""
@@ -62,17 +58,12 @@ class Import(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A Python file.
+    """A Python file."""
 
-    `problem` is the line, the column and the message of a syntax error. `imports` are without those
-    whose failure the file handles. `is_empty` is whether it has no statement besides a docstring,
-    `changes_path` whether it changes where modules are searched.
-    """
-
-    problem: tuple[int, int, str] | None = None
-    imports: tuple[Import, ...] = ()
-    is_empty: bool = False
-    changes_path: bool = False
+    problem: tuple[int, int, str] | None = None  # line, column and message of a syntax error
+    imports: tuple[Import, ...] = ()  # without those whose failure the file handles
+    is_empty: bool = False  # has no statement besides a docstring
+    changes_path: bool = False  # changes where modules are searched
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
     "vertexai": ("google-cloud-aiplatform",),
     "yaml": ("pyyaml",),
 }
+_TOP_LEVELS = cache(importlib.metadata.packages_distributions)
 _IN_BASE = {"pip", "setuptools", "wheel"}
 _API_VERSION = re.compile(r"_v[0-9][a-z0-9]*$")
 _CUDA_LIBRARIES = "nvidia-"  # of tensorflow[and-cuda]; they require only each other
@@ -231,7 +232,7 @@ def providers(module: str) -> tuple[str, ...]:
 def _installed_providers(module: str) -> set[str]:
     """Return the installed distributions that provide a module."""
     top = module.partition(".")[0]
-    names = set(_top_levels().get(top, ()))
+    names = set(_TOP_LEVELS().get(top, ()))
     if len(names) > 1:  # a namespace package, e.g. google
         names = {name for name in names if _has_module(name, module)}
     return set(map(_canonical, names))
@@ -250,11 +251,6 @@ def _distribution(name: str) -> importlib.metadata.Distribution | None:
     names = (name, *_TENSORFLOW) if name in _TENSORFLOW else (name,)
     distributions = (each for name in names for each in importlib.metadata.distributions(name=name))
     return next(distributions, None)
-
-
-@cache
-def _top_levels() -> Mapping[str, list[str]]:
-    return importlib.metadata.packages_distributions()
 
 
 def _has_module(name: str, module: str) -> bool:
