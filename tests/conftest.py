@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 # What tests start as scripts too lies beside them and is imported from there.
 sys.path.insert(0, str(Path(__file__).parent))
-import dockerfiles  # noqa: F401 - for the tests, which import it from there
 import emulators
 import engine as engines
 import fake_google
