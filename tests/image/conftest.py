@@ -13,37 +13,23 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import projects  # noqa: F401 - for the tests, which import it from here on
-import registries
-import scripted_docker  # noqa: F401
+import registries  # noqa: F401
 import wheel_index  # noqa: F401
 
 sys.path.pop(0)
 
-import engine as engines  # imported by tests/conftest.py
 from fake_registry import FakeRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-
-@pytest.fixture(scope="session")
-def registry_program() -> str:
-    """Docker's registry, of Debian's package; skips the test if it is not installed."""
-    if registries.program() is None and engines.is_demanded():
-        engines.prepare(install=True)
-    program = registries.program()
-    if program is None:
-        pytest.skip("no docker-registry: apt-get install docker-registry")
-    return program
+    from engine import Engine
 
 
 @pytest.fixture(scope="session")
-def docker_registry(
-    registry_program: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
+def docker_registry(engine: Engine) -> str:
     """HOST:PORT of Docker's registry, without login."""
-    with registries.serving(tmp_path_factory.mktemp("registry")) as host:
-        yield host
+    return engine.registry
 
 
 @pytest.fixture(scope="session")

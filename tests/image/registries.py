@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import os
-import shutil
 import socket
 import subprocess
 import tarfile
@@ -29,13 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-PROGRAM = "docker-registry"
+PROGRAM = "/usr/bin/docker-registry"
 QUICK = RetryPolicy(connect=5, read=5, retries=3, delay=0.01)
-
-
-def program() -> str | None:
-    return shutil.which(PROGRAM, path=PATH)
 
 
 @contextlib.contextmanager
@@ -52,7 +46,7 @@ def serving(folder: Path, *, auth: str = "") -> Iterator[str]:
     )
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [program() or PROGRAM, "serve", config],
+            [PROGRAM, "serve", config],
             stdout=log,
             stderr=log,
             env={**os.environ, "OTEL_TRACES_EXPORTER": "none"},

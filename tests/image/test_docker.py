@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
 import socket
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
-from docker.errors import DockerException
-from scripted_docker import VERSION, scripted_docker  # what conftest.py has imported
+import requests
+from docker.errors import DockerException, NotFound
 
 from distlaunch.errors import ImageError
 from distlaunch.image.docker import Docker, NoDockerError, connect_docker
@@ -73,15 +73,15 @@ def test_without_permission_there_is_a_group_to_join(monkeypatch):
     )
 
 
-def test_dockers_current_context_is_used(tmp_path, monkeypatch, docker_config):
+@pytest.mark.slow
+def test_dockers_current_context_is_used(engine, monkeypatch, docker_config):
     monkeypatch.delenv("DOCKER_HOST", raising=False)
-    endpoints = {"docker": {"Host": f"unix://{tmp_path}/docker.sock", "SkipTLSVerify": False}}
+    endpoints = {"docker": {"Host": engine.socket, "SkipTLSVerify": False}}
     meta = {"Name": "elsewhere", "Metadata": {}, "Endpoints": endpoints}
     write_context(docker_config, json.dumps(meta))
-    with scripted_docker(tmp_path):
-        client = connect_docker()
-        assert client.version()["Version"] == VERSION["Version"]
-        client.close()
+    client = connect_docker()
+    assert client.ping()
+    client.close()
 
 
 def test_a_broken_context_and_a_missing_one_are_reported(monkeypatch, docker_config):
@@ -102,25 +102,22 @@ DENIED = "denied: requested access to the resource is denied"
 
 
 @pytest.fixture
-def scripted(tmp_path, monkeypatch):
-    """Start Docker with fixed responses, and list the lines of progress in `lines`."""
-    command = tmp_path / "bin/docker"
-    command.parent.mkdir()
-    command.write_text("#!/bin/sh\n")
-    command.chmod(0o755)
-    monkeypatch.setenv("PATH", str(command.parent))
+def docker(tmp_path, monkeypatch):
+    """Docker with given events of a push; `lines` is its progress."""
+    (tmp_path / "docker").write_text("#!/bin/sh\n")
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("distlaunch.image.docker.find_credentials", lambda _: None)
-    with contextlib.ExitStack() as stack:
 
-        def start(**responses):
-            address = stack.enter_context(scripted_docker(tmp_path, **responses))
-            monkeypatch.setenv("DOCKER_HOST", address)
-            lines = []
-            docker = stack.enter_context(Docker(lambda _: None, lines.append))
-            docker.lines = lines
-            return docker
+    def start(*events):
+        api = Mock(**{"push.return_value": iter(events), "inspect_image.side_effect": NotFound("")})
+        monkeypatch.setattr("distlaunch.image.docker.connect_docker", lambda: Mock(api=api))
+        lines = []
+        docker = Docker(lambda _: None, lines.append)
+        docker.lines, docker.api = lines, api
+        return docker
 
-        yield start
+    return start
 
 
 @pytest.mark.parametrize(
@@ -144,40 +141,33 @@ def scripted(tmp_path, monkeypatch):
         (HUB, "dial tcp: lookup x: no such host", "check Docker's network and proxy settings"),
     ],
 )
-def test_a_failed_push_has_its_remedy(scripted, reference, message, expected):
-    docker = scripted(push=[{"status": "Preparing", "id": "a"}, {"error": message}])
+def test_a_failed_push_has_its_remedy(docker, reference, message, expected):
     with pytest.raises(ImageError) as caught:
-        docker.push(reference)
+        docker({"status": "Preparing", "id": "a"}, {"error": message}).push(reference)
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_lost_connection_is_reported(scripted):
-    docker = scripted(push=[{"status": "Preparing", "id": "a"}, None])
-    with pytest.raises(ImageError, match=r"lost the connection to Docker \(.*\); try again"):
-        docker.push(HUB)
-
-
-def test_a_missing_image_is_named(scripted):
-    docker = scripted(json=None, create={"status": 404, "message": "manifest unknown"})
+def test_a_lost_connection_and_a_missing_image_are_reported(docker):
+    started = docker()
+    started.api.push.side_effect = requests.ConnectionError("reset")
+    with pytest.raises(ImageError, match=r"lost the connection to Docker \(reset\); try again"):
+        started.push(HUB)
+    started.api.pull.side_effect = NotFound("404", explanation="manifest unknown")
     message = f"Docker cannot pull {HUB} (manifest unknown); check its name"
     with pytest.raises(ImageError, match=re.escape(message)):
-        docker.pull([str(HUB)])
+        started.pull([str(HUB)])
 
 
-def test_the_progress_of_a_push(scripted):
-    detail = {"current": 1_000_000, "total": 4_000_000}
-    docker = scripted(
-        push=[
-            {"status": "Preparing", "id": "a"},
-            {"status": "Layer already exists", "id": "b"},
-            {"status": "Pushing", "id": "a", "progressDetail": detail},
-            {"status": "Pushing", "id": "c", "progressDetail": {"current": 2e6, "total": 2e6}},
-            {"status": "Pushed", "id": "a"},
-        ]
+def test_the_progress_of_a_push(docker):
+    pushing = docker(
+        {"status": "Layer already exists", "id": "b"},
+        {"status": "Pushing", "id": "a", "progressDetail": {"current": 1e6, "total": 4e6}},
+        {"status": "Pushing", "id": "c", "progressDetail": {"current": 2e6, "total": 2e6}},
+        {"status": "Pushed", "id": "a"},
     )
-    docker.push(HUB)
-    assert docker.lines == ["pushing: 1 of 4 MB", "pushing: 3 of 6 MB", ""]
+    pushing.push(HUB)
+    assert pushing.lines == ["pushing: 1 of 4 MB", "pushing: 3 of 6 MB", ""]
 
 
 def test_without_a_docker_command_there_is_no_docker(monkeypatch, tmp_path):

@@ -16,8 +16,6 @@ from distlaunch.image.registry.manifests import ImageSettings
 from distlaunch.image.registry.transport import Blob, digest_of
 
 USERS = {"ann": "open sesame", "<token>": "an identity"}
-# bcrypt of the password, the only hash that Docker's registry supports.
-HTPASSWD = "ann:$2b$04$SvLOa/.6uFIuG.d6bZaGsOWGLaMFu2cVoWj0Md0NgNEtZunFEmAvO\n"
 CHALLENGED = "the credentials from docker's configuration"
 
 
@@ -39,25 +37,14 @@ def basic(log_in):
 
 
 @pytest.fixture
-def docker_basic(registry_program, tmp_path, log_in):
-    (tmp_path / "htpasswd").write_text(HTPASSWD)
-    auth = f"auth: {{htpasswd: {{realm: a, path: {tmp_path}/htpasswd}}}}\n"
-    with registries.serving(tmp_path, auth=auth) as host:
-        log_in(host, USERS["ann"])
-        yield host
-
-
-@pytest.fixture
 def bearer(log_in):
     with FakeRegistry(login="bearer", users=USERS) as running:
         log_in(running.host, USERS["ann"])
         yield running
 
 
-@pytest.mark.parametrize("fixture", ["basic", "docker_basic"])
-def test_basic(request, fixture, log_in, docker_config):
-    host = request.getfixturevalue(fixture)
-    reference = registries.fresh(host)
+def test_basic(basic, log_in, docker_config):
+    host, reference = basic, registries.fresh(basic)
     digest = Recipe().push(reference)
     with open_registry(reference) as registry:
         assert registry.digest() == digest
