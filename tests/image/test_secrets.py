@@ -10,15 +10,14 @@ from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from distlaunch.errors import ContextError, ImageError
 from distlaunch.image.context import read_context
 from distlaunch.image.secrets import NAMES, by_content, by_name, remedy
-from distlaunch.job.load import load_job
-from distlaunch.job.model import Image
+from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
 from distlaunch.render.templates import recipe
 
 ALPHABET = string.ascii_letters + string.digits
@@ -30,36 +29,32 @@ def letters(count: int, of: str = ALPHABET) -> str:
     return "".join(noise.choices(of, k=count))
 
 
-def pem(form: serialization.PrivateFormat, password: bytes | None = None) -> bytes:
+def pem(form: str, password: bytes | None = None) -> bytes:
     hidden = serialization.BestAvailableEncryption(password) if password else None
     return ec.generate_private_key(ec.SECP256R1()).private_bytes(
-        serialization.Encoding.PEM, form, hidden or serialization.NoEncryption()
+        serialization.Encoding.PEM,
+        getattr(serialization.PrivateFormat, form),
+        hidden or serialization.NoEncryption(),
     )
 
 
-RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-RSA_KEY = RSA.private_bytes(
-    serialization.Encoding.PEM,
-    serialization.PrivateFormat.TraditionalOpenSSL,
-    serialization.NoEncryption(),
+KEY = pem("PKCS8")
+PUBLIC_KEY = (
+    serialization.load_pem_private_key(KEY, None)
+    .public_key()
+    .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 )
-PUBLIC_KEY = RSA.public_key().public_bytes(
-    serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-)
-FORMS = serialization.PrivateFormat
 SERVICE_ACCOUNT = json.dumps(
     {
         "type": "service_account",
         "project_id": "my-project",
-        "private_key_id": letters(40, "0123456789abcdef"),
-        "private_key": pem(FORMS.PKCS8).decode(),
+        "private_key_id": letters(40, HEX),
+        "private_key": KEY.decode(),
         "client_email": "trainer@my-project.iam.gserviceaccount.com",
     },
     indent=2,
 ).encode()
-LOGIN = json.dumps(
-    {"client_id": "x", "refresh_token": f"1//{letters(60)}", "type": "authorized_user"}
-).encode()
+LOGIN = f'{{"client_id": "x", "refresh_token": "1//{letters(60)}", "type": "authorized_user"}}'
 
 FILES: dict[str, dict[str, str | bytes]] = {
     "a service account's key": {
@@ -69,16 +64,15 @@ FILES: dict[str, dict[str, str | bytes]] = {
     },
     "credentials of Google Cloud": {"login.json": LOGIN},
     "a private key": {
-        "rsa.pem": RSA_KEY,
-        "pkcs8.pem": pem(FORMS.PKCS8),
-        "encrypted.pem": pem(FORMS.PKCS8, b"x"),
-        "ec.key": pem(FORMS.TraditionalOpenSSL),
-        "traditional.key": pem(FORMS.TraditionalOpenSSL, b"x"),
-        "openssh": pem(FORMS.OpenSSH),
-        "one-line.py": b"KEY = " + repr(pem(FORMS.PKCS8)).encode(),
-        "windows.pem": pem(FORMS.PKCS8).replace(b"\n", b"\r\n"),
-        "bundle.bin": b"\0" * 5000 + pem(FORMS.PKCS8),
-        "behind.txt": b"x\n" * 400_000 + pem(FORMS.PKCS8),
+        "pkcs8.pem": KEY,
+        "encrypted.pem": pem("PKCS8", b"x"),
+        "ec.key": pem("TraditionalOpenSSL"),
+        "traditional.key": pem("TraditionalOpenSSL", b"x"),
+        "openssh": pem("OpenSSH"),
+        "one-line.py": b"KEY = " + repr(KEY).encode(),
+        "windows.pem": KEY.replace(b"\n", b"\r\n"),
+        "bundle.bin": b"\0" * 5000 + KEY,
+        "behind.txt": b"x\n" * 400_000 + KEY,
     },
     "an access key of AWS": {"aws.py": f"k = 'AKIA{letters(16, string.ascii_uppercase)}'"},
     "a token of GitHub": {
@@ -115,8 +109,8 @@ FILES: dict[str, dict[str, str | bytes]] = {
     "an API key of Twilio": {"phone.py": f"'SK{letters(32, HEX)}'"},
     "a token of Twilio": {"phone2.py": f"TWILIO_AUTH_TOKEN='{letters(32, HEX)}'"},
     "a private key in base64": {
-        "base64.yaml": b"client-key-data: " + base64.b64encode(RSA_KEY),
-        "lines.txt": base64.encodebytes(pem(FORMS.PKCS8)),
+        "base64.yaml": b"client-key-data: " + base64.b64encode(KEY),
+        "lines.txt": base64.encodebytes(KEY),
     },
     "a service account's key in base64": {
         "base64.env.py": b"KEY = '" + base64.b64encode(SERVICE_ACCOUNT) + b"'"
@@ -217,9 +211,8 @@ def test_a_secret_is_found_by_its_name_alone(path, kind):
     assert by_name(path) == kind
 
 
-@pytest.mark.parametrize("pattern", NAMES)
-def test_every_name_pattern_matches(pattern):
-    assert by_name(pattern.replace("*", "x")) == NAMES[pattern]
+def test_every_name_pattern_matches():
+    assert {pattern: by_name(pattern.replace("*", "x")) for pattern in NAMES} == NAMES
 
 
 def test_all_secrets_of_a_context_are_reported(tmp_path):
@@ -269,24 +262,16 @@ def test_only_the_first_10_mib_are_scanned(tmp_path):
 @pytest.mark.parametrize("own_ignore", [None, "*\n!trainer\n**/.env\n"])
 def test_allow_secrets_of_the_job_file(own_ignore, tmp_path):
     (tmp_path / "trainer").mkdir()
-    for name in ("task.py", "key.pem", ".env"):
-        (tmp_path / "trainer" / name).write_bytes(RSA_KEY)
+    for name in ("task.py", "key.pem", ".env", "other key.pem"):
+        (tmp_path / "trainer" / name).write_bytes(KEY)
     if own_ignore:
         (tmp_path / ".dockerignore").write_text(own_ignore)
-    allow = ["trainer/task.py", "./trainer/key.pem", "trainer/.env"]
-    text = "name: x\ncluster: {chief: {machine: n1-standard-4}}\n"
-    (tmp_path / "distlaunch.yaml").write_text(f"{text}image: {{allow_secrets: {allow}}}\n")
-    job = load_job(tmp_path).job
-    (tmp_path / "trainer/other key.pem").write_bytes(RSA_KEY)
-    with pytest.raises(ContextError, match=r"^trainer/other key\.pem: contains a private key"):
+    allow = ("trainer/task.py", "./trainer/key.pem", "trainer/.env")
+    job = Job("x", Cluster(Pool(Machine("n1-standard-4"))), image=Image(allow_secrets=allow))
+    with pytest.raises(ContextError) as refusal:
         read_context(tmp_path, recipe(job, tmp_path).ignore)
-    (tmp_path / "trainer/other key.pem").unlink()
-    context = read_context(tmp_path, recipe(job, tmp_path).ignore)
-    assert [file.path for file in context.files] == [
-        "trainer/.env",
-        "trainer/key.pem",
-        "trainer/task.py",
-    ]
+    (line,) = refusal.value.lines
+    assert line.startswith("trainer/other key.pem: contains a private key")
     for wrong in ("trainer", "nowhere"):
         job = replace(job, image=Image(allow_secrets=(wrong,)))
         with pytest.raises(ImageError, match=f"^image.allow_secrets: {wrong}: "):

@@ -109,7 +109,15 @@ def test_what_is_there_is_not_built(folder):
 
 
 @pytest.mark.parametrize("output", [".", "out"])
-def test_a_detected_dockerfile_is_used_as_by_submit(folder, output):
+def test_files_of_the_user_are_used_as_by_submit(folder, output):
+    (folder / ".dockerignore").write_text("data\n")
+    rendered = render(JOB, folder, folder / output, "vertex")
+    assert list(rendered.files) == ["Dockerfile", "config.yaml"]
+    assert rendered.notes == ("your own .dockerignore is left alone",)
+    assert not [command for command in rendered.commands if command.startswith("cp ")]
+    rendered.write(folder / output)
+    assert (folder / ".dockerignore").read_text() == "data\n"
+
     (folder / "Dockerfile").write_text("FROM debian\n")
     rendered = render(JOB, folder, folder / output, "vertex")
     assert list(rendered.files) == ["config.yaml"]
@@ -119,32 +127,19 @@ def test_a_detected_dockerfile_is_used_as_by_submit(folder, output):
     )
 
 
-@pytest.mark.parametrize("output", [".", "out"])
-def test_a_detected_dockerignore_is_used_as_by_submit(folder, output):
-    (folder / ".dockerignore").write_text("data\n")
-    rendered = render(JOB, folder, folder / output, "vertex")
-    assert list(rendered.files) == ["Dockerfile", "config.yaml"]
-    assert rendered.notes == ("your own .dockerignore is left alone",)
-    assert not [command for command in rendered.commands if command.startswith("cp ")]
-    rendered.write(folder / output)
-    assert (folder / ".dockerignore").read_text() == "data\n"
-
-
 def test_an_image_needs_a_repository(folder):
     with pytest.raises(ImageError, match=r"^image\.repository: is missing; set where the image "):
         render(replace(JOB, image=Image()), folder, Path(), "vertex")
 
 
-def test_ours_is_written_again_and_anothers_never(folder):
+def test_rendered_files_are_written_again_and_others_never(folder):
     render(JOB, folder, folder, "vertex").write(folder)
     other = render(replace(JOB, module="trainer.other"), folder, folder, "ai-platform")
     other.write(folder)
     assert (folder / "Dockerfile").read_text() == other.files["Dockerfile"]
-    assert (folder / "config.yaml").read_text() == other.files["config.yaml"]
 
     changed = other.files["config.yaml"].replace("digits", "mine")
     (folder / "config.yaml").write_text(changed)
-    before = (folder / "Dockerfile").read_bytes()
     with pytest.raises(DistlaunchError) as refusal:
         render(JOB, folder, folder, "vertex").write(folder)
     assert str(refusal.value) == (
@@ -152,14 +147,12 @@ def test_ours_is_written_again_and_anothers_never(folder):
         "or choose another folder with --output DIR"
     )
     assert (folder / "config.yaml").read_text() == changed
-    assert (folder / "Dockerfile").read_bytes() == before
+    assert (folder / "Dockerfile").read_text() == other.files["Dockerfile"]
 
 
-@pytest.mark.parametrize("there", ["folder", "link"])
-def test_what_is_no_file_is_not_overwritten(tmp_path, there):
-    if there == "folder":
-        (tmp_path / "x").mkdir()
-    else:
-        (tmp_path / "x").symlink_to("elsewhere")
-    with pytest.raises(DistlaunchError, match=r"/x would be overwritten"):
-        Rendered({"x": ""}, (), ()).write(tmp_path)
+def test_folders_and_symlinks_are_not_overwritten(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere")
+    for name in ("folder", "link"):
+        with pytest.raises(DistlaunchError, match=rf"/{name} would be overwritten"):
+            Rendered({name: ""}, (), ()).write(tmp_path)

@@ -93,7 +93,7 @@ def text_of_connection(url, reference="a.b/c", **options):
 
 @pytest.fixture
 def serve():
-    """Start a server that passes each connection to a function, and keeps what that returns."""
+    """Start a server that passes its first connection to a function and keeps the result."""
     with contextlib.ExitStack() as opened:
 
         def start(handle):
@@ -101,34 +101,33 @@ def serve():
 
             def accept():
                 with contextlib.suppress(OSError):
-                    while True:
-                        opened.push(handle(server.accept()[0]) or contextlib.nullcontext())
+                    opened.push(handle(server.accept()[0]) or contextlib.nullcontext())
 
             threading.Thread(target=accept, daemon=True).start()
-            return server.getsockname()[1]
+            return f"127.0.0.1:{server.getsockname()[1]}"
 
         yield start
 
 
 def test_an_unreachable_registry(serve):
     with socket.create_server(("127.0.0.1", 0)) as probe:
-        closed = probe.getsockname()[1]
-    assert text_of_connection(f"http://127.0.0.1:{closed}/") == (
+        closed = f"127.0.0.1:{probe.getsockname()[1]}"
+    assert text_of_connection(f"http://{closed}/") == (
         "no registry is listening at a.b; start it, or check the name in a.b/c"
     )
     assert text_of_connection("https://registry.invalid/") == (
         "the registry's host 'a.b' is unknown; check the name in a.b/c"
     )
-    proxies = {"https": f"http://127.0.0.1:{closed}"}
+    proxies = {"https": f"http://{closed}"}
     assert text_of_connection("https://registry.invalid/", proxies=proxies) == (
         "the proxy for a.b cannot be reached; check HTTPS_PROXY and NO_PROXY"
     )
     silent = serve(lambda connection: connection)
-    assert text_of_connection(f"http://127.0.0.1:{silent}/", timeout=0.1) == (
+    assert text_of_connection(f"http://{silent}/", timeout=0.1) == (
         "the registry a.b does not respond; check it and the network, then try again"
     )
     broken = serve(lambda connection: connection.close())
-    assert text_of_connection(f"http://127.0.0.1:{broken}/").startswith("the connection to a.b br")
+    assert text_of_connection(f"http://{broken}/").startswith("the connection to a.b broke (")
 
 
 def test_problems_of_tls(serve):
@@ -136,22 +135,19 @@ def test_problems_of_tls(serve):
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
 
     def handshake(connection):
-        try:
+        with contextlib.suppress(ssl.SSLError):
             return context.wrap_socket(connection, server_side=True)
-        except ssl.SSLError:
-            return connection
+        return connection
 
-    text = text_of_connection(f"https://127.0.0.1:{serve(handshake)}/")
+    text = text_of_connection(f"https://{serve(handshake)}/")
     assert text.startswith("the certificate of a.b is not trusted (unable to get local issuer")
-    assert text.endswith(
-        "); set REQUESTS_CA_BUNDLE to a file with the certificate of the authority that signed it"
-    )
+    assert "); set REQUESTS_CA_BUNDLE to a file with the certificate of the authority" in text
 
     def respond_in_plain(connection):
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         return connection
 
-    assert text_of_connection(f"https://127.0.0.1:{serve(respond_in_plain)}/", "a.b:5000/c") == (
+    assert text_of_connection(f"https://{serve(respond_in_plain)}/", "a.b:5000/c") == (
         "a.b:5000 speaks http, not https; a registry without TLS is supported on localhost only, "
         "e.g. with 'ssh -L 5000:a.b:5000 …' and localhost:5000"
     )
