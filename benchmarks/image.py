@@ -6,7 +6,7 @@ the wire. `distlaunch build` is held against `docker build` and `docker push` of
 `distlaunch render` writes; once with an engine that has built it before (warm), once with one that
 has no more of it than Debian and Python (cold), as a CI runner has. They alternate, so that a busy
 machine is busy for all. The medians and their ratios are printed, and a ratio below its limit is
-exit code 1. It needs root, and Debian's packages as `python tests/engine.py start` installs them.
+exit code 1. It needs root, and the Debian packages of tests/engine.py, which it installs.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Seconds from the start of the process until the job is there, both at `distlaunc
 image is in its registry, so nothing is built; distlaunch finds that out by hashing the project and
 querying the registry, where the script is given the image. The ways alternate, so that a busy
 machine is busy for both; the medians and their ratio are printed, and a ratio above the limit is
-exit code 1. It needs root, and Debian's packages as `python tests/engine.py start` installs them.
+exit code 1. It needs root, and the Debian packages of tests/engine.py, which it installs.
 """
 
 from __future__ import annotations

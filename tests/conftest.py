@@ -133,9 +133,9 @@ def engine() -> Iterator[engines.Engine]:
     Without one its tests are skipped with the reason; with DISTLAUNCH_TEST_ENGINE=1 they fail.
     """
     try:
-        with engines.running(install=engines.is_demanded()) as found:
-            yield found
+        with engines.running(install=engines.is_required()) as started:
+            yield started
     except engines.NoEngineError as problem:
-        if engines.is_demanded():
+        if engines.is_required():
             raise
         pytest.skip(f"no container engine here: {problem}")

@@ -1,16 +1,11 @@
-"""A real container engine and a real registry for tests, started from nothing by this script.
+"""Docker and a registry for tests, started from nothing.
 
-    python tests/engine.py start     # and let it run; tests use it too
-    eval "$(python tests/engine.py env)"
-    python tests/engine.py stop
+One engine serves a whole machine. A *keeper*, this module as a process, holds it; each user holds a
+shared lock, which the system releases when they end. When the keeper gets that lock exclusively, it
+ends everything.
 
-One engine serves a whole machine: all test runs, all their processes. A *keeper*, a process of its
-own, holds it; each user holds a shared lock, which the system releases when they end. When the
-keeper gets that lock for itself, no user is left, and it ends everything. Should the keeper be
-killed, the system ends the engine with it, and the next start removes what is left.
-
-It needs Linux, root and Debian's packages `docker.io docker-registry mmdebstrap`, which it installs
-on request (`start`, or DISTLAUNCH_TEST_ENGINE=1).
+It needs Linux, root and Debian's packages `docker.io docker-registry mmdebstrap`, which are
+installed with DISTLAUNCH_TEST_ENGINE=1.
 """
 
 from __future__ import annotations
@@ -41,18 +36,19 @@ if TYPE_CHECKING:
 
 HOME = Path(tempfile.gettempdir()) / f"distlaunch-engine-{os.getuid()}"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "distlaunch-tests"
-PROGRAMS = {"dockerd": "docker.io", "docker-registry": "docker-registry"}
-PROGRAMS |= {"mmdebstrap": "mmdebstrap"}
-# Debian's own come first: another docker client may be found before them.
+PROGRAMS = {
+    "dockerd": "docker.io",
+    "docker-registry": "docker-registry",
+    "mmdebstrap": "mmdebstrap",
+}
+# Debian's own come first: another docker client may be before them.
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 DOCKER = "/usr/bin/docker"
-DEMANDED = "DISTLAUNCH_TEST_ENGINE"
-PATIENCE = 180  # seconds until it is there
+TIMEOUT = 180  # seconds until it runs
 
 # Files in HOME; valid for as long as the lock on KEEPER is taken.
-IN_USE, KEEPER, STARTING, STAY = "in-use", "keeper", "starting", "stay"
-TOLD, LOG, BRIDGE = "engine.json", "engine.log", "bridge"
-WORK = "work"
+IN_USE, KEEPER, STARTING = "in-use", "keeper", "starting"
+SETTINGS, LOG, WORK = "engine.json", "engine.log", "work"
 
 
 class NoEngineError(Exception):
@@ -61,17 +57,7 @@ class NoEngineError(Exception):
 
 @dataclass(frozen=True)
 class Engine:
-    """A container engine with a registry beside it.
-
-    Parameters
-    ----------
-    socket
-        The engine's, as ``unix:///…``.
-    registry
-        ``localhost:PORT``, plain HTTP.
-    base
-        The reference of an image in the registry with Python 3.11 and pip that reaches the index.
-    """
+    """Docker's socket, a registry (``localhost:PORT``), and an image in it with Python 3.11."""
 
     socket: str
     registry: str
@@ -148,42 +134,21 @@ class Counter:
 def running(*, install: bool = False) -> Iterator[Engine]:
     """Use the machine's engine; it is started by its first user and ends with its last.
 
-    Parameters
-    ----------
-    install
-        Whether to install what is missing, as root.
-
-    Raises
-    ------
-    NoEngineError
-        If there can be none here.
+    What is missing is installed, as root, or NoEngineError is raised.
     """
-    prepare(install=install)
+    HOME.mkdir(mode=0o700, exist_ok=True)
     with (HOME / IN_USE).open("w") as use:
-        with (HOME / STARTING).open("w") as starting:
+        with (HOME / STARTING).open("w") as starting:  # one at a time: apt lets in no second
             fcntl.flock(starting, fcntl.LOCK_EX)
+            _prepare(install=install)
             fcntl.flock(use, fcntl.LOCK_SH)
-            engine = _found() or _started()
+            engine = _running_engine() or _started()
         yield engine
 
 
-def prepare(*, install: bool) -> None:
-    """See that what an engine and a registry are made of is there, or install it.
-
-    Raises
-    ------
-    NoEngineError
-        If it is not, and cannot be.
-    """
-    HOME.mkdir(mode=0o700, exist_ok=True)
-    with (HOME / STARTING).open("w") as starting:  # one at a time: apt lets in no second
-        fcntl.flock(starting, fcntl.LOCK_EX)
-        _prepare(install=install)
-
-
-def is_demanded() -> bool:
+def is_required() -> bool:
     """Whether a missing engine is a failure here, as it is in CI."""
-    return os.environ.get(DEMANDED) == "1"
+    return os.environ.get("DISTLAUNCH_TEST_ENGINE") == "1"
 
 
 def _prepare(*, install: bool) -> None:
@@ -194,30 +159,23 @@ def _prepare(*, install: bool) -> None:
     missing = [package for name, package in PROGRAMS.items() if not shutil.which(name, path=PATH)]
     if not missing:
         return
-    how = f"apt-get install --no-install-recommends {' '.join(missing)}"
-    if not install:
-        raise NoEngineError(f"needs Debian's packages: {how}")
-    if not shutil.which("apt-get"):
-        raise NoEngineError(f"needs Debian's packages {' '.join(missing)}, and there is no apt-get")
-    for words in (["apt-get", "update"], [*how.split(), "--yes"]):
-        done = subprocess.run(
-            words,
-            capture_output=True,
-            text=True,
-            check=False,
-            # Debian's packages would start an engine and a registry of their own.
-            env=os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"},
-        )
+    command = ["apt-get", "install", "--no-install-recommends", "--yes", *missing]
+    if not install or not shutil.which("apt-get"):
+        raise NoEngineError(f"needs Debian's packages: {' '.join(command)}")
+    # Debian's packages would start an engine and a registry of their own.
+    env = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    for words in (["apt-get", "update"], command):
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
         if done.returncode:
             raise NoEngineError(f"{' '.join(words)} failed: {done.stderr.strip()[-500:]}")
 
 
-def _found() -> Engine | None:
+def _running_engine() -> Engine | None:
     """Return the engine that runs, if one does."""
     if not _is_kept():
         return None
     try:
-        return Engine(**json.loads((HOME / TOLD).read_text()))
+        return Engine(**json.loads((HOME / SETTINGS).read_text()))
     except FileNotFoundError:
         return None
 
@@ -235,17 +193,17 @@ def _started() -> Engine:
     """Start a keeper and wait until it has an engine."""
     with (HOME / LOG).open("w") as log:
         keeper = subprocess.Popen(
-            [sys.executable, __file__, "keep"],
+            [sys.executable, __file__],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while time.monotonic() < until:
         if keeper.poll() is not None:
             break
-        if engine := _found():
+        if engine := _running_engine():
             # A keeper outlives its starter, who is not to wait for it.
             keeper.returncode = 0
             return engine
@@ -258,32 +216,26 @@ def _keep() -> None:
     """Hold an engine until it has no users."""
     with (HOME / KEEPER).open("a") as kept, (HOME / IN_USE).open("w") as use:
         fcntl.flock(kept, fcntl.LOCK_EX)
-        (HOME / TOLD).unlink(missing_ok=True)
+        (HOME / SETTINGS).unlink(missing_ok=True)
         _take_away(HOME / WORK)
-        if "docker0" not in [name for _, name in socket.if_nameindex()]:
-            (HOME / BRIDGE).touch()  # it will be ours, also if we do not live to take it away
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         try:
             with contextlib.ExitStack() as stack:
                 engine = _start_all(HOME / WORK, stack)
-                half = HOME / f"{TOLD}.half"
+                half = HOME / f"{SETTINGS}.half"
                 half.write_text(json.dumps(asdict(engine)))
-                half.rename(HOME / TOLD)
+                half.rename(HOME / SETTINGS)
                 _wait_until_unused(use)
-                (HOME / TOLD).unlink()
+                (HOME / SETTINGS).unlink()
         finally:
             _take_away(HOME / WORK)
-            if (HOME / BRIDGE).exists():
-                subprocess.run(["ip", "link", "delete", "docker0"], check=False)
-                (HOME / BRIDGE).unlink()
 
 
 def _wait_until_unused(use) -> None:
     while True:
-        if not (HOME / STAY).exists():
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
         time.sleep(0.3)
 
 
@@ -292,19 +244,10 @@ def _start_all(work: Path, stack: contextlib.ExitStack) -> Engine:
     layer = base_image.layer(CACHE)
     port = _free_port()
     settings = work / "registry.yml"
-    settings.write_text(
-        json.dumps(
-            {
-                "version": 0.1,
-                "log": {"level": "error", "accesslog": {"disabled": True}},
-                "storage": {
-                    "filesystem": {"rootdirectory": str(work / "registry")},
-                    "delete": {"enabled": True},
-                },
-                "http": {"addr": f"127.0.0.1:{port}"},
-            }
-        )
-    )
+    storage = {"filesystem": {"rootdirectory": str(work / "registry")}, "delete": {"enabled": True}}
+    log = {"level": "error", "accesslog": {"disabled": True}}
+    http = {"addr": f"127.0.0.1:{port}"}
+    settings.write_text(json.dumps({"version": 0.1, "log": log, "storage": storage, "http": http}))
     stack.enter_context(_process(["docker-registry", "serve", str(settings)]))
     unix = work / "docker.sock"
     command = ["dockerd", "-H", f"unix://{unix}", "--data-root", str(work / "docker")]
@@ -339,7 +282,7 @@ def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 def _wait_for(address: str | tuple[str, int], daemon: subprocess.Popen[bytes]) -> None:
     """Wait until somebody listens there."""
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
-    for _ in range(int(PATIENCE / 0.05)):
+    for _ in range(int(TIMEOUT / 0.05)):
         if daemon.poll() is not None:
             raise SystemExit(f"dockerd ended with code {daemon.returncode}")
         with socket.socket(family) as probe:
@@ -368,13 +311,13 @@ def _take_away(work: Path) -> None:
 
 def _processes_of(work: Path) -> list[int]:
     """Return the processes whose command line names the folder: engine, containerd and shims."""
-    found = []
+    processes = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes()
             if f"{work}/".encode() in words and int(folder.name) != os.getpid():
-                found.append(int(folder.name))
-    return found
+                processes.append(int(folder.name))
+    return processes
 
 
 def _free_port() -> int:
@@ -383,44 +326,5 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _start() -> None:
-    HOME.mkdir(mode=0o700, exist_ok=True)
-    (HOME / STAY).touch()
-    try:
-        with running(install=True) as engine:
-            _print(engine)
-    except NoEngineError as problem:
-        (HOME / STAY).unlink()
-        raise SystemExit(f"no engine: {problem}") from None
-
-
-def _stop() -> None:
-    (HOME / STAY).unlink(missing_ok=True)
-    if not HOME.exists():
-        return
-    while _is_kept():
-        time.sleep(0.1)
-
-
-def _env() -> None:
-    engine = _found() if HOME.exists() else None
-    if not engine:
-        raise SystemExit("no engine runs; python tests/engine.py start")
-    _print(engine)
-
-
-def _print(engine: Engine) -> None:
-    for name, value in {
-        **engine.environment,
-        "DISTLAUNCH_REGISTRY": engine.registry,
-        "DISTLAUNCH_BASE": engine.base,
-    }.items():
-        print(f"export {name}={value}")
-
-
-COMMANDS = {"start": _start, "stop": _stop, "env": _env, "keep": _keep}
-
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in COMMANDS:
-        raise SystemExit("usage: python tests/engine.py start|stop|env")
-    COMMANDS[sys.argv[1]]()
+    _keep()
