@@ -40,7 +40,7 @@ def hide_secrets(request: Any) -> tuple[Any, tuple[str, ...]]:
         if not (isinstance(variable, dict) and variable.get("value")):
             return variable
         name, value = str(variable.get("name")), str(variable["value"])
-        if not (_SECRET_NAME.search(name) or secrets.by_content("", f"{name}={value}".encode())):
+        if not (_SECRET_NAME.search(name) or secrets.by_content(f"{name}={value}".encode())):
             return variable
         names[name] = None
         return {**variable, "value": HIDDEN}

@@ -205,10 +205,6 @@ class _Handler(BaseHTTPRequestHandler):
         self, name: str, repository: Repository, query: Mapping[str, str], body: bytes
     ) -> Response:
         if self.command == "POST":
-            source = self.registry.repository(query.get("from", ""))
-            if query.get("mount") in source.blobs:
-                repository.blobs[query["mount"]] = source.blobs[query["mount"]]
-                return 201, b"", {"Location": f"/v2/{name}/blobs/{query['mount']}"}
             return 202, b"", {"Location": f"/v2/{name}/blobs/uploads/1?state=1"}
         if digest_of(body) != query["digest"]:
             return _error(400, "DIGEST_INVALID")
@@ -224,8 +220,6 @@ class _Handler(BaseHTTPRequestHandler):
         match = _PATH.match(urlsplit(self.path).path)
         action = "pull" if self.command in ("GET", "HEAD") else "push"
         needed = {match["name"] if match else "": action}
-        source = parse_qs(urlsplit(self.path).query).get("from")
-        needed |= dict.fromkeys(source or (), "pull")
         granted = self.registry.tokens.get(authorization.removeprefix("Bearer "), {})
         if all(action in granted.get(name, ()) for name, action in needed.items()):
             return None

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError, os_reason
-from distlaunch.image.plan import BuildStrategy, BuiltImage
+from distlaunch.image.plan import BuildStrategy, BuiltImage, with_secrets
 from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from distlaunch.image.context import ContextFile
     from distlaunch.image.docker import Docker
+    from distlaunch.image.dockerfile import Dockerfile
     from distlaunch.image.layers import Layer
     from distlaunch.image.plan import BuildInputs, Environment, ImagePlan
     from distlaunch.image.reference import Reference
@@ -92,7 +94,11 @@ class _Build:
         except NoDockerError as error:
             return BuildStrategy.WHEELS, self._push_wheels(environment, reference, error)
         with docker:
-            self._build_environment(docker, environment, reference)
+            if not docker.has_image(str(reference)):
+                self.show(Notice(f"building the environment {reference}"))
+                self._build(
+                    docker, environment, environment.dockerfile, environment.files, reference
+                )
             return BuildStrategy.DOCKER, _push(docker, reference)
 
     def push_dockerfile(self) -> str:
@@ -107,10 +113,9 @@ class _Build:
             if environment is None:
                 self._build_dockerfile(docker)
             else:
-                reference = self.target.with_tag(environment.tag)
-                self._build_environment(docker, environment, reference)
-                text = self.inputs.dockerfile.last_on(str(reference))
-                docker.build(text, self.inputs.folder, self.inputs.context.files, self.target)
+                self.show(Notice(f"building the image {self.target}"))
+                files = self.inputs.context.files
+                self._build(docker, environment, self.inputs.dockerfile, files, self.target)
         return BuiltImage(str(self.target), None, BuildStrategy.DOCKER)
 
     def _docker(self) -> Docker:
@@ -118,18 +123,20 @@ class _Build:
 
         return Docker(self.show, self.progress)
 
-    def _build_environment(
-        self, docker: Docker, environment: Environment, reference: Reference
+    def _build(
+        self,
+        docker: Docker,
+        environment: Environment,
+        dockerfile: Dockerfile,
+        files: Sequence[ContextFile],
+        target: Reference,
     ) -> None:
-        """Build the environment in Docker, unless it is there."""
+        """Build a rendered Dockerfile, or its environment alone, with pip's settings as secrets."""
         from distlaunch.image.pip_secrets import pip_secrets
 
-        if docker.has_image(str(reference)):
-            return
-        self.show(Notice(f"building the environment {reference}"))
-        text, folder = environment.dockerfile.text, self.inputs.folder
-        files = [(folder / file.path).read_bytes() for file in environment.files]
-        secrets = pip_secrets([text, *(data.decode(errors="replace") for data in files)])
+        text, folder = dockerfile.text, self.inputs.folder
+        copied = [(folder / file.path).read_bytes() for file in environment.files]
+        secrets = pip_secrets([text, *(data.decode(errors="replace") for data in copied)])
         if secrets and not docker.has_buildkit:
             raise ImageError(
                 "pip's settings on this machine (package index, certificate or login) are passed "
@@ -137,9 +144,9 @@ class _Build:
                 "docker-buildx, or remove the settings"
             )
         if secrets:
-            text = environment.with_secrets(secrets)
-        docker.pull(environment.dockerfile.bases)
-        docker.build(text, folder, environment.files, reference, secrets)
+            text = with_secrets(dockerfile, secrets)
+        docker.pull(dockerfile.bases)
+        docker.build(text, folder, files, target, secrets)
 
     def _build_dockerfile(self, docker: Docker) -> None:
         from distlaunch.image.pip_secrets import dockerfile_secrets

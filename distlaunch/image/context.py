@@ -137,7 +137,7 @@ class _FileReader:
         is_allowed = path in self._allowed_secrets
         digest, secret = "", None if is_allowed else secrets.by_name(path)
         if secret is None:
-            digest, secret = _hash(path, Path(self._root, path), status.st_size)
+            digest, secret = _hash(Path(self._root, path), status.st_size)
         if secret and not is_allowed:
             self.refuse(path, f"contains {secret}; {secrets.remedy(secret)}")
         else:
@@ -164,17 +164,17 @@ class _FileReader:
         return real == self._root or real.startswith(f"{self._root}{os.sep}")
 
 
-def _hash(path: str, file: Path, size: int) -> tuple[str, str | None]:
+def _hash(file: Path, size: int) -> tuple[str, str | None]:
     """Return a file's digest, and the kind of secret in the part of it that is scanned."""
     with file.open("rb", buffering=0) as opened:
         block = opened.read(min(size + 1, _BLOCK))
         content = hashlib.sha256(block)
-        secret = secrets.by_content(path, block)
+        secret = secrets.by_content(block)
         scanned = len(block)
         while following := opened.read(_BLOCK):
             content.update(following)
             if secret is None and scanned < secrets.SCANNED:
-                secret = secrets.by_content(path, block[-secrets.OVERLAP :] + following)
+                secret = secrets.by_content(block[-secrets.OVERLAP :] + following)
                 scanned += len(following)
             block = following
     return content.hexdigest(), secret

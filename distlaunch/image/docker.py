@@ -19,7 +19,7 @@ from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
-from distlaunch.errors import ImageError, os_reason
+from distlaunch.errors import ImageError
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry import errors
 from distlaunch.image.registry.credentials import find_credentials
@@ -179,11 +179,6 @@ class Docker:
                 file.write_text(secret, encoding="utf-8")
                 command.append(f"--secret=id={key},src={file}")
             self._run_build([*command, f"{scratch}/context"])
-        if not self.has_image(str(tag)):
-            raise ImageError(
-                f"Docker has built {tag} for another platform than {PLATFORM}; run 'docker pull "
-                f"--platform {PLATFORM}' for its base image and try again"
-            )
 
     def _run_build(self, command: list[str]) -> None:
         env = os.environ | {
@@ -327,10 +322,7 @@ def _copy_files(folder: Path, files: Iterable[ContextFile], target: Path) -> Non
         if file.target is not None:
             path.symlink_to(file.target)
             continue
-        try:
-            shutil.copyfile(folder / file.path, path)
-        except OSError as error:
-            raise ImageError(f"{file.path}: cannot be read ({os_reason(error)})") from error
+        shutil.copyfile(folder / file.path, path)
         path.chmod(file.mode)
         os.utime(path, (0, 0))
 

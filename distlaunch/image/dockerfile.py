@@ -131,11 +131,6 @@ class Dockerfile:
         """The instructions of all stages, without FROM."""
         return tuple(each for stage in self.stages for each in stage.instructions)
 
-    def last_on(self, base: str) -> str:
-        """Return a Dockerfile that has only the last stage, on another base image."""
-        last = replace(self.stages[-1], start=Instruction("FROM", base, f"FROM {base}\n"))
-        return self.head + last.text
-
 
 def read_dockerfile(text: str) -> Dockerfile:
     """Parse a Dockerfile; a file without stages is left for Docker to refuse."""

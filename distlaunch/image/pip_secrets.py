@@ -25,7 +25,6 @@ FOLDER = "/run/secrets"
 _LISTS = ("index-url", "extra-index-url", "find-links")
 _WORDS = ("trusted-host", "proxy")
 _FILES = ("cert", "client-cert")
-_LINE = re.compile(r"(?P<section>[^.]+)\.(?P<name>[^=]+)=(?P<value>.*)")
 _PRECEDENCE = ("global", "install", ":env:")
 _URL = re.compile(r"https?://[^\s'\"]+")
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}", re.ASCII)  # as in requirements files
@@ -77,11 +76,10 @@ def _pip_settings() -> dict[str, str]:
     )
     sections: dict[str, dict[str, str]] = {section: {} for section in _PRECEDENCE}
     for line in done.stdout.splitlines():
-        match = _LINE.fullmatch(line)
-        if match and match["section"] in sections:
-            sections[match["section"]][match["name"]] = ast.literal_eval(match["value"]).replace(
-                "\n", " "
-            )
+        key, _, value = line.partition("=")
+        section, _, name = key.partition(".")
+        if section in sections:
+            sections[section][name] = ast.literal_eval(value).replace("\n", " ")
     return {name: value for section in sections.values() for name, value in section.items()}
 
 

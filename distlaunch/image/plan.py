@@ -62,15 +62,6 @@ class Environment:
         files = [(each.path, each.mode, each.digest, each.target) for each in self.files]
         return f"env-{_hashed([_VERSION, self.dockerfile.head, stages, files])}"
 
-    def with_secrets(self, names: Iterable[str]) -> str:
-        """Return the Dockerfile with BuildKit secrets mounted into its pip steps."""
-        mounts = " ".join(f"--mount=type=secret,id={name},mode=0444" for name in names)
-        stages = [
-            replace(stage, instructions=tuple(_with_mounts(i, mounts) for i in stage.instructions))
-            for stage in self.dockerfile.stages
-        ]
-        return replace(self.dockerfile, stages=tuple(stages)).text
-
 
 @dataclass(frozen=True, slots=True)
 class BuildInputs:
@@ -186,6 +177,16 @@ def pin_bases(dockerfile: Dockerfile, digests: Mapping[str, str]) -> Dockerfile:
     """Return a Dockerfile with its base images by digest."""
     stages = tuple(_pin_base(stage, digests) for stage in dockerfile.stages)
     return replace(dockerfile, stages=stages)
+
+
+def with_secrets(dockerfile: Dockerfile, names: Iterable[str]) -> str:
+    """Return a Dockerfile's text with BuildKit secrets mounted into its pip steps."""
+    mounts = " ".join(f"--mount=type=secret,id={name},mode=0444" for name in names)
+    stages = [
+        replace(stage, instructions=tuple(_with_mounts(i, mounts) for i in stage.instructions))
+        for stage in dockerfile.stages
+    ]
+    return replace(dockerfile, stages=tuple(stages)).text
 
 
 def _pin_base(stage: Stage, digests: Mapping[str, str]) -> Stage:

@@ -113,7 +113,7 @@ def read_requirements(folder: Path, name: str, *, gpu: bool | None) -> Requireme
     while pending:
         path = pending.pop()
         if path not in files:
-            text = originals[path] = _text(folder, path)
+            text = originals[path] = read_text(folder, path)
             files[path] = text if gpu is None else for_cluster(text, gpu=gpu)
             for option, included in _includes(path, text):
                 pending.append(included)
@@ -151,18 +151,16 @@ def _line_for_cluster(line: str, *, gpu: bool) -> str:
     return re.sub(_TENSORFLOW, rf"\g<1>{name}\g<3>", line, count=1, flags=re.IGNORECASE)
 
 
-def _text(folder: Path, path: str) -> str:
+def read_text(folder: Path, path: Path | str) -> str:
+    """Return a text file of the project; ImageError is raised if it cannot be read."""
     try:
         return (folder / path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise ImageError(f"{path}: not UTF-8 text; expected a requirements file of pip") from None
-    except FileNotFoundError:
-        raise ImageError(
-            f"{path}: no such file; list the packages in it, or name another file with "
-            "image.requirements"
-        ) from None
+        raise ImageError(f"{path}: not UTF-8 text; save it as UTF-8 or name another file") from None
     except OSError as problem:
-        raise ImageError(f"{path}: cannot be read ({os_reason(problem)})") from None
+        raise ImageError(
+            f"{path}: cannot be read ({os_reason(problem)}); fix it, or name another file"
+        ) from None
 
 
 def _includes(path: str, text: str) -> Iterator[tuple[str, str]]:

@@ -144,6 +144,26 @@ _NAMED_VALUES = [
         rb"AccountKey=[A-Za-z0-9+/]{86}==",
         "a key of Azure Storage",
     ),
+    (  # Slack, "Sending messages using incoming webhooks", docs.slack.dev
+        (b"hooks.slack.com",),
+        rb"://hooks\.slack\.com/(?:services|workflows)/T\w{5,}/\w{6,}/\w{18}",
+        "a webhook of Slack",
+    ),
+    (  # Docker's configuration
+        (b'"auths"',),
+        rb'"auth"\s*:\s*"[A-Za-z0-9+/]{8,}={0,2}"',
+        "a registry's password",
+    ),
+    (  # npm and Yarn
+        (b":_auth", b":_password", b"npmauthtoken"),
+        rb"(?::_(?:authToken|auth|password)\s*=|npmAuthToken:)\s*[\"']?(?!\$\{)[^\s\"']{8}",
+        "a password",
+    ),
+    (  # Kubernetes
+        (b"kind: config\n",),
+        rb"(?m)^[ \t-]+(?:token|password):[ \t]*[\"']?[^\s\"'<$]{8}",
+        "credentials of Kubernetes",
+    ),
 ]
 
 _PEM = b"PRIVATE KEY"
@@ -153,21 +173,10 @@ _PRIVATE_KEY = re.compile(
 )
 _GOOGLE = re.compile(rb'"type"\s*:\s*"(service_account|authorized_user)"')
 _GOOGLE_SECRET = re.compile(rb'"(?:private_key|refresh_token)"\s*:\s*"[^"]{20}')
-_URL = re.compile(
-    rb"://(?:[^\s/:@(\[\"'`\\]{0,100}:(?P<password>[^\s/@\"'`\\]{1,200})@(?!sha256:)"
-    # Slack, "Sending messages using incoming webhooks", docs.slack.dev
-    rb"|hooks\.slack\.com/(?:services|workflows)/T\w{5,}/\w{6,}/\w{18})"
-)
+_URL = re.compile(rb"://[^\s/:@(\[\"'`\\]{0,100}:([^\s/@\"'`\\]{1,200})@(?!sha256:)")
 # Placeholders of shells, Python, templates and documents are not passwords.
 _VARIABLE = re.compile(
     rb"\$\w+|[#$]*\{.*\}|\$\(.*\)|%[sr]|%\(\w+\)s|%\w+%|<.*>|\[.*\]|[A-Z_]+|x+|\*+|\.+|\xe2\x80\xa6"
-)
-_REGISTRY_LOGIN = re.compile(rb'"auth"\s*:\s*"[A-Za-z0-9+/]{8,}={0,2}"')
-_NPM_LOGIN = re.compile(
-    rb"_(?:authToken|auth|password)\s*=\s*(?!\$\{)\S{8}|npmAuthToken:\s*[\"']?(?!\$\{)[\w-]{8}"
-)
-_KUBERNETES_LOGIN = re.compile(
-    rb"^[ \t-]+(?:token|password):[ \t]*[\"']?[^\s\"'<$]{8}", re.MULTILINE
 )
 
 
@@ -183,11 +192,8 @@ def by_name(path: str) -> str | None:
     return kind or _ENDINGS.get(name[name.rfind(".") :])
 
 
-def by_content(path: str, content: bytes) -> str | None:
-    """Return the kind of secret in a file's content or a part of it, None if there is none.
-
-    `path` is posix; some secrets are looked for only in files of certain names.
-    """
+def by_content(content: bytes) -> str | None:
+    """Return the kind of secret in a file's content or a part of it, None if there is none."""
     if _PEM in content and (_PRIVATE_KEY.search(content) or _is_google_key(content)):
         return "a service account's key" if _is_google_key(content) else "a private key"
     if kind := _token(content):
@@ -196,7 +202,10 @@ def by_content(path: str, content: bytes) -> str | None:
         return None  # not a text
     if b"refresh_token" in content and _is_google_key(content):
         return "credentials of Google Cloud"
-    return _named_value(content) or _in_a_url(content) or _login(path.rpartition("/")[2], content)
+    if kind := _named_value(content):
+        return kind
+    passwords = _URL.findall(content) if b"://" in content else ()
+    return _IN_A_URL if not all(map(_VARIABLE.fullmatch, passwords)) else None
 
 
 def allowed(ignore: str) -> frozenset[str]:
@@ -241,26 +250,3 @@ def _named_value(content: bytes) -> str | None:
 def _is_placeholder(token: bytes) -> bool:
     """Return whether a token is an example like AKIAIOSFODNN7EXAMPLE or ``ghp_xxxxxxxx``."""
     return b"EXAMPLE" in token.upper() or len(set(token[-16:])) <= 4
-
-
-def _in_a_url(content: bytes) -> str | None:
-    if b"://" not in content:
-        return None
-    for match in _URL.finditer(content):
-        password = match["password"]
-        if password is None:
-            return "a webhook of Slack"
-        if not _VARIABLE.fullmatch(password):
-            return _IN_A_URL
-    return None
-
-
-def _login(name: str, content: bytes) -> str | None:
-    """Search for passwords in the configuration files of tools."""
-    if name in ("config.json", ".dockercfg", ".dockerconfigjson") or b'"auths"' in content:
-        return "a registry's password" if _REGISTRY_LOGIN.search(content) else None
-    if name in (".npmrc", ".yarnrc.yml"):
-        return "a password" if _NPM_LOGIN.search(content) else None
-    if b"kind: Config\n" in content and _KUBERNETES_LOGIN.search(content):
-        return "credentials of Kubernetes"
-    return None

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from distlaunch import __version__, resources
-from distlaunch.errors import ImageError, os_reason
+from distlaunch.errors import ImageError
+from distlaunch.image.requirements import has_gpus, read_requirements, read_text, sed_script
 from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS
 
 if TYPE_CHECKING:
@@ -58,10 +59,10 @@ def recipe(job: Job, folder: Path) -> Recipe:
     own_ignore = _own_ignore(folder, own)
     if own_ignore:
         # What distlaunch notes there changes with each launch.
-        ignore = f"{_text(folder, own_ignore)}\n.distlaunch\n{_allowed_secrets(job, folder)}"
+        ignore = f"{read_text(folder, own_ignore)}\n.distlaunch\n{_allowed_secrets(job, folder)}"
     else:
         ignore = _dockerignore(job, folder, None if own else _included(job, folder))
-    text = _text(folder, own) if own else _dockerfile(job, folder)
+    text = read_text(folder, own) if own else _dockerfile(job, folder)
     return Recipe(text, ignore, own, own_ignore)
 
 
@@ -127,9 +128,9 @@ def _escape_variables(value: Any) -> Any:
 
 
 def _dockerfile(job: Job, folder: Path) -> str:
-    from distlaunch.image import cuda, requirements
+    from distlaunch.image import cuda
 
-    gpu = requirements.has_gpus(job.cluster)
+    gpu = has_gpus(job.cluster)
     pip = _requirements(job, folder)
     return _render(
         "Dockerfile",
@@ -139,7 +140,7 @@ def _dockerfile(job: Job, folder: Path) -> str:
         gpu=gpu,
         requirements=list(pip.files) if pip else [],
         changed=pip.changed if pip else (),
-        tensorflow_script=requirements.sed_script(gpu=gpu),
+        tensorflow_script=sed_script(gpu=gpu),
         cuda_folder=cuda.FOLDER,
         link_cuda=cuda.LINK_COMMAND,
         entrypoint=cuda.entrypoint(job),
@@ -207,8 +208,6 @@ def _pattern(path: str) -> str:
 
 def _requirements(job: Job, folder: Path) -> Requirements | None:
     """Return what pip installs: nothing where the job names no file and there is none."""
-    from distlaunch.image.requirements import has_gpus, read_requirements
-
     name = job.image.requirements
     if name is None and not (folder / DEFAULT_REQUIREMENTS).is_file():
         return None
@@ -234,16 +233,7 @@ def _own_ignore(folder: Path, dockerfile: Path | None) -> Path | None:
 
 def _own(folder: Path, path: Path) -> Path | None:
     """Return a file's path if it is there and the user's own."""
-    return path if (folder / path).is_file() and not is_ours(_text(folder, path)) else None
-
-
-def _text(folder: Path, path: Path) -> str:
-    try:
-        return (folder / path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ImageError(f"{path}: not UTF-8 text; save it as UTF-8 or name another") from None
-    except OSError as problem:
-        raise ImageError(f"{path}: cannot be read ({os_reason(problem)})") from None
+    return path if (folder / path).is_file() and not is_ours(read_text(folder, path)) else None
 
 
 def _render(name: str, folder: Path | None, **values: Any) -> str:

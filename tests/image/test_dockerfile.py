@@ -35,11 +35,6 @@ def test_a_dockerfile_is_its_stages():
     ]
     lines = [line for line in OURS.splitlines() if line and not line.startswith("#")]
     assert dockerfile.text.splitlines() == lines
-    assert dockerfile.last_on("x@sha256:1").splitlines() == [
-        "FROM x@sha256:1",
-        "COPY . .",
-        'ENTRYPOINT ["python", "-m", "trainer.task"]',
-    ]
 
 
 @pytest.mark.parametrize(

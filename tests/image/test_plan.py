@@ -17,7 +17,7 @@ from distlaunch.image import execute_plan, plan_image
 from distlaunch.image.context import Context, ContextFile
 from distlaunch.image.cuda import LINK_COMMAND
 from distlaunch.image.dockerfile import read_dockerfile
-from distlaunch.image.plan import environment_of, pin_bases
+from distlaunch.image.plan import environment_of, pin_bases, with_secrets
 from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def test_secrets_are_mounted_into_pip_steps_alone(tmp_path):
     text = DOCKERFILE.replace("WORKDIR", f"RUN {LINK_COMMAND}\nWORKDIR")
     text = text.replace("ENV A=1", 'RUN --network=host ["pip", "install", "a b"]\nRUN echo pip')
     environment = environment_of(read_dockerfile(text), context(tmp_path))
-    mounted = environment.with_secrets(["pip.env", "netrc"])
+    mounted = with_secrets(environment.dockerfile, ["pip.env", "netrc"])
     mounts = " ".join(f"--mount=type=secret,id={name},mode=0444" for name in ("pip.env", "netrc"))
     variables = "set -a; . /run/secrets/pip.env; set +a;"
     before, after = environment.dockerfile.text.splitlines(), mounted.splitlines()

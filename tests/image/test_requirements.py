@@ -136,7 +136,10 @@ def test_lines_that_pip_cannot_read_are_kept_as_written(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"-r more.txt\n", "more.txt: no such file; list the packages in it, or name another "),
+        (
+            b"-r more.txt\n",
+            "more.txt: cannot be read (no such file or directory); fix it, or name another ",
+        ),
         (b"keras\n-r ../x.txt\n", "pip.txt:2: ../x.txt: expected a file in the project's"),
         (b"-c /etc/limits.txt\n", "pip.txt:1: /etc/limits.txt: expected a file in the "),
         (b"./x.whl\n", "pip.txt:1: './x.whl' is only on this machine; install it from an index "),

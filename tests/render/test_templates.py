@@ -246,7 +246,7 @@ def test_the_context_is_what_is_included():
     [
         ({"module": "treiner.task"}, "module: treiner.task: neither the folder treiner nor "),
         ({"image": Image(include=("nowhere",))}, "image.include: nowhere: no such file or folder"),
-        ({"image": Image(requirements="pip.txt")}, "pip.txt: no such file; "),
+        ({"image": Image(requirements="pip.txt")}, "pip.txt: cannot be read (no such file "),
         ({"image": Image(dockerfile="docker/Dockerfile")}, "image.dockerfile: docker/Dockerfile: "),
     ],
 )

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from distlaunch.image.layers import Layer
     from distlaunch.image.reference import Reference
 
-_NOT_MOUNTED = frozenset({400, 401, 403, 404, 405})
-
 
 @dataclass(frozen=True, slots=True)
 class RemoteImage:
@@ -85,17 +83,6 @@ class Registry(Transport):
     def blob(self, digest: str, size: int) -> Blob:
         """Return a blob of the repository, to read or to upload to another."""
         return Blob(digest, size, partial(self._chunks, digest))
-
-    def mount(self, digest: str, source: Reference) -> bool:
-        """Mount a blob from another repository of this registry; return whether that worked."""
-        query = {"mount": digest, "from": source.path}
-        try:
-            response = self.request("post", "blobs/uploads/", params=query)
-        except RegistryError as error:
-            if error.status not in _NOT_MOUNTED:
-                raise
-            return False
-        return response.status_code == 201
 
     def put_manifest(self, manifest: bytes, media_type: str, tag: str) -> str:
         """Create an image whose blobs exist; return its digest."""
@@ -160,9 +147,9 @@ def append_layers(
 ) -> str:
     """Push `target`, made of `base` and `layers`, and return its digest.
 
-    The same input gives the same digest. Blobs that the target's repository has are not sent. The
-    base's layers are mounted if both are in one registry, and copied through this machine
-    otherwise. `progress` is called with a line.
+    The same input gives the same digest. Blobs that the target's repository has are not sent; those
+    of a base in another repository are copied through this machine. `progress` is called with a
+    line.
     """
     with Registry(base, policy) as source, Registry(target, policy) as registry:
         image = _push_layers(source, registry, layers, _Progress(progress, f"pushing {target}"))
@@ -180,11 +167,6 @@ def _push_layers(
     def upload(blob: Blob) -> None:
         registry.upload(blob, partial(progress.update, blob))
 
-    def mount_or_copy(blob: Blob) -> None:
-        is_same_registry = source.repository.host == registry.repository.host
-        if not (is_same_registry and registry.mount(blob.digest, source.repository)):
-            upload(blob)
-
     with ThreadPoolExecutor(THREADS) as pool:
         try:
             files = [Blob.of_file(each.file, each.digest, each.size) for each in layers]
@@ -193,7 +175,7 @@ def _push_layers(
             if source.repository.name != registry.repository.name:
                 sizes = {each["digest"]: each["size"] for each in image.manifest["layers"]}
                 blobs = [source.blob(digest, size) for digest, size in sizes.items()]
-                uploads += [pool.submit(mount_or_copy, blob) for blob in blobs]
+                uploads += [pool.submit(upload, blob) for blob in blobs]
             for each in wait(uploads, return_when=FIRST_EXCEPTION).done:
                 each.result()
         except BaseException:

@@ -247,25 +247,6 @@ def test_equal_input_gives_an_equal_digest(registry, code):
     assert append(base, registries.fresh(registry), [code], other) not in digests
 
 
-def test_the_base_is_mounted_in_its_registry(any_registry, code):
-    base = registries.fresh(any_registry, "base")
-    Recipe(layers=[tar_of({f"{n}": os.urandom(50_000)}) for n in range(12)]).push(base)
-    target, lines = registries.fresh(any_registry), []
-    append(base, target, [code], progress=lines.append)
-    assert lines == [f"pushing {target}: 0.0 of 0.0 MB"]  # of the code alone
-    assert len(files_of(target)) == 13
-
-
-@pytest.mark.parametrize("status", [202, 403])
-def test_a_base_that_cannot_be_mounted_is_copied(fake, door, code, status):
-    refusing = door(lambda r: Fault(status) if "mount=" in r.path else None)
-    base = registries.fresh(fake.host, "base")
-    Recipe().push(base)
-    target = registries.fresh(refusing.host)
-    append(Reference.parse(f"{refusing.host}/{base.path}"), target, [code])
-    assert "etc/base" in files_of(target)
-
-
 def test_a_base_of_another_registry_is_copied_once(registry, code):
     data = os.urandom(3_000_000)
     base = registries.fresh(registry, "base")

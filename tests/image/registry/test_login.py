@@ -7,12 +7,11 @@ import os
 import pytest
 import registries
 from fake_registry import SERVICE, FakeRegistry, Fault
-from registries import QUICK, Recipe, tar_of
+from registries import QUICK, Recipe
 
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry.client import Registry, append_layers
-from distlaunch.image.registry.manifests import ImageSettings
+from distlaunch.image.registry.client import Registry
 from distlaunch.image.registry.transport import Blob, digest_of
 
 USERS = {"ann": "open sesame", "<token>": "an identity"}
@@ -87,19 +86,6 @@ def test_rejected_credentials(bearer, log_in, user):
         f"pull of {reference.name} denied (401); {CHALLENGED} do not suffice, "
         f"run 'docker login {bearer.host}' with others"
     )
-
-
-def test_a_mount_requests_a_token_for_both_repositories(bearer):
-    base, target = registries.fresh(bearer.host, "base"), registries.fresh(bearer.host)
-    Recipe(layers=[tar_of({f"{n}": os.urandom(1000)}) for n in range(10)]).push(base)
-    bearer.token_requests.clear()
-    append_layers(base, target, [], ImageSettings(), policy=QUICK)
-    scopes = bearer.token_requests[-1]["scope"]
-    assert f"repository:{base.path}:pull" in scopes
-    assert f"repository:{target.path}:pull,push" in scopes
-    assert len(bearer.token_requests) <= 6  # not one for each layer
-    with open_registry(target) as registry:
-        assert len(registry.image().manifest["layers"]) == 10
 
 
 @pytest.mark.parametrize("method", ["HEAD", "POST", "PUT"])
