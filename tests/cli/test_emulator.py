@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 import requests
 
-from distlaunch.cli import main
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 JOBS = "/v1/projects/my-project/locations/us-central1/customJobs"
-COMMAND = (sys.executable, "-m", "distlaunch")
 EMULATOR = ("emulator", "--port=0", "--run-with=process")
 
 
@@ -41,31 +38,29 @@ class Running:
         """Send a signal and return what was written to stderr; stdout has only the URL."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=60)
-        assert out == ""
+        assert (out, self.process.returncode) == ("", 0)
         return err
 
 
 @pytest.fixture
 def emulator(tmp_path):
     """Start `distlaunch emulator` on a free port."""
+    with contextlib.ExitStack() as stack:
 
-    @contextmanager
-    def start(*options: str, before: tuple[str, ...] = ()) -> Iterator[Running]:
-        process = subprocess.Popen(
-            [*COMMAND, *before, *EMULATOR, *options],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"TMPDIR": str(tmp_path)},
-        )
-        try:
-            yield Running(process)
-        finally:
-            process.kill()
-            process.communicate()
+        def start(*options: str, before: tuple[str, ...] = ()) -> Running:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "distlaunch", *before, *EMULATOR, *options],
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=os.environ | {"TMPDIR": str(tmp_path)},
+            )
+            stack.callback(process.communicate)
+            stack.callback(process.kill)
+            return Running(process)
 
-    return start
+        yield start
 
 
 def job(script: str) -> dict[str, Any]:
@@ -87,51 +82,34 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_prints_its_url_runs_jobs_and_leaves_nothing(emulator, tmp_path, number):
-    with emulator() as running:
-        port = running.first_line.strip().rpartition(":")[2]
-        assert running.first_line == f"http://127.0.0.1:{port}\n"
-        script = f"echo $$ > {tmp_path}/pid; sleep 300 & echo $! >> {tmp_path}/pid; wait"
-        name = running.call(JOBS, job(script))["name"]
-        pid = tmp_path / "pid"
-        wait_until(lambda: pid.exists() and len(pid.read_text().split()) == 2)
-        wait_until(lambda: running.call(f"/v1/{name}")["state"] == "JOB_STATE_RUNNING")
-        err = running.end(number)
-        assert running.process.returncode == 0
+    running = emulator()
+    port = running.url.rpartition(":")[2]
+    assert running.first_line == f"http://127.0.0.1:{port}\n"
+    script = f"echo $$ > {tmp_path}/pid; sleep 300 & echo $! >> {tmp_path}/pid; wait"
+    name = running.call(JOBS, job(script))["name"]
+    pid = tmp_path / "pid"
+    wait_until(lambda: pid.exists() and len(pid.read_text().split()) == 2)
+    wait_until(lambda: running.call(f"/v1/{name}")["state"] == "JOB_STATE_RUNNING")
+    err = running.end(number)
     assert f"to use it: export DISTLAUNCH_ENDPOINT={running.url}\n" in err
     assert "distlaunch: shutting down; cancelling running jobs\n" in err
     assert not any(map(psutil.pid_exists, map(int, pid.read_text().split())))
     assert [path.name for path in tmp_path.iterdir()] == ["pid"]
 
 
-def test_logs_and_buckets_of_a_job_that_fails(emulator, tmp_path):
-    with emulator("--storage", "kept", "--region", "europe-west4") as running:
-        name = running.call(JOBS, job("echo to stdout; echo to stderr >&2; exit 7"))["name"]
-        wait_until(lambda: "error" in running.call(f"/v1/{name}"))
-        ended = running.call(f"/v1/{name}")
-        assert ended["state"] == "JOB_STATE_FAILED"
-        assert "non-zero status of 7" in ended["error"]["message"]
-        query = {
-            "resourceNames": ["projects/my-project"],
-            "filter": f'resource.labels.job_id="{name.split("/")[-1]}" '
-            'AND resource.labels.task_name="workerpool0-0"',
-        }
-        entries = running.call("/v2/entries:list", query)["entries"]
-        lines = [(entry["severity"], entry["jsonPayload"]["message"]) for entry in entries]
-        assert sorted(lines) == [("ERROR", "to stderr"), ("INFO", "to stdout")]
-        running.call("/upload/storage/v1/b/my-bucket/o?uploadType=media&name=a/b", "kept")
-        assert running.call("/storage/v1/b/my-bucket")["location"] == "EUROPE-WEST4"
-        assert f"buckets are folders in {tmp_path}/kept\n" in running.end(signal.SIGTERM)
-    assert (tmp_path / "kept/my-bucket/a/b").read_text() == '"kept"'
-
-
-def test_the_debug_log_has_the_requests(emulator):
-    with emulator("--faults=lost@create", before=("--log-level=debug",)) as running:
-        running.call(f"{JOBS}?pageSize=2")
-        with pytest.raises(requests.ConnectionError):
-            running.call(JOBS, job("true"))
-        err = running.end(signal.SIGTERM)
+def test_the_options_and_the_log_of_requests(emulator, tmp_path):
+    options = ("--storage", "kept", "--region", "europe-west4", "--faults=lost@create")
+    running = emulator(*options, before=("--log-level=debug",))
+    running.call("/upload/storage/v1/b/my-bucket/o?uploadType=media&name=a/b", "kept")
+    assert running.call("/storage/v1/b/my-bucket")["location"] == "EUROPE-WEST4"
+    running.call(f"{JOBS}?pageSize=2")
+    with pytest.raises(requests.ConnectionError):
+        running.call(JOBS, job("true"))
+    err = running.end(signal.SIGTERM)
+    assert f"buckets are folders in {tmp_path}/kept\n" in err
     assert f"distlaunch: GET {JOBS}?pageSize=2 200\n" in err
     assert f"distlaunch: POST {JOBS} without an answer\n" in err
+    assert (tmp_path / "kept/my-bucket/a/b").read_text() == '"kept"'
 
 
 @pytest.mark.parametrize(
@@ -161,21 +139,19 @@ def test_the_debug_log_has_the_requests(emulator):
         ),
     ],
 )
-def test_wrong_options_are_errors_of_one_line(options, code, message, capfd):
-    assert main([*EMULATOR, *options]) == code
-    assert capfd.readouterr() == ("", f"distlaunch: error: {message}\n")
+def test_wrong_options_are_errors_of_one_line(run, options, code, message):
+    assert run(*EMULATOR, *options) == (code, "", f"distlaunch: error: {message}\n")
 
 
-def test_a_port_that_is_taken_is_an_error(capfd):
+def test_a_port_that_is_taken_is_an_error(run):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        assert main([*EMULATOR, f"--port={port}"]) == 1
-    assert capfd.readouterr().err.startswith(
-        f"distlaunch: error: port {port} of 127.0.0.1 is not available (address already in use)"
-    )
+        done = run(*EMULATOR, f"--port={port}")
+    text = f"port {port} of 127.0.0.1 is not available (address already in use)"
+    assert (done.code, text in done.err) == (1, True)
 
 
-def test_help_explains_faults(cli):
-    text = cli("emulator", "--help").stdout
+def test_help_explains_faults(run):
+    text = run("emulator", "--help").out
     for word in ("lost", "reset", "quota", "slow-states", "seed"):
         assert f"\n    {word}" in text

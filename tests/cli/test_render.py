@@ -27,9 +27,8 @@ cluster:
 """
 LEGACY = """\
 trainingInput:
-  scaleTier: CUSTOM
-  masterType: n1-highmem-8
-  masterConfig: {imageUri: host/there:1}
+  scaleTier: BASIC_GPU
+  masterConfig: {imageUri: 'host/there:1'}
   region: europe-west4
 """
 
@@ -43,10 +42,10 @@ def project(tmp_path):
     return tmp_path
 
 
-def test_files_are_written_and_the_next_commands_printed(cli, project):
-    done = cli("render")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [
+def test_files_are_written_and_the_next_commands_printed(run, project):
+    done = run("render")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
         "wrote Dockerfile",
         "wrote .dockerignore",
         "wrote config.yaml",
@@ -58,43 +57,40 @@ def test_files_are_written_and_the_next_commands_printed(cli, project):
     ]
     spec = yaml.safe_load((project / "config.yaml").read_text())
     assert [pool["replicaCount"] for pool in spec["workerPoolSpecs"]] == [1, 2]
-    assert cli("render").returncode == 0  # over its own
+    assert run("render").code == 0  # its own files are overwritten
 
 
-def test_ai_platforms_format_into_another_folder(cli, project):
-    done = cli("--quiet", "render", "--format", "ai-platform", "--output", "legacy/deep")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+def test_ai_platforms_format_into_another_folder(run, project):
+    words = ("render", "--format", "ai-platform", "--output", "legacy/deep")
+    assert run("--quiet", *words) == (0, "", "")
     content = yaml.safe_load((project / "legacy/deep/config.yaml").read_text())
     assert content["trainingInput"]["masterType"] == "n1-standard-4"
     assert content["trainingInput"]["workerCount"] == 2
     assert not (project / "config.yaml").exists()
+    done = run(*words, "--set", "env.COLOUR=green")
+    assert done.err.startswith("distlaunch: warning: env: COLOUR: left out, as AI Platform ")
 
 
-def test_another_file_is_translated(cli, project):
+def test_a_config_file_is_translated_and_its_retired_accelerators_on_request(run, project):
     (project / "old.yaml").write_text(LEGACY)
-    done = cli("render", "--config", "old.yaml")
-    assert done.returncode == 0, done.stderr
-    assert "there is nothing to build" in done.stderr
-    spec = yaml.safe_load((project / "config.yaml").read_text())
-    (pool,) = spec["workerPoolSpecs"]
-    assert pool["machineSpec"]["machineType"] == "n1-highmem-8"
-    assert "--region=europe-west4" in done.stdout
+    done = run("render", "--config", "old.yaml")
+    assert (done.code, "use --replace-retired" in done.err) == (1, True)
+    done = run("render", "--config", "old.yaml", "--replace-retired")
+    assert done.code == 0, done.err
+    assert "there is nothing to build" in done.err
+    assert "--region=europe-west4" in done.out
+    [chief] = yaml.safe_load((project / "config.yaml").read_text())["workerPoolSpecs"]
+    assert chief["machineSpec"]["acceleratorType"] == "NVIDIA_TESLA_T4"
 
 
-def test_a_warning_names_what_the_format_cannot_express(cli, project):
-    done = cli("render", "--format", "ai-platform", "--set", "env.COLOUR=green")
-    assert done.returncode == 0
-    assert done.stderr.startswith("distlaunch: warning: env: COLOUR: left out, as AI Platform ")
-
-
-def test_variables_that_look_secret_are_warned_of(cli, project):
-    done = cli("render", "--set=env.API_KEY=abc", "--set=env.A_TOKEN=x", "--set=env.COLOUR=green")
-    assert (done.returncode, done.stderr) == (
+def test_variables_that_look_secret_are_warned_of(run, project):
+    done = run("render", "--set=env.API_KEY=abc", "--set=env.A_TOKEN=x", "--set=env.COLOUR=green")
+    assert (done.code, "abc" in done.out, done.err) == (
         0,
+        False,
         "distlaunch: warning: config.yaml: contains the values of API_KEY, A_TOKEN, which look "
         "secret; do not commit it\n",
     )
-    assert "abc" not in done.stdout
 
 
 CONDITIONAL = """\
@@ -112,14 +108,15 @@ vertex:
 """
 
 
-def test_conditional_parameters_are_written_for_vertex_ai_only(cli, project):
+def test_conditional_parameters_are_written_for_vertex_ai_only(run, project):
     (project / "distlaunch.yaml").write_text(JOB + CONDITIONAL)
-    assert "gcloud ai hp-tuning-jobs create" in cli("render").stdout
-    legacy = cli("render", "--format", "ai-platform", "--output", "legacy")
-    assert (legacy.returncode, legacy.stdout) == (1, "")
-    assert legacy.stderr == (
+    assert "gcloud ai hp-tuning-jobs create" in run("render").out
+    assert run("render", "--format", "ai-platform", "--output", "legacy") == (
+        1,
+        "",
         "distlaunch: error: studySpec: AI Platform's format cannot express this search: it has no "
-        "conditional parameters, default values or several metrics; write it with --format vertex\n"
+        "conditional parameters, default values or several metrics; write it with --format "
+        "vertex\n",
     )
     assert not (project / "legacy").exists()
 
@@ -141,24 +138,23 @@ def test_conditional_parameters_are_written_for_vertex_ai_only(cli, project):
         ),
     ],
 )
-def test_what_it_refuses_in_one_line(cli, project, prepare, words, refusal):
+def test_what_it_refuses_in_one_line(run, project, prepare, words, refusal):
     code, expected = refusal
     prepare(project)
     before = sorted(project.iterdir())
-    done = cli("render", *words.split())
-    assert done.returncode == code
-    assert done.stderr.startswith(f"distlaunch: error: {expected}")
-    assert done.stderr.count("\n") == 1
+    done = run("render", *words.split())
+    assert (done.code, done.err.count("\n")) == (code, 1)
+    assert done.err.startswith(f"distlaunch: error: {expected}")
     assert sorted(project.iterdir()) == before
 
 
 @pytest.mark.slow
-def test_the_commands_for_docker_do_by_hand_what_submit_does(cli, project, engine):
+def test_the_commands_for_docker_do_by_hand_what_submit_does(run, project, engine):
     repository = f"{engine.registry}/by-hand/digits"
     sets = [f"image.repository={repository}", f"image.base={engine.base}"]
-    done = cli("render", *[word for each in sets for word in ("--set", each)])
-    assert done.returncode == 0, done.stderr
-    docker = [line.strip() for line in done.stdout.splitlines() if line.startswith("  docker")]
+    done = run("render", *[word for override in sets for word in ("--set", override)])
+    assert done.code == 0, done.err
+    docker = [line.strip() for line in done.out.splitlines() if line.startswith("  docker")]
     environment = {
         **os.environ,
         "DOCKER_HOST": engine.socket,
@@ -169,7 +165,7 @@ def test_the_commands_for_docker_do_by_hand_what_submit_does(cli, project, engin
     text = (project / "Dockerfile").read_text().replace("RUN python -m pip", "RUN echo pip")
     (project / "Dockerfile").write_text(text)
     for line in [*docker, f"docker run --rm {repository}:latest"]:
-        made = subprocess.run(
+        result = subprocess.run(
             ["bash", "-ec", line],
             cwd=project,
             env=environment,
@@ -177,19 +173,19 @@ def test_the_commands_for_docker_do_by_hand_what_submit_does(cli, project, engin
             text=True,
             check=False,
         )
-        assert made.returncode == 0, made.stderr
-    assert made.stdout == "trained\n"
+        assert result.returncode == 0, result.stderr
+    assert result.stdout == "trained\n"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(GCLOUD is None, reason="gcloud is not installed here")
-def test_the_command_for_gcloud_submits_the_job(cli, project):
+def test_the_command_for_gcloud_submits_the_job(run, project):
     args = ["--epochs=5", "a: b", "yes", "1e3", "0o17", "x\ny", "{{ 7 }}", "$HOME"]
     text = f"{JOB}project: my-project\nenv: {{A: '012'}}\n".replace(
         "args: [--epochs=5]", f"args: {json.dumps(args)}"
     )
     (project / "distlaunch.yaml").write_text(text)
-    line = cli("render").stdout.splitlines()[-1]
+    line = run("render").out.splitlines()[-1]
     with Emulator(storage=project / "storage", project_dir=project) as emulator:
         environment = {
             **os.environ,
@@ -198,7 +194,7 @@ def test_the_command_for_gcloud_submits_the_job(cli, project):
             "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{emulator.url}/",
         }
-        made = subprocess.run(
+        result = subprocess.run(
             ["bash", "-ec", line],
             cwd=project,
             env=environment,
@@ -206,7 +202,7 @@ def test_the_command_for_gcloud_submits_the_job(cli, project):
             text=True,
             check=False,
         )
-        assert made.returncode == 0, made.stderr
+        assert result.returncode == 0, result.stderr
         jobs = "projects/my-project/locations/us-central1/customJobs"
         with urlopen(f"{emulator.url}/v1/{jobs}") as answer:  # noqa: S310 - on loopback
             (job,) = json.load(answer)["customJobs"]
@@ -217,15 +213,3 @@ def test_the_command_for_gcloud_submits_the_job(cli, project):
         "args": args,
         "env": [{"name": "A", "value": "012"}],
     }
-
-
-def test_retired_accelerators_of_a_file_are_replaced_on_request(cli, project):
-    (project / "old.yaml").write_text(
-        "trainingInput:\n  scaleTier: BASIC_GPU\n  masterConfig: {imageUri: 'host/there:1'}\n"
-    )
-    refused = cli("render", "--config", "old.yaml")
-    assert (refused.returncode, "use --replace-retired" in refused.stderr) == (1, True)
-    done = cli("render", "--config", "old.yaml", "--replace-retired")
-    assert done.returncode == 0, done.stderr
-    [chief] = yaml.safe_load((project / "config.yaml").read_text())["workerPoolSpecs"]
-    assert chief["machineSpec"]["acceleratorType"] == "NVIDIA_TESLA_T4"

@@ -10,9 +10,10 @@ from contextlib import suppress
 
 import pytest
 
-from distlaunch.cli import main
+from distlaunch.emulator.faults import Faults
 
 from ..google.servers import in_turn, refused  # noqa: TID252 - tests are no package
+from .cloud import LABEL, Cloud
 
 JOB_FILE = """\
 name: digits
@@ -56,7 +57,6 @@ if "--fail" in sys.argv:
     sys.exit(7)
 """
 IMAGE = "--image=localhost:5000/digits:1"
-LABEL = "distlaunch-launch"
 
 
 @pytest.fixture
@@ -69,12 +69,26 @@ def project(tmp_path):
 
 
 @pytest.fixture
-def submit(cli, project):
-    def run(*words, emulator=None, command="submit", **variables):
-        env = (emulator.environment if emulator else os.environ) | variables
-        return cli(command, *words, cwd=project, env=env)
+def cloud(project):
+    """An emulator that runs the project's jobs."""
+    with Cloud(project) as cloud:
+        yield cloud
 
-    return run
+
+@pytest.fixture
+def submit(run, project):
+    """Run a command in the project, by default `submit`."""
+
+    def run_here(*words, cloud=None, command="submit"):
+        endpoint = ("--endpoint", cloud.url) if cloud else ()
+        return run(command, *endpoint, *words, cwd=project)
+
+    return run_here
+
+
+def jobs_at(cloud):
+    """Return the jobs at an emulator, the newest first."""
+    return list(cloud.jobs("demo-project").list("customJobs"))
 
 
 def as_message(job):
@@ -85,39 +99,36 @@ def as_message(job):
     return CustomJob.from_json(json.dumps(sent).replace(job["labels"][LABEL], "LAUNCH"))
 
 
-def test_a_dry_run_prints_what_is_then_sent_and_sends_nothing(project, submit, emulator):
-    here = emulator(project=project)
-    words = (IMAGE, "--set", "labels.team=vision", "--", "--epochs", "3")
-    shown = submit("--dry-run", *words, emulator=here)
-    assert shown.returncode == 0, shown.stderr
-    assert here.jobs() == []
+def test_a_dry_run_prints_what_is_then_sent_and_sends_nothing(project, submit, cloud):
+    words = ("other", IMAGE, "--set", "labels.team=vision", "--", "word", "--epochs=3")
+    dry_run = submit("--dry-run", *words, cloud=cloud)
+    assert dry_run.code == 0, dry_run.err
+    assert jobs_at(cloud) == []
     assert not (project / ".distlaunch/jobs").exists()
-    done = submit("--detach", *words, emulator=here)
-    assert done.returncode == 0, done.stderr
-    [job] = here.jobs()
-    assert done.stdout.strip() == job["labels"][LABEL]
-    assert "TOKEN: the value is hidden here" in shown.stderr
-    assert "s3cret" not in shown.stdout + shown.stderr
-    request = json.loads(shown.stdout.replace("(hidden)", "s3cret"))
+    done = submit("--detach", *words, cloud=cloud)
+    assert done.code == 0, done.err
+    [job] = jobs_at(cloud)
+    assert done.out.strip() == job["labels"][LABEL]
+    assert "TOKEN: the value is hidden here" in dry_run.err
+    assert "'word' after '--' is passed to the job's program" in dry_run.err
+    assert "s3cret" not in dry_run.out + dry_run.err
+    request = json.loads(dry_run.out.replace("(hidden)", "s3cret"))
     assert as_message(request) == as_message(job)
-    assert request["labels"]["team"] == "vision"
+    assert (request["displayName"], request["labels"]["team"]) == ("other", "vision")
     [chief, _] = request["jobSpec"]["workerPoolSpecs"]
-    assert chief["containerSpec"]["args"] == ["--epochs=8", "--epochs", "3"]
+    assert chief["containerSpec"]["args"] == ["--epochs=8", "word", "--epochs=3"]
 
 
 @pytest.mark.parametrize("is_legacy", [False, True], ids=["distlaunch.yaml", "config.yaml"])
-def test_the_job_dir_of_the_command_line_is_the_one_that_the_program_gets(
-    is_legacy, project, monkeypatch, capfd
-):
-    monkeypatch.chdir(project)
+def test_the_program_gets_the_job_dir_of_the_command_line(is_legacy, project, submit, monkeypatch):
     old = JOB_FILE.replace("--epochs=8", "--job-dir=gs://demo-bucket/old")
     (project / "distlaunch.yaml").write_text(old)
     (project / "config.yaml").write_text(f"{LEGACY}  jobDir: gs://demo-bucket/old\n")
     monkeypatch.setenv("IMAGE_URI", "localhost:5000/digits:2")
     words = ["--config=config.yaml"] if is_legacy else [IMAGE]
     new = "gs://demo-bucket/new"
-    assert main(["submit", *words, "--dry-run", "--no-check", "--job-dir", f"{new}/"]) == 0
-    spec = json.loads(capfd.readouterr().out)["jobSpec"]
+    done = submit(*words, "--dry-run", "--no-check", "--job-dir", f"{new}/")
+    spec = json.loads(done.out)["jobSpec"]
     assert spec["baseOutputDirectory"] == {"outputUriPrefix": new}
     for pool in spec["workerPoolSpecs"]:
         args = " ".join(pool["containerSpec"]["args"]).replace("=gs", " gs")
@@ -131,48 +142,48 @@ def test_a_dry_run_lists_the_images_files(project, submit):
     for number in range(60):
         (project / f"data/{number:02}.csv").touch()
     words = ("--dry-run", "--set=image.repository=localhost:1/digits", "--no-check")
-    few, every = submit(*words), submit(*words, "--verbose")
-    assert few.returncode == every.returncode == 0, few.stderr + every.stderr
-    assert few.stderr.count(".csv\n") == 50
-    assert "    and 11 more; --verbose lists them\n" in few.stderr
-    assert every.stderr.count(".csv\n") == 60
-    assert "more" not in every.stderr
+    few, verbose = submit(*words), submit(*words, "--verbose")
+    assert few.code == verbose.code == 0, few.err + verbose.err
+    assert few.err.count(".csv\n") == 50
+    assert "    and 11 more; --verbose lists them\n" in few.err
+    assert verbose.err.count(".csv\n") == 60
+    assert "more" not in verbose.err
 
 
-def test_a_job_is_followed_to_its_end(project, run, emulator):
-    here = emulator("--faults=503@storage", project=project)
-    words = ("submit", IMAGE, "--endpoint", here.url, "--new")
-    done = run(*words, cwd=project)
+def test_a_job_is_followed_to_its_end(project, submit):
+    with Cloud(project, faults=Faults("503@storage")) as cloud:
+        done = submit(IMAGE, cloud=cloud)
+        as_json = submit(IMAGE, "--json", cloud=cloud)
+        failing = submit(IMAGE, "--", "--fail", cloud=cloud)
+        names = [job["name"] for job in jobs_at(cloud)]
     assert done.code == 0, done.err
     for line in ("chief    | hello from ['--epochs=8']", "worker:0 | hello from ['--epochs=8']"):
         assert f"{line}\n" in done.out
     assert "state SUCCEEDED (RUNNING took" in done.err
     assert done.out.endswith("global batch  64\n")  # read from the bucket
 
-    done = run(*words, "--json", cwd=project)
-    assert done.code == 0, done.err
-    events = [json.loads(line) for line in done.out.splitlines()]
+    assert as_json.code == 0, as_json.err
+    events = [json.loads(line) for line in as_json.out.splitlines()]
     assert [events[0][key] for key in ("event", "console")] == ["submitted", None]
     assert events[0]["job"].startswith("digits-")
-    assert events[0]["name"] in [job["name"] for job in here.jobs()]
+    assert events[0]["name"] == names[1]
     lines = {(event["task"], event["text"]) for event in events if event["event"] == "line"}
     assert lines >= {(task, "hello from ['--epochs=8']") for task in ("chief", "worker:0")}
     states = [event["state"] for event in events if event["event"] == "state"]
     assert states[-1] == "SUCCEEDED"
     assert events[-1]["summary"] == {"global_batch": 64}
 
-    done = run(*words, "--", "--fail", cwd=project)
-    assert done.code == 3
-    assert "state FAILED" in done.err
-    assert "non-zero status of 7" in done.err
+    assert failing.code == 3
+    assert "state FAILED" in failing.err
+    assert "non-zero status of 7" in failing.err
 
 
 @pytest.mark.parametrize(
     ("fault", "is_denied"), [("404@storage#*", False), ("denied@storage", True)]
 )
-def test_a_summary_that_cannot_be_read_is_no_failure(project, run, emulator, fault, is_denied):
-    here = emulator(f"--faults={fault}", project=project)
-    done = run("submit", IMAGE, "--endpoint", here.url, cwd=project)
+def test_a_summary_that_cannot_be_read_is_no_failure(project, submit, fault, is_denied):
+    with Cloud(project, faults=Faults(fault)) as cloud:
+        done = submit(IMAGE, cloud=cloud)
     assert done.code == 0, done.err
     assert ("its summary cannot be read: the permission storage" in done.err) == is_denied
     assert "done; the job's folder is gs://demo-bucket/digits/" in done.err
@@ -209,13 +220,12 @@ def test_ctrl_c_leaves_the_job_or_cancels_it(words, state, content, project, emu
     assert not json.loads(record.read_text())["is_open"]
 
 
-def test_the_same_may_be_submitted_twice_and_again_as_it_was(project, submit, emulator):
-    here = emulator(project=project)
+def test_an_identical_submit_and_a_resubmit_create_the_same_job_again(project, submit, cloud):
     for _ in range(2):
-        assert submit(IMAGE, "--detach", emulator=here).returncode == 0
-    again = submit("--detach", command="resubmit", emulator=here)
-    assert again.returncode == 0, again.stderr
-    jobs = here.jobs()
+        assert submit(IMAGE, "--detach", cloud=cloud).code == 0
+    again = submit("--detach", command="resubmit", cloud=cloud)
+    assert again.code == 0, again.err
+    jobs = jobs_at(cloud)
     assert len({job["labels"][LABEL] for job in jobs}) == 3
     assert as_message(jobs[0]) == as_message(jobs[1]) == as_message(jobs[2])
     container = jobs[0]["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]
@@ -224,18 +234,18 @@ def test_the_same_may_be_submitted_twice_and_again_as_it_was(project, submit, em
         assert "s3cret" not in record.read_text()
 
 
-def test_an_old_config_file_runs_as_it_is(project, submit, emulator):
-    here = emulator(project=project)
+def test_an_old_config_file_runs_as_it_is(project, submit, cloud, monkeypatch):
     (project / "config.yaml").write_text(LEGACY)
-    missing = submit("--config=config.yaml", "--detach", emulator=here)
-    assert missing.returncode == 1
-    assert "config.yaml:4:28" in missing.stderr
-    assert "IMAGE_URI" in missing.stderr
-    words = ("--config=config.yaml", "--detach", "--", "--epochs=5")
-    done = submit(*words, emulator=here, IMAGE_URI="localhost:5000/digits:2")
-    assert done.returncode == 0, done.stderr
-    assert "priority" in done.stderr
-    [chief, workers] = here.jobs()[0]["jobSpec"]["workerPoolSpecs"]
+    missing = submit("--config=config.yaml", "--detach", cloud=cloud)
+    assert missing.code == 1
+    assert "config.yaml:4:28" in missing.err
+    assert "IMAGE_URI" in missing.err
+    monkeypatch.setenv("IMAGE_URI", "localhost:5000/digits:2")
+    done = submit("--config=config.yaml", "--detach", "--", "--epochs=5", cloud=cloud)
+    assert done.code == 0, done.err
+    assert "priority" in done.err
+    [job] = jobs_at(cloud)
+    [chief, workers] = job["jobSpec"]["workerPoolSpecs"]
     assert chief["machineSpec"]["machineType"] == "n1-standard-4"
     assert workers["machineSpec"]["machineType"] == "n1-highmem-8"
     assert int(workers["replicaCount"]) == 2
@@ -244,22 +254,13 @@ def test_an_old_config_file_runs_as_it_is(project, submit, emulator):
         assert pool["containerSpec"]["args"] == ["--batch-size=8", "--epochs=5"]
 
 
-def test_a_name_before_options(submit, emulator):
-    done = submit("other", IMAGE, "--dry-run", "--", "word", emulator=emulator())
-    assert done.returncode == 0, done.stderr
-    request = json.loads(done.stdout)
-    assert request["displayName"] == "other"
-    assert request["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]["args"][-1] == "word"
-    assert "'word' after '--' is passed to the job's program" in done.stderr
-
-
-def test_status_names_a_refused_launch(submit, emulator):
-    here = emulator("--faults", "denied@create#1")
-    assert submit(IMAGE, "--detach", emulator=here).returncode == 1
-    nothing = submit(emulator=here, command="status")
-    assert "no jobs submitted from this directory" in nothing.stderr
-    refused = submit("digits", emulator=here, command="status")
-    assert "Google refused to create this job" in refused.stderr
+def test_status_names_a_refused_launch(project, submit):
+    with Cloud(project, faults=Faults("denied@create#1")) as cloud:
+        assert submit(IMAGE, "--detach", cloud=cloud).code == 1
+        nothing = submit(command="status", cloud=cloud)
+        assert "no jobs submitted from this directory" in nothing.err
+        refused = submit("digits", command="status", cloud=cloud)
+        assert "Google refused to create this job" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -273,9 +274,8 @@ def test_status_names_a_refused_launch(submit, emulator):
 )
 def test_wrong_usage_is_one_line_and_2(words, content, submit):
     done = submit(IMAGE, *words)
-    assert done.returncode == 2
-    assert content in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert content in done.err
 
 
 def answer_prompt(project, gcloud, answer, *words):
@@ -316,9 +316,8 @@ def test_a_terminal_is_prompted(project, serve, trusted, no_credentials):
 
 
 @pytest.mark.usefixtures("user")
-def test_no_terminal_is_never_prompted(project, serve, trusted, monkeypatch, capfd):
+def test_no_terminal_is_never_prompted(submit, serve, trusted):
     server = serve(in_turn(refused(403, "PERMISSION_DENIED", "No.")), trusted)
-    monkeypatch.chdir(project)
-    assert main(["submit", IMAGE, "--no-check", "--endpoint", server.url]) == 1
+    done = submit(IMAGE, "--no-check", cloud=server)
+    assert (done.code, "[y/N]" in done.err) == (1, False)
     assert [request.method for request in server.requests] == ["POST"]
-    assert "[y/N]" not in capfd.readouterr().err
