@@ -2,74 +2,59 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from textwrap import dedent
+from unittest.mock import Mock
 
 import pytest
 
 from distlaunch.errors import DistlaunchError, JobFileError
+from distlaunch.job import validation, yaml_document
 from distlaunch.job.load import load_job_file
+from distlaunch.job.vertex import proto
 
 SMALLEST = "name: digits\ncluster: {chief: {machine: n1-standard-4}}\n"
 
+PATH = "expected a path below the project folder, such as data/labels.txt, got"
 BROKEN = {
-    "nothing": ("", ["1:1: expected keys with values, such as 'name: digits'"]),
-    "a tab": ("name: digits\n\tcluster: 1\n", ["2:1: not YAML: a tab where spaces are needed"]),
+    "nothing": ("", "1:1: expected keys with values, such as 'name: digits'"),
+    "a tab": ("name: digits\n\tcluster: 1\n", "2:1: not YAML: a tab where spaces are needed"),
     "an open bracket": (
         "name: digits\nargs: [--epochs=5\nmodule: x\n",
-        ["3:7: not YAML: while parsing a flow sequence, expected ',' or ']', but got ':'"],
+        "3:7: not YAML: while parsing a flow sequence, expected ',' or ']', but got ':'",
     ),
     "code": (
         SMALLEST + "args: [!!python/object/apply:os.system [true]]\n",
-        [
-            "3:8: unsupported YAML tag !!python/object/apply:os.system",
-            "3:8: args.0: expected text, got a list",
-        ],
+        "3:8: unsupported YAML tag !!python/object/apply:os.system",
+        "3:8: args.0: expected text, got a list",
     ),
     "an alias of itself": (
         SMALLEST + "args: &a [*a]\n",
-        [
-            "3:7: an alias that contains itself",
-            "3:7: args.0: expected text, got nothing",
-        ],
+        "3:7: an alias that contains itself",
+        "3:7: args.0: expected text, got nothing",
     ),
     "a merge of text": (
         SMALLEST + "env: {<<: yes}\n",
-        ["3:11: <<: expected an alias of a section, such as *name"],
+        "3:11: <<: expected an alias of a section, such as *name",
     ),
-    "too deep": (SMALLEST + "vertex: " + "[" * 5000, ["1:1: nested too deeply"]),
-    "a key twice": (
-        SMALLEST + "name: other\n",
-        ["3:1: name: duplicate key (first defined on line 1)"],
-    ),
-    "no machine": (
-        "name: digits\ncluster:\n  chief: {}\n  workers: {count: 2}\n",
-        ["3:3: cluster.chief.machine: is missing", "4:3: cluster.workers.machine: is missing"],
-    ),
-    "counts": (
+    "too deep": (SMALLEST + "vertex: " + "[" * 5000, "1:1: nested too deeply"),
+    "a key twice": (SMALLEST + "name: a\n", "3:1: name: duplicate key (first defined on line 1)"),
+    "machines": (
         dedent("""\
             name: digits
             cluster:
-              chief: {machine: n1-standard-4, accelerator: {type: NVIDIA_TESLA_T4, count: 0}}
+              chief: {machine: N1, accelerator: {type: t4, count: 0}}
               workers: {machine: n1-standard-4, count: three}
-              parameter_servers: {machine: n1-standard-4, count: -1}
+              parameter_servers: {count: -1}
               evaluators: {machine: n1-standard-4, count: 1.5}
             """),
-        [
-            "3:79: cluster.chief.accelerator.count: expected a whole number of 1 or more, got '0'",
-            "4:44: cluster.workers.count: expected a whole number, got 'three'",
-            "5:54: cluster.parameter_servers.count: expected a whole number of 0 or more, got '-1'",
-            "6:47: cluster.evaluators.count: expected a whole number, got '1.5'",
-        ],
-    ),
-    "machines": (
-        "name: digits\ncluster:\n  chief: {machine: N1, accelerator: {type: t4}}\n",
-        [
-            "3:20: cluster.chief.machine: expected a machine type such as n1-standard-8, got 'N1'",
-            "3:44: cluster.chief.accelerator.type: expected an accelerator such as "
-            "NVIDIA_TESLA_T4, "
-            "got 't4'",
-        ],
+        "3:20: cluster.chief.machine: expected a machine type such as n1-standard-8, got 'N1'",
+        "3:44: cluster.chief.accelerator.type: expected an accelerator such as NVIDIA_TESLA_T4, "
+        "got 't4'",
+        "3:55: cluster.chief.accelerator.count: expected a whole number of 1 or more, got '0'",
+        "4:44: cluster.workers.count: expected a whole number, got 'three'",
+        "5:3: cluster.parameter_servers.machine: is missing",
+        "5:30: cluster.parameter_servers.count: expected a whole number of 0 or more, got '-1'",
+        "6:47: cluster.evaluators.count: expected a whole number, got '1.5'",
     ),
     "names": (
         dedent("""\
@@ -80,49 +65,36 @@ BROKEN = {
             bucket: s3://my-bucket
             module: trainer/task.py
             service_account: trainer
-            image: {repository: digits:latest, base: ''}
             """),
-        [
-            "1:7: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, such as "
-            "digits, got 'Digits 1'",
-            "3:10: project: expected a project id such as my-project-1234, got 'My Project'",
-            "4:9: region: expected a region such as us-central1, got 'us'",
-            "5:9: bucket: expected a bucket such as gs://my-bucket, got 's3://my-bucket'",
-            "6:9: module: expected a Python module such as trainer.task, got 'trainer/task.py'",
-            "7:18: service_account: expected an account such as "
-            "trainer@my-project.iam.gserviceaccount.com, got 'trainer'",
-            "8:21: image.repository: expected an image without a tag, such as "
-            "us-central1-docker.pkg.dev/my-project/training/digits, got 'digits:latest'",
-            "8:42: image.base: expected an image such as python:3.12-slim, got ''",
-        ],
+        "1:7: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, such as digits, got "
+        "'Digits 1'",
+        "3:10: project: expected a project id such as my-project-1234, got 'My Project'",
+        "4:9: region: expected a region such as us-central1, got 'us'",
+        "5:9: bucket: expected a bucket such as gs://my-bucket, got 's3://my-bucket'",
+        "6:9: module: expected a Python module such as trainer.task, got 'trainer/task.py'",
+        "7:18: service_account: expected an account such as "
+        "trainer@my-project.iam.gserviceaccount.com, got 'trainer'",
     ),
     "an image": (
         SMALLEST
         + dedent("""\
             image:
+              repository: digits:latest
               base: "python:3.12\\nRUN curl evil | sh"
               requirements: /etc/passwd
               include: [data, ../secrets, a/../../b, "a\\nb", ~]
               dockerfile: ''
-              uri: digits:1 2
             """),
-        [
-            "4:9: image.base: expected an image such as python:3.12-slim, got "
-            "'python:3.12\\nRUN curl evil | sh'",
-            "5:17: image.requirements: expected a path below the project folder, such as "
-            "data/labels.txt, got '/etc/passwd'",
-            "6:19: image.include.1: expected a path below the project folder, such as "
-            "data/labels.txt, got '../secrets'",
-            "6:31: image.include.2: expected a path below the project folder, such as "
-            "data/labels.txt, got 'a/../../b'",
-            "6:42: image.include.3: expected a path below the project folder, such as "
-            "data/labels.txt, got 'a\\nb'",
-            "6:50: image.include.4: expected a path below the project folder, such as "
-            "data/labels.txt, got nothing",
-            "7:15: image.dockerfile: expected a path below the project folder, such as "
-            "data/labels.txt, got ''",
-            "8:8: image.uri: expected an image such as python:3.12-slim, got 'digits:1 2'",
-        ],
+        "4:15: image.repository: expected an image without a tag, such as "
+        "us-central1-docker.pkg.dev/my-project/training/digits, got 'digits:latest'",
+        "5:9: image.base: expected an image such as python:3.12-slim, got "
+        "'python:3.12\\nRUN curl evil | sh'",
+        f"6:17: image.requirements: {PATH} '/etc/passwd'",
+        f"7:19: image.include.1: {PATH} '../secrets'",
+        f"7:31: image.include.2: {PATH} 'a/../../b'",
+        f"7:42: image.include.3: {PATH} 'a\\nb'",
+        f"7:50: image.include.4: {PATH} nothing",
+        f"8:15: image.dockerfile: {PATH} ''",
     ),
     "google's fields": (
         SMALLEST
@@ -131,59 +103,40 @@ BROKEN = {
               jobSpec:
                 scheduling: {restartJobOnWorkerRestart: maybe}
                 workerPoolSpecs: [{diskSpec: {bootDiskType: pd-ssd, bootDiskSizeGB: 200}}]
-                enableWebAcess: true
               encryption_spec: {kms_key: a}
             """),
-        [
-            "5:45: vertex.jobSpec.scheduling.restartJobOnWorkerRestart: expected true or false, "
-            "got 'maybe'",
-            "6:57: vertex.jobSpec.workerPoolSpecs[0].diskSpec.bootDiskSizeGB: unknown field; did "
-            "you mean 'bootDiskSizeGb'?",
-            "7:5: vertex.jobSpec.enableWebAcess: unknown field; did you mean 'enableWebAccess'?",
-            "8:21: vertex.encryption_spec.kms_key: unknown field; did you mean 'kms_key_name'?",
-        ],
+        "5:45: vertex.jobSpec.scheduling.restartJobOnWorkerRestart: expected true or false, got "
+        "'maybe'",
+        "6:57: vertex.jobSpec.workerPoolSpecs[0].diskSpec.bootDiskSizeGB: unknown field; did you "
+        "mean 'bootDiskSizeGb'?",
+        "7:21: vertex.encryption_spec.kms_key: unknown field; did you mean 'kms_key_name'?",
     ),
     "a tuned job's fields with conflicts": (
         SMALLEST
         + "tuning: {metric: a, goal: maximize, trials: 1, parameters: {x: {values: [a]}}}\n"
         + "vertex: {maxTrialCount: 2, studySpec: {metrics: [{metricId: b}]}}\n",
-        [
-            "4:25: vertex.maxTrialCount: 2 conflicts with tuning; set it there",
-            "4:49: vertex.studySpec.metrics: a list conflicts with tuning; set it there",
-        ],
+        "4:25: vertex.maxTrialCount: 2 conflicts with tuning; set it there",
+        "4:49: vertex.studySpec.metrics: a list conflicts with tuning; set it there",
     ),
     "variables": (
-        SMALLEST + "env: {9: a, TF_CONFIG: b, AIP_MODEL_DIR: c, GOOD: ~}\n",
-        [
-            "3:7: env.9: expected a variable's name, such as LOG_LEVEL, got '9'",
-            "3:13: env.TF_CONFIG: expected another name, as this variable is set for each "
-            "task, got 'TF_CONFIG'",
-            "3:27: env.AIP_MODEL_DIR: expected another name, as this variable is set for "
-            "each task, got 'AIP_MODEL_DIR'",
-            "3:51: env.GOOD: expected text, got nothing",
-        ],
+        SMALLEST + "env: {9: a, TF_CONFIG: b, AIP_MODEL_DIR: c}\n",
+        "3:7: env.9: expected a variable's name, such as LOG_LEVEL, got '9'",
+        "3:13: env.TF_CONFIG: expected another name, as this variable is set for each task, got "
+        "'TF_CONFIG'",
+        "3:27: env.AIP_MODEL_DIR: expected another name, as this variable is set for each task, "
+        "got 'AIP_MODEL_DIR'",
     ),
     "labels": (
-        SMALLEST + "labels: {Team: a, team: Vision, long: " + "x" * 64 + "}\n",
-        [
-            "3:10: labels.Team: expected at most 63 of a-z, 0-9, _ and -, a letter first, "
-            "got 'Team'",
-            "3:25: labels.team: expected at most 63 of a-z, 0-9, _ and -, got 'Vision'",
-            "3:39: labels.long: expected at most 63 of a-z, 0-9, _ and -, got '" + "x" * 39 + "…'",
-        ],
+        SMALLEST + "labels: {Team: a, long: " + "x" * 64 + "}\n",
+        "3:10: labels.Team: expected at most 63 of a-z, 0-9, _ and -, a letter first, got 'Team'",
+        "3:25: labels.long: expected at most 63 of a-z, 0-9, _ and -, got '" + "x" * 39 + "…'",
     ),
     "scheduling": (
-        SMALLEST + "scheduling: {strategy: spot, timeout: 12, max_wait: 1 h}\n",
-        [
-            "3:24: scheduling.strategy: expected STANDARD, SPOT or FLEX_START, got 'spot'; "
-            "did you mean 'SPOT'?",
-            "3:39: scheduling.timeout: expected a duration with its unit, such as 90s, 30m, 12h "
-            "or 7d, "
-            "got '12'",
-            "3:53: scheduling.max_wait: expected a duration with its unit, such as 90s, 30m, "
-            "12h or "
-            "7d, got '1 h'",
-        ],
+        SMALLEST + "scheduling: {strategy: spot, timeout: 12}\n",
+        "3:24: scheduling.strategy: expected STANDARD, SPOT or FLEX_START, got 'spot'; did you "
+        "mean 'SPOT'?",
+        "3:39: scheduling.timeout: expected a duration with its unit, such as 90s, 30m, 12h or 7d, "
+        "got '12'",
     ),
     "tuning": (
         SMALLEST
@@ -204,33 +157,31 @@ BROKEN = {
                 i: {values: [1], scale: log}
                 j: {type: integer, min: 0.5, max: 2}
             """),
-        [
-            "5:9: tuning.goal: expected maximize or minimize, got 'up'",
-            "6:11: tuning.trials: expected a whole number of 1 or more, got '0'",
-            "8:28: tuning.parameters.a.min: expected a number, got 'x'",
-            "9:9: tuning.parameters.b.mn: unknown key; did you mean 'min'?",
-            "10:17: tuning.parameters.c.values: expected one or more, got an empty list",
-            "11:8: tuning.parameters.d: expected a min that is not above max, got a section",
-            "12:8: tuning.parameters.e: expected either type, min and max or a list of "
-            "values, got a section",
-            "13:28: tuning.parameters.f.min: expected a number, got 'nan'",
-            "13:38: tuning.parameters.f.max: expected a number, got 'inf'",
-            "14:8: tuning.parameters.g: expected numbers as values, such as [0.1, 0.01], for "
-            "the type double, got a section",
-            "15:8: tuning.parameters.h: expected either type, min and max or a list of "
-            "values, got a section",
-            "16:8: tuning.parameters.i: expected the type double with a scale, or no scale, "
-            "got a section",
-            "17:8: tuning.parameters.j: expected integers as min and max of the type "
-            "integer, got a section",
-        ],
+        "5:9: tuning.goal: expected maximize or minimize, got 'up'",
+        "6:11: tuning.trials: expected a whole number of 1 or more, got '0'",
+        "8:28: tuning.parameters.a.min: expected a number, got 'x'",
+        "9:9: tuning.parameters.b.mn: unknown key; did you mean 'min'?",
+        "10:17: tuning.parameters.c.values: expected one or more, got an empty list",
+        "11:8: tuning.parameters.d: expected a min that is not above max, got a section",
+        "12:8: tuning.parameters.e: expected either type, min and max or a list of values, got a "
+        "section",
+        "13:28: tuning.parameters.f.min: expected a number, got 'nan'",
+        "13:38: tuning.parameters.f.max: expected a number, got 'inf'",
+        "14:8: tuning.parameters.g: expected numbers as values, such as [0.1, 0.01], for the type "
+        "double, got a section",
+        "15:8: tuning.parameters.h: expected either type, min and max or a list of values, got a "
+        "section",
+        "16:8: tuning.parameters.i: expected the type double with a scale, or no scale, got a "
+        "section",
+        "17:8: tuning.parameters.j: expected integers as min and max of the type integer, got a "
+        "section",
     ),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_all_problems_are_reported_at_once(tmp_path, name):
-    text, lines = BROKEN[name]
+    text, *lines = BROKEN[name]
     file = tmp_path / "distlaunch.yaml"
     file.write_text(text)
     with pytest.raises(JobFileError) as error:
@@ -238,25 +189,15 @@ def test_all_problems_are_reported_at_once(tmp_path, name):
     assert error.value.lines == tuple(f"{file}:{line}" for line in lines)
 
 
-def counting(monkeypatch, target):
-    """Record the calls of a function."""
-    module, name = target.rsplit(".", maxsplit=1)
-    real = getattr(import_module(module), name)
-    calls = []
-    monkeypatch.setattr(target, lambda *args: (calls.append(args), real(*args))[1])
-    return calls
-
-
 @pytest.mark.parametrize(
     ("before", "path", "module"),
-    [
-        ("", "", "distlaunch.job.validation"),
-        ("vertex:\n", "vertex.", "distlaunch.job.vertex.proto"),
-    ],
+    [("", "", validation), ("vertex:\n", "vertex.", proto)],
+    ids=["keys", "fields"],
 )
 def test_many_unknown_keys_take_bounded_work(tmp_path, monkeypatch, before, path, module):
-    hints = counting(monkeypatch, f"{module}.did_you_mean")
-    sections = counting(monkeypatch, "distlaunch.job.yaml_document._pairs")
+    hint, pairs = Mock(wraps=module.did_you_mean), Mock(wraps=yaml_document._pairs)
+    monkeypatch.setattr(module, "did_you_mean", hint)
+    monkeypatch.setattr(yaml_document, "_pairs", pairs)
     indent = " " if before else ""
     keys = "".join(f"{indent}key{number}: x\n" for number in range(250))
     file = tmp_path / "distlaunch.yaml"
@@ -266,8 +207,8 @@ def test_many_unknown_keys_take_bounded_work(tmp_path, monkeypatch, before, path
     *lines, last = error.value.lines
     assert [line.split(": ")[1] for line in lines] == [f"{path}key{n}" for n in range(100)]
     assert last == f"{file}: and 150 more problems"
-    assert len(hints) == 100
-    assert len(sections) < 10  # each section is looked through once, not for each problem
+    assert hint.call_count == 100
+    assert pairs.call_count < 10  # each section is looked through once, not for each problem
 
 
 def test_a_file_too_large_for_a_job_is_not_read(tmp_path):

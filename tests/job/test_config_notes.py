@@ -7,7 +7,6 @@ import pytest
 from distlaunch.errors import JobFileError
 from distlaunch.job import vertex
 from distlaunch.job.load import LoadedJob, load_job
-from distlaunch.job.machine_catalogue import bundled, suggest_machine
 from distlaunch.job.model import Machine
 
 PROJECT = """\
@@ -98,33 +97,3 @@ def test_retired_accelerators_of_a_vertex_file_are_replaced_on_request(tmp_path)
         "acceleratorType": "NVIDIA_TESLA_V100",  # 8 of T4 do not fit
         "acceleratorCount": 8,
     }
-
-
-@pytest.mark.parametrize(
-    ("name", "suggestion"),
-    [
-        ("NVIDIA_TESLA_L4", "NVIDIA_L4"),
-        ("TPU_V4", "TPU_V4_POD"),
-        ("T4", "NVIDIA_TESLA_T4"),
-        ("NVIDIA_TESLA_T3", "NVIDIA_TESLA_T4"),
-    ],
-)
-def test_an_unknown_accelerator_gets_the_name_it_may_mean(tmp_path, name, suggestion):
-    text = VERTEX.replace(
-        "n1-standard-8", f"n1-standard-8, acceleratorType: {name}, acceleratorCount: 1"
-    )
-    with pytest.raises(JobFileError, match=f"did you mean '{suggestion}'"):
-        load_config(tmp_path, text)
-
-
-@pytest.mark.parametrize(
-    ("name", "suggestion"),
-    [
-        ("n1-standard-2", "n1-standard-4"),
-        ("n1-standard-128", "n1-standard-96"),
-        ("a2-highgpu-3g", "a2-highgpu-4g"),
-        ("n1-standrd-8", "n1-standard-8"),
-    ],
-)
-def test_an_unknown_machine_gets_a_neighbour(name, suggestion):
-    assert suggest_machine(name, bundled().machines) == f"; did you mean {suggestion!r}?"

@@ -10,7 +10,7 @@ import pytest
 from distlaunch.errors import JobFileError, UsageError
 from distlaunch.job import vertex
 from distlaunch.job.load import load_job
-from distlaunch.job.model import Image, Job, Machine, Pool, Program, Scheduling
+from distlaunch.job.model import Cluster, Image, Job, Machine, Pool, Program, Scheduling
 
 PROJECT = """\
 name: digits
@@ -115,29 +115,20 @@ def test_problems_of_overrides_are_reported_with_those_of_the_file(project):
     sets = [
         "cluster.workers.cuont=7",
         "cluster.evaluators.count=1",
-        "cluster.chief={machine: N1, accelerator: {typ: x}}",
+        "cluster.chief={machine: n1-standard-4, accelerator: {typ: x}}",
         "lables.team=vision",
-        "name.x=1",
-        "env.LEVEL=",
         "args.0.0.0=x",
+        "env.LEVEL=",
         "vertex.jobSpec.enableWebAcess=true",
-        "vertex.jobSpec.enableWebAccess=maybe",
     ]
     assert lines(project, overrides=sets) == [
-        "--set name.x: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, such as "
-        "digits, "
-        "got a section",
         "--set args.0.0.0: args.0: expected text, got a section",
-        "--set cluster.chief: cluster.chief.machine: expected a machine type such as "
-        "n1-standard-8, "
-        "got 'N1'",
         "--set cluster.chief: cluster.chief.accelerator.type: is missing",
         "--set cluster.chief: cluster.chief.accelerator.typ: unknown key; did you mean 'type'?",
         "--set cluster.workers.cuont: unknown key; did you mean 'count'?",
         "--set cluster.evaluators.count: cluster.evaluators.machine: is missing",
         "--set env.LEVEL: expected text, got nothing",
         "--set lables.team: lables: unknown key; did you mean 'labels'?",
-        "--set vertex.jobSpec.enableWebAccess: expected true or false, got 'maybe'",
         "--set vertex.jobSpec.enableWebAcess: unknown field; did you mean 'enableWebAccess'?",
         "distlaunch.yaml:2:9: region: expected a region such as us-central1, got 'us'",
     ]
@@ -152,18 +143,15 @@ def test_problems_of_other_options(project):
     ]
 
 
+EXAMPLE = "expected an assignment such as cluster.workers.count=7"
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("workers", "--set workers: no value; expected an assignment such as "
-        "cluster.workers.count=7"),
-        ("=7", "--set: '' is not a field name; expected an assignment such as "
-        "cluster.workers.count=7"),
-        ("'a'b=7", "--set: \"'a'b\" is not a field name; expected an assignment such as "
-        "cluster.workers.count=7"),
-        ("a\nb=7", "--set: 'a\\nb' is not a field name; expected an assignment such as "
-        "cluster.workers.count=7"),
-        ("a\nb", "--set a\\nb: no value; expected an assignment such as cluster.workers.count=7"),
+        ("a\nb", f"--set a\\nb: no value; {EXAMPLE}"),
+        ("=7", f"--set: '' is not a field name; {EXAMPLE}"),
+        ("'a'b=7", f"--set: \"'a'b\" is not a field name; {EXAMPLE}"),
         ("args.3=x", "--set args.3: invalid list index '3'; expected 0 to 1"),
         ("args.x=x", "--set args.x: invalid list index 'x'; expected 0 to 1"),
         (
@@ -174,7 +162,7 @@ def test_problems_of_other_options(project):
         ("args=[!!python/name:x ]", "--set args: unsupported YAML tag !!python/name:x"),
         ("args=[a]\nname: b", "--set args: expected one value, got more than one line"),
     ],
-)  # fmt: skip
+)
 def test_invalid_assignments(project, text, line):
     with pytest.raises(UsageError) as error:
         load_job(project, overrides=[text])
@@ -194,21 +182,17 @@ def test_args_are_appended_for_the_pools_that_run_what_the_chief_runs(project):
 # Google's files over the job's own
 
 
-def test_google_s_file_takes_the_place_of_the_cluster(project):
+def test_google_s_file_replaces_the_cluster(project):
     cluster = with_config(project).cluster
     machine = Machine("a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)
     program = Program("x/y:1", args=("--lr", "0.1"), env={"MODE": "on"})
-    assert cluster.chief == Pool(machine, 1, program)
-    assert cluster.workers is None
-    reduction = Program("x/reduce:1")
-    assert cluster.parameter_servers == Pool(Machine("n1-standard-4"), 2, reduction)
+    servers = Pool(Machine("n1-standard-4"), 2, Program("x/reduce:1"))
+    assert cluster == Cluster(Pool(machine, 1, program), parameter_servers=servers)
 
 
 def test_its_other_fields_win_and_the_rest_stays(project):
     job = with_config(project)
-    assert job.name == "my_digits"
-    assert job.region == "us-central1"
-    assert job.labels == {"team": "vision", "run": "b"}
+    assert (job.name, job.region) == ("my_digits", "us-central1")
     assert job.scheduling == Scheduling("SPOT", timeout=3601)
     body = request(job)
     assert body["displayName"] == "My Digits"
@@ -217,14 +201,11 @@ def test_its_other_fields_win_and_the_rest_stays(project):
     assert body["jobSpec"]["scheduling"] == {"strategy": "SPOT", "timeout": "3600.500s"}
     chief = body["jobSpec"]["workerPoolSpecs"][0]
     assert chief["diskSpec"] == {"bootDiskSizeGb": 200}
-    assert chief["containerSpec"]["env"] == [
-        {"name": "MODE", "value": "on"},
-        {"name": "LEVEL", "value": "info"},
-        {"name": "DISTLAUNCH_EXPECTED_GPUS", "value": "1"},
-    ]
+    env = {each["name"]: each["value"] for each in chief["containerSpec"]["env"]}
+    assert env == {"MODE": "on", "LEVEL": "info", "DISTLAUNCH_EXPECTED_GPUS": "1"}
 
 
-def test_pools_of_google_s_in_the_job_s_own_file_give_way_with_a_note(project):
+def test_pools_of_google_s_in_the_job_s_own_file_are_not_used_with_a_note(project):
     pools = "[{diskSpec: {bootDiskSizeGb: 300}}, {diskSpec: {}}]"
     text = PROJECT.replace("enableWebAccess: true", f"workerPoolSpecs: {pools}")
     (project / "distlaunch.yaml").write_text(text)
@@ -235,18 +216,6 @@ def test_pools_of_google_s_in_the_job_s_own_file_give_way_with_a_note(project):
     )
     chief, workers, _ = request(loaded.job)["jobSpec"]["workerPoolSpecs"]
     assert (chief["diskSpec"], workers) == ({"bootDiskSizeGb": 200}, {})
-
-
-def test_the_job_s_own_file_may_be_missing(tmp_path):
-    folder = tmp_path / "My Project"
-    folder.mkdir()
-    (folder / "config.yaml").write_text("workerPoolSpecs: [{machineSpec: {machineType: n1-x}}]\n")
-    loaded = load_job(folder, config=folder / "config.yaml")
-    assert loaded.job.name == "my_project"
-    assert loaded.notes == (
-        f"{folder}/config.yaml: workerPoolSpecs[0].replicaCount: not set; using 1",
-    )
-    assert vertex.needs_image(loaded.job)
 
 
 def test_the_command_line_wins_over_google_s_file(project):
@@ -262,34 +231,64 @@ def test_the_command_line_wins_over_google_s_file(project):
             "vertex.jobSpec.scheduling.disableRetries=true",
         ],
     )
-    assert (job.name, job.region) == ("three", "us-east1")
+    assert (job.region, job.labels) == ("us-east1", {"team": "vision", "run": "c"})
     assert job.scheduling == Scheduling("SPOT", timeout=3 * 3600)
-    assert job.labels == {"team": "vision", "run": "c"}
     body = request(job)
-    assert body["displayName"] == "three"
-    assert body["jobSpec"]["scheduling"] == {
-        "strategy": "SPOT",
-        "timeout": "10800s",
-        "disableRetries": True,
-    }
+    scheduling = {"strategy": "SPOT", "timeout": "10800s", "disableRetries": True}
+    assert (body["displayName"], body["jobSpec"]["scheduling"]) == ("three", scheduling)
     chief, workers, servers = body["jobSpec"]["workerPoolSpecs"]
-    assert servers["replicaCount"] == 5
-    assert servers["containerSpec"] == {"imageUri": "x/reduce:1", "env": [
-        {"name": "LEVEL", "value": "info"}]}  # fmt: skip
+    assert (servers["replicaCount"], servers["containerSpec"]["imageUri"]) == (5, "x/reduce:1")
     assert workers["machineSpec"] == {"machineType": "n1-standard-8"}
     assert workers["containerSpec"]["imageUri"] == chief["containerSpec"]["imageUri"] == "x/y:1"
 
 
-def test_an_image_is_for_the_pools_without_one(project):
-    (project / "config.yaml").write_text(
-        "workerPoolSpecs: [{replicaCount: 1, containerSpec: {args: [a]}}, "
-        "{replicaCount: 1, containerSpec: {imageUri: x/y:1}}]"
-    )
-    job = with_config(project, image="mine/it:1")
-    images = [
-        pool["containerSpec"]["imageUri"] for pool in request(job)["jobSpec"]["workerPoolSpecs"]
-    ]
-    assert images == ["mine/it:1", "x/y:1"]
+CONFIGS = {
+    "without a job file": (
+        "workerPoolSpecs: [{machineSpec: {machineType: n1-x}}]",
+        ["workerPoolSpecs[0].replicaCount: not set; using 1"],
+    ),
+    "arguments in one text": (
+        "workerPoolSpecs: {replicaCount: 1, containerSpec: {imageUri: x/y:1, args: --epochs 5}}",
+        [
+            "workerPoolSpecs.containerSpec.args: one argument, '--epochs 5'; write a list for "
+            "several"
+        ],
+    ),
+    "output-only fields": (
+        "name: projects/1/locations/r/customJobs/2\nstate: JOB_STATE_FAILED\n" + CONFIG,
+        ["name: ignored (output-only field)", "state: ignored (output-only field)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_is_assumed_or_ignored_is_noted(tmp_path, name):
+    text, notes = CONFIGS[name]
+    folder = tmp_path / "My Project"
+    folder.mkdir()
+    (folder / "config.yaml").write_text(text)
+    loaded = load_job(folder, config=folder / "config.yaml")
+    assert loaded.notes == tuple(f"{folder}/config.yaml: {note}" for note in notes)
+    assert loaded.job.name == ("my_project" if "displayName" not in text else "my_digits")
+    assert "state" not in request(loaded.job)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "workerPoolSpecs: [{replicaCount: 1, containerSpec: {args: [a]}},"
+        " {replicaCount: 1, containerSpec: {imageUri: x/y:1}}]",
+        "trainingInput: {scaleTier: CUSTOM, masterType: n1-highcpu-16, workerType: n1-highcpu-16,"
+        " workerCount: 1, masterConfig: {imageUri: '${IMAGE_URI}'},"
+        " workerConfig: {imageUri: x/y:1}}",
+    ],
+)
+def test_an_image_is_for_the_pools_without_one(project, config):
+    (project / "config.yaml").write_text(config)
+    job = with_config(project, image="mine/it:1", args=["--a"])
+    chief, workers = [pool["containerSpec"] for pool in request(job)["jobSpec"]["workerPoolSpecs"]]
+    assert (chief["imageUri"], workers["imageUri"]) == ("mine/it:1", "x/y:1")
+    assert (chief["args"][-1], "--a" in workers.get("args", [])) == ("--a", False)
     assert not vertex.needs_image(job)
 
 
@@ -303,8 +302,7 @@ def test_a_search_of_google_s(project):
     text = json.dumps(search | {"trial_job_spec": spec}, indent="\t")
     (project / "config.yaml").write_text(text)
     job = with_config(project)
-    assert job.tuning.trials == 4
-    assert job.tuning.parameters["lr"].maximum == 1
+    assert (job.tuning.trials, job.tuning.parameters["lr"].maximum) == (4, 1)
     body = request(job)
     assert body["trialJobSpec"]["enableWebAccess"] is True  # from the job's own file
     assert body["studySpec"]["parameters"] == [
@@ -312,51 +310,6 @@ def test_a_search_of_google_s(project):
     ]
     more = with_config(project, overrides=["tuning.trials=9"])
     assert request(more)["maxTrialCount"] == 9
-
-
-def test_arguments_in_one_text_are_one_argument_with_a_note(project):
-    container = "{imageUri: x/y:1, args: --epochs 5}"
-    text = f"workerPoolSpecs: {{replicaCount: 1, containerSpec: {container}}}"
-    (project / "config.yaml").write_text(text)
-    loaded = load_job(project, config=project / "config.yaml")
-    assert loaded.job.cluster.chief.program.args == ("--epochs 5",)
-    assert loaded.notes[0] == (
-        f"{project}/config.yaml: workerPoolSpecs.containerSpec.args: one argument, '--epochs 5'; "
-        "write a list for several"
-    )
-
-
-def test_output_only_fields_are_ignored_with_a_note(project):
-    (project / "config.yaml").write_text(
-        "name: projects/1/locations/r/customJobs/2\nstate: JOB_STATE_FAILED\n" + CONFIG
-    )
-    loaded = load_job(project, config=project / "config.yaml")
-    assert loaded.notes == (
-        f"{project}/config.yaml: name: ignored (output-only field)",
-        f"{project}/config.yaml: state: ignored (output-only field)",
-    )
-    assert "state" not in request(loaded.job)
-
-
-def test_an_old_file(project):
-    (project / "config.yaml").write_text(dedent("""\
-        trainingInput:
-          scaleTier: CUSTOM
-          masterType: n1-highcpu-16
-          masterConfig: {imageUri: "${IMAGE_URI}"}
-          workerType: n1-highcpu-16
-          workerConfig: {imageUri: "${IMAGE_URI}"}
-          workerCount: 2
-          useChiefInTfConfig: true
-        """))  # fmt: skip
-    job = with_config(project, image="x/y:1", args=["--a"], overrides=["cluster.workers.count=3"])
-    chief, workers = request(job)["jobSpec"]["workerPoolSpecs"]
-    assert chief["containerSpec"]["imageUri"] == workers["containerSpec"]["imageUri"] == "x/y:1"
-    assert chief["containerSpec"]["args"][-1] == "--a"
-    assert (chief["replicaCount"], workers["replicaCount"]) == (1, 3)
-
-
-# Variables
 
 
 def test_problems_of_both_files_are_reported_at_once(project):
@@ -396,8 +349,7 @@ def test_conflicts_with_other_keys_are_refused(tmp_path):
         bucket: gs://bbb
         cluster: {chief: {machine: n1-standard-4}}
         labels: {team: vision}
-        service_account: trainer@p.iam.gserviceaccount.com
-        scheduling: {strategy: STANDARD, timeout: 2h}
+        scheduling: {timeout: 2h}
         env: {A: a}
         vertex:
           display_name: other
@@ -405,34 +357,26 @@ def test_conflicts_with_other_keys_are_refused(tmp_path):
           job_spec:
             worker_pool_specs:
             - machine_spec: {machine_type: n1-standard-8, tpu_topology: 2x2}
-              replica_count: 1
               container_spec: {image_uri: x/y:1, args: [a], env: [{name: A, value: b}]}
-              disk_spec: {boot_disk_size_gb: 200}
-            scheduling: {strategy: SPOT, timeout: 60s, disable_retries: true}
-            service_account: other@p.iam.gserviceaccount.com
+            scheduling: {timeout: 60s, disable_retries: true}
             base_output_directory: {output_uri_prefix: gs://c}
         """))  # fmt: skip
-    pool = "vertex.job_spec.worker_pool_specs[0]"
-    spec = "vertex.job_spec"
-    assert lines(tmp_path) == [
-        "distlaunch.yaml:9:17: vertex.display_name: 'other' conflicts with name; set it there",
-        "distlaunch.yaml:10:18: vertex.labels.team: 'audio' conflicts with labels; set it there",
-        f"distlaunch.yaml:13:36: {pool}.machine_spec.machine_type: 'n1-standard-8' conflicts with "
-        f"cluster; set it there",
-        f"distlaunch.yaml:15:35: {pool}.container_spec.image_uri: 'x/y:1' conflicts with image; "
-        f"set it there",
-        f"distlaunch.yaml:15:48: {pool}.container_spec.args: a list conflicts with args; set it "
-        f"there",
-        f"distlaunch.yaml:15:58: {pool}.container_spec.env: a list conflicts with env; set it "
-        f"there",
-        f"distlaunch.yaml:17:28: {spec}.scheduling.strategy: 'SPOT' conflicts with scheduling; "
-        f"set it there",
-        f"distlaunch.yaml:17:43: {spec}.scheduling.timeout: '60s' conflicts with scheduling; "
-        f"set it there",
-        f"distlaunch.yaml:18:22: {spec}.service_account: 'other@p.iam.gserviceaccount.com' "
-        f"conflicts with service_account; set it there",
-        f"distlaunch.yaml:19:48: {spec}.base_output_directory.output_uri_prefix: 'gs://c' "
-        f"conflicts with bucket; set it there",
+    conflicts = [
+        line.removeprefix("distlaunch.yaml:")
+        .removesuffix("; set it there")
+        .replace("vertex.job_spec.worker_pool_specs[0]", "POOL")
+        for line in lines(tmp_path)
+    ]
+    assert conflicts == [
+        "8:17: vertex.display_name: 'other' conflicts with name",
+        "9:18: vertex.labels.team: 'audio' conflicts with labels",
+        "12:36: POOL.machine_spec.machine_type: 'n1-standard-8' conflicts with cluster",
+        "13:35: POOL.container_spec.image_uri: 'x/y:1' conflicts with image",
+        "13:48: POOL.container_spec.args: a list conflicts with args",
+        "13:58: POOL.container_spec.env: a list conflicts with env",
+        "14:27: vertex.job_spec.scheduling.timeout: '60s' conflicts with scheduling",
+        "15:48: vertex.job_spec.base_output_directory.output_uri_prefix: 'gs://c' conflicts with "
+        "bucket",
     ]
 
 
