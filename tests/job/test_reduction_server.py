@@ -92,15 +92,7 @@ def test_the_pools_are_those_of_google_s_examples(text, reducers, tmp_path):
 
 @pytest.mark.parametrize(
     ("region", "continent"),
-    [
-        ("southamerica-east1", "us"),
-        ("europe-west4", "europe"),
-        ("me-west1", "europe"),
-        ("africa-south1", "europe"),
-        ("asia-southeast1", "asia"),
-        ("australia-southeast1", "asia"),
-        ("", "us"),
-    ],
+    [("me-west1", "europe"), ("asia-southeast1", "asia"), ("southamerica-east1", "us"), ("", "us")],
 )
 def test_the_image_is_of_the_nearest_multi_region(region, continent, tmp_path):
     pool = third_pool(load(tmp_path, V100, None, f"region={region}"))
@@ -125,50 +117,59 @@ def test_the_reducers_send_as_much_as_the_workers(machine, accelerator, count, r
 
 def test_the_number_is_that_of_the_job_file_or_of_set(tmp_path):
     assert third_pool(load(tmp_path, V100.replace("auto", "3")))["replicaCount"] == 3
-    assert third_pool(load(tmp_path, V100, None, "reduction_server.replicas=8"))[
-        "replicaCount"
-    ] == 8  # fmt: skip
-    text = V100.partition("reduction_server")[0]
-    job = load(tmp_path, text, None, "reduction_server.replicas=auto")
+    job = load(tmp_path, V100, None, "reduction_server.replicas=8")
+    assert third_pool(job)["replicaCount"] == 8
+    job = load(tmp_path, WITHOUT, None, "reduction_server.replicas=auto")
     assert third_pool(job)["replicaCount"] == 16
     assert load(tmp_path, V100, None, "reduction_server=").reduction_server is None
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "1.5", "all", "[]"])
+@pytest.mark.parametrize("value", ["0", "1.5", "all"])
 def test_other_numbers_are_refused(value, tmp_path):
-    got = "an empty list" if value == "[]" else repr(value)
     assert problem(tmp_path, V100.replace("auto", value)) == (
         "distlaunch.yaml:9:30: reduction_server.replicas: expected auto or a whole number of 1 or "
-        f"more, got {got}"
+        f"more, got {value!r}"
     )
 
 
-BOTH = "cannot be combined with parameter servers: both are worker pool 2"
+WITHOUT = V100.partition("reduction_server")[0]
+UNKNOWN = JOB.replace("MACHINE", "g4-standard-384").replace("ACCELERATOR", "NVIDIA_RTX_PRO_6000")
 NO_GPU = "needs NVIDIA accelerators on the chief and the workers; cluster.workers has none"
 
 
-def test_what_cannot_have_it_is_refused_where_it_is_set(tmp_path):
-    assert (
-        problem(tmp_path, V100, None, "cluster.parameter_servers={machine: n1-highmem-8}")
-        == f"distlaunch.yaml:9:1: reduction_server: {BOTH}"
-    )
-    text = V100.partition("reduction_server")[0]
-    assert (
-        problem(tmp_path, text, None, "cluster.workers.accelerator=", "reduction_server.replicas=2")
-        == f"--set reduction_server.replicas: reduction_server: {NO_GPU}"
-    )
-    text = V100.replace("{replicas: auto}", "{}")
-    assert problem(tmp_path, text, None, "cluster.workers.accelerator=") == (
-        f"distlaunch.yaml:9:1: reduction_server: {NO_GPU}"
-    )
-    text = JOB.replace("MACHINE", "g4-standard-384").replace("ACCELERATOR", "NVIDIA_RTX_PRO_6000")
-    assert problem(tmp_path, text) == (
-        "distlaunch.yaml:9:20: reduction_server.replicas: no egress limit is documented for "
-        "g4-standard-384 with 8 NVIDIA_RTX_PRO_6000; write reduction_server.replicas: N"
-    )
-    assert third_pool(load(tmp_path, text.replace("auto", "9")))["replicaCount"] == 9
-    text = JOB.replace("MACHINE", "n1-standard-32").replace("ACCELERATOR", "NVIDIA_TESLA_T4")
-    assert "no egress limit is documented for n1-standard-32 with 8" in problem(tmp_path, text)
+@pytest.mark.parametrize(
+    ("text", "sets", "line"),
+    [
+        (
+            V100,
+            ["cluster.parameter_servers={machine: n1-highmem-8}"],
+            "distlaunch.yaml:9:1: reduction_server: cannot be combined with parameter servers: "
+            "both are worker pool 2",
+        ),
+        (
+            WITHOUT,
+            ["cluster.workers.accelerator=", "reduction_server.replicas=2"],
+            f"--set reduction_server.replicas: reduction_server: {NO_GPU}",
+        ),
+        (
+            V100.replace("{replicas: auto}", "{}"),
+            ["cluster.workers.accelerator="],
+            f"distlaunch.yaml:9:1: reduction_server: {NO_GPU}",
+        ),
+        (
+            UNKNOWN,
+            [],
+            "distlaunch.yaml:9:20: reduction_server.replicas: no egress limit is documented for "
+            "g4-standard-384 with 8 NVIDIA_RTX_PRO_6000; write reduction_server.replicas: N",
+        ),
+    ],
+)
+def test_what_cannot_have_it_is_refused_where_it_is_set(tmp_path, text, sets, line):
+    assert problem(tmp_path, text, None, *sets) == line
+
+
+def test_a_number_is_enough_where_no_egress_limit_is_documented(tmp_path):
+    assert third_pool(load(tmp_path, UNKNOWN.replace("auto", "9")))["replicaCount"] == 9
 
 
 def test_it_is_added_to_the_pools_of_a_file_of_google_s(tmp_path):

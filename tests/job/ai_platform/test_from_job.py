@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from distlaunch.job import vertex
-from distlaunch.job.ai_platform import read
 from distlaunch.job.ai_platform.from_job import from_job
-from distlaunch.job.ai_platform.to_job import to_job
 from distlaunch.job.load import load_job
 from distlaunch.job.model import (
-    ChoiceParameter,
     Cluster,
     Job,
     Machine,
     Pool,
     Program,
-    RangeParameter,
     Scheduling,
-    Tuning,
 )
-from distlaunch.job.yaml_document import Document
 
 IMAGE = "us-docker.pkg.dev/p/r/trainer@sha256:0"
 T4 = Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1)
@@ -100,14 +88,11 @@ def test_what_cannot_be_expressed_is_reported():
     )
 
 
-@pytest.mark.parametrize("tuned", [False, True])
-def test_of_a_vertex_file_only_unwritten_fields_are_reported(tuned, tmp_path):
+@pytest.mark.parametrize("is_tuned", [False, True])
+def test_of_a_vertex_file_only_unwritten_fields_are_reported(is_tuned, tmp_path):
+    machine = {"machineType": "n1-standard-8", "acceleratorType": "NVIDIA_TESLA_T4"}
     pool = {
-        "machineSpec": {
-            "machineType": "n1-standard-8",
-            "acceleratorType": "NVIDIA_TESLA_T4",
-            "acceleratorCount": 1,
-        },
+        "machineSpec": {**machine, "acceleratorCount": 1},
         "replicaCount": 1,
         "containerSpec": {"imageUri": IMAGE, "args": ["--epochs=5"]},
         "nfsMounts": [{"server": "a", "path": "/b", "mountPoint": "/mnt/c"}],
@@ -115,14 +100,10 @@ def test_of_a_vertex_file_only_unwritten_fields_are_reported(tuned, tmp_path):
     spec = {"workerPoolSpecs": [pool, pool]}
     study = {
         "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
-        "parameters": [
-            {"parameterId": "rate", "doubleValueSpec": {"minValue": 0.1, "maxValue": 1.0}}
-        ],
+        "parameters": [{"parameterId": "rate", "integerValueSpec": {"minValue": 1, "maxValue": 2}}],
     }
-    search = {"studySpec": study, "maxTrialCount": 4, "parallelTrialCount": 2}
-    (tmp_path / "config.json").write_text(
-        json.dumps({"displayName": "x", **search, "trialJobSpec": spec} if tuned else spec)
-    )
+    search = {"studySpec": study, "maxTrialCount": 4, "parallelTrialCount": 2, "trialJobSpec": spec}
+    (tmp_path / "config.json").write_text(json.dumps(search if is_tuned else spec))
     loaded = load_job(tmp_path, config=tmp_path / "config.json")
     _, notes = from_job(loaded.job, None)
     assert {note.partition(":")[0].rpartition(".")[2] for note in notes} == {"nfsMounts"}
@@ -139,83 +120,3 @@ def test_packages_are_installed_into_a_runtime_that_is_named_by_hand():
         f"masterConfig.imageUri: {IMAGE} left out, as AI Platform installs packages into its "
         "own runtimes; add runtimeVersion and pythonVersion",
     )
-
-
-WORDS = st.text("abc-=$é' ", min_size=1, max_size=8)
-ARGS = st.lists(WORDS, max_size=3).map(tuple)
-MACHINES = st.sampled_from(
-    [T4, Machine("n1-standard-4"), Machine("a2-highgpu-2g", "NVIDIA_TESLA_A100", 2)]
-)
-PROGRAMS = st.builds(Program, image=st.sampled_from([IMAGE, "other:1"]), command=ARGS, args=ARGS)
-SPANS = st.builds(
-    RangeParameter,
-    minimum=st.integers(0, 5),
-    maximum=st.integers(6, 9),
-    is_integer=st.booleans(),
-    scale=st.sampled_from(["linear", "log", "reverse_log"]),
-)
-NUMBERS = st.lists(st.sampled_from(["1", "2.5", "4"]), min_size=1, unique=True).map(tuple)
-TUNINGS = st.builds(
-    Tuning,
-    metric=WORDS,
-    goal=st.sampled_from(["maximize", "minimize"]),
-    parameters=st.dictionaries(
-        WORDS,
-        SPANS
-        | st.builds(ChoiceParameter, ARGS.filter(len))
-        | st.builds(ChoiceParameter, NUMBERS, is_numeric=st.just(value=True), scale=st.just("log")),
-        min_size=1,
-    ),
-    trials=st.integers(1, 9),
-    parallel_trials=st.integers(1, 3),
-    algorithm=st.sampled_from(["bayesian", "grid", "random"]),
-)
-
-
-@st.composite
-def jobs(draw) -> Job:
-    """Return a job that AI Platform's format can express, each pool with its own image."""
-
-    def pool() -> Pool:
-        return Pool(draw(MACHINES), draw(st.integers(1, 5)), draw(PROGRAMS))
-
-    tuning = draw(st.none() | TUNINGS)
-    spec = {"enableWebAccess": True, "baseOutputDirectory": {"outputUriPrefix": "gs://b/j"}}
-    disk = {"workerPoolSpecs": [{}, {"diskSpec": {"bootDiskSizeGb": 200}}]}
-    bags = [{}, spec, spec | disk, disk]
-    cluster = Cluster(
-        replace(pool(), count=1),
-        pool(),
-        *(pool() if draw(st.booleans()) else None for _ in range(2)),
-    )
-    bag = draw(st.sampled_from(bags))
-    return Job(
-        "job",
-        cluster,
-        region=draw(st.sampled_from([None, "us-central1"])),
-        network=draw(st.none() | WORDS),
-        service_account=draw(st.none() | WORDS),
-        scheduling=Scheduling(timeout=draw(st.none() | st.integers(1, 10**6))),
-        tuning=tuning,
-        vertex={"trialJobSpec" if tuning else "jobSpec": bag} if bag else {},
-    )
-
-
-@given(job=jobs())
-def test_what_is_written_is_translated_back_into_the_same_request(job):
-    written, notes = from_job(job, None)
-    assert notes == ()
-    file = read(Document(json.dumps({"trainingInput": written})), Path("/config.yaml"))
-    back, _ = to_job(file, Job("job", Cluster(Pool(T4))), folder=Path("/"))
-    assert back.region == job.region
-    expected = request(job)
-    spec = expected["trialJobSpec" if job.tuning else "jobSpec"]
-    if "baseOutputDirectory" in spec:  # which AI Platform passes to the program
-        for pool in filter(None, spec["workerPoolSpecs"]):
-            container = pool["containerSpec"]
-            container["args"] = [*container.get("args", []), "--job-dir", "gs://b/j"]
-    assert request(back) == expected
-
-
-def request(job: Job) -> dict[str, Any]:
-    return vertex.plain_request(job, image=None, labels={}, job_dir=None)

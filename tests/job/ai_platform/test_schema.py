@@ -204,19 +204,52 @@ SANE = {
 }
 
 
+def translated(training_input: dict) -> tuple[Job, tuple[str, ...]]:
+    text = json.dumps({"trainingInput": training_input}, indent=1, ensure_ascii=False)
+    return to_job(parsed(text), Job("job", Cluster(Pool(Machine("")))), folder=Path("/"))
+
+
+def request(job: Job) -> dict[str, Any]:
+    """Return the request of a job; Google's own messages take it."""
+    body = vertex.build_request(job, image="own", labels={}, job_dir=None)
+    validate_request(vertex.collection(job), body)
+    return body
+
+
+RICH = """
+scaleTier: CUSTOM
+masterType: n1-standard-8
+masterConfig:
+  {imageUri: x, containerCommand: [run], acceleratorConfig: {type: NVIDIA_TESLA_T4, count: 1}}
+workerType: n1-standard-4
+workerCount: 2
+workerConfig: {imageUri: y, containerArgs: [--a], diskConfig: {bootDiskSizeGb: 200}}
+jobDir: gs://bucket/job
+scheduling: {maxRunningTime: 60s}
+hyperparameters:
+  goal: MINIMIZE
+  algorithm: GRID_SEARCH
+  enableTrialEarlyStopping: true
+  params:
+  - {parameterName: a, type: DOUBLE, minValue: 0.1, maxValue: 1, scaleType: UNIT_LOG_SCALE}
+  - {parameterName: b, type: INTEGER, minValue: 1, maxValue: 2}
+  - {parameterName: c, type: CATEGORICAL, categoricalValues: [x]}
+  - {parameterName: d, type: DISCRETE, discreteValues: [2.5, 1]}
+"""
+
+
+@example(document=yaml.safe_load(RICH))
 @example(document={"pythonModule": "/"})
 @given(document=documents(TRAINING_INPUT) | documents(TRAINING_INPUT, SANE))
-def test_every_job_is_translated_into_what_google_takes_or_refused_in_its_place(document):
-    text = json.dumps({"trainingInput": document}, indent=1, ensure_ascii=False)
+def test_every_job_is_translated_there_and_back_or_refused_in_its_place(document):
     try:
-        base = Job("job", Cluster(Pool(Machine(""))))
-        job, notes = to_job(parsed(text), base, folder=Path("/"))
+        job, notes = translated(document)
     except JobFileError as error:
         for line in error.lines:
             assert re.match(r"/config\.yaml:[0-9]+:[0-9]+: trainingInput\.[A-Za-z0-9.]+: ", line)
-    else:
-        body = vertex.build_request(job, image="own", labels={}, job_dir=None)
-        validate_request(vertex.collection(job), body)
-        assert all("\n" not in note for note in notes)
-        if job.tuning or not vertex.is_tuned(job):
-            from_job(job, "own")
+        return
+    assert all("\n" not in note for note in notes)
+    if job.tuning or not vertex.is_tuned(job):
+        written, left_out = from_job(job, "own")
+        assert left_out == ()
+        assert request(translated(written)[0]) == request(job)

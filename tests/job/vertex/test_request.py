@@ -55,6 +55,10 @@ def pools(body: dict[str, Any]) -> list[dict[str, Any]]:
     return body["jobSpec"]["workerPoolSpecs"]
 
 
+def env_of(program: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in program["env"]}
+
+
 def test_a_whole_job():
     job = Job(
         name="digits",
@@ -127,47 +131,30 @@ def test_every_task_has_the_variables_of_the_job_and_the_number_of_its_gpus(
     body = sent(Job(name="j", env=ENV, cluster=Cluster(pool, *[Pool(CPU, 2)] * 3)))
     gpu_pool, *others = pools(body)
     task = gpu_pool.get("containerSpec") or gpu_pool["pythonPackageSpec"]
-    env = {each["name"]: each["value"] for each in task["env"]}
     own = {"OWN": "1"} if program and program.env else {}
-    assert env == ENV | own | ({"DISTLAUNCH_EXPECTED_GPUS": expected} if expected else {})
+    assert env_of(task) == ENV | own | ({"DISTLAUNCH_EXPECTED_GPUS": expected} if expected else {})
     for other in others:
-        assert {each["name"]: each["value"] for each in other["containerSpec"]["env"]} == ENV
+        assert env_of(other["containerSpec"]) == ENV
 
 
 def test_pools_without_machines_are_skipped():
     cluster = Cluster(Pool(CPU), workers=Pool(CPU, 0), parameter_servers=Pool(CPU, 2))
-    assert [bool(pool) for pool in pools(sent(replace(SMALL, cluster=cluster)))] == [
-        True,
-        False,
-        True,
-    ]
+    chief, workers, servers = pools(sent(replace(SMALL, cluster=cluster)))
+    assert (chief["replicaCount"], workers, servers["replicaCount"]) == (1, {}, 2)
     cluster = Cluster(Pool(CPU), workers=Pool(CPU, 0))
     assert len(pools(sent(replace(SMALL, cluster=cluster)))) == 1
 
 
 def test_a_pool_with_a_program_of_its_own():
     program = Program("x/y:1", ("python", "-m"), ("other",), {"A": "2", "B": "3"})
-    job = replace(
-        SMALL,
-        args=("--epochs=5",),
-        env={"A": "1", "C": "4"},
-        cluster=Cluster(Pool(CPU), parameter_servers=Pool(CPU, program=program)),
-    )
+    cluster = Cluster(Pool(CPU), parameter_servers=Pool(CPU, program=program))
+    job = replace(SMALL, args=("--epochs=5",), env={"A": "1", "C": "4"}, cluster=cluster)
     chief, _, server = pools(sent(job))
-    assert chief["containerSpec"]["env"] == [
-        {"name": "A", "value": "1"},
-        {"name": "C", "value": "4"},
-    ]
-    assert server["containerSpec"] == {
-        "imageUri": "x/y:1",
-        "command": ["python", "-m"],
-        "args": ["other"],
-        "env": [
-            {"name": "A", "value": "2"},
-            {"name": "C", "value": "4"},
-            {"name": "B", "value": "3"},
-        ],
-    }
+    assert env_of(chief["containerSpec"]) == {"A": "1", "C": "4"}
+    assert env_of(server["containerSpec"]) == {"A": "2", "C": "4", "B": "3"}
+    del server["containerSpec"]["env"]
+    values = {"imageUri": "x/y:1", "command": ["python", "-m"], "args": ["other"]}
+    assert server["containerSpec"] == values
 
 
 @pytest.mark.parametrize(
@@ -188,38 +175,23 @@ def test_whether_an_image_is_needed(programs, uri, needed):
 
 def test_a_search():
     body = sent(TUNED)
-    assert vertex.collection(TUNED) == "hyperparameterTuningJobs"
-    assert body["maxTrialCount"] == 12
-    assert body["parallelTrialCount"] == 3
-    assert body["studySpec"] == {
-        "metrics": [{"metricId": "val_accuracy", "goal": "MAXIMIZE"}],
-        "parameters": [
-            {
-                "parameterId": "learning-rate",
-                "doubleValueSpec": {"minValue": 0.0001, "maxValue": 0.1},
-                "scaleType": "UNIT_LOG_SCALE",
-            },
-            {
-                "parameterId": "layers",
-                "integerValueSpec": {"minValue": 1, "maxValue": 4},
-                "scaleType": "UNIT_LINEAR_SCALE",
-            },
-            {
-                "parameterId": "optimizer",
-                "categoricalValueSpec": {"values": ["sgd", "adam"]},
-            },
-            {
-                "parameterId": "rate",
-                "discreteValueSpec": {"values": [0.1, 0.5, 2.0]},
-                "scaleType": "UNIT_REVERSE_LOG_SCALE",
-            },
-        ],
-        "algorithm": "RANDOM_SEARCH",
+    assert (body["maxTrialCount"], body["parallelTrialCount"]) == (12, 3)
+    study = body["studySpec"]
+    assert study["metrics"] == [{"metricId": "val_accuracy", "goal": "MAXIMIZE"}]
+    assert study["algorithm"] == "RANDOM_SEARCH"
+    parameters = {each.pop("parameterId"): each for each in study["parameters"]}
+    log, reverse_log = "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"
+    assert parameters == {
+        "learning-rate": {"doubleValueSpec": {"minValue": 1e-4, "maxValue": 0.1}, "scaleType": log},
+        "layers": {
+            "integerValueSpec": {"minValue": 1, "maxValue": 4},
+            "scaleType": "UNIT_LINEAR_SCALE",
+        },
+        "optimizer": {"categoricalValueSpec": {"values": ["sgd", "adam"]}},
+        "rate": {"discreteValueSpec": {"values": [0.1, 0.5, 2.0]}, "scaleType": reverse_log},
     }
-    spec = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1}
-    assert body["trialJobSpec"]["workerPoolSpecs"] == [
-        {**spec, "containerSpec": {"imageUri": "a/b@sha256:1"}}
-    ]
+    [pool] = body["trialJobSpec"]["workerPoolSpecs"]
+    assert pool["containerSpec"] == {"imageUri": "a/b@sha256:1"}
 
 
 def test_a_search_is_read_as_it_was_written():
@@ -228,21 +200,15 @@ def test_a_search_is_read_as_it_was_written():
     assert read_tuning(sent(TUNED)) == replace(TUNED.tuning, parameters=expected)
 
 
+CONDITION = {
+    "parentCategoricalValues": {"values": ["a"]},
+    "parameterSpec": {"parameterId": "y", "discreteValueSpec": {"values": [1]}},
+}
+CATEGORICAL = {"parameterId": "x", "categoricalValueSpec": {"values": ["a"]}}
 SPECS = {
     "two metrics": {"metrics": [{"metricId": "a", "goal": "MAXIMIZE"}] * 2},
-    "parameters that hang on others": {
-        "parameters": [
-            {
-                "parameterId": "x",
-                "categoricalValueSpec": {"values": ["a"]},
-                "conditionalParameterSpecs": [
-                    {
-                        "parentCategoricalValues": {"values": ["a"]},
-                        "parameterSpec": {"parameterId": "y", "discreteValueSpec": {"values": [1]}},
-                    }
-                ],
-            }
-        ]
+    "a conditional parameter": {
+        "parameters": [{**CATEGORICAL, "conditionalParameterSpecs": [CONDITION]}]
     },
     "a number too large for a float": {
         "parameters": [{"parameterId": "x", "integerValueSpec": {"maxValue": 2**53 + 1}}]
