@@ -164,30 +164,27 @@ def test_machines_with_rdma():
 
 
 def test_a_users_file_adds_overrides_and_removes(own):
-    made = load(own(FILE))
-    t4 = made.machines["n1-standard-8"].accelerators
-    assert t4["NVIDIA_TESLA_T4"] == [1, 2, 4, 8]
-    assert "NVIDIA_TESLA_P4" not in t4
-    assert t4["NVIDIA_TESLA_V100"] == [1, 2, 4, 8]
-    assert made.machines["n1-standard-8"].cpus == 8
-    assert made.machines["h4-standard-8"] == MachineType(
-        "H4", 8, 31.5, {"NVIDIA_Z1": [1]}, needs_accelerator=True
-    )
-    assert made.machines["x9-ultra"] == MachineType("X9")
-    assert "a2-highgpu-1g" not in made.machines
-    assert made.machines["ct9-hightpu-4t"].topologies == ["2x2", "2x2x4"]
-    assert {"NVIDIA_Z1", "TPU_V9"} <= made.accelerators
-    assert made.offers("us-central1", "NVIDIA_L4") is False
-    assert made.offers("us-central1", "NVIDIA_Z1") is True
-    assert made.offers("us-central1", "NVIDIA_TESLA_T4") is False
-    assert made.offers("us-central1", "NVIDIA_TESLA_V100") is True
-    assert made.regions["mars-north1"].training is None
-    assert "us-west4" not in made.regions
-    assert made.flex_start == ("NVIDIA_Z1",)
-    assert made.retired_accelerators["NVIDIA_Z1"].since == date(2030, 1, 31)
-    assert "NVIDIA_TESLA_K80" not in made.retired_accelerators
-    assert made.retired_machines["n1-highmem-2"].replacement == Machine("n2-highmem-2")
-    assert made.retired_machines["standard_gpu"] == KNOWN.retired_machines["standard_gpu"]
+    merged = load(own(FILE))
+    n1 = merged.machines["n1-standard-8"]
+    assert n1.accelerators["NVIDIA_TESLA_T4"] == [1, 2, 4, 8]
+    assert ("NVIDIA_TESLA_P4" in n1.accelerators, n1.cpus) == (False, 8)
+    accelerators = {"NVIDIA_Z1": [1]}
+    h4 = MachineType("H4", 8, 31.5, accelerators, needs_accelerator=True)
+    assert merged.machines["h4-standard-8"] == h4
+    assert merged.machines["x9-ultra"] == MachineType("X9")
+    assert "a2-highgpu-1g" not in merged.machines
+    assert merged.machines["ct9-hightpu-4t"].topologies == ["2x2", "2x2x4"]
+    assert {"NVIDIA_Z1", "TPU_V9"} <= merged.accelerators
+    names = ["NVIDIA_L4", "NVIDIA_Z1", "NVIDIA_TESLA_T4", "NVIDIA_TESLA_V100"]
+    offered = [merged.offers("us-central1", name) for name in names]
+    assert offered == [False, True, False, True]
+    assert merged.regions["mars-north1"].training is None
+    assert "us-west4" not in merged.regions
+    assert merged.flex_start == ("NVIDIA_Z1",)
+    assert merged.retired_accelerators["NVIDIA_Z1"].since == date(2030, 1, 31)
+    assert "NVIDIA_TESLA_K80" not in merged.retired_accelerators
+    assert merged.retired_machines["n1-highmem-2"].replacement == Machine("n2-highmem-2")
+    assert merged.retired_machines["standard_gpu"] == KNOWN.retired_machines["standard_gpu"]
 
 
 def test_the_bundled_catalogue_has_the_shape_of_a_users_file(own):
