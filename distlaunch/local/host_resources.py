@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -62,11 +62,7 @@ def this_machine(env: Mapping[str, str]) -> HostResources:
 
 def has_cpu_tensorflow() -> bool:
     """Return whether the TensorFlow that is installed here is the build without CUDA."""
-    try:
-        version("tensorflow-cpu")
-    except PackageNotFoundError:
-        return False
-    return True
+    return any(distributions(name="tensorflow-cpu"))
 
 
 def share_out(machine: HostResources, tasks: Sequence[Task]) -> dict[Task, Share]:
@@ -78,9 +74,9 @@ def share_out(machine: HostResources, tasks: Sequence[Task]) -> dict[Task, Share
     GPU.
     """
     training = [task for task in tasks if task.is_training]
-    cores = split(machine.cores, len(training))
+    cores = _split(machine.cores, len(training))
     used = len(machine.gpus) // len(training) * len(training)
-    gpus = split(machine.gpus[:used], len(training))
+    gpus = _split(machine.gpus[:used], len(training))
     threads = max(1, len(machine.cores) // len(training))
     shares = {task: Share(None, threads, ()) for task in tasks}
     for task, own_cores, own_gpus in zip(training, cores, gpus, strict=True):
@@ -88,7 +84,7 @@ def share_out(machine: HostResources, tasks: Sequence[Task]) -> dict[Task, Share
     return shares
 
 
-def split(items: Sequence[T], parts: int) -> list[tuple[T, ...]]:
+def _split(items: Sequence[T], parts: int) -> list[tuple[T, ...]]:
     """Cut items into contiguous parts of even size; all are empty if there are too few items."""
     count = len(items) if len(items) >= parts else 0
     ends = [count * part // parts for part in range(parts + 1)]

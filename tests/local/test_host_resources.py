@@ -9,7 +9,6 @@ from distlaunch.job.model import Task
 from distlaunch.local.host_resources import (
     HostResources,
     share_out,
-    split,
     this_machine,
 )
 
@@ -30,15 +29,6 @@ MACHINES = st.builds(
 )
 
 
-@given(st.lists(st.integers()), st.integers(1, 20))
-def test_parts_are_contiguous_even_and_whole(items, parts):
-    pieces = split(items, parts)
-    assert len(pieces) == parts
-    assert [item for piece in pieces for item in piece] == (items if len(items) >= parts else [])
-    sizes = [len(piece) for piece in pieces]
-    assert max(sizes) - min(sizes) <= 1
-
-
 @given(MACHINES, TASKS)
 def test_training_tasks_share_without_overlap(machine, tasks):
     shares = share_out(machine, tasks)
@@ -48,6 +38,8 @@ def test_training_tasks_share_without_overlap(machine, tasks):
     gpus = [gpu for share in training for gpu in share.gpus]
     assert tuple(cores) == (machine.cores if len(machine.cores) >= len(training) else ())
     assert tuple(gpus) == machine.gpus[: len(gpus)]
+    sizes = [len(share.cores or ()) for share in training]
+    assert max(sizes) - min(sizes) <= 1
     assert len({len(share.gpus) for share in training}) == 1
     assert len(machine.gpus) - len(gpus) < len(training)
     assert all(share.threads == max(1, len(share.cores or ())) for share in training)

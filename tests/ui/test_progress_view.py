@@ -146,7 +146,8 @@ def read_lines(reader, count, proceed=lambda: None):
 
 
 def end(view):
-    view.__exit__(None, None, None)
+    with view:
+        pass
 
 
 def test_end_by_ctrl_c_waits_for_no_reader(slow):
