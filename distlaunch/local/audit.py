@@ -300,7 +300,8 @@ def _report_problems(reports: Sequence[Sequence[TaskReport]]) -> list[str]:
 def _row(task: str, reports: Iterable[Sequence[TaskReport]], training: Training) -> list[str]:
     """Return what a task saw and read in all attempts, as a row of the table."""
     seen = sum(counts.rows[task] for counts in training.epochs.values())
-    readings = [each.reading for each in chain(*reports) if each.task == task and each.reading]
+    own = [report for report in chain(*reports) if report.task == task]
+    readings = [report.reading for report in own if report.reading]
     if not readings:
         return [task, f"{seen:,}", "", "", "", ""]
     total = {name: sum(reading[name] for reading in readings) for name in _READ}

@@ -139,7 +139,7 @@ class Console:
     def lines(self, prefix: str, text: str) -> None:
         """Write whole lines to stdout, each behind a prefix; a carriage return ends a line, too."""
         if "\r" in text:
-            text = _RETURNS.sub(lambda found: "" if found["at_start"] else "\n", text)
+            text = _RETURNS.sub(lambda match: "" if match["at_start"] else "\n", text)
         data, before = self._encoded(text), prefix.encode()
         self._to_stdout(before + data[:-1].replace(b"\n", b"\n" + before) + b"\n")
 
@@ -218,10 +218,10 @@ def visible(text: str, *, keep_colours: bool = False) -> str:
     return "\n".join(map(_with_reset, shown.split("\n"))) if "\x1b" in shown else shown
 
 
-def _written_out(found: re.Match[str]) -> str:
-    if len(found[0]) > 1:
-        return found[0]  # a colour sequence
-    code = ord(found[0])
+def _written_out(match: re.Match[str]) -> str:
+    if len(match[0]) > 1:
+        return match[0]  # a colour sequence
+    code = ord(match[0])
     return _ASCII_CONTROLS.get(code, f"\\u{code:04x}")
 
 

@@ -58,7 +58,7 @@ def _examples(summary: Mapping[str, object]) -> str:
 
 def _epochs(value: object) -> list[Mapping[str, object]]:
     listed = value if isinstance(value, list) else []
-    return [each for each in listed if isinstance(each, dict) and "epoch" in each]
+    return [epoch for epoch in listed if isinstance(epoch, dict) and "epoch" in epoch]
 
 
 def _rows(epochs: Sequence[Mapping[str, object]]) -> list[list[str]]:

@@ -158,17 +158,6 @@ def test_ready_without_what_an_audit_needs(first):
     assert "malformed event" in malformed
 
 
-def runs_of(examples: list[int]) -> list[list[int]]:
-    """Return examples as runs of consecutive ones."""
-    runs: list[list[int]] = []
-    for example in sorted(examples):
-        if runs and example == sum(runs[-1]):
-            runs[-1][1] += 1
-        else:
-            runs.append([example, 1])
-    return runs
-
-
 @st.composite
 def trainings(draw) -> tuple[list[dict[str, list[dict]]], int, list[Counter[int]]]:
     """Make the events of a training that is restarted, and count the examples of each epoch.
@@ -192,7 +181,7 @@ def trainings(draw) -> tuple[list[dict[str, list[dict]]], int, list[Counter[int]
 
     def events(task: str, first: int, last: int) -> list[dict]:
         parts = [
-            seen(*span, runs_of([row[2] for row in rows if row[:2] == (task, span)]))
+            seen(*span, [[row[2], 1] for row in rows if row[:2] == (task, span)])
             for span in spans
             if first <= span[0] and span[1] <= last
         ]

@@ -22,19 +22,16 @@ cluster:
   workers: {{machine: n1-standard-4, count: 1}}
 """
 TRAINER = """\
-import json, os, sys, time
-task = json.loads(os.environ["TF_CONFIG"])["task"]
-me = (task["type"], str(task["index"]))
+import json, os, pathlib, sys, time
+task = json.loads(os.environ["TF_CONFIG"])["task"]["type"]
 print(os.environ["GREETING"], *sys.argv[1:], os.getcwd(), flush=True)
-with open(os.environ["AIP_MODEL_DIR"].rstrip("/") + "-" + me[0], "w") as file:
-    file.write("written")
-with open(os.environ["DISTLAUNCH_EVENTS"], "a") as file:
-    file.write(json.dumps({"event": "ready"}) + "\\n")
+pathlib.Path(os.environ["AIP_MODEL_DIR"].rstrip("/") + "-" + task).write_text("written")
+pathlib.Path(os.environ["DISTLAUNCH_EVENTS"]).write_text('{"event": "ready"}\\n')
 if "--sleep" in sys.argv and os.environ["DISTLAUNCH_RESTARTS"] == "0":
     time.sleep(600)
-if "--fail" in sys.argv and me[0] == "worker":
+if "--fail" in sys.argv and task == "worker":
     sys.exit(7)
-if me[0] == "chief":
+if task == "chief":
     time.sleep(1)
 """
 PATIENCE = 120

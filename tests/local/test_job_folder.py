@@ -82,15 +82,13 @@ def test_resume_takes_the_newest_that_has_a_finished_checkpoint(tmp_path):
     assert resumed(tmp_path, "").job_id == "20261122-101112"
 
 
-@pytest.mark.parametrize("which", ["..", ".", "../..", "./20261121-101112"])
+@pytest.mark.parametrize("which", ["..", ".", "./20261121-101112"])
 def test_only_a_bare_name_is_an_id(tmp_path, which):
     make_job(tmp_path, "20261121-101112")
-    (tmp_path / LOCAL_JOBS.parent / "checkpoints" / "1").mkdir(parents=True)  # where '..' led
-    (tmp_path / LOCAL_JOBS / "checkpoints" / "1").mkdir(parents=True)  # and '.'
-    project = tmp_path / "a" / "project"
-    project.mkdir(parents=True)
+    for folder in (LOCAL_JOBS.parent, LOCAL_JOBS):  # where '..' and '.' would lead
+        (tmp_path / folder / "checkpoints" / "1").mkdir(parents=True)
     with pytest.raises(DistlaunchError, match=r"has no checkpoints|neither a job"):
-        resumed(tmp_path if which != "../.." else project, which)
+        resumed(tmp_path, which)
 
 
 @pytest.mark.parametrize("path", ["gs://", "gs:///x"])
@@ -133,8 +131,7 @@ def test_summary_and_its_version(tmp_path):
     assert folder.summary_version() not in (None, before)
 
 
-@pytest.mark.parametrize("job_dir", ["s3://bucket/job", "hdfs://a/b"])
-def test_a_folder_with_an_unknown_uri_scheme_is_refused(tmp_path, job_dir):
-    with pytest.raises(UsageError, match=f"--job-dir {job_dir}: unsupported URI scheme"):
-        choose(tmp_path, None, job_dir, None)
+def test_a_folder_with_an_unknown_uri_scheme_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"--job-dir s3://bucket/job: unsupported URI scheme"):
+        choose(tmp_path, None, "s3://bucket/job", None)
     assert list(tmp_path.iterdir()) == []

@@ -33,19 +33,22 @@ class Group:
             lambda notice: self.notices.append(notice.text),
         )
 
-    def start(self):
-        for task in (CHIEF, WORKER, PS):
-            self.policy.started(task, now=0)
-        return self.policy
-
 
 @pytest.fixture
 def group():
-    return Group()
+    """A group whose tasks have started at 0."""
+    group = Group()
+    for task in (CHIEF, WORKER, PS):
+        group.policy.started(task, now=0)
+    return group
 
 
-def test_a_worker_that_stays_after_the_primary_is_ended_and_the_job_is_done(group):
-    policy = group.start()
+@pytest.fixture
+def policy(group):
+    return group.policy
+
+
+def test_a_worker_that_stays_after_the_primary_is_ended_and_the_job_is_done(group, policy):
     policy.exited(CHIEF, OK, now=0)
     policy.tick(now=1)
     assert group.notices == []
@@ -59,8 +62,7 @@ def test_a_worker_that_stays_after_the_primary_is_ended_and_the_job_is_done(grou
     assert policy.is_over(now=STOP_TIMEOUT + KILL_TIMEOUT)
 
 
-def test_the_first_failure_stays_the_verdict(group):
-    policy = group.start()
+def test_the_first_failure_stays_the_verdict(group, policy):
     policy.exited(WORKER, Ended(7), now=3)
     policy.exited(CHIEF, Ended(signal=signal.SIGTERM), now=4)
     assert policy.verdict == Failure(WORKER, Ended(7), seconds=3)
@@ -69,8 +71,7 @@ def test_the_first_failure_stays_the_verdict(group):
     assert policy.is_over(now=3 + KILL_TIMEOUT)
 
 
-def test_frozen_tasks_are_a_likely_cause_and_not_waited_for(group):
-    policy = group.start()
+def test_frozen_tasks_are_a_likely_cause_and_not_waited_for(policy):
     for task in (CHIEF, WORKER, PS):
         policy.stopped(task)
     policy.continued(WORKER)
@@ -79,15 +80,13 @@ def test_frozen_tasks_are_a_likely_cause_and_not_waited_for(group):
     assert policy.verdict.likely == ("chief is frozen (SIGSTOP)", "ps:0 is frozen (SIGSTOP)")
 
 
-def test_a_task_that_was_never_ready_is_the_likely_cause(group):
-    policy = group.start()
+def test_a_task_that_was_never_ready_is_the_likely_cause(policy):
     policy.ready(CHIEF, now=1)
     policy.exited(CHIEF, Ended(1), now=60)
     assert policy.verdict.likely == ("never ready: worker:0",)
 
 
-def test_tasks_that_are_not_ready_are_named_once(group):
-    policy = group.start()
+def test_tasks_that_are_not_ready_are_named_once(group, policy):
     policy.tick(now=100)
     policy.ready(CHIEF, now=100)
     policy.tick(now=105)
@@ -97,8 +96,7 @@ def test_tasks_that_are_not_ready_are_named_once(group):
     assert group.notices == ["still waiting for worker:0"]
 
 
-def test_a_stop_gives_time_and_a_second_one_none(group):
-    policy = group.start()
+def test_a_stop_gives_time_and_a_second_one_none(group, policy):
     policy.stop(signal.SIGINT, now=10)
     assert policy.verdict == Stopped(signal.SIGINT)
     assert not policy.is_over(now=10 + STOP_TIMEOUT - 1)
@@ -113,8 +111,7 @@ def test_a_stop_gives_time_and_a_second_one_none(group):
 
 
 @pytest.mark.parametrize("how", ["it ends", "it is frozen", "second stop", "failure"])
-def test_no_task_is_reported_killed_that_was_not_given_all_the_time(group, how):
-    policy = group.start()
+def test_no_task_is_reported_killed_that_was_not_given_all_the_time(group, policy, how):
     policy.exited(PS, OK, now=1)
     if how == "failure":
         policy.exited(CHIEF, Ended(7), now=3)
@@ -132,8 +129,7 @@ def test_no_task_is_reported_killed_that_was_not_given_all_the_time(group, how):
     assert group.notices == []
 
 
-def test_lost_output_is_no_interruption(group):
-    policy = group.start()
+def test_lost_output_is_no_interruption(policy):
     policy.stop_output_lost(now=10)
     assert (policy.verdict, policy.is_interrupted) == (Stopped(None), False)
     policy.stop(signal.SIGTERM, now=12)
@@ -145,15 +141,15 @@ def test_lost_output_is_no_interruption(group):
     assert policy.is_over(now=14)
 
 
-def test_a_stop_while_it_ends_shortens_that_and_changes_no_verdict(group):
-    policy = group.start()
+def test_a_stop_while_it_ends_shortens_that_and_changes_no_verdict(policy):
     policy.exited(WORKER, Ended(7), now=3)
     policy.stop(signal.SIGINT, now=4)
     assert isinstance(policy.verdict, Failure)
     assert policy.is_over(now=4)
 
 
-def test_a_task_that_starts_after_another_could_not_is_ended(group):
+def test_a_task_that_starts_after_another_could_not_is_ended():
+    group = Group()
     group.policy.exited(CHIEF, Ended(127, reason="no such file"), now=0)
     group.policy.started(WORKER, now=0)
     assert group.sent == [(WORKER, signal.SIGTERM)]
