@@ -7,8 +7,6 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from distlaunch.checks.machines import problems
 from distlaunch.checks.request_view import JobRequest, PoolRequest
@@ -198,9 +196,7 @@ def own_catalogue(tmp_path, remedy):
     [
         (pool("n1-standrd-8"), "", "machine-unknown", "did you mean 'n1-standard-8'?"),
         (pool("n1-standard-2"), "", "machine-unknown", "did you mean 'n1-standard-4'?"),
-        (pool("h9-giga-3", "NVIDIA_Z9", 2), "", "machine-unknown", ""),
         (pool("n1-standard-8", "A100", 1), "", "accelerator-unknown", "mean 'NVIDIA_TESLA_A100'?"),
-        (pool("n1-standard-8", "NVIDIA_H100", 1), "", "accelerator-unknown", "NVIDIA_H100_80GB"),
         (pool("g2-standard-8", "NVIDIA_TESLA_L4", 1), "", "accelerator-unknown", "'NVIDIA_L4'?"),
         (pool("cloud-tpu", "TPU_V4", 8), "", "accelerator-unknown", "'TPU_V4_POD'?"),
         (pool("n1-standard-8"), "us-central9", "region-unknown", "did you mean 'us-central1'?"),
@@ -225,35 +221,6 @@ def test_an_unknown_name_is_a_warning_with_the_entry_that_makes_it_known(
     assert code not in [problem.code for problem in after]
 
 
-WORDS = st.from_regex(r"[a-z][a-z0-9-]{1,12}", fullmatch=True)
-KINDS = st.from_regex(r"[A-Z][A-Z0-9_]{1,12}", fullmatch=True)
-POOLS = st.builds(
-    PoolRequest,
-    st.sampled_from(["chief", "workers", "parameter_servers", "evaluators", "pool 4"]),
-    st.integers(1, 9),
-    WORDS | st.sampled_from([*KNOWN.machines, *KNOWN.retired_machines, ""]),
-    st.none() | KINDS | st.sampled_from(sorted(KNOWN.accelerators)),
-    st.integers(-1, 40),
-    st.none() | st.sampled_from(["2x2", "2x2x4", "", "x", "9x9"]),
-    image=st.none() | st.just("host/path:1"),
-)
-REGIONS = WORDS | st.sampled_from([*KNOWN.regions, ""])
-STRATEGIES = st.sampled_from(["STANDARD", "SPOT", "FLEX_START"])
-
-
-@settings(max_examples=100)
-@given(st.lists(POOLS, max_size=5), REGIONS, STRATEGIES, st.dates())
-def test_every_request_has_problems_in_one_line_with_remedies(pools, region, strategy, today):
-    for problem in check(*pools, region=region, strategy=strategy, today=today):
-        assert re.fullmatch(r"[a-z]+(-[a-z]+)+", problem.code)
-        assert problem.where
-        assert problem.remedy
-        assert "\n" not in problem.line
-        assert "None" not in problem.line
-        assert not problem.line.endswith(".")
-        assert not problem.where.startswith("cluster.pool")
-
-
 def tpu(**options):
     return pool("ct5lp-hightpu-4t", topology="2x2", **options)
 
@@ -268,7 +235,6 @@ def test_a_job_on_tpus_has_one_pool_with_one_replica():
 @pytest.mark.parametrize(
     ("machine", "topology", "nearest"),
     [
-        ("ct5lp-hightpu-4t", None, "2x2"),
         ("ct5lp-hightpu-4t", "3x5", "4x4"),
         ("ct6e-standard-8t", "8x8", "2x4"),
         ("tpu7x-standard-4t", "none", "2x2x1"),

@@ -1,8 +1,9 @@
-"""Jobs checked with catalogues of users: every problem has a remedy."""
+"""Any job with any catalogue of a user: every problem has one line with a remedy."""
 
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from datetime import date
 from pathlib import Path
@@ -63,34 +64,44 @@ FILES = st.fixed_dictionaries(
         ),
     },
 )
+WORDS = st.from_regex(r"[a-z][a-z0-9-]{1,12}", fullmatch=True)
+KNOWN = load(None)
 POOLS = st.builds(
     PoolRequest,
-    st.sampled_from(["chief", "workers"]),
-    st.integers(1, 3),
-    MACHINES,
-    some(KINDS),
-    st.integers(0, 17),
-    some(st.sampled_from(["1x1", "2x4"])),
+    st.sampled_from(["chief", "workers", "parameter_servers", "evaluators", "pool 4"]),
+    st.integers(1, 9),
+    MACHINES | WORDS | st.sampled_from([*KNOWN.machines, *KNOWN.retired_machines, ""]),
+    some(KINDS | st.sampled_from(sorted(KNOWN.accelerators))),
+    st.integers(-1, 40),
+    some(st.sampled_from(["1x1", "2x4", "2x2x4", "", "x", "9x9"])),
+    image=some(st.just("host/path:1")),
 )
-STRATEGIES = st.sampled_from(["STANDARD", "FLEX_START"])
-
-
+JOBS = st.builds(
+    JobRequest,
+    st.just("digits"),
+    st.just("my-project"),
+    REGIONS | WORDS | st.sampled_from([*KNOWN.regions, ""]),
+    st.lists(POOLS, max_size=5).map(tuple),
+    st.sampled_from(["STANDARD", "SPOT", "FLEX_START"]),
+)
+A100 = JobRequest("digits", "my-project", "", (PoolRequest("chief", 1, "a2-highgpu-1g"),))
 A100_ENDS = {"retired": {"accelerators": {"NVIDIA_TESLA_A100": {"since": "2026-01-01"}}}}
 
 
 @settings(max_examples=150)
-@example(A100_ENDS, [PoolRequest("chief", 1, "a2-highgpu-1g")], "", "STANDARD", date(2026, 1, 1))
-@given(FILES, st.lists(POOLS, min_size=1, max_size=2), REGIONS, STRATEGIES, DAYS)
-def test_every_catalogue_gives_problems_with_remedies(entries, pools, region, strategy, today):
+@example(A100_ENDS, A100, date(2026, 1, 1))
+@given(st.just({}) | FILES, JOBS, DAYS)
+def test_every_problem_has_one_line_with_a_remedy(entries, job, today):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mine.yaml"
         path.write_text(json.dumps(entries))
         known = load(path)
-    request = JobRequest("digits", "my-project", region, tuple(pools), strategy)
-    for problem in problems(request, known, today):
-        assert "None" not in problem.line
-        assert "  " not in problem.line
+    for problem in problems(job, known, today):
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)+", problem.code)
+        assert problem.where
+        assert not problem.where.startswith("cluster.pool")
         assert problem.what
         assert problem.remedy not in ("", "write ")
+        assert re.search(r"None|  |\n|\.$", problem.line) is None
         if problem.what.endswith("and it needs one"):
             assert problem.remedy.startswith(("write accelerator: ", "choose another machine"))
