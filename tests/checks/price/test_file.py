@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from distlaunch.checks.price.book import read_price_file
-from distlaunch.errors import DistlaunchError, JobFileError
+from distlaunch.errors import JobFileError
 
 GOOD = """\
 currency: EUR
@@ -18,13 +18,12 @@ europe-west4:
   FLEX_START: {a2-highgpu-1g: 2}
 """
 BROKEN = {
-    "a currency": (
-        "us-central1: {}\ncurrency: dollars\n",
-        ["2:11: currency: expected a currency such as USD, got 'dollars'"],
-    ),
-    "a region": (
-        "n1-standard: {}\n",
-        ["1:1: n1-standard: expected a region such as us-central1, got 'n1-standard'"],
+    "a region and a currency": (
+        "n1-standard: {}\ncurrency: dollars\n",
+        [
+            "1:1: n1-standard: expected a region such as us-central1, got 'n1-standard'",
+            "2:11: currency: expected a currency such as USD, got 'dollars'",
+        ],
     ),
     "a region without strategies": (
         "us-central1: 0.42\n",
@@ -43,7 +42,7 @@ BROKEN = {
             "1:22: us-central1.SPOT.T4: expected a machine type or accelerator such as",
             "1:44: us-central1.SPOT.n1-standard-4: expected a price per hour such as 0.42, got '$1",
             "2:18: us-central1.SPOT.n1-standard-8: expected a price per hour such as 0.42, got '-1",
-            "got nothing",
+            "2:35: us-central1.SPOT.n1-highmem-8: expected a price per hour such as 0.42, got noth",
         ],
     ),
     "a duplicate": (
@@ -68,20 +67,10 @@ def test_prices_are_read_by_region_strategy_and_item(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "expected"), BROKEN.values(), ids=BROKEN)
-def test_all_problems_of_a_file_are_reported_with_their_location(
-    tmp_path, monkeypatch, text, expected
-):
-    monkeypatch.chdir(tmp_path)
+def test_all_problems_of_a_file_are_reported_with_their_location(tmp_path, text, expected):
     path = tmp_path / "distlaunch.prices.yaml"
     path.write_text(text)
     with pytest.raises(JobFileError) as refused:
         read_price_file(path)
-    assert len(refused.value.lines) == len(expected)
     for line, part in zip(refused.value.lines, expected, strict=True):
-        assert line.startswith("distlaunch.prices.yaml:")
-        assert part in line
-
-
-def test_a_missing_file_is_an_error(tmp_path):
-    with pytest.raises(DistlaunchError, match="no such file"):
-        read_price_file(tmp_path / "own.yaml")
+        assert f"distlaunch.prices.yaml:{part}" in line
