@@ -30,7 +30,6 @@ _TYPES: dict[str, type | tuple[type, ...]] = {  # by the annotations of a record
     "Mapping[str, Any]": dict,
     "Mapping[str, str]": dict,
     "bool": bool,
-    "bool | None": (bool, NoneType),
     "str | None": (str, NoneType),
 }
 
@@ -51,8 +50,7 @@ class Record:
     endpoint: str | None = None  # the URL that replaces Google's
     resource: str | None = None  # the job's resource name, once it is known
     is_open: bool = True  # the command that launched it has not ended in order
-    commit: str | None = None
-    is_dirty: bool | None = None  # whether anything was changed since the commit
+    commit: str | None = None  # of the project's folder
     versions: Mapping[str, str] = field(default_factory=dict)
     time: str = ""  # UTC, such as 2026-11-21T16:55:00.123456Z
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import emulators
@@ -161,3 +162,18 @@ def test_killed_at_any_moment_and_run_again_makes_one_job(healthy, submit, pytho
         launch_id = submit(healthy, name).stdout.strip()
         [job] = [job for job in healthy.jobs() if job["displayName"] == name]
         assert job["labels"]["distlaunch-launch"] == launch_id, moment
+
+
+def test_the_record_has_the_commit_and_no_program_of_gits_configuration_runs(
+    healthy, submit, records, tmp_path
+):
+    folder, marker = write_project(tmp_path / "in-git"), tmp_path / "marker"
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", folder]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    subprocess.run([*git, "config", "core.fsmonitor", f"touch {marker};"], check=True)
+    assert submit(healthy, "in-git").returncode == 0
+    [record] = records("in-git")
+    head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True)
+    assert record["commit"] == head.strip()
+    assert not marker.exists()

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import re
-import subprocess
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from distlaunch import timestamps
 from distlaunch.errors import DistlaunchError
 from distlaunch.paths import JOBS
 from distlaunch.redaction import REDACTED, redact
-from distlaunch.submit.launcher import commit_of
 from distlaunch.submit.records import Record, Records, new_launch_id
 
 RESOURCE = "projects/my-project/locations/us-central1/customJobs/4711"
@@ -190,71 +188,3 @@ def test_no_value_of_a_variable_is_recorded(around, secret):
     assert f"<{secret}>" not in json.dumps(kept["jobSpec"], ensure_ascii=False)
     [pool] = kept["jobSpec"]["workerPoolSpecs"]
     assert pool["containerSpec"]["env"] == [{"name": "TOKEN", "value": REDACTED}]
-
-
-def git(folder: Path, *words: str) -> None:
-    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", folder, *words]
-    subprocess.run(command, check=True)
-
-
-def commit_file(folder: Path) -> None:
-    git(folder, "init", "-q")
-    (folder / "file").write_text("1")
-    git(folder, "add", "file")
-    git(folder, "commit", "-qm", "first")
-
-
-def test_commit_and_changes_of_a_folder(tmp_path):
-    assert commit_of(tmp_path) == (None, None)
-    commit_file(tmp_path)
-    commit, is_dirty = commit_of(tmp_path)
-    assert re.fullmatch("[0-9a-f]{40}", commit or "")
-    assert is_dirty is False
-    (tmp_path / "file").write_text("2")
-    assert commit_of(tmp_path) == (commit, True)
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        ["core.fsmonitor"],
-        ["filter.x.clean"],
-        ["filter.x.process", "filter.x.required"],
-        ["filter.A.b.clean"],
-        ["filter.\udcff.clean"],
-        ["filter.x=y.clean"],
-        ["core.hooksPath"],
-        ["remote.x.url", "protocol.ext.allow", "extensions.partialClone"],
-    ],
-    ids=lambda keys: keys[0],
-)
-def test_no_program_runs_that_a_projects_git_configuration_names(keys, tmp_path):
-    project, marker = tmp_path / "project", tmp_path / "marker"
-    project.mkdir()
-    commit_file(project)
-    hooks = tmp_path / "hooks"
-    hooks.mkdir()
-    program = hooks / "post-index-change"
-    program.write_text(f"#!/bin/sh\ntouch '{marker}'\n")
-    program.chmod(0o755)
-    values = {
-        "core.hooksPath": str(hooks),
-        "filter.x.required": "true",
-        "remote.x.url": f"ext::{program}",
-        "protocol.ext.allow": "always",
-        "extensions.partialClone": "x",
-    }
-    for key in keys:
-        git(project, "config", key, values.get(key, str(program)))
-    if "remote.x.url" in keys:
-        tree = subprocess.check_output(["git", "-C", project, "rev-parse", "HEAD:"], text=True)
-        (project / ".git/objects" / tree[:2] / tree[2:].strip()).unlink()
-    name = keys[0].partition(".")[2].rpartition(".")[0] or "x"
-    (project / ".git/info/attributes").write_bytes(os.fsencode(f"file filter={name}\n"))
-    (project / "file").write_text("2")
-
-    commit, is_dirty = commit_of(project)
-    assert not marker.exists()
-    assert re.fullmatch("[0-9a-f]{40}", commit or "")
-    is_unknown = keys[0] in ("filter.x=y.clean", "remote.x.url")
-    assert is_dirty is (None if is_unknown else True)

@@ -46,12 +46,7 @@ TIMEOUT = 11.0
 _SIGN_IN_TIMEOUT = 8.0
 # Errors from JSON of an unexpected shape, such as that of a proxy.
 _UNEXPECTED_JSON = (AttributeError, LookupError, TypeError, ValueError)
-_GOOGLES_PROJECTS = (  # with public images
-    "cloud-aiplatform",
-    "deeplearning-platform-release",
-    "vertex-ai",
-    "vertex-ai-restricted",
-)
+_GOOGLES_PROJECTS = ("cloud-aiplatform", "deeplearning-platform-release", "vertex-ai")  # prefixes
 
 
 def problems(
@@ -92,7 +87,7 @@ def _checks(context: CloudContext) -> Iterator[Check]:
     if request.project:
         images = [*named, pushed] if pushed else named
         for place in dict.fromkeys(image.google_repository for image in images):
-            if place and place.project not in _GOOGLES_PROJECTS:
+            if place and not place.project.startswith(_GOOGLES_PROJECTS):
                 name = f"access of Vertex AI to {place}"
                 yield name, partial(service_agent_problems, context, place)
     if request.project and request.region:

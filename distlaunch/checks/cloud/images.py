@@ -34,7 +34,6 @@ def pushed_image(job: Job) -> Reference | None:
 def image_problems(context: CloudContext, image: Reference) -> Iterator[Problem]:
     """Yield that an image does not exist, or is for other machines than the job's."""
     from distlaunch.image.registry.client import Registry
-    from distlaunch.image.registry.errors import RegistryError
     from distlaunch.image.registry.manifests import WrongPlatform
     from distlaunch.image.registry.transport import RetryPolicy
 
@@ -45,13 +44,11 @@ def image_problems(context: CloudContext, image: Reference) -> Iterator[Problem]
     except WrongPlatform as problem:
         if _runs_on_amd64(context, image):
             yield _image_error("image-architecture", image, problem)
-    except RegistryError as problem:
-        if problem.status == 404:
+    except ImageError as problem:
+        if getattr(problem, "status", 0) == 404:  # of a registry's response
             yield _image_error("image-missing", image, problem)
         else:
             yield not_checked(str(image), str(problem))
-    except ImageError as problem:
-        yield not_checked(str(image), str(problem))
 
 
 def _runs_on_amd64(context: CloudContext, image: Reference) -> bool:

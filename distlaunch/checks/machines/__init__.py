@@ -74,11 +74,8 @@ def _retired_machine(pool: PoolRequest, available: Availability) -> Problem:
     if accelerator and catalogue.is_retired(accelerator, available.today):
         others = catalogue.retired_accelerators[accelerator].replacements
         machines = available.replacements(machine, others)
-    with_accelerator = f" with {machine.accelerator_count} {accelerator}" if accelerator else ""
-    former = f"it was {machine.type}{with_accelerator}"
-    if retired.why:
-        former = f"the nearest machine is {machine.type}, as {retired.why}"
-    message = f"machine name {pool.machine} was withdrawn on {retired.since}; {former}"
+    why = f": {retired.why}" if retired.why else ""
+    message = f"machine name {pool.machine} was withdrawn on {retired.since}{why}"
     remedy = change_to(Machine(pool.machine), machines)
     return error("machine-retired", pool.key("machine"), message, remedy)
 

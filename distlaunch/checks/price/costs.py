@@ -15,7 +15,7 @@ from distlaunch.text import duration
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from distlaunch.checks.price.book import PriceBook, UnitPrice
     from distlaunch.checks.request_view import JobRequest, PoolRequest
@@ -82,11 +82,9 @@ class Cost:
         as_data: dict[str, Any] = json.loads(json.dumps(plain, default=_json_value))
         return as_data
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self) -> list[str]:
         """Return it for a person, in two to four lines."""
-        return tuple(self._lines())
-
-    def _lines(self) -> Iterator[str]:
+        lines: list[str] = []
         if self.known_an_hour is not None and self.known_up_to_timeout is not None:
             bound = "at least " if self.unknown else ""
             an_hour = format_money(self.known_an_hour, self.currency)
@@ -94,18 +92,21 @@ class Cost:
             until = f"up to its timeout of {duration(self.timeout)}"
             if self.trials > 1:
                 until = f"for {self.trials} trials of up to {duration(self.timeout)}"
-            yield f"{bound}{an_hour} an hour{self._trials_and_pools()}; {bound}{in_all} {until}"
             included = f"including {', '.join(self.included)}, " if self.included else ""
-            yield (
-                f"prices from {', '.join(self.sources)} ({self.strategy}); {included}"
-                f"not including {', '.join(self.not_included)}"
+            included = f"{included}not including {', '.join(self.not_included)}"
+            lines += (
+                f"{bound}{an_hour} an hour{self._trials_and_pools()}; {bound}{in_all} {until}",
+                f"prices from {', '.join(self.sources)} ({self.strategy}); {included}",
             )
         if self.unknown:
             names = f" for {', '.join(self.unknown)}" if self.sources else ""
-            yield f"unknown{names}: {self.why}"
             prices = ", ".join(f"{name}: PRICE" for name in self.unknown)
             keys = f"{self.region or 'REGION'}: {{{self.strategy}: {{{prices}}}}}"
-            yield f"add prices per hour to {FILE_NAME}: '{keys}'"
+            lines += (
+                f"unknown{names}: {self.why}",
+                f"add prices per hour to {FILE_NAME}: '{keys}'",
+            )
+        return lines
 
     def _trials_and_pools(self) -> str:
         is_tuned = self.trials > 1

@@ -89,11 +89,11 @@ def test_a_pool_costs_as_much_as_its_machines_and_accelerators(job, offline):
     result = offline(job(pools=pools, timeout=12 * 3600), OWN)
     assert [pool.an_hour for pool in result.pools] == [Decimal("0.77"), Decimal("3.36")]
     assert result.an_hour == Decimal("4.13")
-    assert result.lines() == (
+    assert result.lines() == [
         "4.13 USD an hour (chief 0.770, workers 3 x 1.12); 49.56 USD up to its timeout of 12 h",
         "prices from distlaunch.prices.yaml (STANDARD); not including boot disks, local SSDs, "
         "storage, network",
-    )
+    ]
 
 
 def test_a_tuned_job_costs_all_of_its_trials(job, offline):
