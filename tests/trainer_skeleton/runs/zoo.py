@@ -73,7 +73,7 @@ def two_sides(examples):
 
 def three_targets(examples):
     x, y, weights, _ = weighted(examples)
-    return x, [y, np.cos(y), y**2], [weights, weights, weights], None
+    return x, [y, np.cos(y), y**2], [weights] * 3, None
 
 
 def sequences(examples):
@@ -96,10 +96,9 @@ def pictures(examples):
     return x, (x.mean((1, 2, 3)) > 5).astype(int), None, None
 
 
-def mlp(optimizer, loss="mse", hidden=(), **options):
-    model = keras.Sequential(
-        [layers.Input((6,)), layers.Dense(8, activation="tanh"), *hidden, layers.Dense(1)]
-    )
+def mlp(optimizer, loss="mse", outputs=1, **options):
+    hidden = layers.Dense(8, activation="tanh")
+    model = keras.Sequential([layers.Input((6,)), hidden, layers.Dense(outputs)])
     model.compile(optimizer, loss, **options)
     return model
 
@@ -121,11 +120,8 @@ def momentum_and_regularisers():
 
 @case(rare_classes)
 def class_weights():
-    hidden = layers.Dense(8, activation="tanh")
-    model = keras.Sequential([layers.Input((6,)), hidden, layers.Dense(4)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(1e-2, clipvalue=0.01), loss, metrics=["accuracy"])
-    return model
+    return mlp(keras.optimizers.Adam(1e-2, clipvalue=0.01), loss, 4, metrics=["accuracy"])
 
 
 @case(two_sides)
@@ -135,12 +131,9 @@ def two_inputs_and_outputs():
     outputs = {name: layers.Dense(1, name=name)(hidden) for name in ("one", "two")}
     model = keras.Model(sides, outputs)
     losses = {"one": "mse", "two": keras.losses.Huber(reduction="sum")}
-    model.compile(
-        keras.optimizers.AdamW(1e-2, clipnorm=0.1),
-        losses,
-        loss_weights={"one": 0.3, "two": 0.7},
-        metrics={"one": ["mae"]},
-    )
+    optimizer = keras.optimizers.AdamW(1e-2, clipnorm=0.1)
+    loss_weights = {"one": 0.3, "two": 0.7}
+    model.compile(optimizer, losses, loss_weights, metrics={"one": ["mae"]})
     return model
 
 
@@ -189,13 +182,13 @@ def masked_words():
     return model
 
 
-@case(pictures)
-def synchronized_normalisation():
+@case(pictures, sync_batch_norm=True)
+def normalisation_synchronized_by_option():
     model = keras.Sequential(
         [
             layers.Input((6, 6, 2)),
             layers.Conv2D(3, 3, use_bias=False),
-            layers.BatchNormalization(synchronized=True),
+            layers.BatchNormalization(),
             layers.Activation("tanh"),
             layers.AveragePooling2D(2),
             layers.Flatten(),
@@ -205,12 +198,6 @@ def synchronized_normalisation():
     metrics = ["accuracy", keras.metrics.AUC(name="auc")]
     model.compile("adam", "binary_crossentropy", metrics=metrics)
     return model
-
-
-@case(plain, sync_batch_norm=True)
-def normalisation_synchronized_by_option():
-    hidden = [layers.Dense(4, use_bias=False), layers.BatchNormalization()]
-    return mlp(keras.optimizers.RMSprop(1e-2), hidden=hidden)
 
 
 @case(weighted)
@@ -227,22 +214,12 @@ def accumulated_gradients():
     return mlp(optimizer)
 
 
-@case(weighted)
-def averaged_weights():
-    return mlp(keras.optimizers.SGD(1e-2, use_ema=True, ema_momentum=0.9))
-
-
 @case(weighted, precision="mixed_float16", as_fit=False)
 def scaled_loss():
     """Gradients overflow in the first steps, until the scale is small enough."""
     optimizer = keras.optimizers.SGD(1e-3, momentum=0.9)
     scaling = {"initial_scale": 2.0**22, "dynamic_growth_steps": 7}
     return mlp(keras.optimizers.LossScaleOptimizer(optimizer, **scaling))
-
-
-@case(plain, precision="mixed_bfloat16", as_fit=False)
-def brain_floats():
-    return mlp(keras.optimizers.SGD(1e-2))
 
 
 class Own(keras.Model):
