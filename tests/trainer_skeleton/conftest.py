@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -48,32 +47,6 @@ def run_code(tensorflow: PythonHost, tmp_path: Path) -> Callable[..., Result]:
         (tmp_path / "program.py").write_text(code)
         env = environment_outside_clusters() | environment
         return tensorflow.run("program", *arguments, cwd=tmp_path, env=env)
-
-    return run
-
-
-# Before and after code that two tasks run: a chief and a worker.
-TWO_TASKS = """
-import json, os, sys
-rank = 0 if (worker := os.fork()) else 1
-chief, peer = (f"127.0.0.1:{port}" for port in json.loads(sys.argv[1]))
-task = {"type": ("chief", "worker")[rank], "index": 0}
-cluster = {"chief": [chief], "worker": [peer]}
-os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
-os.environ["DISTLAUNCH_PEER_TIMEOUT"] = "200"
-"""
-END_OF_TASKS = """
-if rank == 0:
-    sys.exit(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
-"""
-
-
-@pytest.fixture
-def run_two_tasks(run_code: Callable[..., Result], ports: list[int]) -> Callable[..., Result]:
-    """Run code in a chief and a worker, in which ``rank`` is 0 and 1."""
-
-    def run(code: str, **environment: str) -> Result:
-        return run_code(TWO_TASKS + code + END_OF_TASKS, json.dumps(ports), **environment)
 
     return run
 

@@ -41,10 +41,6 @@ class Counts(kc.Callback):
         self.state = state
 
 
-class Silent(kc.Callback):
-    pass
-
-
 SEEN = [
     # callback, whether it sees batches of the training, and of the validation
     (kc.EarlyStopping, False, False),
@@ -109,16 +105,6 @@ def test_keras_and_custom_callbacks_resume(model):
     assert others[2].state == [1, None, "two"]
     assert model.history.history == {"loss": [3.0, 2.0], "val_loss": [2.0, 2.5]}
     assert logged == []
-
-
-def test_callbacks_without_state_are_named(model):
-    before, _ = list_of(model, Silent(), kc.TerminateOnNaN())
-    after, logged = list_of(model, Silent(), kc.TerminateOnNaN(), Counts())
-    after.resume(EPOCHS, *before.state())
-    assert logged == [
-        "these callbacks start from scratch, no checkpoint holds their state: Silent, Counts; give "
-        "them get_state() and set_state(state)"
-    ]
 
 
 def test_csv_continues_from_the_checkpoint(model, tmp_path):

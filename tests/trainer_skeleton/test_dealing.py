@@ -89,27 +89,6 @@ def test_empty_files_among_others_are_a_warning(tmp_path, team):
     ]
 
 
-def test_the_summary_records_each_file_of_the_data(tmp_path, team):
-    records = write(tmp_path / "data", 2, 3)
-    dealt, _ = deal(records, validation=Arrays(X), team=team, job_dir=tmp_path)
-    stats = [(tmp_path / f"data/{number}.tfrecord").stat() for number in (0, 1)]
-    assert dealt.training.describe() == {
-        "kind": "records",
-        "pattern": records.pattern,
-        "files": [
-            {
-                "path": f"{tmp_path}/data/{number}.tfrecord",
-                "bytes": stats[number].st_size,
-                "modified_ns": stats[number].st_mtime_ns,
-                "examples": count,
-            }
-            for number, count in enumerate((2, 3))
-        ],
-        "examples": 5,
-    }
-    assert dealt.validation.describe() == {"kind": "arrays", "examples": 5}
-
-
 def test_no_data_are_an_error(tmp_path, team):
     empty = write(tmp_path / "training", 0, 0)
     with pytest.raises(PlanError, match=r"^there are no examples to train on"):

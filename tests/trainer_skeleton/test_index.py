@@ -4,8 +4,6 @@ import gzip
 import json
 import os
 import struct
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainer.distributed import index
-from trainer.distributed.cluster import Role
 from trainer.distributed.errors import DataError, StorageError
 from trainer.distributed.index import EVERY, index_files, scan
 
@@ -89,14 +86,6 @@ def test_counts_and_offsets_are_those_of_the_file(sizes, compression):
     for offset, record in zip(scanned.offsets, records[::EVERY], strict=True):
         assert struct.unpack_from("<Q", unpacked, offset) == (len(record),)
         assert unpacked[offset + 12 :].startswith(record)
-
-
-def test_an_entry_leads_to_its_record(tmp_path):
-    write(tmp_path / "data", [bytes([n]) for n in range(200)])
-    plain = scan_now(tmp_path / "data")
-    assert [plain.entry(n) for n in (0, 15, 16, 199)] == [(0, 0), (0, 15), (16 * 17, 0), (3264, 7)]
-    write(tmp_path / "data", [b"a"] * 200, "GZIP")
-    assert scan_now(tmp_path / "data").entry(199) == (0, 199)
 
 
 def test_cut_off_and_damaged_packed_files_are_refused(tmp_path):
@@ -208,39 +197,3 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         with pytest.raises(DataError) as refused:
             scan(path, 0, 0)
         assert str(refused.value).startswith(f"{path} cannot be read: ")
-
-
-class OneOfTeam:
-    """A task of a team of threads."""
-
-    def __init__(self, rank: int, barrier: threading.Barrier, given: dict[int, np.ndarray]) -> None:
-        peers = tuple(f"worker:{number}" for number in range(barrier.parties))
-        self.role = Role(peers[rank], peers)
-        self._barrier, self._given = barrier, given
-
-    def sum(self, value: np.ndarray) -> np.ndarray:
-        self._barrier.wait(60)
-        self._given[self.role.rank] = value
-        self._barrier.wait(60)
-        return sum(self._given.values())
-
-    def all_equal(self, value: int) -> bool:
-        return bool((self.sum(np.array(value)) == value * self._barrier.parties).all())
-
-
-def test_tasks_scan_each_file_once_and_know_all(data, tmp_path, scanned):
-    tasks = 3
-    write(data / "part-3", [b"packed"] * 200, "GZIP")
-    barrier, given = threading.Barrier(tasks), {}
-
-    def index_as(rank: int) -> index.Index:
-        return index_files(f"{data}/part-*", OneOfTeam(rank, barrier, given), str(tmp_path))
-
-    with ThreadPoolExecutor(tasks) as threads:
-        indexes = list(threads.map(index_as, range(tasks)))
-    assert sorted(scanned) == [*ALL, "part-3"]
-    alone = [scan(*file) for file in index._matching(f"{data}/part-*")]
-    assert [one.files for one in indexes] == [alone] * tasks
-    sizes = [path.stat().st_size for path in data.glob("part-*")]
-    assert sum(one.bytes_read for one in indexes) == sum(sizes)
-    assert max(one.bytes_read for one in indexes) < sum(sizes)

@@ -28,18 +28,6 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_model_loads_without_this_code_and_replaces_the_one_before(tmp_path):
-    x = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
-    for units in (3, 2):
-        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(units)])
-        expected = model(x).numpy()
-        assert save_model(model, str(tmp_path), report()) == ["model.keras", "saved_model.pb"]
-        assert names(tmp_path) == ["fingerprint.pb", "model.keras", "saved_model.pb", "variables"]
-        np.testing.assert_allclose(keras.models.load_model(tmp_path / "model.keras")(x), expected)
-        loaded = tf.saved_model.load(str(tmp_path))
-        np.testing.assert_allclose(loaded.serve(x), expected, rtol=1e-5, atol=1e-6)
-
-
 class Unsavable(keras.layers.Layer):
     """A layer without `get_config`, and with an argument that is no plain value."""
 

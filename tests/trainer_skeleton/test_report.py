@@ -42,13 +42,6 @@ def test_events_are_appended_as_whole_lines_of_json(tmp_path, monkeypatch):
     assert "NaN" not in lines[2]
 
 
-def test_no_events_without_a_launcher(tmp_path, monkeypatch):
-    monkeypatch.delenv("DISTLAUNCH_EVENTS", raising=False)
-    monkeypatch.chdir(tmp_path)
-    Report(CHIEF, "logs").event("step", step=1)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_only_the_chief_prints_and_writes_scalars(capsys, tmp_path):
     for role in (WORKER, CHIEF):
         report = Report(role, str(tmp_path / role.name))

@@ -9,7 +9,6 @@ from trainer.distributed import storage
 from trainer.distributed.errors import StorageError
 from trainer.distributed.storage import (
     make_folder,
-    make_new_folder,
     names_in,
     publish,
     read_if_there,
@@ -17,8 +16,6 @@ from trainer.distributed.storage import (
     scratch_folder,
     write_whole,
 )
-
-TOO_MUCH = bytes(2 << 20)
 
 
 @pytest.fixture
@@ -86,72 +83,52 @@ def test_publish_writes_the_marker_last_and_removes_the_old_one_first(new, tmp_p
     assert contents(old) == {name: f"new {name}" for name in order}
 
 
+def refusal(action, *arguments, **options):
+    """Return the line with which an action is refused."""
+    with pytest.raises(StorageError) as failed:
+        action(*arguments, **options)
+    assert "\n" not in str(failed.value)
+    return str(failed.value)
+
+
 def test_a_publish_that_fails_does_not_show_the_marker(new, tmp_path):
     (tmp_path / "to" / "values" / "in the way").mkdir(parents=True)
-    with pytest.raises(StorageError) as failed:
-        publish(new, str(tmp_path / "to"), last="marker")
-    assert "\n" not in str(failed.value)
-    assert str(tmp_path / "to") in str(failed.value)
+    assert str(tmp_path / "to") in refusal(publish, new, str(tmp_path / "to"), last="marker")
     assert "marker" not in contents(tmp_path / "to")
     assert not list((tmp_path / "to").rglob("*.partial"))
 
 
-def test_a_full_disk_leaves_the_file_that_was_there(small_disk):
-    path = small_disk / "file"
-    path.write_text("old")
-    with pytest.raises(StorageError) as failed:
-        write_whole(str(path), TOO_MUCH)
-    assert str(failed.value) == f"cannot write {path}: No space left on device"
-    assert contents(small_disk) == {"file": "old"}
-
-
-def test_a_full_disk_leaves_what_was_published(new, small_disk):
+def test_a_full_disk_leaves_what_was_there(new, small_disk):
     """The target is on another file system."""
-    publish(new, str(small_disk / "one"), last="marker")
+    file, folder = small_disk / "file", small_disk / "folder"
+    file.write_text("old")
+    publish(new, str(folder), last="marker")
     before = contents(small_disk)
-    assert before == {f"one/{name}": f"new {name}" for name in ("a", "sub/z", "values", "marker")}
-    (new / "values").write_bytes(TOO_MUCH)
-    with pytest.raises(StorageError) as failed:
-        publish(new, str(small_disk / "one"), last="marker")
-    assert str(failed.value) == f"cannot write {small_disk / 'one'}: No space left on device"
+    names = ("a", "sub/z", "values", "marker")
+    assert before == {"file": "old", **{f"folder/{name}": f"new {name}" for name in names}}
+    too_much = bytes(2 << 20)
+    text = refusal(write_whole, str(file), too_much)
+    assert text == f"cannot write {file}: No space left on device"
+    (new / "values").write_bytes(too_much)
+    text = refusal(publish, new, str(folder), last="marker")
+    assert text == f"cannot write {folder}: No space left on device"
     assert contents(small_disk) == before
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda path: make_folder(f"{path}/a"),
-        lambda path: write_whole(f"{path}/a", b"x"),
-        lambda path: read_whole(f"{path}/a"),
-        lambda path: scratch_folder(path).__enter__(),
-    ],
-)
-def test_errors_are_one_line_with_the_path(tmp_path, call):
-    path = tmp_path / "file"
-    path.write_text("not a folder")
-    with pytest.raises(StorageError) as failed:
-        call(str(path))
-    assert str(path) in str(failed.value)
-    assert "\n" not in str(failed.value)
+def test_errors_are_one_line_with_the_path(tmp_path):
+    path = str(tmp_path / "file")
+    write_whole(path, b"not a folder")
+    assert path in refusal(make_folder, f"{path}/a")
+    assert path in refusal(write_whole, f"{path}/a", b"x")
+    assert path in refusal(read_whole, f"{path}/a")
+    assert path in refusal(scratch_folder(path).__enter__)
+    error = tf.errors.NotFoundError(None, None, "no such bucket\nand much more")
 
+    def fail():
+        with storage.explained("cannot write", "gs://bucket/a"):
+            raise error
 
-def test_errors_of_buckets_are_one_line():
-    with (
-        pytest.raises(StorageError, match=r"^cannot write gs://bucket/a: no such bucket$"),
-        storage.explained("cannot write", "gs://bucket/a"),
-    ):
-        raise tf.errors.NotFoundError(None, None, "no such bucket\nand much more")
-
-
-def test_folders(tmp_path):
-    for _ in range(2):
-        make_folder(str(tmp_path / "a" / "b"))
-    assert names_in(str(tmp_path / "a")) == ["b"]
-    assert names_in(str(tmp_path / "nothing")) == []
-    make_new_folder(str(tmp_path / "a" / "c"))
-    with pytest.raises(StorageError, match=r"^cannot write .*/a/c: File exists$"):
-        make_new_folder(str(tmp_path / "a" / "c"))
-    make_new_folder("gs://bucket/a")
+    assert refusal(fail) == "cannot write gs://bucket/a: no such bucket"
 
 
 def test_scratch_folders(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import distlaunch
@@ -55,16 +53,6 @@ def test_a_worker_lets_the_chief_report_a_bad_option_first(monkeypatch, capsys, 
     assert end.value.code == 2
     assert slept == seconds
     assert capsys.readouterr().err.startswith("trainer: error: argument --epochs: must be 1")
-
-
-def test_keras_is_imported_with_tensorflow_whatever_the_shell_sets(python, tmp_path):
-    packages = tmp_path / "packages"
-    packages.mkdir()
-    (packages / "keras.py").write_text("import os, sys; sys.exit(os.environ['KERAS_BACKEND'])")
-    path = f"{packages}:{Path(trainer.__file__).parents[1]}"
-    task = python("-m", "trainer.task", PYTHONPATH=path, KERAS_BACKEND="torch")
-    _, err = task.communicate(timeout=300)
-    assert err == "tensorflow\n"
 
 
 def test_the_trainer_has_the_version_of_the_launcher_that_brings_it():

@@ -19,46 +19,30 @@ class Own(keras.Sequential):
 
 
 def create_model()"""
-NOT_COMPILED = [("    model.compile(", "    dict(")]
 
-# By what is reported: the changed file, and what is replaced in it.
-CASES = {
-    "parse failed on record 0 of": (
+# What is reported, the changed file, and what is replaced in it.
+CASES = [
+    ("parse failed on record 0 of", DATA, {'"label"': '"lable"'}),
+    (
+        "name 'no_such_name' is not defined (trainer/data.py, line 32)",
         DATA,
-        [
-            ('"label": tf.io.FixedLenFeature', '"lable": tf.io.FixedLenFeature'),
-            ('examples["label"]', 'examples["lable"]'),
-        ],
+        {SHAPE: f"{SHAPE} + no_such_name"},
     ),
-    "name 'no_such_name' is not defined (trainer/data.py, line 32)": (
-        DATA,
-        [(SHAPE, f"{SHAPE} + no_such_name")],
-    ),
-    "the model does not take what trainer/data.py gives": (DATA, [(SHAPE, OTHER_SHAPE)]),
-    "is not compiled: end it with model.compile(": (MODEL, NOT_COMPILED),
-    "create_model() in trainer/model.py returned int": (
+    ("the model does not take what trainer/data.py gives", DATA, {SHAPE: OTHER_SHAPE}),
+    ("create_model() in trainer/model.py returned int", MODEL, {"return model": "return 3"}),
+    ("Received a label value of", MODEL, {"Dense(10)": "Dense(5)"}),
+    ("SyntaxError: invalid syntax (trainer/model.py, line", MODEL, {"model()": "model("}),
+    (
+        "Own.train_step() of trainer/model.py would not be called",
         MODEL,
-        [("    return model", "    return 3")],
+        {"def create_model()": OWN_TRAIN_STEP, "keras.Sequential(\n": "Own(\n"},
     ),
-    "Received a label value of": (MODEL, [("Dense(10)", "Dense(5)")]),
-    "modules failed: SyntaxError: invalid syntax (trainer/model.py, line": (
+    (
+        "callbacks() in trainer/model.py has to return a list of Keras callbacks",
         MODEL,
-        [("def create_model()", "def create_model(")],
+        {"return []": "return keras.callbacks.TerminateOnNaN()"},
     ),
-    "Own.train_step() of trainer/model.py would not be called": (
-        MODEL,
-        [("def create_model()", OWN_TRAIN_STEP), ("keras.Sequential(\n", "Own(\n")],
-    ),
-    "callbacks() in trainer/model.py has to return a list of Keras callbacks": (
-        MODEL,
-        [("return []", "return keras.callbacks.TerminateOnNaN()")],
-    ),
-}
-
-
-def replace_all(project, name, changes):
-    for old, new in changes:
-        project.replace(name, old, new)
+]
 
 
 def assert_one_error(result, message):
@@ -68,9 +52,10 @@ def assert_one_error(result, message):
     assert "Traceback" not in result.text
 
 
-@pytest.mark.parametrize(("message", "change"), CASES.items(), ids=range(len(CASES)))
-def test_one_line_with_the_error(project, message, change):
-    replace_all(project, *change)
+@pytest.mark.parametrize(("message", "name", "changes"), CASES, ids=range(len(CASES)))
+def test_one_line_with_the_error(project, message, name, changes):
+    for old, new in changes.items():
+        project.replace(name, old, new)
     assert_one_error(project.trainer("--epochs=1", "--job-dir=job", code=1), message)
 
 
@@ -80,11 +65,11 @@ def test_job_folder_that_cannot_be_written(project):
 
 
 def test_debug_of_the_launcher_shows_the_traceback(project):
-    replace_all(project, MODEL, NOT_COMPILED)
+    project.replace(MODEL, "    model.compile(", "    dict(")
     result = project.run("distlaunch", "--debug", "local", "--workers", "1")
     assert result.code == 1
     assert "Traceback (most recent call last)" in result.out
-    assert "trainer: error: the model that create_model()" in result.out
+    assert "is not compiled: end it with model.compile(" in result.out
 
 
 def test_damaged_record_is_named_by_the_cluster(project):

@@ -66,3 +66,26 @@ def test_two_replicas_of_one_task_end_with_one_replicas_weights(regression, one_
     assert regression.summary("replicas")["replicas"] == 2
     weights, _ = one_worker
     np.testing.assert_allclose(regression.weights("replicas"), weights, rtol=0, atol=1e-9)
+
+
+# GPUs are CPUs here: the chief has two virtual ones.
+UNEVEN = """
+import os, sys
+import tensorflow as tf
+from trainer import task
+from trainer.distributed import cluster, devices
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+count = 2 if '"type": "chief"' in os.environ["TF_CONFIG"] else 1
+virtual = [tf.config.LogicalDeviceConfiguration()] * count
+tf.config.set_logical_device_configuration(cpu, virtual)
+cluster.check_same_devices = lambda peers: devices.check_same_devices(peers, "CPU")
+sys.exit(task.main())
+"""
+
+
+def test_tasks_with_different_numbers_of_devices_are_named(regression):
+    regression.write("uneven.py", UNEVEN)
+    result = regression.local("uneven", "--workers", "2", "--set", "module=uneven", code=1)
+    (error,) = [line for line in result.out.splitlines() if "trainer: error: " in line]
+    assert "the tasks have different numbers of CPUs (chief has 2, worker:0 has 1)" in error

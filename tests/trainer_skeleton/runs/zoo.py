@@ -15,7 +15,7 @@ import tensorflow as tf
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-EXAMPLES, VALIDATION, BATCH, EPOCHS, SEED = 121, 37, 12, 2, 3
+EXAMPLES, VALIDATION, BATCH, SEED = 121, 37, 12, 3
 
 layers = keras.layers
 
@@ -29,6 +29,7 @@ class Case:
     sync_batch_norm: bool = False
     precision: str = "float64"
     as_fit: bool = True  # whether `fit` must come to the same history
+    epochs: int = 2
 
 
 CASES: dict[str, Case] = {}
@@ -212,6 +213,22 @@ def accumulated_gradients():
         weight_decay=1e-2,
     )
     return mlp(optimizer)
+
+
+def with_bad_value(examples):
+    x, y, weights, _ = weighted(examples)
+    x[40:41] = np.nan  # not in the validation, which is shorter
+    return x, y, weights, None
+
+
+@case(weighted, epochs=7)
+def with_callbacks():
+    return mlp(keras.optimizers.Adam(0.05), metrics=["mae"])
+
+
+@case(with_bad_value)
+def bad_value():
+    return with_callbacks()
 
 
 @case(weighted, precision="mixed_float16", as_fit=False)
