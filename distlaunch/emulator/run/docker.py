@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from distlaunch.emulator.run.job_spec import package_command, storage_path, variables
-from distlaunch.emulator.run.replica_group import START_ERROR, CannotRun, ExitStatus, LineWriter
+from distlaunch.emulator.run.replica_group import ExitStatus, LineWriter
+from distlaunch.emulator.run.supervisor import START_ERROR
 from distlaunch.errors import DistlaunchError
 
 if TYPE_CHECKING:
@@ -276,7 +277,7 @@ def _create_network(client: docker.DockerClient, name: str, labels: dict[str, st
             return client.networks.create(name, labels=labels, ipam=ipam)
         except docker.errors.APIError as problem:  # noqa: PERF203 - another job took the subnet
             reason = problem.explanation or problem
-    raise CannotRun(f"No network for the job: {reason}")
+    raise DistlaunchError(f"No network for the job: {reason}")
 
 
 def _addresses(network: Any) -> Iterator[str]:
@@ -301,7 +302,7 @@ def _pull(client: docker.DockerClient, image: str, token: CancellationToken) -> 
     except (docker.errors.DockerException, OSError) as problem:
         reason = getattr(problem, "explanation", None) or problem
     if reason or token.is_set():
-        raise CannotRun(f'Failed to pull image "{image}": {" ".join(str(reason).split())}')
+        raise DistlaunchError(f'Failed to pull image "{image}": {" ".join(str(reason).split())}')
 
 
 def _container_path(storage: Path, uri: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.emulator.buckets import local_path
-from distlaunch.emulator.run.replica_group import CannotRun
+from distlaunch.errors import DistlaunchError
 from distlaunch.job.model import TASK_TYPES, Task
 from distlaunch.job.reduction_server import is_image
 from distlaunch.job.tf_config import EXPECTED_GPUS, WORKER_POOLS, replica_environment
@@ -78,13 +78,16 @@ def read_workload(name: str, spec: Mapping[str, Any]) -> Workload:
     )
 
 
-def trial_workload(workload: Workload, trial: str, parameters: Mapping[str, object]) -> Workload:
+def trial_workload(workload: Workload, trial: Mapping[str, Any]) -> Workload:
     """Return one trial: its parameters as arguments, and a job folder of its own."""
-    options = tuple(f"--{name}={_plain(value)}" for name, value in parameters.items())
+    options = tuple(
+        f"--{parameter['parameterId']}={_plain(parameter['value'])}"
+        for parameter in trial["parameters"]
+    )
     return replace(
         workload,
-        trial=trial,
-        job_dir=workload.job_dir and f"{workload.job_dir.rstrip('/')}/{trial}",
+        trial=trial["id"],
+        job_dir=workload.job_dir and f"{workload.job_dir.rstrip('/')}/{trial['id']}",
         replicas=tuple(
             replace(replica, args=replica.args + options) for replica in workload.replicas
         ),
@@ -138,11 +141,11 @@ def variables(
 
 
 def storage_path(storage: Path, uri: str) -> Path:
-    """Return the path of a ``gs://`` URI in the folder of the buckets, or raise `CannotRun`."""
+    """Return the path of a ``gs://`` URI in the folder of the buckets, or raise DistlaunchError."""
     try:
         return local_path(storage, uri)
     except ValueError as problem:
-        raise CannotRun(f"{uri}: {problem}") from None
+        raise DistlaunchError(f"{uri}: {problem}") from None
 
 
 def package_command(module: str, files: Sequence[str], folder: str) -> tuple[str, ...]:

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from distlaunch.emulator.run.job_spec import package_command, storage_path, variables
-from distlaunch.emulator.run.replica_group import CannotRun, ExitStatus, LineWriter
+from distlaunch.emulator.run.replica_group import ExitStatus, LineWriter
 from distlaunch.emulator.run.supervisor import BOOT
-from distlaunch.errors import DistlaunchError
 from distlaunch.local.ports import HOST, HeldPorts
 from distlaunch.local.task_spec import without_proxy
 
@@ -64,14 +63,11 @@ class ProcessEnvironment:
         self._workload = workload
         self._backend = backend
         self._job_dir = workload.job_dir and str(storage_path(backend.storage, workload.job_dir))
-        try:
-            with HeldPorts(len(workload.replicas)) as ports:
-                self._addresses = {
-                    replica.task: f"{HOST}:{port}"
-                    for replica, port in zip(workload.replicas, ports.numbers, strict=True)
-                }
-        except DistlaunchError as problem:
-            raise CannotRun(str(problem)) from None
+        with HeldPorts(len(workload.replicas)) as ports:
+            self._addresses = {
+                replica.task: f"{HOST}:{port}"
+                for replica, port in zip(workload.replicas, ports.numbers, strict=True)
+            }
         self._scratch = Path(tempfile.mkdtemp(prefix="distlaunch-emulator-"))
         self._processes: list[ReplicaProcess] = []
 

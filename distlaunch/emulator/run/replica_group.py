@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from distlaunch.emulator.run.supervisor import START_ERROR
+from distlaunch.errors import DistlaunchError
 from distlaunch.local.output import Lines
 
 if TYPE_CHECKING:
     from distlaunch.emulator.logs import LogStore
     from distlaunch.emulator.run.job_spec import Replica, Workload
     from distlaunch.job.model import Task
-
-START_ERROR = 128
-"""The exit code of a replica that could not be started, as containers have it."""
 
 _REPLICA_RESTARTS = 5
 _JOB_RESTARTS = 3
@@ -30,10 +29,6 @@ _POLL = 0.05  # seconds between two looks at the cancellation token
 Severity = Literal["INFO", "ERROR"]
 WriteLine = Callable[[Severity, str], None]
 """Receives a line that a replica wrote to stdout (INFO) or stderr (ERROR), without its end."""
-
-
-class CannotRun(Exception):
-    """A job cannot be run; the text is the message of the job's error."""
 
 
 class CancellationToken(threading.Event):
@@ -81,7 +76,10 @@ class Backend(Protocol):
     """Runs replicas as containers or as processes."""
 
     def prepare(self, workload: Workload, token: CancellationToken) -> JobEnvironment:
-        """Prepare images, network or ports, and folders."""
+        """Prepare images, network or ports, and folders.
+
+        DistlaunchError is raised if the job cannot be run, with the message of the job's error.
+        """
 
     def close(self) -> None:
         """Remove what is left of any job; the emulator shuts down."""
@@ -181,7 +179,7 @@ class ReplicaGroup:
                 self._stop_all()
                 self._log("Finished tearing down training program.")
                 return RunResult(result.kind, result.error, environment.metrics())
-        except CannotRun as problem:
+        except DistlaunchError as problem:
             return RunResult("stopped" if self._token.is_set() else "failed", str(problem))
 
     def _supervise(self, environment: JobEnvironment) -> RunResult:

@@ -13,8 +13,10 @@ import subprocess
 import sys
 import threading
 
-from distlaunch.emulator.run.replica_group import START_ERROR
 from distlaunch.local import processes
+
+START_ERROR = 128
+"""The exit code of a replica that could not be started, as containers have it."""
 
 # Isolated from what the user's environment does to Python, with our package as the only path added.
 BOOT = (

@@ -68,8 +68,7 @@ class TrialRunner:
                 self._update(trial, state="ACTIVE", startTime=self._store.now())
                 on_start()
 
-            parameters = {each["parameterId"]: each["value"] for each in trial["parameters"]}
-            workload = trial_workload(self._workload, trial["id"], parameters)
+            workload = trial_workload(self._workload, trial)
             self._finish(trial, self._run_group(workload, activate))
 
     def _next_trial(self) -> dict[str, Any] | None:

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from distlaunch.emulator.run.replica_group import CannotRun, ExitStatus
+from distlaunch.emulator.run.replica_group import ExitStatus
+from distlaunch.errors import DistlaunchError
 from distlaunch.timestamps import seconds_between
 
 from .jobs import custom_job, jobs_on, pool
@@ -31,7 +32,7 @@ class FakeBackend:
     def prepare(self, workload, token):
         while not self.can_prepare.wait(0.01):
             if token.is_set():
-                raise CannotRun("cancelled")
+                raise DistlaunchError("cancelled")
         if self.problem:
             raise self.problem
         self.open_environments += 1
