@@ -28,6 +28,12 @@ from pathlib import Path
 
 TASK = Path(os.environ["DISTLAUNCH_EVENTS"]).name.removesuffix(".events.jsonl")
 RESTARTS = int(os.environ["DISTLAUNCH_RESTARTS"])
+Path(f"{TASK}.{RESTARTS}.stat").symlink_to(f"/proc/{os.getpid()}/stat")
+
+def await_state(task, state):
+    stat = Path(f"{task}.{RESTARTS}.stat")
+    while not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != state:
+        time.sleep(0.01)
 
 def is_up(process):
     Path("up", f"{TASK}.{process}").touch()

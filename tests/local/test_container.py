@@ -76,15 +76,6 @@ def containers(engine):
     return shown.stdout.split()
 
 
-def state(engine, container):
-    shown = engine.docker("inspect", "--format={{.State.Status}}", container)
-    return shown.stdout.strip()
-
-
-def job_folder(project):
-    return max((project / ".distlaunch/local").iterdir())
-
-
 def test_each_task_is_a_container_that_is_killed_and_restarted_like_a_process(project, run):
     done = run("--kill=worker:0@0.5s", "--restarts=1", "--", "--sleep")
     assert done.returncode == 0, done.stderr
@@ -92,7 +83,7 @@ def test_each_task_is_a_container_that_is_killed_and_restarted_like_a_process(pr
     assert "restarting all tasks (1 of 1)" in done.stderr
     for task in ("chief   ", "worker:0"):
         assert f"{task} | hello --from-file --sleep /app\n" in done.stdout
-    written = {path.name for path in job_folder(project).glob("model-*")}
+    written = {path.name for path in project.glob(".distlaunch/local/*/model-*")}
     assert written == {"model-chief", "model-worker"}
 
 
@@ -110,7 +101,8 @@ def test_a_frozen_task_is_a_paused_container_and_ctrl_c_twice_leaves_none(
         if "worker:0 is frozen" in line:
             break
     [worker] = [name for name in containers(engine) if name.endswith("worker-0")]
-    eventually(lambda: state(engine, worker) == "paused")
+    inspect = ("inspect", "--format={{.State.Status}}", worker)
+    eventually(lambda: engine.docker(*inspect).stdout == "paused\n")
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE)

@@ -120,11 +120,8 @@ def test_a_worker_that_fails_after_the_primary_is_done_is_a_failure(run):
     code, _, err = run(
         """
         if TASK == "worker-0":
-            while not Path("up", "chief.task").exists():
-                time.sleep(0.01)
-            time.sleep(0.3)
+            await_state("chief", "Z")
             sys.exit(9)
-        is_up("task")
         """,
         "--restarts=1",
     )
@@ -216,13 +213,10 @@ def test_a_task_is_killed_at_a_step_once_and_a_fault_that_never_happened_is_repo
 def test_a_frozen_task_is_a_likely_cause(run):
     code, _, err = run(
         """
-        stat = Path("/proc/self/stat").resolve()
         if TASK == "worker-0":
-            Path("stat").symlink_to(stat)
             report("step", step=30)
             time.sleep(60)
-        while not Path("stat").exists() or Path("stat").read_text().split()[2] != "T":
-            time.sleep(0.01)
+        await_state("worker-0", "T")
         sys.exit(6)
         """,
         "--freeze=worker:0@step=30",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import resource
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -91,22 +92,10 @@ def test_what_comes_last_is_shown_though_a_daemon_holds_the_output(run):
     assert (code, out) == (0, "chief | no newline\n")
 
 
-def test_a_log_that_cannot_be_written_is_reported_and_the_job_continues(launch, tmp_path):
-    launched = launch(
-        """
-        is_up("task")
-        while not Path("limited").exists():
-            time.sleep(0.01)
-        for number in range(1000):
-            print("line", number)
-        """,
-        "--job-dir=job",
-        workers=1,
-    )
-    launched.until_up(1)
-    resource.prlimit(launched.process.pid, resource.RLIMIT_FSIZE, (1000, 1000))
-    (tmp_path / "limited").touch()
-    code, out, err = launched.end()
+def test_a_log_that_cannot_be_written_is_reported_and_the_job_continues(run, tmp_path):
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1000, 1000))
+    program = "for number in range(1000): print('line', number)"
+    code, out, err = run(program, "--job-dir=job", workers=1, preexec_fn=limit)
     assert (code, out.count("\n")) == (0, 1000)
     log = tmp_path / "job" / "task-logs" / "attempt-1" / "chief.log"
     assert f"{log} ends here: file too large" in err

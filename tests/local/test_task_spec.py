@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from distlaunch.job.model import Cluster, Machine, Pool
@@ -17,22 +19,18 @@ PROGRAMS = (Module("trainer.task"), Command(("python", "fit.py")), Container("im
 def environment(monkeypatch, tmp_path):
     """Return what tasks get where the shell and the job file set some variables."""
 
-    def common(program, shell=None, **env):
-        for name in ("no_grpc_proxy", "no_proxy", "NO_PROXY", "KERAS_BACKEND"):
-            monkeypatch.delenv(name, raising=False)
-        for name, value in (shell or {}).items():
-            monkeypatch.setenv(name, value)
-        return common_environment(
-            RunSpec(
-                job_id="1",
-                cluster=Cluster(Pool(Machine("local"))),
-                program=program,
-                work_dir=tmp_path,
-                job_dir=str(tmp_path),
-                logs_dir=tmp_path,
-                env=env,
-            )
+    def common(program, shell=(), **env):
+        monkeypatch.setattr(os, "environ", dict(shell))
+        spec = RunSpec(
+            job_id="1",
+            cluster=Cluster(Pool(Machine("local"))),
+            program=program,
+            work_dir=tmp_path,
+            job_dir=str(tmp_path),
+            logs_dir=tmp_path,
+            env=env,
         )
+        return common_environment(spec)
 
     return common
 
