@@ -7,7 +7,7 @@ Training, 2018 to 2024); the machines are in the catalogue's ``retired`` section
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import did_you_mean
@@ -19,16 +19,18 @@ if TYPE_CHECKING:
 
     from distlaunch.job.ai_platform import AiPlatformFile
 
+_TPU = "cloud_tpu"
 # The machines of each scale tier in the order of `POOL_ROLES`, by their former names.
 _TIERS = {
     "BASIC": (("standard", 1),),
     "STANDARD_1": (("complex_model_s", 1), ("complex_model_s", 4), ("standard", 3)),
     "PREMIUM_1": (("complex_model_m", 1), ("complex_model_m", 19), ("large_model", 11)),
     "BASIC_GPU": (("standard_gpu", 1),),
-    "BASIC_TPU": (("cloud_tpu", 1),),
+    "BASIC_TPU": ((_TPU, 1),),
 }
 _PODS = {"TPU_V2_POD": "TPU_V2", "TPU_V3_POD": "TPU_V3"}  # on Vertex AI, a TPU with more cores
 _MASTER = POOL_ROLES[0]
+_TPU_WORKER = (POOL_ROLES[1], _TPU, 1)
 _MACHINE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")  # of Compute Engine
 
 
@@ -62,7 +64,8 @@ def role_configs(file: AiPlatformFile) -> list[RoleConfig]:
         why = "as masterType is set" if "masterType" in given else "AI Platform's default"
         file.warn("scaleTier", f"not set; using {tier}, {why}")
     if tier == "CUSTOM":
-        return [each for role in POOL_ROLES if (each := _custom_role(role, file))]
+        roles = (_custom_role(role, file) for role in POOL_ROLES)
+        return _without_tpu_host([config for config in roles if config], file)
     for role in POOL_ROLES:
         for name in (f"{role.ai_platform}Type", f"{role.ai_platform}Count"):
             if given.get(name):
@@ -89,6 +92,20 @@ def _custom_role(role: PoolRole, file: AiPlatformFile) -> RoleConfig | None:
     return RoleConfig(role, machine, count, given.get(f"{role.ai_platform}Config", {}), None)
 
 
+def _without_tpu_host(roles: list[RoleConfig], file: AiPlatformFile) -> list[RoleConfig]:
+    """Move the program of a master beside a TPU to the TPU machine, which needs no host now."""
+    if [(role.role, role.machine, role.count) for role in roles[1:]] != [_TPU_WORKER]:
+        return roles
+    master, tpu = roles
+    file.warn(
+        tpu.type_field,
+        "the program runs on the TPU machine, without a master, as Vertex AI's TPUs are reached "
+        "from there only: TPUClusterResolver(tpu='local')",
+    )
+    config = {**master.config, "acceleratorConfig": tpu.config.get("acceleratorConfig", {})}
+    return [replace(tpu, role=_MASTER, config=config)]
+
+
 def current_machine(
     role: RoleConfig, file: AiPlatformFile, *, keep_retired: bool
 ) -> Machine | None:
@@ -99,7 +116,7 @@ def current_machine(
     name = f"{role.config_field}.acceleratorConfig"
     config = role.config.get("acceleratorConfig", {})
     accelerator = config.get("type", "ACCELERATOR_TYPE_UNSPECIFIED")
-    if former and config:
+    if former and config and role.machine != _TPU:
         file.error(name, f"requires a machine type of Compute Engine; write {current}")
         return None
     if not former and not _MACHINE.fullmatch(role.machine):
@@ -111,7 +128,7 @@ def current_machine(
         if not config.get("count"):
             file.error(f"{name}.count", f"expected 1 or more of {accelerator}")
             return None
-        machine = Machine(role.machine, _PODS.get(accelerator, accelerator), config["count"])
+        machine = Machine(machine.type, _PODS.get(accelerator, accelerator), config["count"])
     withdrawn = bundled().retired_accelerators.get(machine.accelerator or "")
     if withdrawn and not keep_retired:
         choices = _choices(machine)

@@ -33,6 +33,7 @@ DEFAULT_METRIC = "training/hptuning/metric"
 _CONTAINER_REGISTRY = re.compile(r"([a-z]+\.)?gcr\.io/")
 _IGNORED = {
     "masterConfig.tpuTfVersion": "a TPU now runs the image's TensorFlow",
+    "workerConfig.tpuTfVersion": "a TPU now runs the image's TensorFlow",
     "scheduling.priority": "Vertex AI has no priorities",
     "hyperparameters.resumePreviousJobId": "AI Platform's searches no longer exist",
 }

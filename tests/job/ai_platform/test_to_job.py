@@ -90,10 +90,20 @@ SHAPES = {
     ),
     "a pod of TPUs": (
         custom(
-            "cloud-tpu", more=", masterConfig: {acceleratorConfig: {type: TPU_V2_POD, count: 9}}"
+            "cloud_tpu", more=", masterConfig: {acceleratorConfig: {type: TPU_V2_POD, count: 9}}"
         ),
         [pool("cloud-tpu", gpus=(9, "TPU_V2"))],
-        [],
+        ["masterType"],
+    ),
+    "a TPU beside a master": (
+        custom(
+            CPU,
+            "cloud_tpu",
+            more=f", masterConfig: {{imageUri: '{IMAGE}', containerArgs: [a]}}, workerConfig: "
+            "{acceleratorConfig: {type: TPU_V3, count: 8}, tpuTfVersion: '2.11'}",
+        ),
+        [pool("cloud-tpu", gpus=(8, "TPU_V3"), image=IMAGE, args=["a"])],
+        ["workerType", "masterType", "workerConfig.tpuTfVersion"],
     ),
     "an image that is inherited": (
         custom(
