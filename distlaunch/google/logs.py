@@ -12,7 +12,7 @@ from distlaunch.errors import UsageError
 from distlaunch.google.jobs import parse_name
 from distlaunch.google.response_schema import LOG_PAGE, find_mismatch
 from distlaunch.job import reduction_server
-from distlaunch.job.model import TASK_TYPES, Task
+from distlaunch.job.model import TASK_TYPES
 from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ POOLS_WITH_REDUCTION_SERVER = ("chief", "worker", reduction_server.TASK, "evalua
 _TRIAL_LABEL = "ml.googleapis.com/trial_id"
 _PLATFORM_TASK = "service"  # Google's task name of the platform's own lines
 _TASK = re.compile(r"workerpool([0-3])-([0-9]{1,9})", re.ASCII)
-_REDUCTION_SERVER = re.compile(rf"{reduction_server.TASK}:(0|[1-9][0-9]*)", re.ASCII)
 _TRIAL = re.compile(r"^trial:[0-9]+/", re.ASCII)
 _JOBS_PER_QUERY = 300  # as Cloud Logging accepts filters of 20,000 characters at most
 _MAX_LISTED = 12  # tasks in a message
@@ -135,10 +134,7 @@ def check_tasks(tasks: Sequence[str], job: Mapping[str, Any]) -> None:
     """Raise UsageError if a job does not have these tasks."""
     known = [without_trial(name) for name in task_names(job)]
     for name in tasks:
-        task = without_trial(name)
-        if task != PLATFORM and not _REDUCTION_SERVER.fullmatch(task):
-            Task.parse(task)
-        if task not in known:
+        if without_trial(name) not in known:
             listed = known if len(known) <= _MAX_LISTED else [*known[:3], "…", known[-1]]
             raise UsageError(
                 f"--task {name}: no such task in this job; there are: {', '.join(listed)}"

@@ -31,19 +31,17 @@ def shell(tmp_path):
 
 
 @UNBUFFERED
-@pytest.mark.parametrize("words", ["--help", "init x", "init --list", "tf-config --hosts a,b"])
+@pytest.mark.parametrize("words", ["--help", "init x"])
 def test_full_disk_is_one_line(shell, words, unbuffered):
     done = shell(f"distlaunch {words} > /dev/full", PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (1, FULL)
 
 
 @UNBUFFERED
-@pytest.mark.parametrize(
-    ("words", "code"), [("", 2), ("no-such", 2), ("--debug init --starter x", 2)]
-)
-def test_stderr_on_a_full_disk_leaves_the_exit_code(shell, words, code, unbuffered):
+@pytest.mark.parametrize("words", ["", "no-such", "--debug init --starter x"])
+def test_stderr_on_a_full_disk_leaves_the_exit_code(shell, words, unbuffered):
     done = shell(f"distlaunch {words} 2> /dev/full", PYTHONUNBUFFERED=unbuffered)
-    assert (done.returncode, done.stdout) == (code, "")
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_job_that_writes_to_a_full_disk_is_stopped(shell):
@@ -51,12 +49,12 @@ def test_job_that_writes_to_a_full_disk_is_stopped(shell):
     assert (done.returncode, done.stderr) == (1, FULL)
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("words", ["tf-config --hosts a", "-q local --workers 2 -- echo one"])
-def test_closed_streams_lead_nowhere(shell, words, closed):
+def test_closed_streams_are_no_error(shell, words, closed):
     done = shell(f"distlaunch {words} {closed}")
     assert (done.returncode, done.stderr) == (0, "")
-    assert bool(done.stdout) == (" >&-" not in f" {closed}")
+    assert done.stdout == ""
 
 
 def test_ctrl_c_while_modules_are_imported(cli, tmp_path):

@@ -222,7 +222,7 @@ def test_tasks_that_a_job_does_not_have():
     with pytest.raises(UsageError, match=r"there are: chief, worker:0, worker:1, …, vertex$"):
         check_tasks(("ps:0",), many)
     for name in ("boss", "worker", "worker:-1", "trial:x/chief", "workerpool0-0"):
-        with pytest.raises(UsageError, match="is not a task"):
+        with pytest.raises(UsageError, match="no such task in this job; there are: chief, vertex"):
             check_tasks((name,), JOB)
 
 
