@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
-    from distlaunch.emulator.emulator import Emulator, RunWith
+    from distlaunch.emulator.emulator import RunWith
 
 PORT = 8085
 
@@ -113,20 +113,13 @@ def command(
     with StopSignals() as signals, emulator:
         show(emulator.url)
         with lock:
-            for line in _usage(emulator, run_with, is_kept=storage is not None):
-                console.log(line)
+            kind = "containers" if run_with == "docker" else "processes"
+            kept = "" if storage else ", removed at the end (--storage D keeps it)"
+            console.log(f"Vertex AI's job service is at {emulator.url} and runs jobs as {kind}")
+            console.log(f"buckets are folders in {emulator.storage}{kept}")
+            console.log(f"to use it: export DISTLAUNCH_ENDPOINT={emulator.url}")
+            console.log("press Ctrl-C to end it and its jobs")
         select.select([signals], [], [])
         with lock:
             console.log("shutting down; cancelling running jobs")
     return 0
-
-
-def _usage(emulator: Emulator, run_with: str, *, is_kept: bool) -> tuple[str, ...]:
-    kind = "containers" if run_with == "docker" else "processes"
-    kept = "" if is_kept else ", removed at the end (--storage D keeps it)"
-    return (
-        f"Vertex AI's job service is at {emulator.url} and runs jobs as {kind}",
-        f"buckets are folders in {emulator.storage}{kept}",
-        f"to use it: export DISTLAUNCH_ENDPOINT={emulator.url}",
-        "press Ctrl-C to end it and its jobs",
-    )

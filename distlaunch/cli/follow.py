@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.exit_codes import EXIT_INTERRUPTED, EXIT_JOB_FAILED
 from distlaunch.google.client import is_loopback
 from distlaunch.google.follow import EMULATOR, GOOGLE, JobFollower
-from distlaunch.google.jobs import JobState, console_url, has_ended, state
+from distlaunch.google.jobs import JobState, console_url, has_ended, job_id, state
 from distlaunch.google.logs import task_names
 from distlaunch.google.tail import LogSelection
 from distlaunch.submit import launcher as launches
@@ -49,7 +49,7 @@ def follow_or_detach(
             console.result(json.dumps({"event": "submitted", **submitted}))
         with job_view(console, task_names(job), as_json=as_json) as view:
             selection = LogSelection(hide_noise=True)
-            follower = job_follower(jobs, job, selection, view, per_entry=as_json)
+            follower = _follower(jobs, job, selection, view, per_entry=as_json)
             try:
                 return launches.follow_to_completion(record, jobs.session, follower, view)
             except KeyboardInterrupt:
@@ -63,7 +63,28 @@ def job_view(console: Console, tasks: tuple[str, ...], *, as_json: bool) -> Prog
     return (JsonProgressView if as_json else ProgressView)(console, tasks)
 
 
-def job_follower(
+def follow_log(
+    jobs: Jobs,
+    job: Mapping[str, Any],
+    selection: LogSelection,
+    view: ProgressView,
+    *,
+    per_entry: bool,
+) -> int:
+    """Show lines and states until a job has ended, and return the exit code."""
+    follower = _follower(jobs, job, selection, view, per_entry=per_entry)
+    try:
+        view.stream(follower)
+    except KeyboardInterrupt:
+        name = job_id(job)
+        if not _show_final_state(follower.job, name, view):
+            text = f"the job is still running; cancel it with 'distlaunch cancel {name}'"
+            view.handle(Notice(text))
+            raise
+    return _exit_code(follower.job)
+
+
+def _follower(
     jobs: Jobs,
     job: Mapping[str, Any],
     selection: LogSelection,
@@ -71,7 +92,6 @@ def job_follower(
     *,
     per_entry: bool,
 ) -> JobFollower:
-    """Return what follows a job for a view."""
     return JobFollower(
         jobs,
         job,
@@ -82,7 +102,7 @@ def job_follower(
     )
 
 
-def show_final_state(job: Mapping[str, Any], name: str, view: ProgressView) -> bool:
+def _show_final_state(job: Mapping[str, Any], name: str, view: ProgressView) -> bool:
     """Show the final state of a job after an interrupt; return False if it is still running."""
     if not has_ended(job):
         return False
@@ -91,8 +111,7 @@ def show_final_state(job: Mapping[str, Any], name: str, view: ProgressView) -> b
     return True
 
 
-def exit_code(job: Mapping[str, Any]) -> int:
-    """Return the exit code for a job that has ended."""
+def _exit_code(job: Mapping[str, Any]) -> int:
     return 0 if state(job) is JobState.SUCCEEDED else EXIT_JOB_FAILED
 
 
@@ -101,8 +120,8 @@ def _end_interrupted(
 ) -> int:
     """Leave the job running or cancel it, and return the exit code."""
     name = record.launch_id
-    if show_final_state(follower.job, name, view):
-        return exit_code(follower.job)
+    if _show_final_state(follower.job, name, view):
+        return _exit_code(follower.job)
     if not cancel:
         _warn(
             view,
@@ -115,7 +134,7 @@ def _end_interrupted(
         jobs.cancel(str(record.resource))
         launches.follow_to_completion(record, jobs.session, follower, view)
     except KeyboardInterrupt:
-        if not show_final_state(follower.job, name, view):
+        if not _show_final_state(follower.job, name, view):
             _warn(view, f"the cancellation is not confirmed; check 'distlaunch status {name}'")
     return EXIT_INTERRUPTED
 

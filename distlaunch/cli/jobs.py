@@ -13,9 +13,7 @@ from distlaunch.cli import completion, options, show
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
-    from distlaunch.google.tail import LogSelection
     from distlaunch.submit.lookup import JobLocator, LocatedJob
-    from distlaunch.ui.progress_view import ProgressView
 
 
 @click.command("status")
@@ -94,52 +92,22 @@ def logs(
     With --follow, new lines and states are shown until the job has ended; the exit code is 3 if it
     ended without success. Ctrl-C does not affect the job.
     """
-    from distlaunch.cli.follow import job_view
+    from distlaunch.cli.follow import follow_log, job_view
+    from distlaunch.google.jobs import has_ended, state
     from distlaunch.google.logs import check_tasks, task_names
-    from distlaunch.google.tail import LogSelection
+    from distlaunch.google.tail import LogReader, LogSelection
+    from distlaunch.ui.events import Notice
 
     check_tasks(tasks, located.job)
     selection = LogSelection(tasks, since, last, pattern)
     with job_view(settings.console(), tasks or task_names(located.job), as_json=as_json) as view:
-        show_log = _follow_log if is_following else _show_log
-        return show_log(located, selection, view, per_entry=as_json)
-
-
-def _show_log(
-    located: LocatedJob, selection: LogSelection, view: ProgressView, *, per_entry: bool
-) -> int:
-    """Show all lines that exist now."""
-    from distlaunch.google.jobs import has_ended, state
-    from distlaunch.google.tail import LogReader
-    from distlaunch.ui.events import Notice
-
-    job, jobs = located.job, located.jobs
-    reader = LogReader(jobs, job, selection, per_entry=per_entry)
-    view.stream(reader.read_all(job))
-    if not has_ended(job):
-        view.handle(Notice(f"the job is {state(job)}; use --follow to continue"))
-    return 0
-
-
-def _follow_log(
-    located: LocatedJob, selection: LogSelection, view: ProgressView, *, per_entry: bool
-) -> int:
-    """Show lines and states until the job has ended."""
-    from distlaunch.cli.follow import exit_code, job_follower, show_final_state
-    from distlaunch.google.jobs import job_id
-    from distlaunch.ui.events import Notice
-
-    follower = job_follower(located.jobs, located.job, selection, view, per_entry=per_entry)
-    try:
-        view.stream(follower)
-    except KeyboardInterrupt:
-        name = job_id(located.job)
-        if not show_final_state(follower.job, name, view):
-            view.handle(
-                Notice(f"the job is still running; cancel it with 'distlaunch cancel {name}'")
-            )
-            raise
-    return exit_code(follower.job)
+        if is_following:
+            return follow_log(located.jobs, located.job, selection, view, per_entry=as_json)
+        reader = LogReader(located.jobs, located.job, selection, per_entry=as_json)
+        view.stream(reader.read_all(located.job))
+        if not has_ended(located.job):
+            view.handle(Notice(f"the job is {state(located.job)}; use --follow to continue"))
+        return 0
 
 
 @click.command("list")

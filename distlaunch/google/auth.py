@@ -33,17 +33,26 @@ def load_credentials(project: str | None) -> Credentials:
     credentials that name none. Without credentials, GoogleError has the command that creates them.
     """
     import google.auth
-    import google.auth.exceptions
+    from google.auth.credentials import with_scopes_if_required
+    from google.auth.exceptions import GoogleAuthError
+    from google.oauth2.credentials import Credentials as UserCredentials
 
     file = credentials_file()
     logging.getLogger("google.auth.compute_engine._metadata").setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a missing quota project, which is set below
-            credentials = _load(file) if file else google.auth.default(scopes=[_SCOPE])[0]
-    except (google.auth.exceptions.GoogleAuthError, OSError, *_MALFORMED) as error:
+            if file:
+                loaded: Any = google.auth.load_credentials_from_file(file)[0]  # type: ignore[no-untyped-call]
+                loaded = with_scopes_if_required(loaded, [_SCOPE])  # type: ignore[no-untyped-call]
+            else:
+                loaded = google.auth.default(scopes=[_SCOPE])[0]
+    except (GoogleAuthError, OSError, *_MALFORMED) as error:
         raise _no_credentials(file, error) from None
-    return _with_quota_project(project, credentials)
+    if project and isinstance(loaded, UserCredentials) and not loaded.quota_project_id:
+        loaded = loaded.with_quota_project(project)
+    credentials: Credentials = loaded
+    return credentials
 
 
 def iam_member(credentials: Credentials) -> str | None:
@@ -84,24 +93,6 @@ def credentials_file() -> str | None:
         return named
     default = _gcloud_folder() / "application_default_credentials.json"
     return str(default) if default.is_file() else None
-
-
-def _load(file: str) -> Credentials:
-    import google.auth
-    from google.auth.credentials import with_scopes_if_required
-
-    loaded: Any = google.auth.load_credentials_from_file(file)[0]  # type: ignore[no-untyped-call]
-    scoped: Credentials = with_scopes_if_required(loaded, [_SCOPE])  # type: ignore[no-untyped-call]
-    return scoped
-
-
-def _with_quota_project(project: str | None, credentials: Credentials) -> Credentials:
-    from google.oauth2.credentials import Credentials as UserCredentials
-
-    if project and isinstance(credentials, UserCredentials) and not credentials.quota_project_id:
-        with_project: Credentials = credentials.with_quota_project(project)
-        return with_project
-    return credentials
 
 
 def _no_credentials(file: str | None, error: Exception) -> GoogleError:
