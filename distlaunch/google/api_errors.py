@@ -58,49 +58,6 @@ _ROLES = {
 _BUCKET_ROLES = ("roles/storage.legacyBucketReader",)  # cannot be granted on a project
 
 
-def from_response(
-    status: int,
-    headers: Mapping[str, str],
-    body: bytes,
-    *,
-    service: str,
-    host: str = "",
-    project: str | None = None,
-    member: str | None = None,
-) -> GoogleError:
-    """Return the error for a response whose status is not a success.
-
-    The call was made for a project by a member in IAM's notation, such as ``user:…``.
-    """
-    response = _ErrorResponse(
-        status,
-        headers,
-        body,
-        service=service,
-        host=host or f"{service}.googleapis.com",
-        project=project,
-        member=member or CURRENT_ACCOUNT,
-    )
-    is_busy = status == HTTPStatus.TOO_MANY_REQUESTS
-    if is_busy or status in _RETRYABLE:
-        is_quota = is_busy and not response.is_rate_limit
-        busy_reason = QUOTA if is_quota else RATE
-        return RetryableError(
-            response.quota_text() if is_quota else response.status_line,
-            status=status,
-            reason=busy_reason if is_busy else response.reason,
-            wait=response.wait,
-            may_have_been_processed=not is_busy,
-        )
-    return GoogleError(
-        response.text(),
-        status=status,
-        reason=response.reason,
-        error_reason=response.error_reason,
-        service=response.api,
-    )
-
-
 def token_error(error: Exception) -> GoogleError:
     """Return the error for a call that could not be signed."""
     from google.auth.exceptions import TransportError
@@ -184,8 +141,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = wrapped[0] if wrapped else cause.__cause__ or cause.__context__
 
 
-class _ErrorResponse:
-    """An error response of one of Google's APIs, or of a proxy before it."""
+class ErrorResponse:
+    """An error response of one of Google's APIs, or of a proxy before it.
+
+    The call was made for a project by a member in IAM's notation, such as ``user:…``.
+    """
 
     def __init__(
         self,
@@ -196,12 +156,12 @@ class _ErrorResponse:
         service: str,
         host: str,
         project: str | None,
-        member: str,
+        member: str | None,
     ) -> None:
         error = _error_object(body)
         self._status = status
         self._service = service
-        self._member = member
+        self._member = member or CURRENT_ACCOUNT
         self._message = _one_line(error.get("message")) or _plain_text(status, body)
         self._details = _objects(error.get("details"))
         info = self._detail("ErrorInfo")
@@ -209,28 +169,45 @@ class _ErrorResponse:
         self._metadata = metadata if isinstance(metadata, dict) else {}
         self._consumer = self._fact("consumer").removeprefix("projects/") or project or "PROJECT"
         self._project = project or self._consumer
-        self.reason = _one_line(error.get("status")) or _status_phrase(status)
-        self.error_reason = _one_line(info.get("reason"))
-        if (
-            not self.error_reason
-            and status == HTTPStatus.FORBIDDEN
-            and _API_NOT_ENABLED in self._message
-        ):
-            self.error_reason = DISABLED
-        self.api = self._fact("service") or f"{service}.googleapis.com"
-        self.status_line = f"{host} answers {status} ({self._message})"
+        self._reason = _one_line(error.get("status")) or _status_phrase(status)
+        self._error_reason = _one_line(info.get("reason"))
+        is_denied = status == HTTPStatus.FORBIDDEN
+        if is_denied and not self._error_reason and _API_NOT_ENABLED in self._message:
+            self._error_reason = DISABLED
+        self._api = self._fact("service") or f"{service}.googleapis.com"
+        self._status_line = f"{host} answers {status} ({self._message})"
         delay = str(self._detail("RetryInfo").get("retryDelay", "")).removesuffix("s")
-        self.wait = _seconds(headers.get("Retry-After")) or _seconds(delay)
+        self._wait = _seconds(headers.get("Retry-After")) or _seconds(delay)
 
-    @property
-    def is_rate_limit(self) -> bool:
+    def error(self) -> GoogleError:
+        """Return the error for the user and for retries."""
+        status, reason = self._status, self._reason
+        is_busy = status == HTTPStatus.TOO_MANY_REQUESTS
+        if is_busy:
+            reason = RATE if self._is_rate_limit() else QUOTA
+        if is_busy or status in _RETRYABLE:
+            return RetryableError(
+                self._quota_text() if reason == QUOTA else self._status_line,
+                status=status,
+                reason=reason,
+                wait=self._wait,
+                may_have_been_processed=not is_busy,
+            )
+        return GoogleError(
+            self._text(),
+            status=status,
+            reason=reason,
+            error_reason=self._error_reason,
+            service=self._api,
+        )
+
+    def _is_rate_limit(self) -> bool:
         """Whether there were only too many calls in a short time."""
-        if self.error_reason == RATE or self.wait or self.reason != QUOTA:
+        if self._error_reason == RATE or self._wait or self._reason != QUOTA:
             return True
         return _RATE_MESSAGE.search(self._message) is not None
 
-    def text(self) -> str:
-        """Return the line for a call that is refused."""
+    def _text(self) -> str:
         if self._status == HTTPStatus.UNAUTHORIZED:
             return f"Google does not accept the credentials ({self._message}); run '{LOGIN}'"
         if self._status == HTTPStatus.FORBIDDEN:
@@ -243,10 +220,9 @@ class _ErrorResponse:
         )
         if violations:
             return f"Google refuses the request: {_one_line(violations)}"
-        return f"Google refuses ({self.reason}): {self._message}"
+        return f"Google refuses ({self._reason}): {self._message}"
 
-    def quota_text(self) -> str:
-        """Return the line for a job that exceeds a quota."""
+    def _quota_text(self) -> str:
         violations = _objects(self._detail("QuotaFailure").get("violations"))
         descriptions = (_one_line(violation.get("description")) for violation in violations)
         reasons = _one_line("; ".join(filter(None, descriptions)))
@@ -258,21 +234,21 @@ class _ErrorResponse:
 
     def _forbidden(self) -> str:
         project = self._consumer
-        if self.error_reason == DISABLED:
+        if self._error_reason == DISABLED:
             links = _objects(self._detail("Help").get("links"))
             urls = (self._fact("activationUrl"), *(_one_line(link.get("url")) for link in links))
-            library = f"https://console.cloud.google.com/apis/library/{self.api}?project={project}"
+            library = f"https://console.cloud.google.com/apis/library/{self._api}?project={project}"
             return (
-                f"{self.api} is not enabled in project {project}; run 'gcloud services enable "
-                f"{self.api} --project={project}' and wait a minute, or see "
+                f"{self._api} is not enabled in project {project}; run 'gcloud services enable "
+                f"{self._api} --project={project}' and wait a minute, or see "
                 f"{next(filter(None, urls), library)}"
             )
-        if self.error_reason == NOT_PAID:
+        if self._error_reason == NOT_PAID:
             return (
                 f"project {project} has no billing account; run 'gcloud billing projects "
                 f"link {project} --billing-account=ACCOUNT'"
             )
-        if self.error_reason == NOT_CHARGED:
+        if self._error_reason == NOT_CHARGED:
             return (
                 f"calls cannot be charged to project {project} ({self._message}); "
                 "run 'gcloud auth application-default set-quota-project PROJECT' with one of "
@@ -287,7 +263,7 @@ class _ErrorResponse:
         role = next((_ROLES[prefix] for prefix in _ROLES if required.startswith(prefix)), None)
         if not permission:
             remedy = f"; {self._grant(role)}" if role else ""
-            return f"Google refuses ({self.reason}): {self._message}{remedy}"
+            return f"Google refuses ({self._reason}): {self._message}{remedy}"
         remedy = self._grant(role) if role else "request a role with it from the project's owner"
         resource = self._fact("resource") or f"project {self._project}"
         return f"the permission {permission} is missing on {resource}; {remedy}"

@@ -145,7 +145,7 @@ class Session:
     def _attempt(self, send: Callable[[], Response], service: str, host: str) -> dict[str, Any]:
         response = self._send(send, host)
         if not 200 <= response.status_code < 300:
-            raise api_errors.from_response(
+            raise api_errors.ErrorResponse(
                 response.status_code,
                 response.headers,
                 response.content,
@@ -153,7 +153,7 @@ class Session:
                 host=host,
                 project=self.project,
                 member=auth.iam_member(self.credentials),
-            )
+            ).error()
         if len(response.content) > MAX_RESPONSE_BYTES:
             raise api_errors.invalid_response(host, f"larger than {MAX_RESPONSE_BYTES >> 20} MiB")
         try:
@@ -232,9 +232,7 @@ def connect(
         Prints that a call has been retried for some time, and warnings.
     """
     endpoint = normalise_endpoint(endpoint) if endpoint else None
-    http = _anonymous_session() if is_loopback(endpoint) else _authorized_session(project)
-    _prepare(http)
-    http.headers["User-Agent"] = f"distlaunch/{__version__}"
+    http = _http_session(project, is_anonymous=is_loopback(endpoint))
     return Session(
         http,
         endpoint=endpoint,
@@ -313,33 +311,30 @@ def _read_body(response: Response, **_: Any) -> None:
     response._content = bytes(body)  # noqa: SLF001 - Requests has no limit
 
 
-def _prepare(http: AuthorizedSession) -> None:
-    """Allow a connection for each of several threads, and ignore redirects."""
+def _http_session(project: str | None, *, is_anonymous: bool) -> AuthorizedSession:
+    """Return a session that allows a connection for each of several threads."""
+    from google.auth.transport.requests import AuthorizedSession
     from requests.adapters import HTTPAdapter
 
+    credentials = _anonymous_credentials() if is_anonymous else auth.load_credentials(project)
+    http = AuthorizedSession(credentials, max_refresh_attempts=1)  # type: ignore[no-untyped-call]
+    if is_anonymous:
+        http.trust_env = False  # no proxy leads to this machine
     adapter = HTTPAdapter(pool_maxsize=_CONNECTIONS)
     for scheme in ("https://", "http://"):
         http.mount(scheme, adapter)
     # Requests evaluates a redirect's target even if it does not follow it.
     http.get_redirect_target = lambda resp: None  # type: ignore[method-assign]  # noqa: ARG005
+    http.headers["User-Agent"] = f"distlaunch/{__version__}"
+    return http
 
 
-def _anonymous_session() -> AuthorizedSession:
+def _anonymous_credentials() -> Credentials:
     from google.auth.credentials import AnonymousCredentials
-    from google.auth.transport.requests import AuthorizedSession
 
     class RefreshableAnonymousCredentials(AnonymousCredentials):
         """Anonymous credentials that do not raise when a 401 makes the session refresh them."""
 
         def refresh(self, request: object) -> None: ...
 
-    http = AuthorizedSession(RefreshableAnonymousCredentials(), max_refresh_attempts=1)  # type: ignore[no-untyped-call]
-    http.trust_env = False  # no proxy leads to this machine
-    return http
-
-
-def _authorized_session(project: str | None) -> AuthorizedSession:
-    credentials = auth.load_credentials(project)
-    from google.auth.transport.requests import AuthorizedSession
-
-    return AuthorizedSession(credentials, max_refresh_attempts=1)  # type: ignore[no-untyped-call]
+    return RefreshableAnonymousCredentials()  # type: ignore[no-untyped-call]

@@ -38,17 +38,12 @@ class LogEntry(NamedTuple):
     """A log entry."""
 
     time: float  # when it was written, in seconds since 1970
-    received: float  # when Cloud Logging received it
+    moment: float  # the same, or when Cloud Logging received it if a task's clock is ahead
     timestamp: str  # when it was written, as Google formats it
     insert_id: str  # duplicates have the same
     task: str  # such as worker:0, trial:2/worker:0 in a tuning job, or PLATFORM
     severity: str  # Google's, such as ERROR
     text: str  # its lines, without the newline of the last one
-
-    @property
-    def moment(self) -> float:
-        """When it was written; not after it was received, as a task's clock can be ahead."""
-        return min(self.time, self.received)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +155,7 @@ def _parse_entry(item: Mapping[str, Any], query: LogQuery) -> LogEntry:
     time = timestamps.parse_or(timestamp, 0.0)
     return LogEntry(
         time=time,
-        received=timestamps.parse_or(item.get("receiveTimestamp"), time),
+        moment=min(time, timestamps.parse_or(item.get("receiveTimestamp"), time)),
         timestamp=timestamp,
         insert_id=str(item.get("insertId") or json.dumps(item, sort_keys=True)),
         task=f"trial:{trial}/{task}" if trial else task,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from distlaunch.errors import GoogleError, RetryableError
-from distlaunch.google.api_errors import from_response
+from distlaunch.google.api_errors import ErrorResponse
 
 RPC = "type.googleapis.com/google.rpc."
 
@@ -32,9 +32,15 @@ def denied(message: str, *details: dict) -> bytes:
 
 
 def error_of(
-    status: int, content: bytes, headers: dict | None = None, service: str = "aiplatform", **kwargs
+    status: int,
+    content: bytes,
+    headers: dict | None = None,
+    service: str = "aiplatform",
+    member: str | None = None,
 ) -> GoogleError:
-    return from_response(status, headers or {}, content, service=service, project="p", **kwargs)
+    host = f"{service}.googleapis.com"
+    call = {"service": service, "host": host, "project": "p", "member": member}
+    return ErrorResponse(status, headers or {}, content, **call).error()
 
 
 MEMBER = "--member=user:$(gcloud config get account)"
