@@ -20,7 +20,6 @@ from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project import bundled_trainer, gpus, image_runtime, imports, requirements
 from distlaunch.checks.report import Report
 from distlaunch.checks.request_view import job_request
-from distlaunch.checks.trainer import TRAINER_LIBRARY
 from distlaunch.errors import GoogleError, ImageError, JobFileError
 
 # Imported before any thread starts: two threads that import one package can deadlock.
@@ -173,9 +172,11 @@ def project_problems(
     job = order.job
     listed = requirements.load_requirements(job, order.folder, runtime)
     if files is not None:
-        code = imports.ProjectCode(
-            order.folder, files, _starts(job.module, bundled), listed, runtime
-        )
+        starts = [job.module, f"{job.module}.__main__"]
+        if bundled:
+            names = ("model", "data", f"{trainer.TRAINER_LIBRARY}.run")
+            starts += [f"{bundled.package}.{name}" for name in names]
+        code = imports.ProjectCode(order.folder, files, tuple(starts), listed, runtime)
         yield from imports.syntax_problems(code)
         if "PYTHONPATH" not in job.env and runtime.own is None:
             yield from imports.module_problems(code, job.module)
@@ -187,13 +188,6 @@ def project_problems(
     yield from gpus.build_problems(listed, request)
     if bundled:
         yield from bundled_trainer.problems(bundled, job, request, listed, order.folder)
-
-
-def _starts(module: str, bundled: Trainer | None) -> tuple[str, ...]:
-    """Return the modules that a program always imports."""
-    names = ("model", "data", f"{TRAINER_LIBRARY}.run") if bundled else ()
-    package = f"{bundled.package}." if bundled else ""
-    return (module, f"{module}.__main__", *(f"{package}{name}" for name in names))
 
 
 def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.checks.price import format_options
 from distlaunch.checks.problem import error
 from distlaunch.text import plural
 from distlaunch.ui.console import GREEN, RED, YELLOW
@@ -80,10 +81,8 @@ class Report:
 def unreadable_as_json(refusal: DistlaunchError) -> dict[str, Any]:
     """Return the object of ``--json`` for a job whose files cannot be read."""
     lines = (line.partition(": ") for line in refusal.lines)
-    problems = [
-        error("job-file-invalid", location, message, "write there what is expected")
-        for location, _, message in lines
-    ]
+    remedy = "write there what is expected"
+    problems = [error("job-file-invalid", where, what, remedy) for where, _, what in lines]
     keys = ("job", "project", "region", "strategy", "timeout", "cluster", "image", "data", "price")
     return {
         **dict.fromkeys(keys),
@@ -109,7 +108,8 @@ def format_report(report: Report, paint: Callable[[str, int], str]) -> str:
     """Return plan, problems and verdict; `paint` colours text in a terminal."""
     verdict = paint(format_verdict(report), GREEN if report.is_ready else RED)
     problems = [line for problem in report.problems for line in _problem_lines(problem, paint)]
-    parts = [format_plan(report), _format_offers(report), "\n".join(problems), verdict]
+    offers = format_options(report.offers) if report.offers else ""
+    parts = [format_plan(report), offers, "\n".join(problems), verdict]
     return "\n\n".join(filter(None, parts))
 
 
@@ -137,14 +137,6 @@ def format_verdict(report: Report) -> str:
     counts = [plural(number, severity) for number, severity in numbers if number]
     word = "ready" if report.is_ready else "not ready"
     return ": ".join(filter(None, [word, ", ".join(counts)]))
-
-
-def _format_offers(report: Report) -> str:
-    if not report.offers:
-        return ""
-    from distlaunch.checks.price import format_options
-
-    return format_options(report.offers)
 
 
 def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:

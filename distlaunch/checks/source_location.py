@@ -127,20 +127,18 @@ class _File:
 
     def match(self, path: _Path) -> tuple[int, str]:
         """Return how many steps of a path the file has, and the location of the last one."""
-        matched: _Path = ()
-        for step in path if self.document else ():
+        document, matched = self.document, _Path()
+        for step in path if document else ():
             names = (step, _snake_case(step)) if isinstance(step, str) else (step,)
-            known = [(*matched, name) for name in names if self._has((*matched, name))]
+            longer = [(*matched, name) for name in names]
+            known = [each for each in longer if document and document.holds(each)]
             if not known:
                 break
             matched = known[0]
-        if not matched or not self.document:
+        if not matched or document is None:
             return 0, self.name
-        mark = self.document.location(matched)
+        mark = document.location(matched)
         return len(matched), f"{self.name}:{mark.line}:{mark.column}"
-
-    def _has(self, path: _Path) -> bool:
-        return self.document is not None and self.document.holds(path)
 
 
 def _document(path: Path) -> Document | None:

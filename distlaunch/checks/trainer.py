@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Job
     from distlaunch.submit.plan import LaunchRequest
 
-TRAINER_LIBRARY = "distributed"
-"""The folder of the trainer library, beside the job's module."""
-
+TRAINER_LIBRARY = "distributed"  # the folder beside the job's module
 RUN_TIMEOUT = 1_800  # seconds, as all of the validation data are read
 ONE_STEP = ("--epochs=1", "--steps-per-epoch=1", "--no-resume")
 

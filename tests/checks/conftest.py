@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from distlaunch.job.overrides import Override
 from distlaunch.render.templates import recipe
 from distlaunch.submit.plan import LaunchRequest
 
-from .corpus.cases import Case, Result
+from .corpus.cases import EXAMPLES, TRAINING, Case, Result, records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,18 +33,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.data import DataPlan
     from distlaunch.checks.problem import Problem
 
-VARIABLES = (
-    "CLOUDSDK_ACTIVE_CONFIG_NAME",
-    "CLOUDSDK_AI_REGION",
-    "CLOUDSDK_COMPUTE_REGION",
-    "CLOUDSDK_CORE_PROJECT",
-    "DISTLAUNCH_ENDPOINT",
-    "GCLOUD_PROJECT",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "GOOGLE_CLOUD_PROJECT",
-    "GOOGLE_CLOUD_QUOTA_PROJECT",
-    "GOOGLE_CLOUD_REGION",
-)
+ACCOUNTS = ("CLOUDSDK_", "DISTLAUNCH_ENDPOINT", "GCLOUD_", "GOOGLE_")  # variables of accounts
 
 
 def _only_loopback(resolve: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,8 +74,8 @@ def bare_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A machine without accounts, without Docker and without a configuration."""
     folder = tmp_path_factory.mktemp("bare")
     with pytest.MonkeyPatch.context() as patch:
-        for name in VARIABLES:
-            patch.delenv(name, raising=False)
+        for name in [name for name in os.environ if name.startswith(ACCOUNTS)]:
+            patch.delenv(name)
         for name in ("CLOUDSDK_CONFIG", "DOCKER_CONFIG", "XDG_CACHE_HOME"):
             patch.setenv(name, str(folder))
         patch.setenv("DOCKER_HOST", f"unix://{folder}/no-docker.sock")
@@ -121,21 +111,6 @@ def run(
 def with_base(base_registry: FakeRegistry) -> tuple[str, ...]:
     """Options for a base image in the tests' registry."""
     return ("--set", f"image.base={base_registry.host}/python:3.12")
-
-
-def records(folder: Path, pattern: str, *counts: int) -> dict[str, Any]:
-    """Return what a summary records of the files of a pattern with so many examples each."""
-    paths = sorted((folder / pattern).parent.glob(Path(pattern).name))
-    files = [
-        {
-            "path": str(path) if pattern.startswith("/") else str(path.relative_to(folder)),
-            "bytes": path.stat().st_size,
-            "modified_ns": path.stat().st_mtime_ns,
-            "examples": count,
-        }
-        for path, count in zip(paths, counts, strict=True)
-    ]
-    return {"kind": "records", "pattern": pattern, "files": files, "examples": sum(counts)}
 
 
 @dataclass
@@ -208,18 +183,15 @@ class Project:
 def whole(pristine: Path, tmp_path: Path) -> Project:
     """A project as `init` writes it, with the record of a local run."""
     made = Project(Path(shutil.copytree(pristine, tmp_path / "whole")))
-    training = records(made.folder, "data/train-*.tfrecord", 401, 97, 523, 211, 205)
+    training = records(made.folder, TRAINING, *EXAMPLES)
     made.ran(training, records(made.folder, "data/validation-*.tfrecord", 200, 160))
     return made
 
 
 def _left_out(folder: str, names: list[str]) -> list[str]:
     in_library = Path(folder).name == "distributed"
-    return [
-        each
-        for each in names
-        if each.endswith(".tfrecord") or (in_library and each != "__init__.py")
-    ]
+    kept = {"__init__.py"} if in_library else {each for each in names if "tfrecord" not in each}
+    return sorted(set(names) - kept)
 
 
 @pytest.fixture

@@ -19,11 +19,8 @@ if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.request_view import JobRequest
 
-BATCH = 32
-"""Default rows of a step on a replica."""
-
-SHARDS = 12
-"""Default number of logical shards."""
+BATCH = 32  # default rows of a step on a replica
+SHARDS = 12  # default number of logical shards
 
 
 @dataclass(frozen=True, slots=True)

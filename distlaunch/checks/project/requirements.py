@@ -187,10 +187,10 @@ def _clashes(requirements: ImageRequirements) -> Iterator[Problem]:
         if not any_version(specifiers):
             wanted = " and ".join(dict.fromkeys(f"{name}{each}" for each in specifiers))
             *others, last = [each.location for each in by_name[name]]
-            remedy = f"write one range only (the other is at {', '.join(others)})"
-            what = f"no version is {wanted}"
-            remedy = remedy if others else "write a range that has versions"
-            yield error("requirement-clash", last, what, remedy)
+            remedy = "write a range that has versions"
+            if others:
+                remedy = f"write one range only (the other is at {', '.join(others)})"
+            yield error("requirement-clash", last, f"no version is {wanted}", remedy)
 
 
 def _unreadable(line: RequirementLine) -> Problem:

@@ -15,6 +15,7 @@ from distlaunch.checks.data import record
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+TRAINING, EXAMPLES = "data/train-*.tfrecord", (401, 97, 523, 211, 205)  # of the starter
 REGISTRY = "REGISTRY"  # replaced by the host of the tests' registry
 JOB = f"""
 name: digits
@@ -37,45 +38,21 @@ scheduling: {{strategy: STANDARD, timeout: 2h}}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """A job of the corpus.
+    """A job of the corpus, and what `check` reports of it."""
 
-    Parameters
-    ----------
-    job
-        Merged into distlaunch.yaml, key by key; null removes a key.
-    edits
-        What is replaced in a file, and by what.
-    files
-        Files that are written.
-    words
-        Arguments of the command.
-    google
-        What is missing in the fake Google (arguments of `FakeGoogle`); None for an offline check.
-    data
-        The record of the training data; by default that of the starter's files.
-    code, severity, where, remedy
-        The problem, with parts of its location and remedy.
-    also
-        Codes that come with it.
-    warned
-        Codes of the warnings of a good job.
-    message
-        The error of a job that cannot be read.
-    """
-
-    job: Mapping[str, Any] = field(default_factory=dict)
-    edits: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    job: Mapping[str, Any] = field(default_factory=dict)  # merged into the file; null removes a key
+    edits: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # old and new text in files
     files: Mapping[str, str] = field(default_factory=dict)
-    words: tuple[str, ...] = ()
-    google: Mapping[str, Any] | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
+    words: tuple[str, ...] = ()  # arguments of the command
+    google: Mapping[str, Any] | None = None  # arguments of `FakeGoogle`; None for an offline check
+    data: Mapping[str, Any] = field(default_factory=dict)  # the record; default: the starter's
     code: str = ""
     severity: str = "error"
-    where: str = ""
-    remedy: str = ""
-    also: tuple[str, ...] = ()
-    warned: tuple[str, ...] = ()
-    message: str = ""
+    where: str = ""  # a part of the location
+    remedy: str = ""  # a part of it
+    also: tuple[str, ...] = ()  # codes that come with it
+    warned: tuple[str, ...] = ()  # codes of the warnings of a good job
+    message: str = ""  # the error of a job that cannot be read
 
     def write(self, folder: Path, registry: str, pristine: Path) -> Path:
         """Write the project into a new folder."""
@@ -91,7 +68,7 @@ class Case:
             (folder / name).write_text(content.replace(REGISTRY, registry))
         source = folder / "trainer/data.py"
         if source.exists():
-            training = self.data or _recorded(folder, "data/train-*.tfrecord", 1437)
+            training = self.data or records(folder, TRAINING, *EXAMPLES)
             summary = {"data": {"training": training, "validation": None}}
             record.save(folder, source, record.hash_source(source), summary)
         return folder
@@ -137,19 +114,19 @@ def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _recorded(folder: Path, pattern: str, examples: int) -> dict[str, Any]:
-    """Return the record of files: 1 example in each but the first, which has the others."""
-    stats = {path: path.stat() for path in sorted(folder.glob(pattern))}
+def records(folder: Path, pattern: str, *counts: int) -> dict[str, Any]:
+    """Return what a summary records of the files of a pattern with so many examples each."""
+    paths = sorted((folder / pattern).parent.glob(Path(pattern).name))
     files = [
         {
-            "path": str(path.relative_to(folder)),
-            "bytes": stat.st_size,
-            "modified_ns": stat.st_mtime_ns,
-            "examples": 1 if index else examples - len(stats) + 1,
+            "path": str(path) if pattern.startswith("/") else str(path.relative_to(folder)),
+            "bytes": path.stat().st_size,
+            "modified_ns": path.stat().st_mtime_ns,
+            "examples": count,
         }
-        for index, (path, stat) in enumerate(stats.items())
+        for path, count in zip(paths, counts, strict=True)
     ]
-    return {"kind": "records", "pattern": pattern, "files": files, "examples": examples}
+    return {"kind": "records", "pattern": pattern, "files": files, "examples": sum(counts)}
 
 
 BROKEN, GOOD, UNREADABLE = map(_cases, ("broken", "good", "unreadable"))

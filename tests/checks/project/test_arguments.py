@@ -2,43 +2,53 @@ from __future__ import annotations
 
 import pytest
 
-TUNING = "tuning={{metric: val_loss, goal: minimize, trials: 4, parameters: {{{}}}}}"
-
 
 def refusals(bundled, *overrides):
     problems = bundled.problems(*overrides)
     return [each for each in problems if each.code == "argument-unknown"]
 
 
+def tuned(parameter):
+    return f"tuning={{metric: loss, goal: minimize, trials: 4, parameters: {{{parameter}}}}}"
+
+
 @pytest.mark.parametrize(
-    "args",
+    "override",
     [
-        "[]", "[--epochs=3, --batch-size, '32']", "[--resume, --no-resume, --sync-batch-norm]",
-        "[--learning-rate, '1e-3']", "[--precision=mixed_bfloat16]", "[--job-dir=gs://a/b]",
-        "[--shards=10000, '--seed=4294967295', --epochs=2147483647, --help]",
+        "args=[]",
+        "args=[--epochs=3, --batch-size, '32']",
+        "args=[--resume, --no-resume, --sync-batch-norm]",
+        "args=[--learning-rate, '1e-3', --precision=mixed_bfloat16, --job-dir=gs://a/b]",
+        "args=[--shards=10000, '--seed=4294967295', --epochs=2147483647, --help]",
+        tuned("learning-rate: {type: double, min: 0.001, max: 0.1, scale: log}"),
+        # A problem of `tuning`:
+        tuned("learning-rate: {type: double, min: 0, max: 0.1, scale: log}"),
+        tuned("epochs: {type: integer, min: 1, max: 8}"),
+        tuned("batch-size: {type: double, values: [16, 32]}"),
+        tuned("batch-size: {values: ['16', '32']}"),
     ],
-)  # fmt: skip
-def test_arguments_that_the_trainer_takes(args, bundled):
-    assert refusals(bundled, f"args={args}") == []
+)
+def test_arguments_and_tuned_parameters_that_the_trainer_takes(override, bundled):
+    assert refusals(bundled, override) == []
 
 
 @pytest.mark.parametrize(
     ("args", "what", "remedy"),
     [
-        ("[--epoch=3]", "the trainer has no option --epoch", "did you mean '--epochs'?"),
-        ("[--batch_size, '32']", "no option --batch_size", "did you mean '--batch-size'?"),
-        ("[--momentum=3]", "no option --momentum", "it has --allow-cpu, --batch-size, "),
-        ("[--epochs, --resume]", "--epochs: expected one argument", "--help"),
-        ("[--sync-batch-norm=yes]", "--sync-batch-norm: ignored explicit argument", "--help"),
-        ("[train]", "unexpected positional argument 'train'", "write --NAME=train"),
-        ("[--epochs=many]", "--epochs: invalid whole number value: 'many'", "--help"),
-        ("[--shuffle=-1]", "--shuffle: must be 0 or more, got -1", "--help"),
-        ("[--learning-rate, '-1']", "--learning-rate: must be a number above 0, got -1", "--help"),
-        ("[--precision=half]", "--precision: invalid choice: 'half'", "--help"),
+        ("--epoch=3", "the trainer has no option --epoch", "did you mean '--epochs'?"),
+        ("--batch_size, '32'", "no option --batch_size", "did you mean '--batch-size'?"),
+        ("--momentum=3", "no option --momentum", "it has --allow-cpu, --batch-size, "),
+        ("--epochs, --resume", "--epochs: expected one argument", "--help"),
+        ("--sync-batch-norm=yes", "--sync-batch-norm: ignored explicit argument", "--help"),
+        ("train", "unexpected positional argument 'train'", "write --NAME=train"),
+        ("--epochs=many", "--epochs: invalid whole number value: 'many'", "--help"),
+        ("--shuffle=-1", "--shuffle: must be 0 or more, got -1", "--help"),
+        ("--learning-rate, '-1'", "--learning-rate: must be a number above 0, got -1", "--help"),
+        ("--precision=half", "--precision: invalid choice: 'half'", "--help"),
     ],
 )
 def test_arguments_that_the_trainer_refuses(args, what, remedy, bundled):
-    [problem] = refusals(bundled, f"args={args}")
+    [problem] = refusals(bundled, f"args=[{args}]")
     assert problem.where == "args"
     assert what in problem.what
     assert remedy in problem.remedy
@@ -46,20 +56,6 @@ def test_arguments_that_the_trainer_refuses(args, what, remedy, bundled):
 
 def test_all_arguments_are_reported_at_once(bundled):
     assert len(refusals(bundled, "args=[--epoch=3, --shards=0, --batch-size=1, --x]")) == 3
-
-
-@pytest.mark.parametrize(
-    "parameter",
-    [
-        "learning-rate: {type: double, min: 0.001, max: 0.1, scale: log}",
-        "learning-rate: {type: double, min: 0, max: 0.1, scale: log}",  # a problem of `tuning`
-        "epochs: {type: integer, min: 1, max: 8}",
-        "batch-size: {type: double, values: [16, 32]}",
-        "batch-size: {values: ['16', '32']}",
-    ],
-)
-def test_tuned_parameters_that_the_trainer_takes(parameter, bundled):
-    assert refusals(bundled, TUNING.format(parameter)) == []
 
 
 @pytest.mark.parametrize(
@@ -75,6 +71,6 @@ def test_tuned_parameters_that_the_trainer_takes(parameter, bundled):
     ],
 )
 def test_tuned_parameters_that_the_trainer_refuses(parameter, what, bundled):
-    [problem] = refusals(bundled, TUNING.format(parameter))
+    [problem] = refusals(bundled, tuned(parameter))
     assert problem.where == f"tuning.parameters.{parameter.partition(':')[0]}"
     assert what in problem.what

@@ -15,13 +15,10 @@ def codes(bundled, *overrides):
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        ([SPOT], ["spot-without-checkpoints"]),
         ([SPOT, "args=[--checkpoint-every=0]"], ["spot-without-checkpoints"]),
         ([SPOT, "args=[--checkpoint-every, '100']"], []),
-        ([SPOT, "args=[--checkpoint-every=9, --no-resume]"], ["spot-without-resume"]),
         ([SPOT, "args=[--checkpoint-every=9, --no-resume, --resume]"], []),
         (["args=[--no-resume]"], []),
-        (["scheduling.strategy=FLEX_START"], []),
     ],
 )
 def test_spot_machines_need_checkpoints(overrides, expected, bundled):
