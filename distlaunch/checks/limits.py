@@ -71,8 +71,7 @@ def problems(request: JobRequest) -> Iterator[Problem]:
     yield from _resource_problems(request)
     if request.tensorboard is not None and request.service_account is None:
         what = "a job that writes to a TensorBoard needs a service account"
-        remedy = "set service_account: EMAIL of one with roles/aiplatform.user and "
-        remedy += "roles/storage.admin"
+        remedy = "set service_account: one with roles/aiplatform.user and roles/storage.admin"
         yield error("tensorboard-without-account", "tensorboard", what, remedy)
     if request.search is not None:
         yield from _tuning_problems(request.search)

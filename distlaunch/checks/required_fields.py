@@ -126,14 +126,10 @@ def _repository_problems(job: Job) -> Iterator[Problem]:
         yield error("repository-form", f"image.{key}", what, remedy)
     elif key == "repository" and _CONTAINER_REGISTRY.fullmatch(host.lower()):
         project, *name = parts
-        yield warning(
-            "repository-retired",
-            "image.repository",
-            f"Container Registry has ended; {host} exists only where Artifact Registry serves it",
-            f"write {job.region or 'REGION'}-docker.pkg.dev/{project}/REPOSITORY/"
-            f"{'/'.join(name) or job.name}; 'gcloud artifacts repositories list "
-            f"--project={project.replace('/', ':')}' prints the repositories",
-        )
+        what = f"Container Registry has ended; {host} exists only where Artifact Registry serves it"
+        path = f"{project}/REPOSITORY/{'/'.join(name) or job.name}"
+        remedy = f"write {job.region or 'REGION'}-docker.pkg.dev/{path}"
+        yield warning("repository-retired", "image.repository", what, remedy)
 
 
 def raise_if_incomplete(order: LaunchRequest) -> None:

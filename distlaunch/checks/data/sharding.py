@@ -139,13 +139,10 @@ def problems(
     """
     batch, replicas = plan.global_batch, plan.replicas
     if options.batch_size and options.global_batch_size:
-        yield error(
-            "batch-clash",
-            "args",
-            "--batch-size and --global-batch-size are both set, and the trainer takes one",
-            f"leave one out; --batch-size={options.batch_size} on {replicas} replicas is "
-            f"--global-batch-size={options.batch_size * replicas}",
-        )
+        what = "--batch-size and --global-batch-size are both set, and the trainer takes one"
+        total = options.batch_size * replicas
+        remedy = f"leave one out; a batch of {options.batch_size} is --global-batch-size={total}"
+        yield error("batch-clash", "args", what, remedy)
     if plan.shards and plan.shards % replicas:
         yield _not_divided(plan, options, machines)
     if plan.shards and batch and batch < replicas:
@@ -164,13 +161,11 @@ def _not_divided(plan: DataPlan, options: Namespace, machines: TrainingMachines)
     size = "another number of GPUs"
     if workers:
         size = f"cluster.workers.count: {join_names(workers, 'or')}"
-    return error(
-        "shards-not-divided",
-        "args" if options.shards else machines.key,
-        f"{replicas} replicas do not divide the {plan.shards} logical shards of the data; "
-        f"{join_names(plan.allowed_replicas, 'or')} do",
-        f"set {size}, or --shards={replicas * 4} in args",
-    )
+    allowed = join_names(plan.allowed_replicas, "or")
+    what = f"{replicas} replicas do not divide the {plan.shards} logical shards; {allowed} do"
+    remedy = f"set {size}, or --shards={replicas * 4} in args"
+    where = "args" if options.shards else machines.key
+    return error("shards-not-divided", where, what, remedy)
 
 
 def _dataset_batch_problems(

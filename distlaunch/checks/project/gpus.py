@@ -90,8 +90,7 @@ def _image_problems(
             pools.setdefault(image, []).append(pool)
     for image, users in pools.items():
         is_base = runtime is not None and image == runtime.base
-        is_named = image == order.job.image.uri
-        where = "image.uri" if is_named else users[0].section
+        where = "image.uri" if image == order.job.image.uri else users[0].section
         instead = f"build it from {DEFAULT_BASE}"
         if runtime and is_base:
             where = runtime.own.path if runtime.own else "image.base"
