@@ -46,15 +46,13 @@ class Emulator:
         with _NO_PROXY.open(self._jobs) as answer:
             return json.load(answer).get("customJobs", [])
 
-    def wait(self, *states: str) -> dict[str, Any]:
-        """Wait until the newest job is in one of these states."""
+    def wait(self, state: str) -> dict[str, Any]:
+        """Wait until the newest job is in a state."""
         until = time.monotonic() + PATIENCE
-        while True:
-            job = next(iter(self.jobs()), {})
-            if job.get("state", "").removeprefix("JOB_STATE_") in states:
-                return job
+        while (job := next(iter(self.jobs()), {})).get("state") != f"JOB_STATE_{state}":
             assert time.monotonic() < until, job
             time.sleep(0.05)
+        return job
 
     @property
     def _jobs(self) -> str:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _MAX_PAGE_SIZE = 100
 _FIELDS = ("displayName", "state", "createTime", "labels")  # by which jobs can be filtered
 _OUTPUT_ONLY = (
-    *("name", "state", "create_time", "start_time", "end_time", "update_time", "error", "trials"),
-    *("web_access_uris", "satisfies_pzs", "satisfies_pzi"),
+    *("name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "trials"),
+    *("webAccessUris", "satisfiesPzs", "satisfiesPzi"),
 )
 _WEEK = 7 * 24 * 3600
 _LOG_SCALES = ("UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE")
@@ -132,8 +132,6 @@ def read_job(collection: str, data: dict[str, Any]) -> dict[str, Any]:
         json_format.ParseDict(data, message)
     except (json_format.ParseError, TypeError, ValueError) as problem:
         raise ApiError(400, f"Invalid JSON payload received. {problem}") from None
-    for name in set(message.DESCRIPTOR.fields_by_name).intersection(_OUTPUT_ONLY):
-        message.ClearField(name)
     _require(message.display_name, "display_name", "Display name is required.")
     if collection == "hyperparameterTuningJobs":
         _check_study(message)
@@ -141,7 +139,7 @@ def read_job(collection: str, data: dict[str, Any]) -> dict[str, Any]:
     else:
         _check_spec(message.job_spec, "job_spec")
     job: dict[str, Any] = json_format.MessageToDict(message)
-    return job
+    return {name: value for name, value in job.items() if name not in _OUTPUT_ONLY}
 
 
 def _require(condition: object, path: str, message: str) -> None:

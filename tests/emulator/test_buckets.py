@@ -14,11 +14,6 @@ from distlaunch.emulator.buckets import local_path
 from distlaunch.emulator.emulator import Emulator
 
 
-@pytest.mark.parametrize("path", ["my-bucket", "my-bucket/digits/model"])
-def test_a_uri_is_a_path_below_the_folder_of_its_bucket(tmp_path, path):
-    assert local_path(tmp_path, f"gs://{path}") == tmp_path / path
-
-
 @pytest.mark.parametrize(
     "uri", ["gs://a/x", "gs://my-bucket/../x", "gs://my-bucket/a//b", "gs://my-bucket/link/x"]
 )

@@ -85,7 +85,6 @@ T4 = {"machineType": "n1-standard-8", "acceleratorType": "NVIDIA_TESLA_T4", "acc
     ("path", "value", "message"),
     [
         ("displayname", "a", 'no field named "displayname"'),
-        ("jobSpec.scheduling.strategy", "FAST", "Invalid enum value FAST"),
         ("displayName", None, "display_name: Display name is required."),
         ("jobSpec", None, "worker_pool_specs[0]: The first worker pool is required."),
         (f"{POOL}.replicaCount", 2, "replica_count: The replica count must be 1."),
@@ -135,7 +134,6 @@ RATE = "studySpec.parameters.0"
         ("trialJobSpec", None, "trial_job_spec.worker_pool_specs[0]"),
         (f"{RATE}.doubleValueSpec", None, "study_spec.parameters[0]: A value spec"),
         (f"{RATE}.doubleValueSpec.minValue", 0, "On a log scale all values must be greater than 0"),
-        (f"{RATE}.doubleValueSpec.minValue", "NaN", "increasing order"),
         (f"{RATE}.doubleValueSpec.maxValue", 0, "increasing order"),
         ("studySpec.parameters.1.discreteValueSpec", {}, "At least one value is required."),
         (f"{RATE}.conditionalParameterSpecs", [{}], "not support conditional_parameter_specs."),
