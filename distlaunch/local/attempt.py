@@ -78,11 +78,10 @@ class Attempt:
         self._signals.at_second = self._group.request_kill
         if self._has_modules:
             self._report(Waiting("starting TensorFlow"))
-        console = self._view.console
+        console, control = self._view.console, self._group.control
         with selectors.DefaultSelector() as everything, selectors.DefaultSelector() as urgent:
             for selector in (everything, urgent):
                 selector.register(self._signals, selectors.EVENT_READ, self._receive_signals)
-                control = self._group.control
                 selector.register(control, selectors.EVENT_READ, self._receive_messages)
             for output in self.outputs.values():
                 read = partial(_read, output, everything)

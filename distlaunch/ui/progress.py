@@ -10,7 +10,6 @@ from distlaunch.text import duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
 _CELLS = 20  # characters of the bar
 
 

@@ -47,7 +47,7 @@ def project(engine, tmp_path_factory):
 
 @pytest.fixture
 def start(engine, project):
-    def started(*words):
+    def launch(*words):
         return subprocess.Popen(
             [sys.executable, "-m", "distlaunch", "local", "--docker", *words],
             cwd=project,
@@ -57,18 +57,20 @@ def start(engine, project):
             text=True,
         )
 
-    return started
+    return launch
 
 
 @pytest.fixture
 def run(start, engine):
-    def done(*words):
-        process = start(*words)
-        out, err = process.communicate(timeout=PATIENCE)
-        assert containers(engine) == []
-        return subprocess.CompletedProcess(words, process.returncode, out, err)
+    """Run it to its end, at which no container is left."""
 
-    return done
+    def run_to_end(*words):
+        launcher = start(*words)
+        out, err = launcher.communicate(timeout=PATIENCE)
+        assert containers(engine) == []
+        return launcher.returncode, out, err
+
+    return run_to_end
 
 
 def containers(engine):
@@ -77,20 +79,20 @@ def containers(engine):
 
 
 def test_each_task_is_a_container_that_is_killed_and_restarted_like_a_process(project, run):
-    done = run("--kill=worker:0@0.5s", "--restarts=1", "--", "--sleep")
-    assert done.returncode == 0, done.stderr
-    assert "sending SIGKILL to worker:0" in done.stderr
-    assert "restarting all tasks (1 of 1)" in done.stderr
+    code, out, err = run("--kill=worker:0@0.5s", "--restarts=1", "--", "--sleep")
+    assert code == 0, err
+    assert "sending SIGKILL to worker:0" in err
+    assert "restarting all tasks (1 of 1)" in err
     for task in ("chief   ", "worker:0"):
-        assert f"{task} | hello --from-file --sleep /app\n" in done.stdout
+        assert f"{task} | hello --from-file --sleep /app\n" in out
     written = {path.name for path in project.glob(".distlaunch/local/*/model-*")}
     assert written == {"model-chief", "model-worker"}
 
 
 def test_the_exit_code_is_that_of_the_first_task_that_fails(run):
-    done = run("--", "--fail")
-    assert done.returncode == 7
-    assert "worker:0 failed with exit code 7" in done.stderr
+    code, _, err = run("--", "--fail")
+    assert code == 7
+    assert "worker:0 failed with exit code 7" in err
 
 
 def test_a_frozen_task_is_a_paused_container_and_ctrl_c_twice_leaves_none(
