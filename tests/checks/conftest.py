@@ -20,8 +20,7 @@ from distlaunch.checks.request_view import job_request
 from distlaunch.checks.trainer import find_trainer
 from distlaunch.cli import main
 from distlaunch.image.context import paths
-from distlaunch.job.load import load_job_file
-from distlaunch.job.overrides import Override
+from distlaunch.job.load import load_job
 from distlaunch.render.templates import recipe
 from distlaunch.submit.plan import LaunchRequest
 
@@ -93,9 +92,7 @@ def write(
 
 
 @pytest.fixture
-def run(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Result]:
+def run(capfd, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """Run a command in this process and a folder."""
 
     def run_command(*words: str, folder: Path) -> Result:
@@ -128,10 +125,8 @@ class Project:
         self.write(path, text + (self.folder / path).read_text())
 
     def order(self, *overrides: str) -> LaunchRequest:
-        parsed = [Override.parse(each) for each in overrides]
-        return LaunchRequest(
-            self.folder, load_job_file(self.folder / "distlaunch.yaml", parsed), overrides=overrides
-        )
+        job = load_job(self.folder, overrides=overrides).job
+        return LaunchRequest(self.folder, job, overrides=overrides)
 
     def problems(self, *overrides: str, has_files: bool = True) -> list[Problem]:
         """Return the problems of code and requirements."""
@@ -155,10 +150,9 @@ class Project:
 
     def ran_on(self, pattern: str, *counts: int, argument: str = "", more: str = "") -> None:
         """Write data.py with a pattern, or what computes it, and keep the record of a run."""
+        imported = "from trainer.distributed.input import Records\n"
         read = f"def training():\n    return Records({argument or repr(pattern)}, parse)\n"
-        self.write(
-            "trainer/data.py", f"from trainer.distributed.input import Records\n{read}{more}"
-        )
+        self.write("trainer/data.py", f"{imported}{read}{more}")
         self.ran(records(self.folder, pattern, *counts))
 
     def data(self, *overrides: str) -> tuple[DataPlan | None, list[Problem]]:

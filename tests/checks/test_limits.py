@@ -66,3 +66,8 @@ def test_a_limit_is_an_error_with_its_remedy(exceeding, code, words):
     [problem] = problems(exceeding)
     assert (problem.code, problem.severity) == (code, "error")
     assert words in problem.line
+
+
+def test_only_flex_start_refuses_more_than_a_week():
+    [problem] = problems(request(timeout=WEEK + 1))
+    assert (problem.code, problem.severity) == ("timeout-too-long", "warning")

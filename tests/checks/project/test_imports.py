@@ -67,8 +67,6 @@ def test_a_package_is_run_by_its_main(whole):
         ("import data", "no module data in the folder", "write 'from trainer import data'"),
         ("from google.cloud import storage", "google-cloud-storage", "google-cloud-storage"),
         ("import seaborn.objects", "no requirement provides seaborn", "add seaborn==VERSION to "),
-        ("import cv2", "no requirement provides cv2", "opencv-python==VERSION"),
-        ("from distlaunch import job", "distlaunch is not in the image", "copy the code"),
     ],
 )
 def test_a_missing_import(line, what, remedy, bundled):
