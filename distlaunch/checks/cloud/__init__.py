@@ -23,7 +23,7 @@ from distlaunch.checks.cloud.resources import (
     service_agent_problems,
 )
 from distlaunch.checks.problem import Problem
-from distlaunch.errors import DistlaunchError, GoogleError, RetryableError
+from distlaunch.errors import DistlaunchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -54,20 +54,16 @@ def problems(
 ) -> list[Problem]:
     """Return the problems of a job in the cloud; without project or region, those of the rest."""
     deadline = session.clock() + TIMEOUT
-    refusal = _run([("google cloud", partial(_sign_in_problems, session))], session, deadline)
+    refusal = _run([("google cloud", partial(_sign_in, session))], session, deadline)
     if refusal:
         return _grouped(refusal)
     context = CloudContext(launch, request, session, catalogue)
     return _grouped(_run(list(_checks(context)), session, deadline))
 
 
-def _sign_in_problems(session: Session) -> Iterator[Problem]:
-    try:
-        session.sign_in(_SIGN_IN_TIMEOUT)
-    except RetryableError as problem:
-        yield not_checked("google cloud", problem)
-    except GoogleError as problem:
-        yield no_credentials(problem)
+def _sign_in(session: Session) -> Iterable[Problem]:
+    session.sign_in(_SIGN_IN_TIMEOUT)
+    return ()
 
 
 def _checks(context: CloudContext) -> Iterator[Check]:

@@ -91,8 +91,11 @@ def _problems(
     """Yield that the job needs more than the limit, or than other jobs leave of it."""
     location, region = f"quota {metric}", context.request.region
     link = f"{CONSOLE}/iam-admin/quotas?project={context.request.project}"
+    name = quote(f"{_SERVICE}/{metric}", safe="")
+    path = f"projects/{context.project}/services/{_SERVICE}/consumerQuotaMetrics/{name}"
+    options = {"version": "v1beta1", "params": {"view": "FULL"}}
     try:
-        allowed = limit(_get_metric(context, metric), region)
+        allowed = limit(context.call("GET", "serviceusage", path, **options), region)
         reason = "Google lists no limit for it, which often means 0"
     except GoogleError as refusal:
         if refusal.status != 404:
@@ -121,12 +124,6 @@ def _problems(
     elif needed + in_use > allowed:
         remedy = f"wait for the jobs of 'distlaunch list', or {remedy}"
         yield error("quota-in-use", location, message, remedy)
-
-
-def _get_metric(context: CloudContext, metric: str) -> dict[str, Any]:
-    name = quote(f"{_SERVICE}/{metric}", safe="")
-    path = f"projects/{context.project}/services/{_SERVICE}/consumerQuotaMetrics/{name}"
-    return context.call("GET", "serviceusage", path, version="v1beta1", params={"view": "FULL"})
 
 
 def _machine_demand(pool: PoolRequest, catalogue: Catalogue) -> Iterator[tuple[str, int]]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
-from pydantic import BaseModel, BeforeValidator, RootModel
+from pydantic import BaseModel, RootModel
 
 from distlaunch.checks.price.catalog import Rates, fetch_rates
 from distlaunch.errors import GoogleError
 from distlaunch.job.model import Strategy
-from distlaunch.job.schema import RegionName, expected_error, one_of
+from distlaunch.job.schema import RegionName, one_of, text
 from distlaunch.job.validation import validate
 from distlaunch.job.yaml_document import display_path, job_file_error, read_document
 
@@ -79,26 +78,15 @@ def load_prices(
     return PriceBook(request.region, request.strategy, own.currency, own_prices, name, rates, why)
 
 
-def _matching(pattern: str, expected: str) -> BeforeValidator:
-    def parse(text: Any) -> str:
-        if not isinstance(text, str) or not re.fullmatch(pattern, text, re.ASCII):
-            raise expected_error(expected)
-        return text
-
-    return BeforeValidator(parse)
-
-
-_Currency = Annotated[str, _matching(r"[A-Z]{3}", "a currency such as USD")]
+_Currency = Annotated[str, text("a currency such as USD", "[A-Z]{3}")]
 _Item = Annotated[
     str,
-    _matching(
-        r"[a-z][a-z0-9]*(-[a-z0-9]+)+|(NVIDIA|TPU)_[A-Z0-9_]+",
+    text(
         "a machine type or accelerator such as n1-standard-8 or NVIDIA_TESLA_T4",
+        r"[a-z][a-z0-9]*(-[a-z0-9]+)+|(NVIDIA|TPU)_[A-Z0-9_]+",
     ),
 ]
-_Price = Annotated[
-    Decimal, _matching(r"[0-9]{1,9}(\.[0-9]{1,12})?", "a price per hour such as 0.42")
-]
+_Price = Annotated[Decimal, text("a price per hour such as 0.42", r"[0-9]{1,9}(\.[0-9]{1,12})?")]
 _Prices = dict[Annotated[str, one_of(*get_args(Strategy))], dict[_Item, _Price]]
 
 
@@ -106,8 +94,7 @@ class _FileOptions(BaseModel):
     currency: _Currency = "USD"
 
 
-class _FileRegions(RootModel[dict[RegionName, _Prices]]):
-    pass
+class _FileRegions(RootModel[dict[RegionName, _Prices]]): ...
 
 
 class PriceFile(NamedTuple):
