@@ -13,10 +13,7 @@ def sku(description: str, price: str, unit: str = "h", **others: Any) -> dict[st
     """Return a SKU of one tier, in the shape of `google.cloud.billing.v1.Sku`'s JSON."""
     rates = others.get("tiers") or [tier(price)]
     return {
-        "name": "services/S/skus/K",
-        "skuId": "K",
         "description": description,
-        "category": {"serviceDisplayName": "Vertex AI", "usageType": "OnDemand"},
         "serviceRegions": others.get("regions", ["us-central1"]),
         "pricingInfo": [
             {"pricingExpression": {"usageUnit": unit, "displayQuantity": 1, "tieredRates": rates}}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from fake_google import Refused
 
@@ -36,13 +34,8 @@ def needed(*pools, strategy="STANDARD"):
     ("pool", "amounts"),
     [
         (T4, {"nvidia_t4_gpus": 2, "cpus": 8}),
-        (replace(T4, replicas=3), {"nvidia_t4_gpus": 6, "cpus": 24}),
         (PoolRequest("chief", 2, "e2-standard-4"), {"cpus": 8}),
         (PoolRequest("chief", 1, "c2-standard-30"), {"c2_cpus": 30}),
-        (
-            PoolRequest("chief", 1, "a2-ultragpu-2g", "NVIDIA_A100_80GB", 2),
-            {"nvidia_a100_80gb_gpus": 2, "a2_cpus": 24},
-        ),
         (
             PoolRequest("chief", 1, "a3-megagpu-8g", "NVIDIA_H100_MEGA_80GB", 8),
             {"nvidia_h100_mega_gpus": 8, "a3_cpus": 208},
@@ -95,9 +88,7 @@ def bucket(limit=None, **dimensions):
         ([bucket("7"), bucket("2", region="us-central1")], 2),
         ([bucket("7"), bucket("2", region="us-east1")], 7),
         ([bucket("-1")], -1),
-        ([bucket("0")], 0),
         ([bucket("7"), bucket(region="us-central1")], None),
-        ([bucket("2", region="us-east1")], None),
         ([bucket("2", zone="us-central1-a", region="us-central1")], None),
         ([], None),
     ],

@@ -76,14 +76,6 @@ def test_a_refused_call_is_a_warning_with_the_role_for_it(refused, command, role
     assert problem.remedy.endswith(f" --member=user:$(gcloud config get account) --role={role}'")
 
 
-def test_a_bucket_in_several_regions_is_a_warning(check):
-    [problem] = check(bucket={"location": "NAM4", "locationType": "dual-region"})
-    assert (problem.severity, problem.code) == ("warning", "bucket-not-regional")
-    message = "it is a dual-region bucket (nam4); a bucket in the job's region is faster"
-    assert problem.what == message
-    assert problem.remedy.endswith("and set bucket: gs://demo-bucket-us-central1")
-
-
 @pytest.mark.parametrize(
     ("location", "expected"),
     [

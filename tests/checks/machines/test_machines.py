@@ -221,17 +221,6 @@ def test_an_unknown_name_is_a_warning_with_the_entry_that_makes_it_known(
     assert code not in [problem.code for problem in after]
 
 
-def tpu(**options):
-    return pool("ct5lp-hightpu-4t", topology="2x2", **options)
-
-
-def test_a_job_on_tpus_has_one_pool_with_one_replica():
-    assert codes(tpu()) == []
-    assert codes(tpu(), pool("n1-standard-8", role="workers")) == ["tpu-pools"]
-    assert codes(pool("n1-standard-8"), tpu(role="workers")) == ["tpu-pools"]
-    assert codes(tpu(replicas=2)) == ["tpu-replicas"]
-
-
 @pytest.mark.parametrize(
     ("machine", "topology", "nearest"),
     [

@@ -35,14 +35,12 @@ BILLED = {
 DISTRACTORS = {
     VERTEX_AI: [
         sku("Vertex AI: Online/Batch Prediction Nvidia H100 80gb GPU running in Iowa", "99"),
-        sku("Vertex AI: Online/Batch Prediction A3 Predefined Instance Core running in Iowa", "99"),
         sku(f"{TRAINING}on A3 Instance Core in Belgium", "99", regions=["europe-west1"]),
         sku(f"{TRAINING}on NVIDIA H100 80GB Mega in Iowa", "99"),
         sku(f"{TRAINING}on A3 Custom Instance Core in Iowa", "99"),
     ],
     COMPUTE_ENGINE: [
         sku("A3 Instance Core running in Americas", "99"),
-        sku("Nvidia H100 80GB GPU running in Americas", "99"),
         sku("Commitment v1: Nvidia H100 80GB GPU running in Americas for 1 Year", "99"),
         sku("Spot Preemptible A3 Instance Core running in Americas", "99"),
         sku("Reserved Nvidia H100 80GB GPU in Iowa", "0"),

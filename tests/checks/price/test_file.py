@@ -1,22 +1,12 @@
-"""The user's price file: prices by region and strategy, and problems with their location."""
+"""The user's price file: problems with their location."""
 
 from __future__ import annotations
-
-from decimal import Decimal
 
 import pytest
 
 from distlaunch.checks.price.book import read_price_file
 from distlaunch.errors import JobFileError
 
-GOOD = """\
-currency: EUR
-us-central1:
-  STANDARD: {n1-standard-8: 0.42, NVIDIA_TESLA_T4: "0.35"}
-  SPOT: {n1-standard-8: 0}
-europe-west4:
-  FLEX_START: {a2-highgpu-1g: 2}
-"""
 BROKEN = {
     "a region and a currency": (
         "n1-standard: {}\ncurrency: dollars\n",
@@ -50,20 +40,6 @@ BROKEN = {
         ["4:5: n1-standard-8: duplicate key (first defined on line 3)"],
     ),
 }
-
-
-def test_prices_are_read_by_region_strategy_and_item(tmp_path):
-    path = tmp_path / "own.yaml"
-    path.write_text(GOOD)
-    prices = read_price_file(path)
-    assert prices.currency == "EUR"
-    assert prices.regions == {
-        "us-central1": {
-            "STANDARD": {"n1-standard-8": Decimal("0.42"), "NVIDIA_TESLA_T4": Decimal("0.35")},
-            "SPOT": {"n1-standard-8": 0},
-        },
-        "europe-west4": {"FLEX_START": {"a2-highgpu-1g": 2}},
-    }
 
 
 @pytest.mark.parametrize(("text", "expected"), BROKEN.values(), ids=BROKEN)
