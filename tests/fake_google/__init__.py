@@ -78,35 +78,22 @@ class Request(NamedTuple):
 
 @dataclass
 class FakeGoogle:
-    """A project in which all is as a job needs it, but for what a test takes away.
+    """A project in which all is as a job needs it, but for what a test takes away."""
 
-    Parameters
-    ----------
-    without
-        Of project, billing, bucket, repository, account and agent; hosts of APIs; permissions.
-    limits
-        Quota limits by what follows ``custom_model_training_``.
-    failures
-        By a kind of call or the first word of a host: an HTTP status, ``disabled`` (403, the API
-        is off), or ``reset``.
-    answers
-        By the end of a path: a response, an exception, or a function that returns one.
-    jobs
-        The jobs that the project has, by their collection.
-    skus, page_size
-        The price list by the id of a service.
-    """
-
+    # Of project, billing, bucket, repository, account and agent; hosts of APIs; permissions.
     without: Collection[str] = ()
     bucket: Mapping[str, str] = field(
         default_factory=lambda: {"location": "US-CENTRAL1", "locationType": "region"}
     )
     repository_format: str = "DOCKER"
+    # Quota limits by what follows ``custom_model_training_``.
     limits: Mapping[str, int] = field(default_factory=dict)
+    # By a kind of call or the first word of a host: an HTTP status, ``disabled`` or ``reset``.
     failures: Mapping[str, int | str] = field(default_factory=dict)
+    # By the end of a path: a response, an exception, or a function that returns one.
     answers: Mapping[str, Any] = field(default_factory=dict)
     jobs: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
-    skus: Mapping[str, list[Any]] = field(default_factory=lambda: prices.SKUS)
+    skus: Mapping[str, list[Any]] = field(default_factory=lambda: prices.SKUS)  # by service
     page_size: int = 5000
     requests: list[Request] = field(default_factory=list)
 
@@ -150,7 +137,7 @@ class FakeGoogle:
             match = re.fullmatch(pattern, f"{service}{request.path}")
             if match and verb == method:
                 self._fail(kind, service)
-                return getattr(self, f"_{kind}")(request, **match.groupdict())
+                return self._response(kind, request, match.groupdict())
         raise Refused(404, f"Method not found: {method} {request.path}")
 
     def _fail(self, kind: str, service: str) -> None:
@@ -167,6 +154,19 @@ class FakeGoogle:
         if kind in ("account", "bucket", "repository") and kind in self.without:
             raise Refused(404, "Requested entity was not found.")
 
+    def _response(self, kind: str, request: Request, parts: Mapping[str, str]) -> Any:
+        members = () if "agent" in self.without else (AGENT,)
+        fixed = {
+            "billing": {"billingEnabled": "billing" not in self.without},
+            "project": {"name": f"projects/{NUMBER}", "state": "ACTIVE"},
+            "policy": policy("roles/aiplatform.serviceAgent", *members),
+            "account": {"email": "trainer@demo-project.iam.gserviceaccount.com"},
+            "repository": {"format": self.repository_format, "mode": "STANDARD_REPOSITORY"},
+            "bucket": dict(self.bucket),
+            "token": {"access_token": "t", "expires_in": 3600},
+        }
+        return fixed.get(kind) or getattr(self, f"_{kind}")(request, **parts)
+
     def _permissions(self, request: Request) -> dict[str, Any]:
         wanted = request.params.get("permissions") or json.loads(request.body)["permissions"]
         return {"permissions": [name for name in wanted if name not in self.without]}
@@ -182,40 +182,19 @@ class FakeGoogle:
         name = unquote(metric).partition(_QUOTA_PREFIX)[2]
         return quota(str(self.limits.get(name, 1_000)))
 
-    def _billing(self, _: Request) -> dict[str, Any]:
-        return {"billingEnabled": "billing" not in self.without}
-
     def _prices(self, request: Request, seller: str) -> dict[str, Any]:
         start = int(request.params.get("pageToken", ["0"])[0])
         skus, end = self.skus.get(seller, []), start + self.page_size
         return {"skus": skus[start:end], "nextPageToken": str(end) if end < len(skus) else ""}
 
-    def _project(self, _: Request) -> dict[str, Any]:
-        return {"name": f"projects/{NUMBER}", "state": "ACTIVE"}
-
-    def _policy(self, _: Request) -> dict[str, Any]:
-        return policy("roles/aiplatform.serviceAgent", *[] if "agent" in self.without else [AGENT])
-
-    def _account(self, _: Request) -> dict[str, Any]:
-        return {"email": "trainer@demo-project.iam.gserviceaccount.com"}
-
-    def _repository(self, _: Request) -> dict[str, Any]:
-        return {"format": self.repository_format, "mode": "STANDARD_REPOSITORY"}
-
-    def _bucket(self, _: Request) -> dict[str, Any]:
-        return dict(self.bucket)
-
     def _jobs(self, _: Request, collection: str) -> dict[str, Any]:
         return {collection: self.jobs[collection]}
 
     def _create(self, request: Request, parent: str, collection: str) -> dict[str, Any]:
-        name = f"{parent}/{collection}/{len(self.jobs[collection]) + 1}"
-        created = {**json.loads(request.body), "name": name, "state": "JOB_STATE_QUEUED"}
-        self.jobs[collection].append(created)
-        return created
-
-    def _token(self, _: Request) -> dict[str, Any]:
-        return {"access_token": "t", "expires_in": 3600}
+        jobs = self.jobs[collection]
+        name = f"{parent}/{collection}/{len(jobs) + 1}"
+        jobs.append({**json.loads(request.body), "name": name, "state": "JOB_STATE_QUEUED"})
+        return jobs[-1]
 
 
 def quota(limit: str) -> dict[str, Any]:
