@@ -57,16 +57,15 @@ def test_files_that_a_later_layer_removes_are_gone(python_of):
     removal = {f"{SITE_PACKAGES}/.wh.pip-24.0.dist-info": b"", "usr/bin/python3.12": b""}
     python = python_of(BASE_FILES, {**removal, "usr/local/bin/.wh..wh..opq": b""})
     assert python.program == "/usr/bin/python3.12"
-    python = python_of(BASE_FILES, {f"{SITE_PACKAGES}/.wh.pip-24.0.dist-info": b""})
-    assert python.installed == {"old": "1"}
-    python = python_of(BASE_FILES, {f"{SITE_PACKAGES}/.wh..wh..opq": b""})
-    assert python.installed == {}
+    assert python_of(BASE_FILES, removal).installed == {"old": "1"}
+    assert python_of(BASE_FILES, {f"{SITE_PACKAGES}/.wh..wh..opq": b""}).installed == {}
 
 
 def test_installed_packages_have_normalised_names(python_of):
     names = ("Jinja2-3.1.dist-info", "a_b.c-1-py3.11.egg-info", "pip", "dist-info")
-    files = {f"{SITE_PACKAGES}/{name}/x": b"" for name in names}
-    installed = python_of(BASE_FILES, files).installed
+    installed = python_of(
+        BASE_FILES, {f"{SITE_PACKAGES}/{name}/x": b"" for name in names}
+    ).installed
     assert installed == {"pip": "24.0", "old": "1", "jinja2": "3.1", "a-b-c": "1"}
 
 

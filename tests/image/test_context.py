@@ -146,22 +146,21 @@ def test_all_refused_files_are_reported_at_once(folder, monkeypatch):
 
 def test_unreadable_files_and_folders_are_named(folder, monkeypatch):
     (folder / "closed").mkdir()
-    for owner, name in ((Path, "open"), (os, "scandir")):
-        original = getattr(owner, name)
 
-        def deny(path, *args, original=original, **kwargs):
+    def deny(original):
+        def open_or_scan(path, *args, **kwargs):
             if str(path).endswith(("task.py", "closed")):
                 raise PermissionError(13, "Permission denied")
             return original(path, *args, **kwargs)
 
-        monkeypatch.setattr(owner, name, deny)
+        return open_or_scan
+
+    monkeypatch.setattr(Path, "open", deny(Path.open))
+    monkeypatch.setattr(os, "scandir", deny(os.scandir))
     with pytest.raises(ContextError) as caught:
         read_context(folder, "")
-    remedy = "make it readable, or exclude it in .dockerignore"
-    assert caught.value.lines == (
-        f"closed: cannot be read (permission denied); {remedy}",
-        f"trainer/task.py: cannot be read (permission denied); {remedy}",
-    )
+    reason = "cannot be read (permission denied); make it readable, or exclude it in .dockerignore"
+    assert caught.value.lines == (f"closed: {reason}", f"trainer/task.py: {reason}")
 
 
 def test_the_largest_files_of_a_large_context_are_reported(tmp_path):

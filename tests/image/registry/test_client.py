@@ -238,15 +238,6 @@ def test_a_layer_and_settings_are_added_to_the_base(any_registry, code, oci, has
     assert image.manifest["layers"][-1]["mediaType"] == types.layer
 
 
-def test_equal_input_gives_an_equal_digest(registry, code):
-    base = registries.fresh(registry, "base")
-    Recipe().push(base)
-    digests = {append(base, registries.fresh(registry), [code]) for _ in range(3)}
-    assert len(digests) == 1
-    other = ImageSettings(entrypoint=("python", "-m", "other"))
-    assert append(base, registries.fresh(registry), [code], other) not in digests
-
-
 def test_a_base_of_another_registry_is_copied_once(registry, code):
     data = os.urandom(3_000_000)
     base = registries.fresh(registry, "base")

@@ -50,21 +50,17 @@ def no_google(tmp_path, monkeypatch):
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
 
 
-@pytest.mark.parametrize(
-    ("key", "host"),
-    [
+def test_a_password_in_docker_configuration(write):
+    for key, host in (
         ("registry.example.com", "registry.example.com"),
         ("https://registry.example.com", "registry.example.com"),
         ("http://localhost:5000/v2/", "localhost:5000"),
         ("https://index.docker.io/v1/", "docker.io"),
         ("docker.io", "docker.io"),
-    ],
-)
-def test_a_password_in_docker_configuration(write, key, host):
-    assert find_credentials(host) is None
-    write({"auths": {"other": {"auth": "eDp5"}, key: {"auth": ANN}}})
-    assert find_credentials(host) == Credentials("ann", "open sesame", source=DOCKER)
-    assert "sesame" not in repr(find_credentials(host))
+    ):
+        write({"auths": {"other": {"auth": "eDp5"}, key: {"auth": ANN}}})
+        assert find_credentials(host) == Credentials("ann", "open sesame", source=DOCKER)
+        assert "sesame" not in repr(find_credentials(host))
 
 
 def test_a_configuration_without_the_registry(write):
@@ -146,16 +142,16 @@ def google(monkeypatch):
     return replace
 
 
-@pytest.mark.parametrize("host", [GOOGLE, "gcr.io", "eu.gcr.io"])
-def test_google_auth(google, write, host):
+def test_google_auth(google, write):
     google()
-    write({"credHelpers": {host: "gcloud-that-is-not-here"}})
-    assert find_credentials(host) == Credentials(
-        "oauth2accesstoken",
-        "a-token",
-        member=f"serviceAccount:{ROBOT}",
-        source="google's application default credentials",
-    )
+    for host in (GOOGLE, "gcr.io", "eu.gcr.io"):
+        write({"credHelpers": {host: "gcloud-that-is-not-here"}})
+        assert find_credentials(host) == Credentials(
+            "oauth2accesstoken",
+            "a-token",
+            member=f"serviceAccount:{ROBOT}",
+            source="google's application default credentials",
+        )
     assert find_credentials("registry.example.com") is None
 
 
