@@ -64,7 +64,6 @@ class FakeRegistry:
     """Listens on loopback at `host`; may share the repositories of another registry.
 
     `rule` returns the fault for a request, if any. The login is ``basic``, or ``bearer`` to push;
-    the name ``<token>`` in `users` is for an identity token.
     """
 
     def __init__(
@@ -233,13 +232,10 @@ class _Handler(BaseHTTPRequestHandler):
         return _error(401, "UNAUTHORIZED", "token", {"WWW-Authenticate": challenge})
 
     def _issue_token(self, body: bytes) -> Response:
-        parameters = parse_qs(body.decode() or urlsplit(self.path).query)
+        parameters = parse_qs(urlsplit(self.path).query)
         authorization = self.headers.get("Authorization", "")
-        refresh = parameters.get("refresh_token")
-        is_user = self._user(authorization) or (
-            refresh is not None and refresh[0] == self.registry.users.get("<token>")
-        )
-        if not is_user and (authorization or refresh):
+        is_user = self._user(authorization)
+        if not is_user and authorization:
             return 401, b"{}", {}
         self.registry.token_requests.append(parameters)
         granted: dict[str, set[str]] = {}

@@ -47,6 +47,6 @@ def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...])
         console.log(report, "warning")
     view = ProgressView(console, ["image"])
     image = execute_plan(plan, view.handle, push=not no_push, progress=console.progress)
-    console.result(image.uri)
+    console.result(image)
     console.drain()
     return 0

@@ -200,8 +200,8 @@ def _container(job: Job | None, program: Module | Command, console: Console) -> 
         raise UsageError("--docker runs the job's image: leave out the program after '--'")
     plan = image.plan_image(job, Path.cwd(), recipe, push=False)
     see = ProgressView(console, ["image"]).handle
-    built = image.execute_plan(plan, see, push=False, progress=console.progress)
-    return Container(built.uri, program.args)
+    uri = image.execute_plan(plan, see, push=False, progress=console.progress)
+    return Container(uri, program.args)
 
 
 def _load_job(project: Path, overrides: tuple[str, ...]) -> Job | None:

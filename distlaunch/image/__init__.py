@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from distlaunch.image.build import execute_plan
-from distlaunch.image.plan import BuildStrategy, BuiltImage, ImagePlan, plan_image
+from distlaunch.image.plan import ImagePlan, plan_image
 
-__all__ = ["BuildStrategy", "BuiltImage", "ImagePlan", "execute_plan", "plan_image"]
+__all__ = ["ImagePlan", "execute_plan", "plan_image"]

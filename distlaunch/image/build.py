@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError, os_reason
-from distlaunch.image.plan import BuildStrategy, BuiltImage, with_secrets
+from distlaunch.image.plan import with_secrets
 from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def execute_plan(
     *,
     push: bool = True,
     progress: Callable[[str], None] = lambda _: None,
-) -> BuiltImage:
-    """Build and push what is missing of an image.
+) -> str:
+    """Build and push what is missing of an image, and return its URI.
 
     `show` is called with a notice for each step, `progress` with a line that replaces the one
     before. Unless `push` is true, Docker has the image afterwards, by its tag, and the registry is
@@ -44,22 +44,18 @@ def execute_plan(
 
             with Docker(show, progress) as docker:
                 docker.pull([str(plan.reference)])
-        return BuiltImage(str(plan.reference), plan.digest, plan.strategy)
+        return str(plan.reference)
     build = _Build(plan.inputs, plan.reference, show, progress)
     environment = plan.inputs.environment
     try:
         if not push:
             return build.build_locally(environment)
-        if plan.digest:
-            strategy, digest = BuildStrategy.UP_TO_DATE, plan.digest
-        elif environment is None:
-            strategy, digest = BuildStrategy.DOCKER, build.push_dockerfile()
-        else:
-            strategy, base = BuildStrategy.APPEND, plan.environment_digest
-            if base is None:
-                strategy, base = build.push_environment(environment)
+        digest = plan.digest
+        if digest is None and environment:
+            base = plan.environment_digest or build.push_environment(environment)
             digest = build.append_code(environment, base)
-        return BuiltImage(str(plan.reference.with_digest(digest)), digest, strategy)
+        digest = digest or build.push_dockerfile()
+        return str(plan.reference.with_digest(digest))
     finally:
         progress("")
 
@@ -84,7 +80,7 @@ class _Build:
             self.show(Notice(f"appending the code ({layer.size:,} bytes) to {self.target.name}"))
             return self._append(self.target.with_digest(digest), self.target, layer, code)
 
-    def push_environment(self, environment: Environment) -> tuple[BuildStrategy, str]:
+    def push_environment(self, environment: Environment) -> str:
         """Build the environment with Docker or of wheels; return its digest."""
         from distlaunch.image.docker import NoDockerError
 
@@ -92,14 +88,14 @@ class _Build:
         try:
             docker = self._docker()
         except NoDockerError as error:
-            return BuildStrategy.WHEELS, self._push_wheels(environment, reference, error)
+            return self._push_wheels(environment, reference, error)
         with docker:
             if not docker.has_image(str(reference)):
                 self.show(Notice(f"building the environment {reference}"))
                 self._build(
                     docker, environment, environment.dockerfile, environment.files, reference
                 )
-            return BuildStrategy.DOCKER, _push(docker, reference)
+            return _push(docker, reference)
 
     def push_dockerfile(self) -> str:
         """Build the user's own Dockerfile and push the image; return its digest."""
@@ -107,7 +103,7 @@ class _Build:
             self._build_dockerfile(docker)
             return _push(docker, self.target)
 
-    def build_locally(self, environment: Environment | None) -> BuiltImage:
+    def build_locally(self, environment: Environment | None) -> str:
         """Build the image in Docker and push nothing."""
         with self._docker() as docker:
             if environment is None:
@@ -116,7 +112,7 @@ class _Build:
                 self.show(Notice(f"building the image {self.target}"))
                 files = self.inputs.context.files
                 self._build(docker, environment, self.inputs.dockerfile, files, self.target)
-        return BuiltImage(str(self.target), None, BuildStrategy.DOCKER)
+        return str(self.target)
 
     def _docker(self) -> Docker:
         from distlaunch.image.docker import Docker

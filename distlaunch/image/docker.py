@@ -47,9 +47,12 @@ _DENIED = ("denied", "unauthorized", "authentication required", "no basic auth",
 _REMEDIES = {
     ("no space left on device",): "free space with 'docker system prune'",
     ("not found", "manifest unknown"): "check its name",
-    ("http response to https client",): "add {host} to insecure-registries in Docker's daemon.json",
-    ("x509", "certificate"): "put the registry's certificate into "
-    "/etc/docker/certs.d/{host}/ca.crt",
+    (
+        "http response to https client",
+        "x509",
+        "certificate",
+    ): "add {host} to insecure-registries in "
+    "Docker's daemon.json, or its certificate to /etc/docker/certs.d/{host}/ca.crt",
     ("toomanyrequests", "rate limit"): "run 'docker login {host}' for a higher limit, or try again "
     "later",
     ("",): "check Docker's network and proxy settings for {host}, then try again",
@@ -328,8 +331,4 @@ def _copy_files(folder: Path, files: Iterable[ContextFile], target: Path) -> Non
 
 
 def _auth_config(login: Credentials | None) -> dict[str, str]:
-    if login is None:
-        return {}
-    if login.identity_token:
-        return {"identitytoken": login.identity_token}
-    return {"username": login.username, "password": login.password}
+    return {"username": login.username, "password": login.password} if login else {}

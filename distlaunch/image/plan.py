@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 
     Render = Callable[[Job, Path], Recipe]
 
-_STAGE = "environment"
 _TAG_DIGITS = 32  # of a hash in a tag
 _VERSION = 2  # raised when the same Dockerfile gives another image than before
-_URL = ("http://", "https://", "git://", "git@")
 
 
 class BuildStrategy(str, Enum):
@@ -40,13 +38,12 @@ class BuildStrategy(str, Enum):
     EXISTING = "use"  # the job names an image
     UP_TO_DATE = "nothing"  # the registry has the image
     APPEND = "append"  # the registry has the environment: a layer with the code is appended
-    DOCKER = "engine"  # Docker builds the environment, or all of the user's own Dockerfile
-    WHEELS = "wheels"  # Docker is missing: pip assembles the environment of wheels
+    DOCKER = "engine"  # Docker builds the environment (or pip without Docker), or all of it
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A Dockerfile up to its stage ``environment``, to which the code can be appended."""
+    """A Dockerfile without its last stage, which only adds the code."""
 
     dockerfile: Dockerfile  # with base images by digest
     files: tuple[ContextFile, ...]  # the project's files that it copies
@@ -105,15 +102,6 @@ class ImagePlan:
         return str(self.reference.with_digest(self.digest)) if self.digest else None
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltImage:
-    """An image in a registry or in Docker."""
-
-    uri: str  # by digest; by tag if it was not pushed; as the job names it if it does
-    digest: str | None  # in the registry, None if it was not looked up
-    strategy: BuildStrategy
-
-
 def plan_image(job: Job, folder: Path, render: Render, *, push: bool = True) -> ImagePlan:
     """Compare a job's image with what the registry has.
 
@@ -158,11 +146,10 @@ def _read_inputs(job: Job, folder: Path, render: Render, *, pin: bool) -> BuildI
 
 def environment_of(dockerfile: Dockerfile, context: Context) -> Environment | None:
     """Return the environment of a Dockerfile, None if its last stage adds more than the code."""
-    names = [stage.name for stage in dockerfile.stages]
     code = code_settings(dockerfile)
-    if _STAGE not in names or code is None:
+    if code is None:
         return None
-    stages = dockerfile.stages[: names.index(_STAGE) + 1]
+    stages = dockerfile.stages[:-1]
     sources = [
         source.removeprefix("./").strip("/")
         for stage in stages
@@ -249,8 +236,6 @@ def _covers(source: str, path: str) -> bool:
     """Whether a source of COPY takes a file in: as itself, by a pattern, or with its folder."""
     if source in ("", "."):
         return True
-    if source.startswith(_URL):
-        return False
     depth = source.count("/") + 1
     head = "/".join(path.split("/")[:depth])
     return fnmatchcase(head, source)

@@ -39,12 +39,11 @@ _NAME_IN_URL = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)|/([A-Za-z0-9._]+)-[^/]+\.w
 class RequirementLine:
     """A line of a requirements file, with the lines that continue it.
 
-    `location` is ``FILE:LINE``, and `text` the line as written, without comments and hashes.
-    `requirement` is made for the cluster; it is None for an option, a URL, a line with a variable
-    and a line that pip cannot read.
+    `text` is as written, without comments and hashes. `requirement` is made for the cluster; it is
+    None for an option, a URL, a line with a variable and a line that pip cannot read.
     """
 
-    location: str
+    location: str  # FILE:LINE
     text: str
     is_constraint: bool
     requirement: Requirement | None
@@ -72,10 +71,10 @@ class RequirementLine:
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """A requirements file (`name`) and the files that it includes with ``-r`` and ``-c``.
+    """A requirements file and the files that it includes, by their paths in the project.
 
-    `files` has the text of each file made for the cluster, `originals` the text as written, by its
-    path in the project. `constraints` are the files that are included with ``-c``.
+    `files` are made for the cluster, `originals` are as written; `constraints` are included with
+    ``-c``.
     """
 
     name: str

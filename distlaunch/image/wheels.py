@@ -62,7 +62,7 @@ class Installation:
     base: Reference
     folder: Path  # of the project
     settings: ImageSettings = field(default_factory=ImageSettings)
-    copied: dict[str, str] = field(default_factory=dict)  # path in the image → in the project
+    copied: list[str] = field(default_factory=list)  # files of the project
     gpu: bool | None = None  # the TensorFlow that a step selects
     requirements: Requirements | None = None
     link_cuda: bool = False
@@ -104,7 +104,8 @@ def environment_layer(plan: Installation, scratch: Path, progress: Callable[[str
     edited = plan.requirements.files if plan.requirements else {}
     progress("packing the environment")
     with LayerWriter(scratch / "environment.tar.gz", level=_LEVEL) as layer:
-        for path, source in sorted(plan.copied.items()):
+        for source in sorted(plan.copied):
+            path = f"{_FOLDER}/{source}".strip("/")
             original = (plan.folder / source).read_bytes()
             content = edited[source].encode() if source in edited else original
             layer.add_folders(path)
@@ -119,10 +120,11 @@ def _add_copy(instruction: Instruction, environment: Environment, plan: Installa
     """Add a rendered COPY to the plan; return whether it is one."""
     paths = [file.path for file in environment.files if file.target is None]
     words = instruction.array or tuple(instruction.rest.split())
-    for path in paths:
-        if instruction.word == "COPY" and words == (path, f"{_FOLDER}/{path}"):
-            plan.copied[f"{_FOLDER}/{path}".strip("/")] = path
-            return True
+    source = words[0] if words else ""
+    is_rendered = source in paths and words == (source, f"{_FOLDER}/{source}")
+    if instruction.word == "COPY" and is_rendered:
+        plan.copied.append(source)
+        return True
     return False
 
 
@@ -135,7 +137,7 @@ def _add_run(instruction: Instruction, plan: Installation) -> bool:
         if instruction.rest.startswith(f"sed -i -E {shlex.quote(sed_script(gpu=gpu))} {_FOLDER}/"):
             plan.gpu = gpu
             return True
-    for path in plan.copied.values():
+    for path in plan.copied:
         if instruction.rest == f"{_PIP} {shlex.quote(f'{_FOLDER}/{path}')}":
             plan.requirements = read_requirements(plan.folder, path, gpu=plan.gpu)
             return True

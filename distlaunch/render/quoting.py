@@ -96,12 +96,7 @@ def _one_line(text: str) -> str:
     return text
 
 
-FILTERS = {
-    "exec_form": exec_form,
-    "source": source,
-    "destination": destination,
-    "docker_value": docker_value,
-    "shell_word": shell_word,
-    "yaml": yaml_text,
+FILTERS = {"yaml": yaml_text} | {
+    each.__name__: each for each in (exec_form, source, destination, docker_value, shell_word)
 }
 """The filters of templates."""

@@ -75,7 +75,7 @@ class Launcher:
         if plan.image:
             from distlaunch.image import execute_plan
 
-            image = execute_plan(plan.image, self._on_event, progress=progress).uri
+            image = execute_plan(plan.image, self._on_event, progress=progress)
         return self._launch(
             lambda launch_id: launch.request(launch_id, image),
             launch_id=plan.launch_id,

@@ -70,11 +70,10 @@ def docker_config(tmp_path_factory, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def log_in(docker_config: Path) -> Callable[..., None]:
-    """Write a login into Docker's configuration: a password, or an identity token."""
+    """Write a login into Docker's configuration."""
 
     def write(host: str, password: str, *, user: str = "ann") -> None:
         auth = base64.b64encode(f"{user}:{password}".encode()).decode()
-        entry = {"auth": auth} if user else {"identitytoken": password}
-        (docker_config / "config.json").write_text(json.dumps({"auths": {host: entry}}))
+        (docker_config / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
 
     return write

@@ -134,7 +134,7 @@ def docker(tmp_path, monkeypatch):
         (
             HUB,
             "http: server gave HTTP response to HTTPS client",
-            "add docker.io to insecure-registries in Docker's daemon.json",
+            "add docker.io to insecure-registries in Docker's daemon.json, or its certificate to ",
         ),
         (HUB, "x509: unknown authority", "/etc/docker/certs.d/docker.io/ca.crt"),
         (HUB, "toomanyrequests: rate limit exceeded", "or try again later"),

@@ -64,7 +64,7 @@ def build(registry, push_base, tmp_path):
             (folder / "templates/Dockerfile.j2").write_text(text)
         job = projects.job(registries.fresh(registry).name, str(base or push_base()))
         plan = plan_image(replace(job, **changes), folder, recipe)
-        return execute_plan(plan, lambda _: None, progress=progress).uri
+        return execute_plan(plan, lambda _: None, progress=progress)
 
     return build_image
 

@@ -69,9 +69,9 @@ class Registry(Transport):
             return self._manifest(identifier)[0]
         return digest
 
-    def image(self, identifier: str | None = None) -> RemoteImage:
+    def image(self) -> RemoteImage:
         """Return the image for linux/amd64 with its config, all digests verified."""
-        digest, manifest = self._manifest(identifier or self.repository.identifier)
+        digest, manifest = self._manifest(self.repository.identifier)
         manifests.check_manifest(manifest, self.repository)
         config_digest = manifest["config"]["digest"]
         data = self.request("get", f"blobs/{config_digest}").content

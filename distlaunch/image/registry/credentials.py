@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from distlaunch.image.reference import Reference
 
-_CLIENT_ID = "distlaunch"
 _BASIC = re.compile(r"(?:^|,)\s*basic\b", re.IGNORECASE)
 _BEARER = re.compile(r"(?:^|,)\s*bearer\b(.*)", re.IGNORECASE)
 _PARAMETER = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s,"]+))')
@@ -29,11 +28,10 @@ _PARAMETER = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s,"]+))')
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user name with a password, or an identity token."""
+    """A user name with a password."""
 
-    username: str = ""
-    password: str = field(default="", repr=False)
-    identity_token: str = field(default="", repr=False)  # an OAuth refresh token
+    username: str
+    password: str = field(repr=False)
     member: str = ""  # the account as an IAM member, if known
     source: str = ""  # for messages
 
@@ -69,12 +67,10 @@ def find_credentials(host: str) -> Credentials | None:
 def _from_docker(entry: Mapping[str, str] | None) -> Credentials | None:
     """Convert an entry of docker-py, whose keys are in lower case if it is from ``auths``."""
     values = {key.lower(): value for key, value in (entry or {}).items()}
-    source = "docker's configuration"
-    if values.get("identitytoken"):
-        return Credentials(identity_token=values["identitytoken"], source=source)
-    if values.get("username"):
-        return Credentials(values["username"], values.get("password", ""), source=source)
-    return None
+    if not values.get("username"):  # none, or an identity token
+        return None
+    password = values.get("password", "")
+    return Credentials(values["username"], password, source="docker's configuration")
 
 
 def _from_google() -> Credentials | None:
@@ -137,7 +133,7 @@ class Authenticator:
             return self.header != sent_header
 
     def _basic(self) -> str | None:
-        if self.credentials is None or not self.credentials.username:
+        if self.credentials is None:
             return None
         pair = f"{self.credentials.username}:{self.credentials.password}".encode()
         return f"Basic {base64.b64encode(pair).decode()}"
@@ -148,20 +144,10 @@ class Authenticator:
         self._require_secure(realm)
         self._scopes.update(dict.fromkeys(parameters.get("scope", "").split()))
         service = parameters.get("service", "")
-        if self.credentials is not None and self.credentials.identity_token:
-            form = {
-                "service": service,
-                "grant_type": "refresh_token",
-                "client_id": _CLIENT_ID,
-                "scope": " ".join(self._scopes),
-                "refresh_token": self.credentials.identity_token,
-            }
-            response = self._request("post", realm, data=form)
-        else:
-            basic = self._basic()
-            headers = {"Authorization": basic} if basic else {}
-            query = {"service": service, "scope": list(self._scopes)}
-            response = self._request("get", realm, params=query, headers=headers)
+        basic = self._basic()
+        headers = {"Authorization": basic} if basic else {}
+        query = {"service": service, "scope": list(self._scopes)}
+        response = self._request("get", realm, params=query, headers=headers)
         return self._read_token(response)
 
     def _require_secure(self, realm: str) -> None:

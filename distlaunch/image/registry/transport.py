@@ -175,21 +175,17 @@ class Transport:
             url = urlsplit(url)._replace(scheme=self._scheme).geturl()
             if authorization:
                 headers["Authorization"] = authorization
-        kwargs.setdefault("timeout", (self._policy.connect, self._policy.read))
-        response = self._session.request(
-            method, url, headers=headers, proxies=_proxies(url), **kwargs
-        )
+        response = self._exchange(method, url, headers=headers, **kwargs)
         self._has_responded = True
         return response
 
     def _request_token(self, method: str, url: str, **kwargs: Any) -> requests.Response:
-        timeout = (self._policy.connect, self._policy.read)
-        return self._retry(
-            lambda: self._session.request(
-                method, url, timeout=timeout, proxies=_proxies(url), **kwargs
-            ),
-            Reference(f"{urlsplit(url).netloc}/token"),
-        )
+        host = Reference(f"{urlsplit(url).netloc}/token")
+        return self._retry(lambda: self._exchange(method, url, **kwargs), host)
+
+    def _exchange(self, method: str, url: str, **kwargs: Any) -> requests.Response:
+        kwargs.setdefault("timeout", (self._policy.connect, self._policy.read))
+        return self._session.request(method, url, proxies=_proxies(url), **kwargs)
 
     def _wait(self, seconds: float) -> None:
         if self._cancelled.wait(seconds):

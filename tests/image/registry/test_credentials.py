@@ -81,13 +81,9 @@ def test_a_credential_helper(write, helper):
     assert find_credentials("docker.io").username == "https://index.docker.io/v1/"
 
 
-def test_an_identity_token(write, helper):
-    token = "a-token"  # noqa: S105
-    write({"auths": {"a.b": {"auth": ANN, "identitytoken": token}}})
-    assert find_credentials("a.b").identity_token == token
-    write({"credsStore": "mine"})
-    helper(f'echo \'{{"Username": "<token>", "Secret": "{token}"}}\'')
-    assert find_credentials("a.b").identity_token == token
+def test_an_identity_token_is_not_used(write):
+    write({"auths": {"a.b": {"auth": ANN, "identitytoken": "a-token"}}})
+    assert find_credentials("a.b") is None
 
 
 def test_a_helper_without_the_registry(write, helper):
