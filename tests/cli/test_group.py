@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -112,18 +111,12 @@ def test_every_command_on_windows_names_wsl(tmp_path):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (
-            ["inti"],
-            "no such command 'inti'. Did you mean 'init'? (see 'distlaunch --help')",
-        ),
+        (["inti"], "no such command 'inti'. Did you mean 'init'? (see 'distlaunch --help')"),
         (
             ["init", "--forse"],
             "no such option '--forse'. Did you mean '--force'? (see 'distlaunch init --help')",
         ),
-        (
-            ["tf-config"],
-            "missing option '--hosts' (see 'distlaunch tf-config --help')",
-        ),
+        (["tf-config"], "missing option '--hosts' (see 'distlaunch tf-config --help')"),
     ],
 )
 def test_wrong_usage_is_one_line_and_2(run, words, line):
@@ -189,10 +182,10 @@ def test_a_closed_pipe_is_no_error(tmp_path):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_script(cli, shell):
-    done = cli(env=os.environ | {"_DISTLAUNCH_COMPLETE": f"{shell}_source"})
-    assert done.returncode == 0
-    assert f"_DISTLAUNCH_COMPLETE={shell}_complete" in done.stdout
+def test_completion_script(shell):
+    request = {"_DISTLAUNCH_COMPLETE": f"{shell}_source"}
+    done = CliRunner(env=request).invoke(distlaunch, prog_name="distlaunch")
+    assert f"_DISTLAUNCH_COMPLETE={shell}_complete" in done.output
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,9 @@ from distlaunch.google.client import connect
 from .servers import HALF, RESET, Reply, in_turn, refused
 
 GOOD = Reply(body={"name": "good"})
+GZIP = Reply(body=b"{}", headers={"Content-Encoding": "gzip"})
+UNAVAILABLE = refused(503, "UNAVAILABLE")
+LOGIN = "run 'gcloud auth application-default login'"
 
 
 @pytest.fixture
@@ -33,18 +36,14 @@ def call(serve, clock):
     return run
 
 
-def test_a_call_and_its_answer(serve):
+def test_a_call_and_its_response(serve):
     server = serve(in_turn(GOOD))
     session = connect(f"{server.url}/")
     answer = session.call("POST", "aiplatform", "a/b", params={"n": 3, "f": "x=1"}, body={"é": [1]})
     (request,) = server.requests
     assert answer == {"name": "good"}
-    assert (request.method, request.path, request.params) == (
-        "POST",
-        "/v1/a/b",
-        {"n": "3", "f": "x=1"},
-    )
-    assert request.body == {"é": [1]}
+    assert (request.method, request.path, request.body) == ("POST", "/v1/a/b", {"é": [1]})
+    assert request.params == {"n": "3", "f": "x=1"}
     assert request.headers["user-agent"] == f"distlaunch/{__version__}"
 
 
@@ -58,11 +57,11 @@ def test_a_call_and_its_answer(serve):
         Reply(body=b"<html>a hotel's wifi</html>"),
         Reply(body=["no object"]),
         Reply(body=b"[" * 100_000),
-        Reply(body=b"{}", headers={"Content-Encoding": "gzip"}),
+        GZIP,
     ],
     ids=lambda reply: reply.breaks or f"{reply.status} {str(reply.body)[:10]}",
 )
-def test_what_is_transient_is_tried_again_with_longer_and_longer_waits(call, clock, failure):
+def test_transient_failures_are_retried_with_longer_and_longer_waits(call, clock, failure):
     assert call(*[failure] * 4, GOOD) == {"name": "good"}
     assert len(call.server.requests) == 5
     for wait, most in zip(clock.slept, (0.5, 1.0, 2.0, 4.0), strict=True):
@@ -74,20 +73,17 @@ def test_what_is_transient_is_tried_again_with_longer_and_longer_waits(call, clo
     [
         (Reply(body=b"<html>wifi"), "expected a JSON object, got '<html>wifi'"),
         (Reply(body=[1, 2]), "expected a JSON object, got '[1, 2]'"),
-        (
-            Reply(body=b"{}", headers={"Content-Encoding": "gzip"}),
-            "Error -3 while decompressing data: incorrect header check",
-        ),
+        (GZIP, "Error -3 while decompressing data: incorrect header check"),
     ],
 )
-def test_an_answer_that_is_not_the_apis_is_named_with_its_host(call, reply, problem):
+def test_a_response_that_is_not_the_apis_is_named_with_its_host(call, reply, problem):
     with pytest.raises(RetryableError) as error:
         call(reply, retry_deadline=0)
     assert str(error.value) == f"{call.server.url}: invalid response: {problem}"
 
 
 @pytest.mark.parametrize("drips", ["before", "amid"])
-def test_a_request_ends_in_time_although_a_byte_comes_now_and_then(call, monkeypatch, drips):
+def test_a_request_ends_in_time_although_a_byte_arrives_now_and_then(call, monkeypatch, drips):
     monkeypatch.setattr(client, "CALL_TIMEOUT", 0.3)
     with pytest.raises(RetryableError) as error:
         call(Reply(drips=drips), retry_deadline=0)
@@ -103,7 +99,7 @@ def test_a_request_ends_in_time_although_a_byte_comes_now_and_then(call, monkeyp
     ],
     ids=["plain", "gzip"],
 )
-def test_an_answer_that_is_too_large_is_not_read_to_its_end(call, clock, monkeypatch, reply):
+def test_a_response_that_is_too_large_is_not_read_to_its_end(call, clock, monkeypatch, reply):
     monkeypatch.setattr(client, "MAX_RESPONSE_BYTES", 1 << 17)
     with pytest.raises(GoogleError, match=r"invalid response: larger than 0 MiB$"):
         call(reply)
@@ -118,11 +114,10 @@ def test_retry_after_is_waited_for_unless_it_exceeds_the_deadline(call, clock):
     assert clock.slept == [9.0]
 
 
-def test_patience_ends(call, clock):
-    with pytest.raises(RetryableError) as problem:
-        call(refused(503, "UNAVAILABLE"), retry_deadline=60)
-    assert str(problem.value) == f"{call.server.url} answers 503 (No)"
-    assert problem.value.status == 503
+def test_retries_end_at_the_deadline(call, clock):
+    with pytest.raises(RetryableError) as error:
+        call(UNAVAILABLE, retry_deadline=60)
+    assert (str(error.value), error.value.status) == (f"{call.server.url} answers 503 (No)", 503)
     assert 30 < sum(clock.slept) <= 60
 
 
@@ -138,9 +133,9 @@ def test_patience_ends(call, clock):
 def test_a_refusal_is_not_retried(call, clock, monkeypatch, reply):
     monkeypatch.setattr(client, "MAX_RESPONSE_BYTES", 1 << 17)
     is_renewed = reply.status == 401  # once, with a new token
-    with pytest.raises(GoogleError, match=r"Google (refuses|does not)|not found") as problem:
+    with pytest.raises(GoogleError, match=r"Google (refuses|does not)|not found") as error:
         call(reply, refused(401) if is_renewed else GOOD)
-    assert problem.value.status == reply.status
+    assert error.value.status == reply.status
     assert clock.slept == []
     assert len(call.server.requests) == (2 if is_renewed else 1)
 
@@ -166,12 +161,12 @@ def test_no_server_on_loopback(clock):
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         session = connect(url, clock=clock, sleep=clock.sleep)
-        with pytest.raises(RetryableError) as problem:
+        with pytest.raises(RetryableError) as error:
             session.call("GET", "logging", "x")
-    assert str(problem.value) == (
+    assert str(error.value) == (
         f"cannot reach {url} (connection refused); start 'distlaunch emulator' there"
     )
-    assert (problem.value.may_have_been_processed, clock.slept) == (False, [])
+    assert (error.value.may_have_been_processed, clock.slept) == (False, [])
 
 
 def test_loopback_gets_neither_credentials_nor_proxies(serve, monkeypatch, user):
@@ -248,12 +243,9 @@ def test_a_refused_token_is_renewed_once_and_errors_name_the_account(serve, trus
     denied = refused(403, "PERMISSION_DENIED", "The caller …")
     server = serve(in_turn(*[refused(401, "UNAUTHENTICATED", "Expired.")] * 2, denied), trusted)
     session = connect(server.url, project="p")
-    with pytest.raises(GoogleError) as problem:
+    with pytest.raises(GoogleError) as error:
         session.call("GET", "logging", "x")
-    assert str(problem.value) == (
-        "Google does not accept the credentials (Expired); "
-        "run 'gcloud auth application-default login'"
-    )
+    assert str(error.value) == f"Google does not accept the credentials (Expired); {LOGIN}"
     assert len(server.requests) == 2
     with pytest.raises(GoogleError, match=r"--member=serviceAccount:robot@p\.iam"):
         session.call("GET", "logging", "x")
@@ -264,13 +256,11 @@ def test_credentials_that_get_no_token_are_reported_with_the_login(serve, truste
     tokens = serve(in_turn(Reply(400, refusal)))
     robot(f"{tokens.url}/token")
     server = serve(in_turn(GOOD), trusted)
-    with pytest.raises(GoogleError) as problem:
+    with pytest.raises(GoogleError) as error:
         connect(server.url).call("GET", "logging", "x")
-    assert not isinstance(problem.value, RetryableError)
-    assert str(problem.value) == (
-        "Google does not accept the credentials (invalid_grant: Account has been deleted); "
-        "run 'gcloud auth application-default login'"
-    )
+    assert not isinstance(error.value, RetryableError)
+    reason = "invalid_grant: Account has been deleted"
+    assert str(error.value) == f"Google does not accept the credentials ({reason}); {LOGIN}"
     assert server.requests == []
 
 
@@ -288,24 +278,23 @@ def test_a_token_service_that_cannot_be_reached_is_waited_for(serve, trusted, ro
 def test_a_certificate_that_is_not_trusted_is_not_retried(serve, tls, user, clock):
     server = serve(in_turn(GOOD), tls[0])
     session = connect(server.url, clock=clock, sleep=clock.sleep)
-    with pytest.raises(GoogleError, match=r"set REQUESTS_CA_BUNDLE to") as problem:
+    with pytest.raises(GoogleError, match=r"set REQUESTS_CA_BUNDLE to") as error:
         session.call("GET", "logging", "x")
-    assert not isinstance(problem.value, RetryableError)
+    assert not isinstance(error.value, RetryableError)
     assert clock.slept == []
 
 
 @pytest.mark.parametrize("text", ["", "[]", "no json", '{"type": "authorized_user"}'])
 def test_invalid_or_missing_credentials_are_reported(no_credentials, monkeypatch, text):
-    login = "run 'gcloud auth application-default login'"
-    with pytest.raises(GoogleError, match=f"^no credentials for Google Cloud; {login}$"):
+    with pytest.raises(GoogleError, match=f"^no credentials for Google Cloud; {LOGIN}$"):
         connect()
     path = no_credentials / "application_default_credentials.json"
     path.write_text(text)
-    with pytest.raises(GoogleError) as problem:
+    with pytest.raises(GoogleError) as error:
         connect()
-    message = str(problem.value)
+    message = str(error.value)
     assert message.startswith(f"{path}: not valid credentials (")
-    assert message.endswith(f"; {login} to write a new one")
+    assert message.endswith(f"; {LOGIN} to write a new one")
     assert "\n" not in message
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
     with pytest.raises(GoogleError, match=r"^/nowhere.json: .*GOOGLE_APPLICATION_CREDENTIALS"):

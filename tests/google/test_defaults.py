@@ -45,13 +45,18 @@ def test_the_active_configuration_counts(gcloud, monkeypatch):
     assert (auth.default_project(), auth.default_region()) == ("play", None)
 
 
-PROJECT_VARIABLES = ("GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
-REGION_VARIABLES = ("CLOUDSDK_AI_REGION", "GOOGLE_CLOUD_REGION", "CLOUDSDK_COMPUTE_REGION")
-
-
-@pytest.mark.parametrize("variable", [*PROJECT_VARIABLES, *REGION_VARIABLES])
-def test_the_environment_comes_first(gcloud, monkeypatch, variable):
-    default = auth.default_project if variable in PROJECT_VARIABLES else auth.default_region
+@pytest.mark.parametrize(
+    ("default", "variable"),
+    [
+        (auth.default_project, "GOOGLE_CLOUD_PROJECT"),
+        (auth.default_project, "GCLOUD_PROJECT"),
+        (auth.default_project, "CLOUDSDK_CORE_PROJECT"),
+        (auth.default_region, "CLOUDSDK_AI_REGION"),
+        (auth.default_region, "GOOGLE_CLOUD_REGION"),
+        (auth.default_region, "CLOUDSDK_COMPUTE_REGION"),
+    ],
+)
+def test_the_environment_comes_first(gcloud, monkeypatch, default, variable):
     gcloud("configurations/config_default", PROPERTIES)
     monkeypatch.setenv(variable, "")
     assert default() in ("configured", "us-east1")
@@ -87,7 +92,7 @@ def test_credentials_that_the_environment_names_come_before_the_usual_ones(gclou
 @pytest.mark.parametrize(
     "broken", ["no section = 1", "[core]\nproject", "[core]\n[core]\n", "\x00"]
 )
-def test_broken_files_say_nothing(gcloud, broken, no_credentials):
+def test_broken_files_are_ignored(gcloud, broken, no_credentials):
     gcloud("configurations/config_default", broken)
     gcloud("application_default_credentials.json", broken)
     assert (auth.default_project(), auth.default_region()) == (None, None)
