@@ -101,10 +101,7 @@ class JobFollower:
     def __iter__(self) -> Iterator[Event]:
         """Yield events until the job has ended and its last lines and error have arrived.
 
-        Raises
-        ------
-        GoogleError
-            If the job cannot be read or no longer exists, or the emulator has stopped.
+        GoogleError is raised if the job cannot be read, or the emulator has stopped.
         """
         while True:
             while self._pending:

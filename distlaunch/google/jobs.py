@@ -158,14 +158,9 @@ class Jobs:
     def list(
         self, collection: str, matching: str = "", *, skip_invalid: bool = True
     ) -> Iterator[dict[str, Any]]:
-        """Yield jobs in Google's order, page by page.
+        """Yield jobs in Google's order, page by page; `matching` is Google's filter.
 
-        Parameters
-        ----------
-        matching
-            Google's filter, such as ``labels.team=vision`` or ``display_name="digits"``.
-        skip_invalid
-            Whether a job with a field of a wrong type is skipped with a warning, not an error.
+        A job with a field of a wrong type is skipped with a warning, or is an error.
         """
         schema: dict[str, Any] = {collection: [], "nextPageToken": str}
         params: dict[str, str | int] = {"pageSize": _PAGE}
@@ -283,13 +278,7 @@ class Jobs:
 
 
 def parse_name(name: str) -> JobName:
-    """Return the parts of a job's resource name.
-
-    Raises
-    ------
-    DistlaunchError
-        If it is not one.
-    """
+    """Return the parts of a job's resource name; raise DistlaunchError if it is not one."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise DistlaunchError(f"{name!r} is not a job; {_EXPECTED_NAME}")
