@@ -70,10 +70,7 @@ class Scaffold:
 
 
 def plan(folder: Path, starter: str) -> Scaffold:
-    """Return the project that `init` creates in a folder: a starter over the skeleton's base.
-
-    The name of the folder becomes the project's. UsageError is raised if there is no such starter.
-    """
+    """Return the project of a folder's name: a starter over the skeleton's base."""
     from distlaunch.job.json_schema import schema_text
 
     if folder.is_symlink() and not folder.exists():

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["no_credentials", "problems"]
 
-TIMEOUT = 11.0
-"""Seconds for all checks: enough for one call without a response in each."""
+TIMEOUT = 11.0  # seconds for all checks: enough for one call without a response in each
 
 _SIGN_IN_TIMEOUT = 8.0
 # Errors from JSON of an unexpected shape, such as that of a proxy.

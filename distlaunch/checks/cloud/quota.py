@@ -38,7 +38,6 @@ PREFIX = "custom_model_training_"
 _SERVICE = "aiplatform.googleapis.com"
 _UNLIMITED = -1
 _PREEMPTIBLE = ("SPOT", "FLEX_START", "LOW_COST")  # the last is Google's former name of SPOT
-_PREEMPTIBLE_PREFIX = f"{PREFIX}preemptible_"
 _FAMILIES_WITHOUT_QUOTA = ("n1", "e2")  # which share one of CPUs
 _SHORT_NAMES = {"h100_80gb": "h100", "h100_mega_80gb": "h100_mega", "h200_141gb": "h200"}
 _TPUS = {"TPU_V5_LITEPOD": "tpu_v5e", "TPU_7X": "tpu7x"}
@@ -62,7 +61,7 @@ def demand(
     pools: Iterable[PoolRequest], catalogue: Catalogue, strategy: str | None
 ) -> Counter[str]:
     """Return how much of each quota some pools need; CPUs of unknown machines are not counted."""
-    prefix = _PREEMPTIBLE_PREFIX if strategy in _PREEMPTIBLE else PREFIX
+    prefix = f"{PREFIX}preemptible_" if strategy in _PREEMPTIBLE else PREFIX
     amounts: Counter[str] = Counter()
     for pool in pools:
         for name, amount in _machine_demand(pool, catalogue):
@@ -100,7 +99,7 @@ def _problems(
     except GoogleError as refusal:
         if refusal.status != 404:
             raise
-        if _is_inferred(metric):
+        if metric.partition("_preemptible_")[2].endswith("_cpus"):  # an inferred name
             return
         allowed, reason = None, "Google has no quota of this name"
     if allowed is None:
@@ -144,11 +143,6 @@ def _machine_demand(pool: PoolRequest, catalogue: Catalogue) -> Iterator[tuple[s
     if kind and kind.cpus:
         family = kind.family.lower().partition("_")[0]  # A3_MEGA uses A3's quota
         yield "cpus" if family in _FAMILIES_WITHOUT_QUOTA else f"{family}_cpus", kind.cpus
-
-
-def _is_inferred(metric: str) -> bool:
-    name = metric.removeprefix(_PREEMPTIBLE_PREFIX)
-    return name != metric and name.endswith("_cpus")
 
 
 def _used(context: CloudContext) -> Counter[str]:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.job.machine_catalogue import Catalogue
 
-_GPU = "NVIDIA_"
-
 
 @dataclass(frozen=True, slots=True)
 class MachineOption:
@@ -91,7 +89,7 @@ def _accelerators(chief: PoolRequest, kind: MachineType) -> list[str | None]:
         return []
     if chief.accelerator is None:
         return [] if kind.needs_accelerator else [None]
-    if not chief.accelerator.startswith(_GPU):
+    if not chief.accelerator.startswith("NVIDIA_"):
         return []
     return [name for name in kind.accelerators if kind.takes(name, chief.accelerator_count)]
 

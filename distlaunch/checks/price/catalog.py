@@ -40,7 +40,6 @@ _FIELDS = (
     "nextPageToken,"
     "skus(description,serviceRegions,pricingInfo/pricingExpression(usageUnit,tieredRates))"
 )
-_ALL_REGIONS = "global"
 
 _VERTEX_AI, _COMPUTE_ENGINE = "C7E2-9256-1C43", "6F81-5844-456A"
 _RATES: Mapping[Strategy, Sequence[str]] = {
@@ -178,7 +177,7 @@ def _relevant_prices(skus: Iterable[Any], currency: str) -> PriceList:
 def _unambiguous(prices: PriceList, region: str) -> Iterator[tuple[str, Decimal]]:
     """Yield the items with exactly one price in a region, or else in all regions."""
     for item, by_region in prices.items():
-        in_region = by_region.get(region) or by_region.get(_ALL_REGIONS) or []
+        in_region = by_region.get(region) or by_region.get("global") or []
         if len(in_region) == 1:
             yield item, Decimal(in_region[0])
 

@@ -36,7 +36,6 @@ def registry():
     ("tag", "code", "message"),
     [
         ("missing", "image-missing", "there is no image"),
-        ("arm64", "image-architecture", "is for linux/arm64, and Google's machines are"),
         ("index", "image-architecture", "is for linux/arm64, linux/s390x"),
         ("broken", "unanswered", "fails with 500"),
         ("secret", "unanswered", "pull of"),
