@@ -48,8 +48,7 @@ BROKEN = {
               evaluators: {machine: n1-standard-4, count: 1.5}
             """),
         "3:20: cluster.chief.machine: expected a machine type such as n1-standard-8, got 'N1'",
-        "3:44: cluster.chief.accelerator.type: expected an accelerator such as NVIDIA_TESLA_T4, "
-        "got 't4'",
+        "3:44: cluster.chief.accelerator.type: expected an accelerator such as NVIDIA_TESLA_T4,",
         "3:55: cluster.chief.accelerator.count: expected a whole number of 1 or more, got '0'",
         "4:44: cluster.workers.count: expected a whole number, got 'three'",
         "5:3: cluster.parameter_servers.machine: is missing",
@@ -66,14 +65,12 @@ BROKEN = {
             module: trainer/task.py
             service_account: trainer
             """),
-        "1:7: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, such as digits, got "
-        "'Digits 1'",
+        "1:7: name: expected at most 63 of a-z, 0-9, _ and -, a letter first, such as digits, got",
         "3:10: project: expected a project id such as my-project-1234, got 'My Project'",
         "4:9: region: expected a region such as us-central1, got 'us'",
         "5:9: bucket: expected a bucket such as gs://my-bucket, got 's3://my-bucket'",
         "6:9: module: expected a Python module such as trainer.task, got 'trainer/task.py'",
-        "7:18: service_account: expected an account such as "
-        "trainer@my-project.iam.gserviceaccount.com, got 'trainer'",
+        "7:18: service_account: expected an account such as",
     ),
     "an image": (
         SMALLEST
@@ -85,10 +82,8 @@ BROKEN = {
               include: [data, ../secrets, a/../../b, "a\\nb", ~]
               dockerfile: ''
             """),
-        "4:15: image.repository: expected an image without a tag, such as "
-        "us-central1-docker.pkg.dev/my-project/training/digits, got 'digits:latest'",
-        "5:9: image.base: expected an image such as python:3.12-slim, got "
-        "'python:3.12\\nRUN curl evil | sh'",
+        "4:15: image.repository: expected an image without a tag, such as",
+        "5:9: image.base: expected an image such as python:3.12-slim, got 'python:3.12\\nRUN curl",
         f"6:17: image.requirements: {PATH} '/etc/passwd'",
         f"7:19: image.include.1: {PATH} '../secrets'",
         f"7:31: image.include.2: {PATH} 'a/../../b'",
@@ -105,8 +100,7 @@ BROKEN = {
                 workerPoolSpecs: [{diskSpec: {bootDiskType: pd-ssd, bootDiskSizeGB: 200}}]
               encryption_spec: {kms_key: a}
             """),
-        "5:45: vertex.jobSpec.scheduling.restartJobOnWorkerRestart: expected true or false, got "
-        "'maybe'",
+        "5:45: vertex.jobSpec.scheduling.restartJobOnWorkerRestart: expected true or false, got",
         "6:57: vertex.jobSpec.workerPoolSpecs[0].diskSpec.bootDiskSizeGB: unknown field; did you "
         "mean 'bootDiskSizeGb'?",
         "7:21: vertex.encryption_spec.kms_key: unknown field; did you mean 'kms_key_name'?",
@@ -121,10 +115,8 @@ BROKEN = {
     "variables": (
         SMALLEST + "env: {9: a, TF_CONFIG: b, AIP_MODEL_DIR: c}\n",
         "3:7: env.9: expected a variable's name, such as LOG_LEVEL, got '9'",
-        "3:13: env.TF_CONFIG: expected another name, as this variable is set for each task, got "
-        "'TF_CONFIG'",
-        "3:27: env.AIP_MODEL_DIR: expected another name, as this variable is set for each task, "
-        "got 'AIP_MODEL_DIR'",
+        "3:13: env.TF_CONFIG: expected another name, as this variable is set for each task, got",
+        "3:27: env.AIP_MODEL_DIR: expected another name, as this variable is set for each task,",
     ),
     "labels": (
         SMALLEST + "labels: {Team: a, long: " + "x" * 64 + "}\n",
@@ -135,8 +127,7 @@ BROKEN = {
         SMALLEST + "scheduling: {strategy: spot, timeout: 12}\n",
         "3:24: scheduling.strategy: expected STANDARD, SPOT or FLEX_START, got 'spot'; did you "
         "mean 'SPOT'?",
-        "3:39: scheduling.timeout: expected a duration with its unit, such as 90s, 30m, 12h or 7d, "
-        "got '12'",
+        "3:39: scheduling.timeout: expected a duration with its unit, such as 90s, 30m, 12h or 7d,",
     ),
     "tuning": (
         SMALLEST
@@ -163,30 +154,24 @@ BROKEN = {
         "9:9: tuning.parameters.b.mn: unknown key; did you mean 'min'?",
         "10:17: tuning.parameters.c.values: expected one or more, got an empty list",
         "11:8: tuning.parameters.d: expected a min that is not above max, got a section",
-        "12:8: tuning.parameters.e: expected either type, min and max or a list of values, got a "
-        "section",
+        "12:8: tuning.parameters.e: expected either type, min and max or a list of values, got a",
         "13:28: tuning.parameters.f.min: expected a number, got 'nan'",
         "13:38: tuning.parameters.f.max: expected a number, got 'inf'",
-        "14:8: tuning.parameters.g: expected numbers as values, such as [0.1, 0.01], for the type "
-        "double, got a section",
-        "15:8: tuning.parameters.h: expected either type, min and max or a list of values, got a "
-        "section",
-        "16:8: tuning.parameters.i: expected the type double with a scale, or no scale, got a "
-        "section",
-        "17:8: tuning.parameters.j: expected integers as min and max of the type integer, got a "
-        "section",
+        "14:8: tuning.parameters.g: expected numbers as values, such as [0.1, 0.01], for the type",
+        "15:8: tuning.parameters.h: expected either type, min and max or a list of values, got a",
+        "16:8: tuning.parameters.i: expected the type double with a scale, or no scale, got a",
+        "17:8: tuning.parameters.j: expected integers as min and max of the type integer, got a",
     ),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_all_problems_are_reported_at_once(tmp_path, name):
-    text, *lines = BROKEN[name]
+def test_all_problems_are_reported_at_once(tmp_path, refuses, name):
+    text, *starts = BROKEN[name]
     file = tmp_path / "distlaunch.yaml"
     file.write_text(text)
-    with pytest.raises(JobFileError) as error:
+    with refuses(file, *starts):
         load_job_file(file)
-    assert error.value.lines == tuple(f"{file}:{line}" for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,10 @@ from distlaunch.scaffold import plan
 
 SMALLEST = "name: digits\ncluster: {chief: {machine: n1-standard-4}}\n"
 GOOD = {
-    "little": "",
     "scalars": "args: [5, no, 1.5]\nenv: {A: 1, B: true}\nlabels: {run: 7}\ntensorboard: 123\n",
-    "empty sections": "args:\nenv:\nlabels:\nimage:\nscheduling:\nvertex:\n",
-    "times": "scheduling: {strategy: SPOT, timeout: 1d12h, max_wait: 90m}\n",
-    "an image": "image: {base: 'python:3.12-slim', include: [data], dockerfile: Dockerfile}\n",
+    "empty sections": "args:\nenv:\nlabels:\nimage:\nscheduling:\nvertex:\nreduction_server:\n",
+    "sections": "scheduling: {timeout: 1d12h}\nimage: {base: 'a:1', include: [data]}\n",
     "tuning": "tuning: {metric: a, goal: maximize, trials: 3, parameters: {x: {values: [a]}}}\n",
-    "a computed number": "reduction_server:\n",
-    "vertex": "vertex: {jobSpec: {enableWebAccess: true}}\n",
 }
 BAD = {
     "an unknown key": "lables: {}\n",
@@ -31,13 +27,11 @@ BAD = {
     "a name": "region: us\n",
     "a variable": "env: {TF_CONFIG: x}\n",
     "a label": "labels: {Team: x}\n",
-    "a time": "scheduling: {timeout: 12}\n",
     "no time": "scheduling: {timeout: ''}\n",
     "an enum": "scheduling: {strategy: spot}\n",
     "a path": "image: {include: [../x]}\n",
     "a list": "args: --epochs=5\n",
     "no replicas": "reduction_server: {replicas: 0}\n",
-    "another word": "reduction_server: {replicas: all}\n",
     "a count": "tuning: {metric: a, goal: maximize, trials: 0, parameters: {x: {values: [a]}}}\n",
 }
 
@@ -54,11 +48,8 @@ def verdicts(folder, text: str) -> tuple[bool, bool]:
     return by_schema, True
 
 
-def test_it_is_a_schema():
+def test_it_is_a_schema_of_every_key():
     Draft202012Validator.check_schema(json.loads(schema_text()))
-
-
-def test_it_knows_every_key():
     assert schema()["properties"].keys() == JobSection.model_fields.keys()
 
 

@@ -37,19 +37,11 @@ def test_order_of_tasks():
     assert training == ["chief", "worker:0", "worker:1"]
 
 
-@pytest.mark.parametrize(
-    ("cluster", "description"),
-    [
-        (Cluster(Pool(SMALL), Pool(SMALL, 0)), "1 task: chief"),
-        (Cluster(Pool(SMALL), Pool(SMALL, 2)), "3 tasks: chief + 2 workers"),
-        (
-            Cluster(Pool(SMALL), Pool(SMALL), Pool(SMALL), Pool(SMALL)),
-            "4 tasks: chief + 1 worker + 1 parameter server + 1 evaluator",
-        ),
-    ],
-)
-def test_description(cluster, description):
-    assert cluster.describe() == description
+def test_description():
+    assert Cluster(Pool(SMALL), Pool(SMALL, 0)).describe() == "1 task: chief"
+    cluster = Cluster(Pool(SMALL), Pool(SMALL, 2), Pool(SMALL), Pool(SMALL))
+    parts = "chief + 2 workers + 1 parameter server + 1 evaluator"
+    assert cluster.describe() == f"5 tasks: {parts}"
 
 
 @given(st.integers(1, 50))
