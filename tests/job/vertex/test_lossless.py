@@ -30,11 +30,7 @@ KINDS = {
         aiplatform_v1.HyperparameterTuningJob,
     )
 }
-SPECS = {
-    "CustomJobSpec": (),
-    "CustomJob": ("job_spec",),
-    "HyperparameterTuningJob": ("trial_job_spec",),
-}
+SPECS = {"CustomJob": "job_spec", "HyperparameterTuningJob": "trial_job_spec"}
 WIDTHS = {
     Field.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
     Field.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
@@ -75,39 +71,30 @@ def parsed(kind: str, content: dict[str, Any]) -> Any:
 
 
 def with_chief(kind: str, content: dict[str, Any]) -> dict[str, Any]:
-    """Give a job the one thing that none can do without, and its other pools a count."""
-    spec = content
-    for step in SPECS[kind]:
-        spec = spec.setdefault(step, {})
-    chief, *others = spec.get("worker_pool_specs") or [{}]
-    counted = [pool and {**pool, "replica_count": count_of(pool)} for pool in others]
-    spec["worker_pool_specs"] = [{**chief, "replica_count": 1}, *counted]
+    """Return a job with the one thing that all need, and other pools with a count."""
+    spec = content.setdefault(SPECS[kind], {}) if kind in SPECS else content
+    pools = spec.get("worker_pool_specs") or [{}]
+    for pool in filter(None, pools):
+        pool["replica_count"] = max(1, abs(pool.get("replica_count", 1)) - 1)
+    spec["worker_pool_specs"] = [{**pools[0], "replica_count": 1}, *pools[1:]]
     return content
-
-
-def count_of(pool: dict[str, Any]) -> int:
-    return max(1, abs(pool.get("replica_count", 1)) - 1)
 
 
 def contents(kind: Any, depth: int) -> st.SearchStrategy[dict[str, Any]]:
     """What a message may hold, by its description."""
-    alone = [field for field in kind.fields if field.containing_oneof is None]
-    usable = [field for field in alone if is_usable(kind, field)]
-    made = {each.name: values(each, depth) for each in usable}
-    needed = made if kind.name == "EnvVar" else {}
-    made = st.fixed_dictionaries(needed, optional={} if needed else made)
+    ignored = OUTPUT_ONLY_FIELDS if kind.name in KINDS else ()
+    plain = {
+        field.name: values(field, depth)
+        for field in kind.fields
+        if field.containing_oneof is None and field.json_name not in ignored
+    }
+    needed, optional = (plain, {}) if kind.name == "EnvVar" else ({}, plain)
+    message = st.fixed_dictionaries(needed, optional=optional)
     for group in kind.oneofs:
-        one = st.one_of(
-            st.just({}),
-            *(st.fixed_dictionaries({each.name: values(each, depth)}) for each in group.fields),
-        )
-        made = st.builds(lambda some, more: some | more, made, one)
-    return made
-
-
-def is_usable(kind: Any, field: Any) -> bool:
-    is_job = kind.name in KINDS
-    return not (is_job and field.json_name in OUTPUT_ONLY_FIELDS)
+        members = (st.fixed_dictionaries({each.name: values(each, depth)}) for each in group.fields)
+        one = st.one_of(st.just({}), *members)
+        message = st.builds(lambda some, more: some | more, message, one)
+    return message
 
 
 def values(field: Any, depth: int) -> st.SearchStrategy[Any]:
@@ -179,12 +166,8 @@ def sent(file: Path) -> tuple[str, dict[str, Any]]:
 
 
 forms = st.fixed_dictionaries(
-    {
-        "form": st.sampled_from(["yaml", "json", "ascii"]),
-        "snake": st.booleans(),
-        "defaults": st.booleans(),
-        "alone": st.booleans(),
-    }
+    dict.fromkeys(["snake", "defaults", "alone"], st.booleans())
+    | {"form": st.sampled_from(["yaml", "json", "ascii"])}
 )
 
 

@@ -64,48 +64,33 @@ def test_a_whole_job():
         name="digits",
         cluster=Cluster(chief=Pool(GPU), workers=Pool(GPU, 3), evaluators=Pool(CPU)),
         args=("--epochs=5", 'it\'s "quoted"\n'),
-        env={"LOG_LEVEL": "info"},
         scheduling=Scheduling("FLEX_START", timeout=36 * 3600, max_wait=90 * 60),
         labels={"team": "vision"},
         service_account="trainer@p.iam.gserviceaccount.com",
         network="projects/1/global/networks/default",
         tensorboard="projects/1/locations/r/tensorboards/2",
     )
-    container = {
-        "imageUri": "a/b@sha256:1",
-        "args": ["--epochs=5", 'it\'s "quoted"\n'],
-        "env": [{"name": "LOG_LEVEL", "value": "info"}],
+    accelerators = {"acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 2}
+    container = {"imageUri": "a/b@sha256:1", "args": list(job.args)}
+    env = [{"name": "DISTLAUNCH_EXPECTED_GPUS", "value": "2"}]
+    gpu_pool = {
+        "machineSpec": {"machineType": "n1-standard-8", **accelerators},
+        "replicaCount": 1,
+        "containerSpec": {**container, "env": env},
     }
-    gpus = {
-        "machineType": "n1-standard-8",
-        "acceleratorType": "NVIDIA_TESLA_T4",
-        "acceleratorCount": 2,
-    }
-    expected = [*container["env"], {"name": "DISTLAUNCH_EXPECTED_GPUS", "value": "2"}]
-    on_gpus = container | {"env": expected}
+    machine = {"machineType": "n1-standard-4"}
+    evaluator = {"machineSpec": machine, "replicaCount": 1, "containerSpec": container}
     labels = {"distlaunch-launch": "digits-1"}
+    times = {"timeout": "129600s", "maxWaitDuration": "5400s"}
     assert sent(job, labels=labels, job_dir="gs://b/digits/digits-1") == {
         "displayName": "digits",
-        "labels": {"team": "vision", "distlaunch-launch": "digits-1"},
+        "labels": {"team": "vision", **labels},
         "jobSpec": {
-            "workerPoolSpecs": [
-                {"machineSpec": gpus, "replicaCount": 1, "containerSpec": on_gpus},
-                {"machineSpec": gpus, "replicaCount": 3, "containerSpec": on_gpus},
-                {},
-                {
-                    "machineSpec": {"machineType": "n1-standard-4"},
-                    "replicaCount": 1,
-                    "containerSpec": container,
-                },
-            ],
-            "scheduling": {
-                "strategy": "FLEX_START",
-                "timeout": "129600s",
-                "maxWaitDuration": "5400s",
-            },
-            "serviceAccount": "trainer@p.iam.gserviceaccount.com",
-            "network": "projects/1/global/networks/default",
-            "tensorboard": "projects/1/locations/r/tensorboards/2",
+            "workerPoolSpecs": [gpu_pool, {**gpu_pool, "replicaCount": 3}, {}, evaluator],
+            "scheduling": {"strategy": "FLEX_START", **times},
+            "serviceAccount": job.service_account,
+            "network": job.network,
+            "tensorboard": job.tensorboard,
             "baseOutputDirectory": {"outputUriPrefix": "gs://b/digits/digits-1"},
         },
     }
