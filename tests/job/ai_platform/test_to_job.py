@@ -141,11 +141,6 @@ SHAPES = {
         [pool("n1-standard-32", 1, (8, "NVIDIA_TESLA_V100"))],
         ["masterType"],
     ),
-    "disks": (
-        custom(CPU, "", "", CPU, more=", evaluatorConfig: {diskConfig: {bootDiskSizeGb: 200}}"),
-        [pool(CPU), {}, {}, {**pool(CPU), "diskSpec": {"bootDiskSizeGb": 200}}],
-        ["useChiefInTfConfig"],
-    ),
     "no accelerator": (
         custom(CPU, more=f", {ACCELERATOR}: {{type: ACCELERATOR_TYPE_UNSPECIFIED}}}}"),
         [pool(CPU)],
@@ -178,15 +173,16 @@ def test_a_package_job_whose_module_is_here_is_built_from_here(tmp_path, file):
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).touch()
     result = translated(tmp_path, PACKAGES)
-    assert result.job.module == "trainer.task"
-    assert vertex.needs_image(result.job)
+    assert (result.job.module, vertex.needs_image(result.job)) == ("trainer.task", True)
     assert request(result.job)["jobSpec"]["workerPoolSpecs"] == [pool(CPU, args=ARGS)]
-    assert {
+    assert result.notes[1] == (
         "packageUris: ignored; trainer.task is in the project folder, and the image is built from "
-        "it",
+        "it"
+    )
+    assert result.notes[-1] == (
         "runtimeVersion: 2.11 is ignored, as Google's runtimes ended with AI Platform; Python and "
-        "TensorFlow are those of image.base and image.requirements in distlaunch.yaml",
-    } <= {*result.notes}
+        "TensorFlow are those of image.base and image.requirements in distlaunch.yaml"
+    )
     assert translated(tmp_path, PACKAGES, image=IMAGE).job.cluster.chief.program is None
 
 
@@ -233,7 +229,7 @@ def test_all_other_fields_are_translated_or_noted(tmp_path):
           network: projects/12345/global/networks/mine
           serviceAccount: trainer@project.iam.gserviceaccount.com
           enableWebAccess: true
-          encryptionConfig: {kmsKeyName: projects/p/locations/us-central1/keyRings/r/cryptoKeys/k}
+          encryptionConfig: {kmsKeyName: key}
           scheduling: {maxRunningTime: 7200.5s, maxWaitTime: 3600s, priority: 7}
         """
     result = translated(tmp_path, text)
@@ -241,9 +237,7 @@ def test_all_other_fields_are_translated_or_noted(tmp_path):
     assert request(result.job) == {
         "displayName": "census_2020",
         "labels": {"team": "vision"},
-        "encryptionSpec": {
-            "kmsKeyName": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
-        },
+        "encryptionSpec": {"kmsKeyName": "key"},
         "jobSpec": {
             "workerPoolSpecs": [pool(CPU, args=["--job-dir", "gs://bucket/census"])],
             "scheduling": {"timeout": "7200.5s"},

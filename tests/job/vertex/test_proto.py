@@ -35,10 +35,10 @@ POOL = ("jobSpec", "workerPoolSpecs", 0)
 def changed(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
     """Return the small job with a value at a path."""
     job = deepcopy(SMALL)
-    here: Any = job
+    section: Any = job
     for step in path[:-1]:
-        here = here.setdefault(step, {}) if isinstance(here, dict) else here[step]
-    here[path[-1]] = value
+        section = section.setdefault(step, {}) if isinstance(section, dict) else section[step]
+    section[path[-1]] = value
     return job
 
 
@@ -67,22 +67,13 @@ TEXT = "expected text without NUL or broken characters, got"
         (("containerSpec", "args"), ["--epochs", 5], f".containerSpec.args[1]: {TEXT} 5"),
         (("containerSpec", "args"), ["a\0b"], f".containerSpec.args[0]: {TEXT} 'a\\x00b'"),
         (("containerSpec", "imageUri"), "\ud83d", f".containerSpec.imageUri: {TEXT} '\\ud83d'"),
-        (
-            ("containerSpec", "command"),
-            "python",
-            ".containerSpec.command: expected a list, got 'python'",
-        ),
-        (
-            ("containerSpec", "env"),
-            ["A=1"],
-            ".containerSpec.env[0]: expected a section, got 'A=1'",
-        ),
+        (("containerSpec", "command"), "python", ".containerSpec.command: expected a list, got"),
+        (("containerSpec", "env"), ["A=1"], ".containerSpec.env[0]: expected a section, got"),
     ],
 )
-def test_a_problem_has_its_path(path, value, line):
-    with pytest.raises(JobFileError) as error:
+def test_a_problem_has_its_path(refuses, path, value, line):
+    with refuses("", f"jobSpec.workerPoolSpecs[0]{line}"):
         proto.validate_request("customJobs", changed((*POOL, *path), value))
-    assert error.value.lines == (f"jobSpec.workerPoolSpecs[0]{line}",)
 
 
 FIELDS = [
@@ -130,15 +121,19 @@ def run(script: str) -> str:
     ).stdout
 
 
-def test_no_service_of_googles_is_imported():
+def test_several_threads_may_need_it_at_once_and_import_no_service_of_googles():
     script = """
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from distlaunch.job.vertex import proto
-proto.validate_request("customJobs", {"displayName": "x"})
-print([name for name in sys.modules if name.startswith(("grpc", "google.api_core", "requests"))])
-print([name for name in sys.modules if name.startswith("google.cloud.aiplatform_v1.services")])
+with ThreadPoolExecutor(8) as pool:
+    request = {"displayName": "x"}
+    checks = [pool.submit(proto.validate_request, "customJobs", request) for _ in range(8)]
+    print({each.result() for each in checks})
+services = ("grpc", "google.api_core", "requests", "google.cloud.aiplatform_v1.services")
+print([name for name in sys.modules if name.startswith(services)])
 """
-    assert run(script) == "[]\n[]\n"
+    assert run(script) == "{None}\n[]\n"
 
 
 @pytest.mark.slow
@@ -154,15 +149,3 @@ job = aiplatform_v1.CustomJob(display_name="x")
 print(job.display_name, aiplatform_v1.JobServiceClient.__name__)
 """
     assert run(script) == "x JobServiceClient\n"
-
-
-def test_several_threads_may_need_it_at_once():
-    script = """
-from concurrent.futures import ThreadPoolExecutor
-from distlaunch.job.vertex import proto
-with ThreadPoolExecutor(8) as pool:
-    request = {"displayName": "x"}
-    checks = [pool.submit(proto.validate_request, "customJobs", request) for _ in range(8)]
-    print([each.result() for each in checks])
-"""
-    assert run(script) == f"{[None] * 8}\n"
