@@ -94,17 +94,9 @@ BROKEN = {
     ),
     "google's fields": (
         SMALLEST
-        + dedent("""\
-            vertex:
-              jobSpec:
-                scheduling: {restartJobOnWorkerRestart: maybe}
-                workerPoolSpecs: [{diskSpec: {bootDiskType: pd-ssd, bootDiskSizeGB: 200}}]
-              encryption_spec: {kms_key: a}
-            """),
-        "5:45: vertex.jobSpec.scheduling.restartJobOnWorkerRestart: expected true or false, got",
-        "6:57: vertex.jobSpec.workerPoolSpecs[0].diskSpec.bootDiskSizeGB: unknown field; did you "
-        "mean 'bootDiskSizeGb'?",
-        "7:21: vertex.encryption_spec.kms_key: unknown field; did you mean 'kms_key_name'?",
+        + "vertex:\n  jobSpec: {enableWebAccess: maybe}\n  encryption_spec: {kms_key: a}\n",
+        "4:30: vertex.jobSpec.enableWebAccess: expected true or false, got 'maybe'",
+        "5:21: vertex.encryption_spec.kms_key: unknown field; did you mean 'kms_key_name'?",
     ),
     "a tuned job's fields with conflicts": (
         SMALLEST

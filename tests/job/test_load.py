@@ -72,11 +72,10 @@ def lines(folder, **kwargs) -> list[str]:
 
 
 def test_set_wins_over_the_file_and_leaves_its_aliases_alone(project):
-    job = load(
-        project, overrides=["cluster.workers.machine=n1-standard-8", "cluster.workers.count=7"]
-    )
-    assert job.cluster.workers == Pool(Machine("n1-standard-8"), 7)
-    assert job.cluster.chief == Pool(Machine("n1-standard-4"))
+    sets = ["cluster.workers.machine=n1-standard-8", "cluster.workers.count=7"]
+    cluster = load(project, overrides=sets).cluster
+    assert cluster.workers == Pool(Machine("n1-standard-8"), 7)
+    assert cluster.chief == Pool(Machine("n1-standard-4"))
 
 
 @pytest.mark.parametrize(
@@ -96,14 +95,15 @@ def test_set_takes_any_field(project, text, field, value):
     assert getattr(load(project, overrides=[text]), field) == value
 
 
-def test_later_overrides_win_also_in_google_s_own_fields(project):
+def test_later_overrides_and_options_win_also_in_google_s_own_fields(project):
     disk = "vertex.jobSpec.workerPoolSpecs.0.diskSpec.bootDiskSizeGb"
-    sets = ["name=one", "name=two", "region=europe-west4", f"{disk}=100", f"{disk}=200"]
-    assert load(project, overrides=sets).name == "two"
-    job = load(project, overrides=sets, name="three", region="us-east1")
-    assert (job.name, job.region) == ("three", "us-east1")
-    assert job.vertex["jobSpec"]["workerPoolSpecs"] == [{"diskSpec": {"bootDiskSizeGb": 200}}]
-    assert job.vertex["jobSpec"]["enableWebAccess"] is True
+    sets = ["region=europe-west4", "name=one", "name=two", f"{disk}=100", f"{disk}=200"]
+    job = load(project, overrides=sets, region="us-east1")
+    assert (job.name, job.region) == ("two", "us-east1")
+    assert job.vertex["jobSpec"] == {
+        "enableWebAccess": True,
+        "workerPoolSpecs": [{"diskSpec": {"bootDiskSizeGb": 200}}],
+    }
 
 
 def test_problems_of_overrides_are_reported_with_those_of_the_file(project):
