@@ -110,20 +110,20 @@ def test_a_stop_gives_time_and_a_second_one_none(group, policy):
     assert policy.is_interrupted
 
 
-@pytest.mark.parametrize("how", ["it ends", "it is frozen", "second stop", "failure"])
-def test_no_task_is_reported_killed_that_was_not_given_all_the_time(group, policy, how):
+@pytest.mark.parametrize(
+    "last",
+    [
+        lambda policy: policy.exited(WORKER, Ended(143), now=12),
+        lambda policy: policy.stopped(WORKER),
+        lambda policy: policy.stop(signal.SIGINT, now=12),
+    ],
+    ids=["it ends", "it is frozen", "second stop"],
+)
+def test_no_task_is_reported_killed_that_was_not_given_all_the_time(group, policy, last):
     policy.exited(PS, OK, now=1)
-    if how == "failure":
-        policy.exited(CHIEF, Ended(7), now=3)
-    else:
-        policy.exited(CHIEF, OK, now=3)
-        policy.stop(signal.SIGINT, now=10)
-    if how == "it ends":
-        policy.exited(WORKER, Ended(143), now=12)
-    elif how == "it is frozen":
-        policy.stopped(WORKER)
-    elif how == "second stop":
-        policy.stop(signal.SIGINT, now=12)
+    policy.exited(CHIEF, OK, now=3)
+    policy.stop(signal.SIGINT, now=10)
+    last(policy)
     assert policy.is_over(now=12)
     policy.report_killed()
     assert group.notices == []
@@ -141,11 +141,13 @@ def test_lost_output_is_no_interruption(policy):
     assert policy.is_over(now=14)
 
 
-def test_a_stop_while_it_ends_shortens_that_and_changes_no_verdict(policy):
+def test_a_stop_while_it_ends_shortens_that_and_changes_no_verdict(group, policy):
     policy.exited(WORKER, Ended(7), now=3)
     policy.stop(signal.SIGINT, now=4)
     assert isinstance(policy.verdict, Failure)
     assert policy.is_over(now=4)
+    policy.report_killed()
+    assert group.notices == []
 
 
 def test_a_task_that_starts_after_another_could_not_is_ended():

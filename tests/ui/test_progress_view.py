@@ -150,17 +150,6 @@ def end(view):
         pass
 
 
-def test_end_by_ctrl_c_waits_for_no_reader(slow):
-    """It may come before the waiting has begun."""
-    view, reader = slow
-    while not view.console.is_full:
-        view.handle(TaskLines("chief", "x" * 99 + "\n"))
-    with pytest.raises(KeyboardInterrupt), view:
-        raise KeyboardInterrupt
-    assert view.console.is_full
-    os.close(reader)
-
-
 @pytest.mark.parametrize("stream", ["out", "err"])
 def test_end_waits_for_a_reader_as_long_as_it_is_there(stream, tmp_path):
     reader, writer = os.pipe()
