@@ -74,7 +74,7 @@ def run_checks(
         session = _connect(order, problems)
     prices = BackgroundTask(lambda: price.load_prices(request, session=session, file=price_file))
     cloud = BackgroundTask(lambda: _cloud_problems(order, request, session, catalogue))
-    message = BackgroundTask(lambda: list(_message_problems(order)))
+    message = BackgroundTask(lambda: list(_message_problems(order, request)))
     image = check_image(order, offline=options.offline)
     bundled = trainer.find_trainer(order)
     if options.run:  # records the data, too
@@ -142,8 +142,15 @@ def _cloud_problems(
     return cloud.problems(order, request, session, catalogue)
 
 
-def _message_problems(order: LaunchRequest) -> Iterator[Problem]:
-    """Validate the request against Google's protobuf messages."""
+def _message_problems(order: LaunchRequest, request: JobRequest) -> Iterator[Problem]:
+    """Validate the request against Google's protobuf messages, whose import takes time.
+
+    It is left out if the job passes no field or word to Google unread.
+    """
+    accelerators = {pool.accelerator for pool in request.pools} - {None}
+    is_plain = not order.job.vertex and order.job.tuning is None
+    if is_plain and accelerators <= machine_catalogue.bundled().accelerators:
+        return
     from distlaunch.job.vertex import proto
 
     try:

@@ -7,11 +7,12 @@ import runpy
 import subprocess
 import sys
 import tempfile
+from argparse import ArgumentError
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from distlaunch import resources
 from distlaunch.checks.problem import error, warning
@@ -80,19 +81,11 @@ def _bundled_task() -> Path:
     return resources.skeleton() / "base" / "trainer" / "task.py"
 
 
-class _ArgumentError(Exception):
-    """The message of a parser."""
-
-
-def _raise(message: str) -> NoReturn:
-    raise _ArgumentError(message)
-
-
 @cache
 def _parser() -> ArgumentParser:
     """Return the parser of the bundled ``task.py``, which needs neither TensorFlow nor Keras."""
     parser: ArgumentParser = runpy.run_path(str(_bundled_task()))["parser"]()
-    parser.error = _raise  # type: ignore[method-assign]
+    parser.exit_on_error = False
     return parser
 
 
@@ -113,7 +106,7 @@ def _parse(
     """Add an option's value to the options, or yield why it is refused."""
     try:
         _, unknown = parser.parse_known_args(words, options)
-    except _ArgumentError as refusal:
+    except ArgumentError as refusal:
         message = str(refusal).removeprefix("argument ")
         remedy = "'python -m trainer.task --help' lists the options and their values"
         yield error("argument-unknown", where, message, remedy)
