@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,32 +22,24 @@ if TYPE_CHECKING:
 T4 = Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1))
 
 
-@pytest.fixture
-def job() -> Callable[..., Job]:
-    """Return a function that makes a job with some fields."""
-
-    def make(**fields) -> Job:
-        defaults = {
-            "name": "digits",
-            "project": "demo-project",
-            "region": "us-central1",
-            "bucket": "gs://demo-bucket",
-            "image": Image("us-central1-docker.pkg.dev/demo-project/training/digits"),
-            "service_account": "trainer@demo-project.iam.gserviceaccount.com",
-            "cluster": Cluster(T4, Pool(T4.machine, 3)),
-        }
-        return Job(**(defaults | fields))
-
-    return make
+JOB = Job(
+    name="digits",
+    project="demo-project",
+    region="us-central1",
+    bucket="gs://demo-bucket",
+    image=Image("us-central1-docker.pkg.dev/demo-project/training/digits"),
+    service_account="trainer@demo-project.iam.gserviceaccount.com",
+    cluster=Cluster(T4, Pool(T4.machine, 3)),
+)
 
 
 @pytest.fixture
-def check(tmp_path, google, job) -> Callable[..., list[Problem]]:
+def check(tmp_path, google) -> Callable[..., list[Problem]]:
     """Return a function that checks a job with a fake Google of some knobs."""
 
     def run(fields=None, *, options=None, **knobs) -> list[Problem]:
         google(**knobs)
-        order = LaunchRequest(tmp_path, job(**(fields or {})))
+        order = LaunchRequest(tmp_path, replace(JOB, **(fields or {})))
         session = connect(project=order.job.project, **(options or {}))
         catalogue = machine_catalogue.load(None)
         return cloud.problems(order, job_request(order), session, catalogue)
