@@ -49,7 +49,7 @@ def test_a_good_project_has_no_problems(fields, check, caplog):
     assert caplog.records == []
 
 
-def test_all_defects_are_reported_at_once_with_commands(check):
+def test_all_defects_are_reported_at_once(check):
     without = [
         "logging.logEntries.list",
         "billing",
@@ -59,7 +59,6 @@ def test_all_defects_are_reported_at_once_with_commands(check):
         "agent",
     ]
     problems = check(without=without, limits={"nvidia_t4_gpus": 2})
-    me = "--member=user:$(gcloud config get account)"
     assert [(problem.code, problem.where, problem.severity) for problem in problems] == [
         ("permission-missing", PROJECT, "warning"),
         ("billing-off", PROJECT, "error"),
@@ -69,14 +68,6 @@ def test_all_defects_are_reported_at_once_with_commands(check):
         ("agent-cannot-pull", REPOSITORY, "warning"),
         ("quota-too-low", "quota custom_model_training_nvidia_t4_gpus", "error"),
     ]
-    assert problems[0].remedy == (
-        "have an administrator run 'gcloud projects add-iam-policy-binding demo-project "
-        f"{me} --role=roles/logging.viewer'"
-    )
-    assert problems[2].remedy == (
-        "run 'gcloud storage buckets create gs://demo-bucket --project=demo-project "
-        "--location=us-central1'"
-    )
 
 
 @pytest.mark.parametrize("failure", [503, "reset", "disabled"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 import pytest
 
 from distlaunch.checks import price
@@ -24,11 +22,6 @@ def cache(monkeypatch, tmp_path):
 @pytest.fixture
 def known():
     return machine_catalogue.load(None)
-
-
-@pytest.fixture
-def today():
-    return date(2026, 11, 21)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 
 import pytest
@@ -26,10 +27,10 @@ OWN = {
 
 
 @pytest.fixture
-def compare(known, today):
+def compare(known):
     def run(job):
         prices = price.PriceBook(job.region, job.strategy, own=OWN)
-        return price.compare_machines(job, known, prices, today)
+        return price.compare_machines(job, known, prices, date(2026, 11, 21))
 
     return run
 
