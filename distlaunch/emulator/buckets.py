@@ -76,7 +76,7 @@ class BucketService:
             ("POST", "/storage/v1/b", self._create_bucket),
             ("GET", bucket, self._get_bucket),
             ("GET", objects, self._list_objects),
-            ("GET", f"{objects}/<path:name>", self._get_object),
+            ("GET", f"{objects}/<path:name>", self._resource),
             ("DELETE", f"{objects}/<path:name>", self._delete_object),
             ("GET", f"/download{objects}/<path:name>", self._download),
         ):
@@ -126,10 +126,6 @@ class BucketService:
                 path = Path(folder, file)
                 if not path.is_symlink():
                     yield path.relative_to(root).as_posix()
-
-    def _get_object(self, request: Request, bucket: str, name: str) -> Response | dict[str, Any]:
-        is_download = request.args.get("alt") == "media"
-        return (self._download if is_download else self._resource)(request, bucket, name)
 
     def _delete_object(self, _: Request, bucket: str, name: str) -> Response:
         self._file(bucket, name).unlink(missing_ok=True)

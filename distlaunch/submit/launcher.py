@@ -6,13 +6,13 @@ id that the job carries as a label; a launch that was interrupted is found by it
 
 from __future__ import annotations
 
+import json
 import platform
 import subprocess
 import time
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
 
 from distlaunch import __version__, timestamps
 from distlaunch.errors import CreateRefused, GoogleError
@@ -236,16 +236,18 @@ def follow_to_completion(
 
 def _read_summary(session: Session, record: Record, view: ProgressView) -> dict[str, Any] | None:
     """Return the job's ``summary.json``, None if there is none that can be read."""
+    from distlaunch.google import storage
+
     if record.job_dir is None:
         return None
-    bucket, _, name = f"{record.job_dir}/summary.json".removeprefix("gs://").partition("/")
-    path = f"b/{bucket}/o/{quote(name, safe='')}"
     try:
-        return session.call("GET", "storage", path, params={"alt": "media"})
-    except GoogleError as error:  # the job has succeeded all the same
-        if error.status != HTTPStatus.NOT_FOUND:
-            view.handle(Notice(f"its summary cannot be read: {error}", "warning"))
+        summary = json.loads(storage.read(session, f"{record.job_dir}/summary.json") or b"null")
+    except (RecursionError, ValueError):
         return None
+    except GoogleError as error:  # the job has succeeded all the same
+        view.handle(Notice(f"its summary cannot be read: {error}", "warning"))
+        return None
+    return summary if isinstance(summary, dict) else None
 
 
 def _commit_of(folder: Path) -> str | None:
