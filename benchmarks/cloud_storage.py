@@ -12,15 +12,12 @@ import argparse
 import os
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests/trainer_skeleton/runs"), str(ROOT / "trainer_skeleton/base")]
-from cloud_storage import KINDS, CloudStorage, counted  # noqa: E402 - found by the path above
-
-if TYPE_CHECKING:
-    from collections import Counter
+from cloud_storage import CloudStorage  # noqa: E402 - found by the path above
 
 LIMIT = 2.0
 VALUES = [(1000, 1000)] * 25
@@ -35,17 +32,21 @@ def main() -> int:
         os.environ.update(storage.environment)
         checkpoint = requests_of_a_checkpoint(storage)
         uploads = requests_of_uploads(storage, "job/checkpoints/step-00000040/")
-    print(" " * 22, *(f"{kind:>8}" for kind in KINDS), f"{'all':>8}")
-    for what, kinds in {"checkpoint of 100 MB": checkpoint, "one upload per file": uploads}.items():
-        counts = [*(kinds[kind] for kind in KINDS), kinds.total()]
-        print(f"{what:22}", *(f"{count:8}" for count in counts))
+    for name, count in {"checkpoint of 100 MB": checkpoint, "one upload per file": uploads}.items():
+        methods = ", ".join(f"{number} {method}" for method, number in count.items())
+        print(f"{name:22} {count.total()} requests: {methods}")
     ratio = checkpoint.total() / uploads.total()
     print(f"ratio {ratio:.2f}, limit {LIMIT}")
     return 0 if ratio <= LIMIT else 1
 
 
+def counted(requests: list[str]) -> Counter[str]:
+    """Return how many requests there are of each method."""
+    return Counter(request.partition(" ")[0] for request in requests)
+
+
 def requests_of_a_checkpoint(storage: CloudStorage) -> Counter[str]:
-    """Return the requests of the last of four checkpoints, by their kinds."""
+    """Return the requests of the last of four checkpoints, by their methods."""
     import numpy as np
 
     from trainer.distributed.cluster import Role
@@ -63,7 +64,7 @@ def requests_of_a_checkpoint(storage: CloudStorage) -> Counter[str]:
 
 
 def requests_of_uploads(storage: CloudStorage, place: str) -> Counter[str]:
-    """Return the requests, by their kinds, that write the files of ``place`` once more."""
+    """Return the requests, by their methods, that write the files of ``place`` once more."""
     import tensorflow as tf
 
     storage.requests.clear()

@@ -58,26 +58,17 @@ def team() -> Team:
 
 
 @pytest.fixture
-def python(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start Python, in an empty folder, so that it can import the trainer."""
-    started = []
+def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run Python, in an empty folder, so that it can import the trainer."""
 
-    def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, *arguments],
-            cwd=tmp_path,
-            env=environment_outside_clusters() | {"PYTHONPATH": str(BASE)} | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        env = environment_outside_clusters() | {"PYTHONPATH": str(BASE)} | environment
+        command = [sys.executable, *arguments]
+        return subprocess.run(
+            command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False
         )
-        started.append(process)
-        return process
 
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+    return run
 
 
 @pytest.fixture

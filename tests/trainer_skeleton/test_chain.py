@@ -142,10 +142,3 @@ def test_damaged_files_have_the_same_end(content, reads, always, data):
 
 def with_changed_byte(content: bytes, at: int) -> bytes:
     return content[:at] + bytes([content[at] ^ 0x41]) + content[at + 1 :]
-
-
-def test_files_of_several_blocks_are_walked():
-    nested = [joined([noise(20 + n % 30, n)] * (n % 9)) for n in range(300)]
-    content = joined([*nested * 100, *[noise(100 + n % 50, 1) for n in range(30_000)]])
-    assert len(content) > 8 << 20
-    assert walk(content, [1 << 22]) == plain_walk(content)

@@ -51,21 +51,19 @@ def test_a_driver_that_does_not_start_and_libraries_that_cannot_be_opened_are_na
     ]
 
 
-def test_a_gpu_is_described_by_its_driver():
-    def get_device(device, number):
+def test_the_memory_of_a_gpu_is_read_from_its_driver():
+    def set_device(device, number):
         device._obj.value = number
         return 0
 
-    def total_memory(total, device):
+    def set_total(total, device):
         total._obj.value = (device.value + 1) * 2**30
         return 0
 
-    driver = SimpleNamespace(
-        cuInit=lambda _: 0, cuDeviceGet=get_device, cuDeviceTotalMem_v2=total_memory
-    )
-    assert devices.gpu_memory(driver, 3) == 4 * 2**30
-    assert devices.gpu_memory(None, 0) is None
+    calls = {"cuInit": lambda _: 0, "cuDeviceGet": set_device, "cuDeviceTotalMem_v2": set_total}
+    assert devices.gpu_memory(SimpleNamespace(**calls), 3) == 4 * 2**30
     assert devices.gpu_memory(SimpleNamespace(cuInit=lambda _: 100), 0) is None
+    assert devices.gpu_memory(None, 0) is None
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,6 @@ def test_an_old_index_beside_the_data_does_not_replace_a_newer_one(
 
 DAMAGES = [
     lambda text: text[: len(text) // 2],
-    lambda text: '{"files": ["a"]}',
     lambda text: text.replace('"records": 130', '"records": 999'),
     lambda text: text.replace('"offsets": "AAAA', '"offsets": "CAAA'),
     lambda text: text.replace('"size"', '"bytes"'),

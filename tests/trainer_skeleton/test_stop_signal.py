@@ -9,8 +9,6 @@ import pytest
 
 from trainer.distributed import waiting
 
-STOPPED = "trainer: stopped by a signal before the training began\n"
-
 # What TensorFlow does as the cluster forms: a thread, and a native handler that drops the signal.
 PREAMBLE = """
 import ctypes, json, os, signal, subprocess, sys, threading, time
@@ -64,34 +62,36 @@ time.sleep(60)
 """
 STOPPED_WAITING = "trainer: stopped by a signal while waiting for peers\n"
 
-MOMENTS = {
-    "while TensorFlow is imported": (
-        "send(); be_tensorflow(); stop_signal.StopSignal()",
-        (143, "", STOPPED),
-    ),
-    "after TensorFlow's handler": (
-        "be_tensorflow(); send(); stop_signal.StopSignal()",
-        (143, "", STOPPED),
-    ),
-    "before the cluster forms": ("send(); stop_signal.end_if_pending()", (143, "", STOPPED)),
-    "before training": (
-        "be_tensorflow(); stop_signal.StopSignal(); send(); time.sleep(60)",
-        (143, "", STOPPED),
-    ),
-    "during training": (DURING_TRAINING, (0, "False True\n", "")),
-    "in a fork": (IN_A_FORK, (0, "-15\n", "")),
-    "while peers are waited for": (
-        WHILE_PEERS_ARE_WAITED_FOR,
-        (-signal.SIGKILL, "", STOPPED_WAITING),
-    ),
+BEFORE_TRAINING = {
+    "while TensorFlow is imported": "send(); be_tensorflow(); stop_signal.StopSignal()",
+    "after TensorFlow's handler": "be_tensorflow(); send(); stop_signal.StopSignal()",
+    "before the cluster forms": "send(); stop_signal.end_if_pending()",
+    "before training": "be_tensorflow(); stop_signal.StopSignal(); send(); time.sleep(60)",
 }
 
 
-@pytest.mark.parametrize(("program", "expected"), MOMENTS.values(), ids=MOMENTS)
-def test_sigterm(python, program, expected):
+@pytest.mark.parametrize("program", BEFORE_TRAINING.values(), ids=BEFORE_TRAINING)
+def test_sigterm_before_training_ends_the_task(python, program):
+    task = python("-c", PREAMBLE + program)
+    assert (task.returncode, task.stdout) == (143, "")
+    assert task.stderr == "trainer: stopped by a signal before the training began\n"
+
+
+STOPPED_WAITING = (-9, "", "trainer: stopped by a signal while waiting for peers\n")
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (DURING_TRAINING, (0, "False True\n", "")),
+        (IN_A_FORK, (0, "-15\n", "")),
+        (WHILE_PEERS_ARE_WAITED_FOR, STOPPED_WAITING),
+    ],
+    ids=["during training", "in a fork", "while peers are waited for"],
+)
+def test_sigterm_later(python, program, expected):
     task = python("-W", "ignore", "-c", PREAMBLE + program, waiting.__file__)
-    out, err = task.communicate(timeout=300)
-    assert (task.returncode, out, err) == expected
+    assert (task.returncode, task.stdout, task.stderr) == expected
 
 
 def test_a_start_that_fails_still_ends_on_sigterm(python, tmp_path):
@@ -100,5 +100,4 @@ def test_a_start_that_fails_still_ends_on_sigterm(python, tmp_path):
     (tmp_path / "keras.py").write_text(f"import os, signal; {fault}")
     path = f"{tmp_path}:{Path(waiting.__file__).parents[2]}"
     task = python("-m", "trainer.task", PYTHONPATH=path)
-    _, err = task.communicate(timeout=300)
-    assert (task.returncode, err) == (-signal.SIGTERM, "")
+    assert (task.returncode, task.stderr) == (-signal.SIGTERM, "")

@@ -61,10 +61,9 @@ def test_the_trainer_has_the_version_of_the_launcher_that_brings_it():
 
 def test_help_lists_all_options_without_tensorflow(python):
     task = python("-X", "importtime", "-m", "trainer.task", "--help")
-    out, err = task.communicate(timeout=300)
     assert task.returncode == 0
     for option in ("--epochs", "--global-batch-size", "--precision", "--no-resume", "--allow-cpu"):
-        assert option in out
-    imported = {line.rpartition("|")[2].strip() for line in err.splitlines()}
+        assert option in task.stdout
+    imported = {line.rpartition("|")[2].strip() for line in task.stderr.splitlines()}
     assert "argparse" in imported
     assert not {"tensorflow", "keras", "numpy"} & imported

@@ -28,21 +28,14 @@ CHANGED = "2026-01-01T00:00:00.000Z"
 
 @dataclass
 class CloudStorage:
-    """Buckets in memory.
-
-    Attributes
-    ----------
-    objects
-        Contents by ``bucket/name``, in the order in which they were written last.
-    changes
-        Methods and names of the requests that write or delete.
-    refused
-        Ends of the names that must not be written.
-    """
+    """Buckets in memory."""
 
     folder: Path
+    # Contents by BUCKET/NAME, in the order in which they were written last.
     objects: dict[str, bytes] = field(default_factory=dict)
-    changes: list[str] = field(default_factory=list)
+    # Method and path of each request.
+    requests: list[str] = field(default_factory=list)
+    # Ends of the names that must not be written.
     refused: tuple[str, ...] = ()
     uploads: dict[str, str] = field(default_factory=dict)
 
@@ -106,8 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _parts(self) -> tuple[list[str], dict[str, str]]:
         url = urlsplit(self.path)
         options = {name: values[-1] for name, values in parse_qs(url.query).items()}
-        if self.command != "GET":
-            self.storage.changes.append(f"{self.command} {unquote(url.path)}")
+        self.storage.requests.append(f"{self.command} {unquote(url.path)}")
         return [unquote(part) for part in url.path.strip("/").split("/")], options
 
     def do_GET(self) -> None:

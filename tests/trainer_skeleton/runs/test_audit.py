@@ -17,31 +17,28 @@ def create_model():
     return model
 """
 
-RECORDS = """
+PARSE = """
+def parse(record):
+    x = tf.cast(tf.io.decode_raw(record, tf.uint8)[:4], tf.float32) / 255
+    return x, tf.reduce_sum(x, keepdims=True)
+"""
+
+RECORDS = f"""
 import tensorflow as tf
 from trainer.distributed.input import Records
 
 def training():
-    return Records("{pattern}", parse)
+    return Records("{{pattern}}", parse)
+{PARSE}"""
 
-def parse(record):
-    x = tf.cast(tf.io.decode_raw(record, tf.uint8)[:4], tf.float32) / 255
-    return x, tf.reduce_sum(x, keepdims=True)
-"""
-
-OWN = """
+OWN = f"""
 import glob
 import tensorflow as tf
 
 def training():
-    files = tf.data.Dataset.list_files(sorted(glob.glob("{pattern}")), shuffle=False)
-    rows = tf.data.TFRecordDataset(files).map(parse)
-    return rows.shuffle(50).batch(24)
-
-def parse(record):
-    x = tf.cast(tf.io.decode_raw(record, tf.uint8)[:4], tf.float32) / 255
-    return x, tf.reduce_sum(x, keepdims=True)
-"""
+    files = tf.data.Dataset.list_files(sorted(glob.glob("{{pattern}}")), shuffle=False)
+    return tf.data.TFRecordDataset(files).map(parse).shuffle(50).batch(24)
+{PARSE}"""
 
 
 def write_records(folder, counts, sizes=(20, 40), copies=1):

@@ -90,7 +90,7 @@ def test_the_newest_three_checkpoints_are_kept(run, storage):
     assert storage.names("jobs/checkpoints/") == [
         f"step-0000000{step}/{name}" for step in (2, 3, 4) for name in ("values.npz", MANIFEST)
     ]
-    *_, first, second = storage.changes
+    first, second = [request for request in storage.requests if request.startswith("DELETE")]
     assert first.endswith(f"/step-00000001/{MANIFEST}"), "what makes it a checkpoint goes first"
     assert second.endswith("/step-00000001/values.npz")
 
@@ -129,10 +129,10 @@ except StorageError as problem:
 
     storage.refused = ()
     storage.put("jobs/model/.partial/left", b"by one that was killed")
-    storage.changes.clear()
+    storage.requests.clear()
     run(MODELS + 'publish_model("third")')
     assert storage.names("jobs/model/") == MODEL_FILES
     assert model_in(storage) == {name: f"third {name}" for name in MODEL_FILES}
-    gone = storage.changes.index("DELETE /storage/v1/b/jobs/o/model/saved_model.pb")
-    assert sum(change.startswith("PUT") for change in storage.changes[:gone]) == len(MODEL_FILES)
-    assert sum("/rewriteTo/" in change for change in storage.changes[gone:]) == len(MODEL_FILES)
+    gone = storage.requests.index("DELETE /storage/v1/b/jobs/o/model/saved_model.pb")
+    assert sum(request.startswith("PUT") for request in storage.requests[:gone]) == len(MODEL_FILES)
+    assert sum("/rewriteTo/" in request for request in storage.requests[gone:]) == len(MODEL_FILES)
