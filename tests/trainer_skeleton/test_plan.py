@@ -180,10 +180,10 @@ def numbers_of(pipeline, replica, steps, first=0):
 @given(plans(200, replicas=4, steps=8, shards=3), st.integers(0, 60), st.data())
 def test_every_example_is_trained_on_once_in_a_pass(team, plan, pool, data):
     x = np.arange(plan.examples)
-    order = Order(seed=pool, pool=pool)
+    shuffling = Order(seed=pool, pool=pool)
     plan_of_one = Plan(plan.examples, plan.global_batch, 1, plan.shards)
     of_all, of_one = (
-        Pipeline(Arrays(x).open(team, "", numbered=True), of_cluster, order)
+        Pipeline(Arrays(x).open(team, "", numbered=True), of_cluster, shuffling)
         for of_cluster in (plan, plan_of_one)
     )
     steps = 2 * plan.steps

@@ -4,7 +4,6 @@ import json
 import shutil
 import threading
 import tracemalloc
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -174,14 +173,6 @@ def test_clear_removes_all_checkpoints_and_nothing_else(folder):
     (folder / "notes").write_text("mine")
     checkpoints_in(folder).clear()
     assert names(folder) == ["notes"]
-
-
-def test_the_event_comes_when_the_checkpoint_is_whole(folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("DISTLAUNCH_EVENTS", str(tmp_path / "events"))
-    save(folder, 5)
-    event = json.loads((tmp_path / "events").read_text())
-    assert (event["event"], event["step"]) == ("checkpoint", 5)
-    assert Path(event["path"], "checkpoint.json").exists()
 
 
 @pytest.fixture

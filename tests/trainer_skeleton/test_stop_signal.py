@@ -54,8 +54,8 @@ print(os.waitstatus_to_exitcode(os.wait()[1]))
 
 # TensorFlow's wait lets no Python run, so the process that names the peers ends it.
 WHILE_PEERS_ARE_WAITED_FOR = """
-order = {"name": "chief", "others": {}, "limit": 60, "notice_every": 60, "task": os.getpid()}
-command = [sys.executable, "-I", sys.argv[1], json.dumps(order)]
+wait = {"name": "chief", "others": {}, "limit": 60, "notice_every": 60, "task": os.getpid()}
+command = [sys.executable, "-I", sys.argv[1], json.dumps(wait)]
 subprocess.Popen(command, stdin=subprocess.PIPE)
 send()
 time.sleep(60)

@@ -17,13 +17,15 @@ from trainer.distributed.storage import (
     write_whole,
 )
 
+NAMES = ("a", "sub/z", "values", "marker")
+
 
 @pytest.fixture
 def new(tmp_path: Path) -> Path:
     """A folder to be published."""
     folder = tmp_path / "new"
     (folder / "sub").mkdir(parents=True)
-    for name in ("a", "marker", "sub/z", "values"):
+    for name in NAMES:
         (folder / name).write_text(f"new {name}")
     return folder
 
@@ -63,24 +65,22 @@ def test_a_file_is_never_seen_half_written(tmp_path, monkeypatch):
 
 
 def test_publish_writes_the_marker_last_and_removes_the_old_one_first(new, tmp_path, monkeypatch):
-    old = tmp_path / "to"
-    old.mkdir()
+    target = tmp_path / "to"
+    target.mkdir()
     for name in ("marker", "values"):
-        (old / name).write_text(f"old {name}")
-    before, order = [], []
+        (target / name).write_text(f"old {name}")
+    contents_before = []
     rename = storage._rename
 
-    def recorded(source: str, target: str) -> None:
-        before.append(contents(old))
-        order.append(Path(source).relative_to(new).as_posix())
-        rename(source, target)
+    def recorded(source: str, path: str) -> None:
+        contents_before.append(contents(target))
+        rename(source, path)
 
     monkeypatch.setattr(storage, "_rename", recorded)
-    publish(new, str(old), last="marker")
-    assert before[0] == {"values": "old values"}
-    assert [files for files in before if "marker" in files] == []
-    assert order == ["a", "sub/z", "values", "marker"]
-    assert contents(old) == {name: f"new {name}" for name in order}
+    publish(new, str(target), last="marker")
+    assert contents_before[0] == {"values": "old values"}
+    assert [files for files in contents_before if "marker" in files] == []
+    assert contents(target) == {name: f"new {name}" for name in NAMES}
 
 
 def refusal(action, *arguments, **options):
@@ -104,8 +104,7 @@ def test_a_full_disk_leaves_what_was_there(new, small_disk):
     file.write_text("old")
     publish(new, str(folder), last="marker")
     before = contents(small_disk)
-    names = ("a", "sub/z", "values", "marker")
-    assert before == {"file": "old", **{f"folder/{name}": f"new {name}" for name in names}}
+    assert before == {"file": "old", **{f"folder/{name}": f"new {name}" for name in NAMES}}
     too_much = bytes(2 << 20)
     text = refusal(write_whole, str(file), too_much)
     assert text == f"cannot write {file}: No space left on device"

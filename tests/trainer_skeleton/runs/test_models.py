@@ -1,5 +1,7 @@
 """What callbacks get on two workers, and what is saved is what was trained and validated."""
 
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -155,6 +157,8 @@ def test_chief_and_two_workers_train_one_good_model_on_each_example_once(project
     assert epochs[-1]["logs"]["val_accuracy"] >= 0.94
     _check_models(project)
     assert f"model               {summary['model']}" in result.out
+    saved = [e["path"] for e in project.events("job", "chief") if e["event"] == "checkpoint"]
+    assert (Path(saved[-1]) / "checkpoint.json").exists()
     for task in ("chief", "worker-0", "worker-1"):
         events = project.events("job", task)
         assert next(e["event"] for e in events) == "ready"

@@ -128,9 +128,9 @@ def in_turn(case, examples):
     """Return the arrays in the order of the plan's positions, and the weights of classes."""
     plan = Plan(examples, zoo.BATCH)
     shards = [range(*plan.shard_bounds(shard)) for shard in range(plan.shards)]
-    order = [shards[p % plan.shards][p // plan.shards] for p in range(examples)]
+    rows = [shards[p % plan.shards][p // plan.shards] for p in range(examples)]
     *arrays, class_weight = case.data(examples)
-    ordered = tf.nest.map_structure(lambda a: None if a is None else a[order], arrays)
+    ordered = tf.nest.map_structure(lambda a: None if a is None else a[rows], arrays)
     return ordered, class_weight
 
 
