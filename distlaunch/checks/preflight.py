@@ -143,14 +143,11 @@ def _cloud_problems(
 
 
 def _message_problems(order: LaunchRequest, request: JobRequest) -> Iterator[Problem]:
-    """Validate the request against Google's protobuf messages, whose import takes time.
-
-    It is left out if the job passes no field or word to Google unread.
-    """
+    """Validate a request with fields or words that were passed on unread by Google's messages."""
     accelerators = {pool.accelerator for pool in request.pools} - {None}
     is_plain = not order.job.vertex and order.job.tuning is None
     if is_plain and accelerators <= machine_catalogue.bundled().accelerators:
-        return
+        return  # without the messages, whose import takes time
     from distlaunch.job.vertex import proto
 
     try:

@@ -44,5 +44,5 @@ def test_a_file_that_python_cannot_parse(text, line, message):
     ],
 )
 def test_imports_in_functions_and_branches_are_not_required(text, imports):
-    found = read_source(text.encode()).imports
-    assert [(each.module, each.is_required) for each in found] == imports
+    actual = read_source(text.encode()).imports
+    assert [(each.module, each.is_required) for each in actual] == imports
