@@ -66,9 +66,8 @@ class NoDockerError(ImageError):
 def connect_docker(timeout: int = 30) -> docker.DockerClient:
     """Connect to Docker at DOCKER_HOST, or else in Docker's current context.
 
-    The timeout, in seconds, is for each response, also to later calls on the client.
-
-    NoDockerError is raised with the remedy if no engine answers.
+    The timeout, in seconds, is for each response, also to later calls on the client. NoDockerError
+    is raised with the remedy if no engine answers.
     """
     address = "the address in DOCKER_HOST or Docker's context"
     try:
@@ -126,9 +125,7 @@ class Docker:
     before. Base images and pushes use the credentials of their own registry only.
     """
 
-    def __init__(
-        self, show: Callable[[Event], None], progress: Callable[[str], None] = lambda _: None
-    ) -> None:
+    def __init__(self, show: Callable[[Event], None], progress: Callable[[str], None]) -> None:
         self._show = show
         self._progress = progress
         self._command, self.has_buildkit = _docker_command()

@@ -139,15 +139,13 @@ class _HashingFile:
 def _read(entry: ContextFile, folder: Path) -> bytes:
     try:
         data = (folder / entry.path).read_bytes()
+        is_same = hashlib.sha256(data).hexdigest() == entry.digest
+        reason = "" if is_same else "its content differs"
     except OSError as error:
-        raise _changed(entry, os_reason(error)) from error
-    if hashlib.sha256(data).hexdigest() != entry.digest:
-        raise _changed(entry, "its content differs")
+        data, reason = b"", os_reason(error)
+    if reason:
+        raise ImageError(
+            f"{entry.path}: changed while it was added to the image ({reason}); "
+            "try again when nothing writes to it"
+        )
     return data
-
-
-def _changed(entry: ContextFile, reason: str) -> ImageError:
-    return ImageError(
-        f"{entry.path}: changed while it was added to the image ({reason}); "
-        "try again when nothing writes to it"
-    )

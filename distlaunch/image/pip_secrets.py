@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from distlaunch.image.reference import is_google
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -28,7 +30,6 @@ _FILES = ("cert", "client-cert")
 _PRECEDENCE = ("global", "install", ":env:")
 _URL = re.compile(r"https?://[^\s'\"]+")
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}", re.ASCII)  # as in requirements files
-_GOOGLE = ".pkg.dev"
 
 
 def pip_secrets(requirements: Iterable[str]) -> dict[str, str]:
@@ -112,7 +113,7 @@ def _login(host: str) -> tuple[str, str] | None:
         entry = None
     if entry:
         return entry[0], entry[2] or ""
-    google = find_credentials(host) if host.endswith(_GOOGLE) else None
+    google = find_credentials(host) if is_google(host) else None
     return (google.username, google.password) if google and google.password else None
 
 

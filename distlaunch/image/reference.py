@@ -42,14 +42,17 @@ class Reference:
     def parse(cls, text: str) -> Reference:
         """Parse an image reference, or raise ImageError; ``str`` of the result is the same text."""
         rest, at, digest = text.partition("@")
-        if at and _DIGEST.fullmatch(digest) is None:
-            raise _malformed(text, "a digest is 'sha256:' and 64 digits of 0-9a-f")
         name, tag = _split_tag(rest)
-        if tag is not None and _TAG.fullmatch(tag) is None:
-            raise _malformed(text, "a tag is up to 128 letters, digits and '_', '.', '-'")
         problem = _problem(name)
+        if at and _DIGEST.fullmatch(digest) is None:
+            problem = "a digest is 'sha256:' and 64 digits of 0-9a-f"
+        elif tag is not None and _TAG.fullmatch(tag) is None:
+            problem = "a tag is up to 128 letters, digits and '_', '.', '-'"
         if problem:
-            raise _malformed(text, problem)
+            raise ImageError(
+                f"{text!r} is not an image reference: {problem}; "
+                "expected HOST/PATH, HOST/PATH:TAG or HOST/PATH@sha256:…"
+            )
         return cls(name, tag, digest if at else None)
 
     @property
@@ -129,10 +132,3 @@ def _problem(name: str) -> str | None:
     if lower != path and all(map(_WORD.fullmatch, lower.split("/"))):
         return f"a repository is lower-case; did you mean {name.replace(path, lower)!r}?"
     return "a repository is words of a-z, 0-9 and single '.', '_', '-', separated by '/'"
-
-
-def _malformed(text: str, problem: str) -> ImageError:
-    return ImageError(
-        f"{text!r} is not an image reference: {problem}; "
-        "expected HOST/PATH, HOST/PATH:TAG or HOST/PATH@sha256:…"
-    )

@@ -190,7 +190,12 @@ def _install(
 
     # Not in the project's folder, which may have a folder named pip.
     if run_command(command, show, cwd=sys.prefix):
-        raise _pip_error(list(lines), python)
+        errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+        reason = (errors or [*lines] or ["no output"])[-1]
+        raise ImageError(
+            f"pip cannot install wheels for Python {python.short} on linux/amd64 ({reason}); fix "
+            "the requirements, or install Docker"
+        )
     _check_installed(json.loads(report.read_text(encoding="utf-8"))["install"], python)
 
 
@@ -211,15 +216,6 @@ def _check_installed(items: list[dict[str, Any]], python: BasePython) -> None:
     for parent, requirement in requirements:
         for extra in extras[parent]:
             _check_marker(requirement, extra, parent, python)
-
-
-def _pip_error(lines: list[str], python: BasePython) -> ImageError:
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    reason = (errors or lines[-1:] or ["no output"])[-1]
-    return ImageError(
-        f"pip cannot install wheels for Python {python.short} on linux/amd64 ({reason}); fix the "
-        "requirements, or install Docker"
-    )
 
 
 def _platforms(glibc: int) -> Iterator[str]:

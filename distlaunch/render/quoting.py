@@ -1,8 +1,7 @@
 """Values quoted for the file they are written to: a reader gets the value, and nothing else.
 
-The rules are those of Docker's reference for Dockerfiles (parser directives, escape character,
-environment replacement, exec form, here-documents), of Go's ``filepath.Match`` for what COPY takes,
-of POSIX for the shell, and of YAML 1.1 and 1.2 both, as the readers of our files differ in that.
+The rules are those of Docker's reference for Dockerfiles, of Go's ``filepath.Match`` for COPY, of
+POSIX for the shell, and of YAML 1.1 and 1.2 both.
 """
 
 from __future__ import annotations

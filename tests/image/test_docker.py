@@ -173,4 +173,4 @@ def test_the_progress_of_a_push(docker):
 def test_without_a_docker_command_there_is_no_docker(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NoDockerError, match="no docker command on PATH; install Docker"):
-        Docker(lambda _: None)
+        Docker(print, print)

@@ -152,7 +152,7 @@ def append_layers(
     line.
     """
     with Registry(base, policy) as source, Registry(target, policy) as registry:
-        image = _push_layers(source, registry, layers, _Progress(progress, f"pushing {target}"))
+        image = _push_layers(source, registry, layers, progress)
         config = Blob.of_bytes(_encode(extend_config(image.config, layers, settings)))
         registry.upload(config)
         manifest, media_type = _manifest(image, config, layers)
@@ -160,12 +160,21 @@ def append_layers(
 
 
 def _push_layers(
-    source: Registry, registry: Registry, layers: Sequence[Layer], progress: _Progress
+    source: Registry, registry: Registry, layers: Sequence[Layer], progress: Callable[[str], None]
 ) -> RemoteImage:
     """Upload the new layers and those of the base, several at a time; return the base."""
+    lock = threading.Lock()
+    sizes: dict[str, tuple[int, int]] = {}  # of the blobs that are sent: bytes so far, and in all
 
     def upload(blob: Blob) -> None:
-        registry.upload(blob, partial(progress.update, blob))
+        def show(sent: int) -> None:
+            with lock:
+                sizes[blob.digest] = (sent, blob.size)
+                done, total = map(sum, zip(*sizes.values(), strict=True))
+                name = registry.repository
+                progress(f"pushing {name}: {done / 1e6:.1f} of {total / 1e6:.1f} MB")
+
+        registry.upload(blob, show)
 
     with ThreadPoolExecutor(THREADS) as pool:
         try:
@@ -173,8 +182,8 @@ def _push_layers(
             uploads = [pool.submit(upload, blob) for blob in files]
             image = source.image()
             if source.repository.name != registry.repository.name:
-                sizes = {each["digest"]: each["size"] for each in image.manifest["layers"]}
-                blobs = [source.blob(digest, size) for digest, size in sizes.items()]
+                base = {each["digest"]: each["size"] for each in image.manifest["layers"]}
+                blobs = [source.blob(digest, size) for digest, size in base.items()]
                 uploads += [pool.submit(upload, blob) for blob in blobs]
             for each in wait(uploads, return_when=FIRST_EXCEPTION).done:
                 each.result()
@@ -204,19 +213,3 @@ def _descriptor(media_type: str, digest: str, size: int) -> dict[str, Any]:
 
 def _encode(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
-
-
-class _Progress:
-    """Prints how much of the blobs has been sent."""
-
-    def __init__(self, print_line: Callable[[str], None], title: str) -> None:
-        self._print_line = print_line
-        self._title = title
-        self._blobs: dict[str, tuple[int, int]] = {}  # bytes sent, and in all
-        self._lock = threading.Lock()
-
-    def update(self, blob: Blob, sent: int) -> None:
-        with self._lock:
-            self._blobs[blob.digest] = (sent, blob.size)
-            done, total = map(sum, zip(*self._blobs.values(), strict=True))
-            self._print_line(f"{self._title}: {done / 1e6:.1f} of {total / 1e6:.1f} MB")
