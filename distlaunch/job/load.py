@@ -58,28 +58,23 @@ def load_job(
 ) -> LoadedJob:
     """Read the job of a project; all problems of files and overrides are one JobFileError.
 
-    Parameters
-    ----------
-    folder
-        The project folder, with ``distlaunch.yaml``, which is optional with `config`.
-    config
-        A file in one of Google's formats (AI Platform's ``trainingInput``; Vertex AI's
-        CustomJobSpec, CustomJob or HyperparameterTuningJob; YAML or JSON). It replaces the cluster
-        section and wins over the rest of ``distlaunch.yaml``. ``${NAME}`` in it is an environment
-        variable, ``${IMAGE_URI}`` is `image` if given.
-    name, region
-        Win over any file.
-    image
-        An existing image, for the pools without one.
-    overrides
-        ``a.b=c`` for any field of ``distlaunch.yaml``; they win over any file.
-    args
-        Appended to the program's args.
-    replace_retired
-        Whether a retired accelerator of `config` is replaced by the first of its replacements,
-        instead of being an error.
+    `config` is a file in one of Google's formats (AI Platform's ``trainingInput``; Vertex AI's
+    CustomJobSpec, CustomJob or HyperparameterTuningJob; YAML or JSON). It replaces the cluster
+    section and wins over the rest of ``distlaunch.yaml``, which may then be missing. ``${NAME}`` in
+    it is an environment variable, ``${IMAGE_URI}`` is `image` if given.
+
+    `name`, `region` and `overrides` (``a.b=c`` for any field of ``distlaunch.yaml``) win over any
+    file; `image` is an existing image for the pools without one; `args` are appended to the
+    program's. With `replace_retired`, a retired accelerator of `config` is replaced by the first of
+    its replacements, instead of being an error.
     """
-    parsed = [*map(Override.parse, overrides), *_from_options(name, region, image)]
+    options = [
+        Override(("name",), name, "NAME"),
+        Override(("region",), region, "--region"),
+        Override(("image", "uri"), image, "--image"),
+    ]
+    given = [option for option in options if option.value is not None]
+    parsed = [*map(Override.parse, overrides), *given]
     path = folder / FILE_NAME
     if config is None:
         loaded = LoadedJob(load_job_file(path, parsed))
@@ -95,15 +90,6 @@ def load_job_file(path: Path, overrides: Sequence[Override] = ()) -> Job:
     job = _to_job(path, overridden)
     _check_reduction_server(job, path, overridden)
     return job
-
-
-def _from_options(name: str | None, region: str | None, image: str | None) -> list[Override]:
-    given = [
-        Override(("name",), name, "NAME"),
-        Override(("region",), region, "--region"),
-        Override(("image", "uri"), image, "--image"),
-    ]
-    return [each for each in given if each.value is not None]
 
 
 def _load_with_config(

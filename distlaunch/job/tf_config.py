@@ -54,14 +54,8 @@ def replica_environment(
 ) -> dict[str, str]:
     """Return the variables that Vertex AI sets for a replica.
 
-    TF_CONFIG is set only for a job with more than one replica.
-
-    Parameters
-    ----------
-    addresses
-        ``host:port`` of every task of the job.
-    job_dir
-        The job folder, ``gs://…`` or a local path; None to leave out the variables with folders.
+    TF_CONFIG is set only for a job with more than one replica. `addresses` are the ``host:port`` of
+    every task; a `job_dir` of None leaves out the variables with folders.
     """
     environment = {
         "CLUSTER_SPEC": json.dumps(cluster_spec(addresses, task)),

@@ -231,7 +231,8 @@ class Document:
             if match["escape"]:
                 return match[0][1:]
             if name not in variables:
-                self._add_problem(node, _not_set(name))
+                hint = f"export {name}=…, or write $${{{name}}} to keep the text"
+                self._add_problem(node, f"${{{name}}}: {name} is not set; {hint}")
                 return ""
             self.substituted.setdefault(name, location)
             return variables[name]
@@ -253,11 +254,6 @@ class Document:
 
     def _add_problem(self, node: yaml.Node, message: str) -> None:
         self.problems.append(YamlProblem(_location(node.start_mark), message))
-
-
-def _not_set(name: str) -> str:
-    variable = f"${{{name}}}"
-    return f"{variable}: {name} is not set; export {name}=…, or write ${variable} to keep the text"
 
 
 def _json_as_yaml(text: str) -> str:

@@ -19,10 +19,6 @@ PATH = "expected a path below the project folder, such as data/labels.txt, got"
 BROKEN = {
     "nothing": ("", "1:1: expected keys with values, such as 'name: digits'"),
     "a tab": ("name: digits\n\tcluster: 1\n", "2:1: not YAML: a tab where spaces are needed"),
-    "an open bracket": (
-        "name: digits\nargs: [--epochs=5\nmodule: x\n",
-        "3:7: not YAML: while parsing a flow sequence, expected ',' or ']', but got ':'",
-    ),
     "code": (
         SMALLEST + "args: [!!python/object/apply:os.system [true]]\n",
         "3:8: unsupported YAML tag !!python/object/apply:os.system",
@@ -97,13 +93,6 @@ BROKEN = {
         + "vertex:\n  jobSpec: {enableWebAccess: maybe}\n  encryption_spec: {kms_key: a}\n",
         "4:30: vertex.jobSpec.enableWebAccess: expected true or false, got 'maybe'",
         "5:21: vertex.encryption_spec.kms_key: unknown field; did you mean 'kms_key_name'?",
-    ),
-    "a tuned job's fields with conflicts": (
-        SMALLEST
-        + "tuning: {metric: a, goal: maximize, trials: 1, parameters: {x: {values: [a]}}}\n"
-        + "vertex: {maxTrialCount: 2, studySpec: {metrics: [{metricId: b}]}}\n",
-        "4:25: vertex.maxTrialCount: 2 conflicts with tuning; set it there",
-        "4:49: vertex.studySpec.metrics: a list conflicts with tuning; set it there",
     ),
     "variables": (
         SMALLEST + "env: {9: a, TF_CONFIG: b, AIP_MODEL_DIR: c}\n",

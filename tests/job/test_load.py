@@ -389,21 +389,17 @@ def test_other_retired_accelerators_are_errors_of_an_old_file_and_of_check(proje
 # Google's fields in the job's own file
 
 
-def test_what_the_file_leaves_to_google_s_fields_is_known(tmp_path):
-    (tmp_path / "distlaunch.yaml").write_text(dedent("""\
-        name: digits
-        cluster: {chief: {machine: n1-standard-4}}
-        labels: {team: vision}
-        vertex:
-          labels: {run: a}
-          jobSpec:
-            serviceAccount: trainer@p.iam.gserviceaccount.com
-            scheduling: {strategy: SPOT, timeout: 60s, maxWaitDuration: 5s}
-        """))  # fmt: skip
-    job = load(tmp_path)
-    assert job.service_account == "trainer@p.iam.gserviceaccount.com"
-    assert job.scheduling == Scheduling("SPOT", 60, 5)
-    assert request(job)["labels"] == {"team": "vision", "run": "a"}
+def test_what_the_file_leaves_to_google_s_fields_is_known(project):
+    job_spec = (
+        "serviceAccount: trainer@p.iam.gserviceaccount.com, scheduling: {maxWaitDuration: 5s}"
+    )
+    text = PROJECT.replace("jobSpec: {", f"labels: {{run: b, x: y}}, jobSpec: {{{job_spec}, ")
+    (project / "distlaunch.yaml").write_text(text.replace("run: a", "run: b"))
+    job = load(project)
+    assert job.service_account == account
+    assert request(job)["labels"] == {"team": "vision", "run": "b", "x": "y"}
+    scheduling = request(job)["jobSpec"]["scheduling"]
+    assert scheduling == {"strategy": "SPOT", "timeout": "7200s", "maxWaitDuration": "5s"}
 
 
 def test_conflicts_with_other_keys_are_refused(tmp_path):

@@ -29,14 +29,6 @@ def test_what_is_no_task_is_refused(name):
         Task.parse(name)
 
 
-def test_order_of_tasks():
-    cluster = Cluster(Pool(SMALL), Pool(SMALL, 2), Pool(SMALL), Pool(SMALL))
-    named = [str(task) for task in cluster.tasks()]
-    assert named == ["chief", "worker:0", "worker:1", "ps:0", "evaluator:0"]
-    training = [str(task) for task in cluster.tasks() if task.is_training]
-    assert training == ["chief", "worker:0", "worker:1"]
-
-
 def test_description():
     assert Cluster(Pool(SMALL), Pool(SMALL, 0)).describe() == "1 task: chief"
     cluster = Cluster(Pool(SMALL), Pool(SMALL, 2), Pool(SMALL), Pool(SMALL))

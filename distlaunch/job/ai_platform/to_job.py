@@ -53,9 +53,8 @@ def to_job(
     A field with one equivalent is translated, with a note if it is not the same. A field with
     several, which differ in price or in what runs, is an error that lists them.
 
-    If `folder` has the module of a package job, the image is built from it; `image` is from the
-    command line, for the pools without one. With `replace_retired`, retired accelerators are kept
-    for the caller to replace, instead of being errors.
+    If `folder` has the module of a package job, the image is built from it; `image` is that of the
+    command line. With `replace_retired`, retired accelerators are kept for the caller to replace.
     """
     given = file.training_input
     image = image or base.image.uri

@@ -55,14 +55,8 @@ def build_request(
 ) -> dict[str, Any]:
     """Return the body of the call that creates the job, with `EXPECTED_GPUS` for each GPU pool.
 
-    Parameters
-    ----------
-    image
-        The image of the pools without one; None for the job's `Image.uri`, or none at all.
-    labels
-        Additional labels, which win over the job's.
-    job_dir
-        The ``gs://…`` job folder, None for the one of the job's file.
+    `image` is that of the pools without one, None for the job's `Image.uri`. `labels` win over the
+    job's. `job_dir` is the ``gs://…`` job folder, None for the one of the job's file.
     """
     body = plain_request(job, image=image, labels=labels, job_dir=job_dir)
     for spec in body[SPECS[collection(job)]]["workerPoolSpecs"]:

@@ -69,11 +69,6 @@ def custom(*machines: str, more: str = "") -> str:
 CPU = "n1-standard-4"
 ACCELERATOR = "masterConfig: {acceleratorConfig"
 SHAPES = {
-    "no tier": (
-        "trainingInput: {region: us-central1, args: [--epochs, 5]}",
-        [pool(CPU, args=["--epochs", "5"])],
-        ["scaleTier", "scaleTier"],
-    ),
     "STANDARD_1": (
         "trainingInput: {scaleTier: STANDARD_1, args: [--a=1]}",
         [
