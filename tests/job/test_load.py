@@ -390,14 +390,12 @@ def test_other_retired_accelerators_are_errors_of_an_old_file_and_of_check(proje
 
 
 def test_what_the_file_leaves_to_google_s_fields_is_known(project):
-    job_spec = (
-        "serviceAccount: trainer@p.iam.gserviceaccount.com, scheduling: {maxWaitDuration: 5s}"
-    )
-    text = PROJECT.replace("jobSpec: {", f"labels: {{run: b, x: y}}, jobSpec: {{{job_spec}, ")
-    (project / "distlaunch.yaml").write_text(text.replace("run: a", "run: b"))
+    fields = "serviceAccount: a@b.com, scheduling: {maxWaitDuration: 5s}, "
+    text = PROJECT.replace("jobSpec: {", f"labels: {{x: y}}, jobSpec: {{{fields}")
+    (project / "distlaunch.yaml").write_text(text)
     job = load(project)
-    assert job.service_account == account
-    assert request(job)["labels"] == {"team": "vision", "run": "b", "x": "y"}
+    assert job.service_account == "a@b.com"
+    assert request(job)["labels"] == {"team": "vision", "run": "a", "x": "y"}
     scheduling = request(job)["jobSpec"]["scheduling"]
     assert scheduling == {"strategy": "SPOT", "timeout": "7200s", "maxWaitDuration": "5s"}
 

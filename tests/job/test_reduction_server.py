@@ -105,13 +105,18 @@ def test_it_can_send_as_much_as_the_workers(machine, accelerator, count, replica
     assert third_pool(load(tmp_path, text, None, *sets))["replicaCount"] == replicas
 
 
-def test_the_number_is_that_of_the_job_file_or_of_set(tmp_path):
-    assert third_pool(load(tmp_path, V100.replace("auto", "3")))["replicaCount"] == 3
-    job = load(tmp_path, V100, None, "reduction_server.replicas=8")
-    assert third_pool(job)["replicaCount"] == 8
-    job = load(tmp_path, WITHOUT, None, "reduction_server.replicas=auto")
-    assert third_pool(job)["replicaCount"] == 16
-    assert load(tmp_path, V100, None, "reduction_server=").reduction_server is None
+@pytest.mark.parametrize(
+    ("text", "sets", "replicas"),
+    [
+        (V100.replace("auto", "3"), [], 3),
+        (V100, ["reduction_server.replicas=8"], 8),
+        (WITHOUT, ["reduction_server.replicas=auto"], 16),
+        (UNKNOWN.replace("auto", "9"), [], 9),  # no egress limit is documented
+    ],
+)
+def test_the_number_is_that_of_the_job_file_or_of_set(tmp_path, text, sets, replicas):
+    assert third_pool(load(tmp_path, text, None, *sets))["replicaCount"] == replicas
+    assert load(tmp_path, text, None, "reduction_server=").reduction_server is None
 
 
 @pytest.mark.parametrize("value", ["0", "1.5", "all"])
@@ -154,10 +159,6 @@ NO_GPU = "needs NVIDIA accelerators on the chief and the workers; cluster.worker
 )
 def test_what_cannot_have_it_is_refused_where_it_is_set(tmp_path, text, sets, line):
     assert problem(tmp_path, text, None, *sets) == line
-
-
-def test_a_number_is_enough_where_no_egress_limit_is_documented(tmp_path):
-    assert third_pool(load(tmp_path, UNKNOWN.replace("auto", "9")))["replicaCount"] == 9
 
 
 def test_it_is_added_to_the_pools_of_a_file_of_google_s(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from textwrap import dedent
 from typing import Any
 
@@ -254,10 +255,9 @@ def test_all_other_fields_are_translated_or_noted(tmp_path):
 
 
 def test_a_wait_is_kept_where_vertex_ai_has_one(tmp_path):
-    base = Job("base", Cluster(Pool(Machine(CPU))), scheduling=Scheduling("FLEX_START"))
+    base = replace(SMALL, scheduling=Scheduling("FLEX_START"))
     text = "trainingInput: {scaleTier: BASIC, scheduling: {maxWaitTime: 3600s}}"
-    scheduling = translated(tmp_path, text, base=base).job.scheduling
-    assert scheduling == Scheduling("FLEX_START", max_wait=3600)
+    assert translated(tmp_path, text, base=base).job.scheduling.max_wait == 3600
 
 
 def test_hyperparameters_become_a_search(tmp_path):

@@ -132,17 +132,7 @@ def escaped(value: Any) -> Any:
     )
 
 
-def without_lists_of_one(value: Any) -> Any:
-    """Write what is alone in a list without the list."""
-    if isinstance(value, dict):
-        return {key: without_lists_of_one(item) for key, item in value.items()}
-    if isinstance(value, list):
-        items = [without_lists_of_one(item) for item in value]
-        return items[0] if len(items) == 1 else items
-    return value
-
-
-def written(message: Any, form: str, *, snake: bool, defaults: bool, alone: bool) -> str:
+def written(message: Any, form: str, *, snake: bool, defaults: bool) -> str:
     content = escaped(
         json_format.MessageToDict(
             message,
@@ -150,8 +140,6 @@ def written(message: Any, form: str, *, snake: bool, defaults: bool, alone: bool
             always_print_fields_with_no_presence=defaults,
         )
     )
-    if alone:
-        content = without_lists_of_one(content)
     if form == "yaml":
         as_json = json.dumps(content, ensure_ascii=False)
         is_plain = not re.search("[\x85\u2028\u2029]", as_json)  # PyYAML would fold these
@@ -166,7 +154,7 @@ def sent(file: Path) -> tuple[str, dict[str, Any]]:
 
 
 forms = st.fixed_dictionaries(
-    dict.fromkeys(["snake", "defaults", "alone"], st.booleans())
+    dict.fromkeys(["snake", "defaults"], st.booleans())
     | {"form": st.sampled_from(["yaml", "json", "ascii"])}
 )
 
