@@ -10,6 +10,11 @@ import click
 from distlaunch.cli import completion, show
 
 _MOST_LISTED = 12
+# Evaluated by a shell, the lines of several machines must not set TF_CONFIG to the last one's.
+_BEFORE = "if false; then"
+_AFTER = """\
+else echo 'TF_CONFIG is not set: choose the machine with --task, e.g. --task chief' >&2; false
+fi"""
 
 
 @click.command("tf-config")
@@ -26,7 +31,7 @@ _MOST_LISTED = 12
     shell_complete=completion.host_tasks,
     help="Only the machine of this task: chief or worker:N (default: all).",
 )
-@click.option("--shell", is_flag=True, help="Print a line that sets it in a shell; needs --task.")
+@click.option("--shell", is_flag=True, help="Print lines that set it in a shell.")
 def command(hosts: str, name: str | None, shell: bool) -> None:
     """Print TF_CONFIG for each machine of your own cluster, one a line.
 
@@ -47,8 +52,13 @@ def command(hosts: str, name: str | None, shell: bool) -> None:
         raise UsageError(
             f"--task {name}: no such task in this cluster; there are: {', '.join(listed)}"
         )
-    if shell and len(tasks) > 1:
-        raise UsageError("--shell needs the task of one machine, e.g. --task chief")
+    is_guarded = shell and len(tasks) > 1
+    if is_guarded:
+        show(_BEFORE)
     for task in tasks:
         value = json.dumps(tf_config(addresses, task))
+        if is_guarded:
+            show(f"# on {addresses[task]} ({task})")
         show(f"export TF_CONFIG={shlex.quote(value)}" if shell else value)
+    if is_guarded:
+        show(_AFTER)

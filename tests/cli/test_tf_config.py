@@ -33,9 +33,15 @@ def test_one_task_is_chosen_and_evaluated_by_a_shell(run, name, kind):
     assert run(*HOSTS, "--task", name).out == done.stdout + "\n"
 
 
-def test_a_shell_gets_no_lines_of_several_machines(run):
-    message = "--shell needs the task of one machine, e.g. --task chief"
-    assert run(*HOSTS, "--shell") == (2, "", f"distlaunch: error: {message}\n")
+def test_evaluated_lines_of_all_machines_set_none_and_fail(run):
+    lines = run(*HOSTS, "--shell").out
+    assert lines.count("export TF_CONFIG=") == 2
+    script = 'eval "$LINES" || echo failed >&2; printf %s "$TF_CONFIG"'
+    done = subprocess.run(
+        ["sh", "-c", script], env={"LINES": lines}, capture_output=True, text=True, check=False
+    )
+    message = "TF_CONFIG is not set: choose the machine with --task, e.g. --task chief"
+    assert (done.stdout, done.stderr) == ("", f"{message}\nfailed\n")
 
 
 @pytest.mark.parametrize(
