@@ -6,6 +6,7 @@ may be allowed to submit a job and not to see all that it needs.
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,8 @@ TIMEOUT = 11.0  # seconds for all checks: enough for one call without a response
 _SIGN_IN_TIMEOUT = 8.0
 # Errors from JSON of an unexpected shape, such as that of a proxy.
 _UNEXPECTED_JSON = (AttributeError, LookupError, TypeError, ValueError)
-_GOOGLES_PROJECTS = ("cloud-aiplatform", "deeplearning-platform-release", "vertex-ai")  # prefixes
+_PUBLIC = re.compile("cloud-aiplatform|deeplearning-platform-release|vertex-ai(-restricted)?")
+"""Google's projects with public images."""
 
 
 def problems(
@@ -82,7 +84,7 @@ def _checks(context: CloudContext) -> Iterator[Check]:
     if request.project:
         images = [*named, pushed] if pushed else named
         for place in dict.fromkeys(image.google_repository for image in images):
-            if place and not place.project.startswith(_GOOGLES_PROJECTS):
+            if place and not _PUBLIC.fullmatch(place.project):
                 name = f"access of Vertex AI to {place}"
                 yield name, partial(service_agent_problems, context, place)
     if request.project and request.region:

@@ -159,13 +159,11 @@ def distance_problems(context: CloudContext, target: GoogleRepository) -> Iterat
     """Yield that a repository is on another continent than the job."""
     region = context.request.region
     if region and mainland(region) != mainland(target.location):
-        yield warning(
-            "repository-far",
-            str(target),
-            f"each machine in {region} pulls the image from {target.location}, which is slow and "
-            "is billed",
-            _create_and_set(target._replace(location=region)),
+        remedy = _create_and_set(target._replace(location=region))
+        message = (
+            f"each machine in {region} pulls the image from {target.location}: slow and billed"
         )
+        yield warning("repository-far", str(target), message, remedy)
 
 
 def service_agent_problems(context: CloudContext, target: GoogleRepository) -> Iterator[Problem]:
