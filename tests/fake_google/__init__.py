@@ -7,13 +7,12 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
-
-from . import prices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -51,8 +50,42 @@ ROUTES = (
     ("create", "POST", r"aiplatform/v1/(?P<parent>.*)/(?P<collection>customJobs)"),
     ("token", "POST", r"oauth2/token"),
 )
+VERTEX_AI = "C7E2-9256-1C43"
 _ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 _QUOTA_PREFIX = "custom_model_training_"
+
+
+_TRAINING = "Vertex AI: Training/Pipelines on"
+
+
+def sku(description: str, price: str, unit: str = "h", **others: Any) -> dict[str, Any]:
+    """Return a SKU of one tier, in the shape of `google.cloud.billing.v1.Sku`'s JSON."""
+    rates = others.get("tiers") or [tier(price)]
+    return {
+        "description": description,
+        "serviceRegions": others.get("regions", ["us-central1"]),
+        "pricingInfo": [
+            {"pricingExpression": {"usageUnit": unit, "displayQuantity": 1, "tieredRates": rates}}
+        ],
+    }
+
+
+def tier(price: str, currency: str = "USD", start: float = 0) -> dict[str, Any]:
+    """Return a tier's rate."""
+    units, rest = divmod(Decimal(price), 1)
+    money = {"currencyCode": currency, "units": str(units), "nanos": int(rest.scaleb(9))}
+    return {"startUsageAmount": start, "unitPrice": money}
+
+
+SKUS = {
+    VERTEX_AI: [
+        sku(f"{_TRAINING} N1 Predefined Instance Core running in Iowa", "0.04"),
+        sku(f"{_TRAINING} N1 Predefined Instance Ram running in Iowa", "0.005", "GiBy.h"),
+        sku(f"{_TRAINING} NVIDIA Tesla T4 in Iowa", "0.4"),
+        sku(f"{_TRAINING} NVIDIA Tesla V100 in Iowa", "2.5"),
+        sku(f"{_TRAINING} SSD backed PD Capacity", "0.17", "GiBy.mo"),
+    ]
+}
 
 
 class Refused(Exception):
@@ -93,7 +126,7 @@ class FakeGoogle:
     # By the end of a path: a response, an exception, or a function that returns one.
     answers: Mapping[str, Any] = field(default_factory=dict)
     jobs: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
-    skus: Mapping[str, list[Any]] = field(default_factory=lambda: prices.SKUS)  # by service
+    skus: Mapping[str, list[Any]] = field(default_factory=lambda: SKUS)  # by service
     page_size: int = 5000
     requests: list[Request] = field(default_factory=list)
 

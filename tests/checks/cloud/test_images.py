@@ -10,16 +10,18 @@ from fake_registry import FakeRegistry, Fault
 from distlaunch.job.model import Cluster, Image, Machine, Pool, Program, ReductionServer
 
 INDEX = "application/vnd.oci.image.index.v1+json"
-FAULTS = {"/broken": Fault(500), "/secret": Fault(403)}
+STATUS = {"broken": 500, "secret": 403}
 
 
 @pytest.fixture(scope="module")
 def registry():
     """A registry with images for arm64 and amd64, and an index without amd64."""
-    rule = FAULTS.items()
-    with FakeRegistry(
-        lambda request: next((each for end, each in rule if request.path.endswith(end)), None)
-    ) as registry:
+
+    def rule(request):
+        status = STATUS.get(request.path.rpartition("/")[2])
+        return Fault(status) if status else None
+
+    with FakeRegistry(rule) as registry:
         for name in ("amd64", "arm64"):
             config = {"os": "linux", "architecture": name, "rootfs": {"diff_ids": ["sha256:0"]}}
             registry.put_image("digits", name, config, b"layer")

@@ -12,7 +12,6 @@ from fake_google import Refused
 from distlaunch.job.model import Cluster, Image, Machine, Pool, RangeParameter, Scheduling, Tuning
 
 A100 = Cluster(Pool(Machine("a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)))
-CPUS = Cluster(Pool(Machine("c2-standard-8")), Pool(Machine("c2-standard-8"), 2))
 TUNING = Tuning(
     "accuracy", "maximize", {"rate": RangeParameter(0.1, 1.0)}, trials=4, parallel_trials=2
 )
@@ -32,8 +31,6 @@ ACCOUNT = "trainer@demo-project.iam.gserviceaccount.com"
     "fields",
     [
         {},
-        {"cluster": CPUS, "service_account": None},
-        {"scheduling": Scheduling("SPOT")},
         {"cluster": A100, "scheduling": Scheduling("FLEX_START")},
         {"tuning": TUNING},
         {"cluster": Cluster(Pool(Machine("cloud-tpu", "TPU_V3", 8)))},

@@ -5,7 +5,7 @@ The first is what a user of a3-highgpu-8g in us-central1 published of two bills 
 
 from __future__ import annotations
 
-from fake_google.prices import sku
+from fake_google import sku
 
 VERTEX_AI, COMPUTE_ENGINE = "C7E2-9256-1C43", "6F81-5844-456A"
 REGION = "us-central1"

@@ -12,8 +12,7 @@ from decimal import Decimal
 from importlib.resources import files
 
 import pytest
-from fake_google import Refused
-from fake_google.prices import sku, tier
+from fake_google import Refused, sku, tier
 
 from distlaunch.checks.price.catalog import accelerator_items, classify, hourly_price
 from distlaunch.google.client import connect
@@ -162,10 +161,9 @@ def test_a_description_has_one_item_or_none(description, item):
     assert classify(description) == item
 
 
-@pytest.mark.parametrize("strategy", ["STANDARD", "SPOT", "FLEX_START"])
-def test_each_gpu_has_an_item_of_its_own(known, strategy):
+def test_each_gpu_has_an_item_of_its_own(known):
     names = [name for name in known.accelerators if name.startswith("NVIDIA_")]
-    items = {frozenset(accelerator_items(name, strategy)) for name in names}
+    items = {frozenset(accelerator_items(name, "STANDARD")) for name in names}
     assert len(items) == len(names) > 10
 
 
@@ -179,10 +177,8 @@ def test_the_price_per_hour_is_of_the_only_paid_tier():
     "invalid",
     [
         {},
-        {"pricingInfo": "free"},
         sku("x", "0"),
         sku("x", "1", "mo"),
-        sku("x", "1", ["h"]),
         sku("x", "", tiers=[tier("1"), tier("2", start=5)]),
         sku("x", "", tiers=[tier("1", "EUR")]),
         sku("x", "", tiers=[{"unitPrice": {"currencyCode": "USD", "units": "many"}}]),
