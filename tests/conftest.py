@@ -80,6 +80,13 @@ def python() -> Iterator[tensorflow_host.PythonHost]:
         yield host
 
 
+@pytest.fixture(scope="session")
+def tensorflow() -> Iterator[tensorflow_host.PythonHost]:
+    """A Python that has imported what the commands and their tasks import."""
+    with tensorflow_host.running(*COMMAND_IMPORTS, "tensorflow", "keras") as host:
+        yield host
+
+
 @pytest.fixture
 def cli(python, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run `distlaunch`, by default in an empty folder; with PYTHONPATH in a new Python."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import tensorflow as tf
-import tensorflow_host  # imported by tests/conftest.py
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,12 +29,6 @@ sys.path.remove(str(BASE))
 def environment_outside_clusters() -> dict[str, str]:
     left_out = ("TF_CONFIG", "CLUSTER_SPEC", "DISTLAUNCH_", "AIP_")
     return {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
-
-
-@pytest.fixture(scope="session")
-def tensorflow() -> Iterator[PythonHost]:
-    with tensorflow_host.running("tensorflow", "keras") as host:
-        yield host
 
 
 @pytest.fixture
