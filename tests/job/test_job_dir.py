@@ -10,12 +10,10 @@ from distlaunch.job.job_dir import change_job_dir, check_scheme, job_dir_in
     ("args", "job_dir"),
     [
         ("", None),
-        ("--epochs 3", None),
         ("--job-dir a", "a"),
         ("--job-dir=a --epochs 3", "a"),
         ("--job-dir a --job-dir=b=c", "b=c"),
         ("--job-dir=a --job-dir", "a"),
-        ("--job-dir --job-dir", "--job-dir"),
         ("--job-directory a", None),
     ],
 )

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.errors import DistlaunchError
 from distlaunch.job import machine_catalogue
 from distlaunch.job.machine_catalogue import (
     MachineType,
@@ -72,12 +71,8 @@ WRONG = """\
 
 @pytest.fixture
 def own(tmp_path):
-    def write(text):
-        path = tmp_path / machine_catalogue.FILE_NAME
-        path.write_text(text)
-        return path
-
-    return write
+    path = tmp_path / machine_catalogue.FILE_NAME
+    return lambda text: (path.write_text(text), path)[1]
 
 
 def test_accelerators_have_googles_names():
@@ -192,11 +187,10 @@ def test_the_bundled_catalogue_has_the_shape_of_a_users_file(own):
     assert load(own(json.dumps(entries))) == KNOWN
 
 
-def test_every_problem_of_a_file_has_its_location(own):
+def test_every_problem_of_a_file_has_its_location(own, refuses):
     path = own(BROKEN)
-    with pytest.raises(DistlaunchError) as caught:
+    with refuses(path, *WRONG.splitlines()):
         load(path)
-    assert caught.value.lines == tuple(f"{path}:{line}" for line in WRONG.splitlines())
 
 
 MAPPINGS = st.dictionaries(

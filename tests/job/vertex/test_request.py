@@ -177,16 +177,11 @@ def test_a_search_is_read_as_it_was_written():
     assert read_tuning(sent(TUNED)) == replace(TUNED.tuning, parameters=expected)
 
 
-CONDITION = {
-    "parentCategoricalValues": {"values": ["a"]},
-    "parameterSpec": {"parameterId": "y", "discreteValueSpec": {"values": [1]}},
-}
-CATEGORICAL = {"parameterId": "x", "categoricalValueSpec": {"values": ["a"]}}
+CONDITION = {"parameterSpec": {"parameterId": "y", "discreteValueSpec": {"values": [1]}}}
+PARAMETER = {"parameterId": "x", "integerValueSpec": {"maxValue": 3}}
 SPECS = {
     "two metrics": {"metrics": [{"metricId": "a", "goal": "MAXIMIZE"}] * 2},
-    "a conditional parameter": {
-        "parameters": [{**CATEGORICAL, "conditionalParameterSpecs": [CONDITION]}]
-    },
+    "a condition": {"parameters": [{**PARAMETER, "conditionalParameterSpecs": [CONDITION]}]},
     "a number too large for a float": {
         "parameters": [{"parameterId": "x", "integerValueSpec": {"maxValue": 2**53 + 1}}]
     },
@@ -197,7 +192,7 @@ SPECS = {
 def test_a_search_that_tuning_cannot_express_is_passed_through(name):
     study = {
         "metrics": [{"metricId": "a", "goal": "MAXIMIZE"}],
-        "parameters": [{"parameterId": "x", "integerValueSpec": {"maxValue": 3}}],
+        "parameters": [PARAMETER],
     } | SPECS[name]
     assert read_tuning({"studySpec": study}) is None
     job = replace(SMALL, vertex={"studySpec": study})
