@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry.append import append_layers
-from distlaunch.image.registry.client import Registry
+from distlaunch.image.registry.client import Registry, append_layers
 from distlaunch.image.registry.manifests import ImageSettings
 
 ROOT = Path(__file__).parent.parent

@@ -38,8 +38,12 @@ class Rendered:
                 f"{', '.join(map(str, taken))} would be overwritten, and is not as distlaunch "
                 "wrote it; remove it, or choose another folder with --output DIR"
             )
-        for name, text in self.files.items():
-            _write(folder / name, text)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, text in self.files.items():
+                atomic_write(folder / name, text)
+        except OSError as error:
+            raise DistlaunchError(f"{folder}: cannot be written ({os_reason(error)})") from None
 
 
 def render(job: Job, folder: Path, output: Path, format: templates.Format) -> Rendered:  # noqa: A002
@@ -135,11 +139,3 @@ def _is_taken(path: Path) -> bool:
         return path.exists() and not templates.is_ours(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return True
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(path, text)
-    except OSError as error:
-        raise DistlaunchError(f"{path}: cannot be written ({os_reason(error)})") from None
