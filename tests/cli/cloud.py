@@ -17,6 +17,12 @@ LABEL = "distlaunch-launch"
 LOCATION = ("--project", "p", "--region", "us-central1")
 
 
+def new_record(launch_id: str = "digits-1", **more: Any) -> Record:
+    """Return the record of a launch of digits in project p."""
+    fields = {"project": "p", "region": "us-central1", "collection": "customJobs", "content": ""}
+    return Record(**{"launch_id": launch_id, "name": "digits", "request": {}, **fields, **more})
+
+
 class Cloud(Emulator):
     """An emulator that runs processes, and the jobs that are launched in it."""
 
@@ -60,19 +66,8 @@ class Cloud(Emulator):
 
     def record(self, folder: Path, launch_id: str, job: dict[str, Any] | None, **more: Any) -> None:
         """Write the record that a submit leaves in a folder."""
-        record = Record(
-            launch_id=launch_id,
-            name="digits",
-            project="p",
-            region="us-central1",
-            collection="customJobs",
-            content="",
-            request={},
-            endpoint=self.url,
-            resource=job and job["name"],
-            **more,
-        )
-        Records(folder).write(record)
+        resource = job and job["name"]
+        Records(folder).write(new_record(launch_id, endpoint=self.url, resource=resource, **more))
 
     def wait(self, job: dict[str, Any]) -> dict[str, Any]:
         """Wait for a job's end, and its error."""

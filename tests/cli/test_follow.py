@@ -8,20 +8,11 @@ import pytest
 
 from distlaunch.cli.follow import follow_or_detach
 from distlaunch.submit import launcher
-from distlaunch.submit.records import Record
 from distlaunch.ui.console import Console
 
+from .cloud import new_record
+
 JOB = {"name": "projects/1/locations/us-central1/customJobs/7"}
-RECORD = Record(
-    launch_id="digits-1",
-    name="digits",
-    project="p",
-    region="us-central1",
-    collection="customJobs",
-    content="",
-    request={},
-    resource=JOB["name"],
-)
 CANCEL, KEEP = True, False
 LOGS, CHECK = "'distlaunch logs digits-1'", "check 'distlaunch status digits-1'"
 
@@ -51,7 +42,7 @@ def test_ctrl_c_in_each_state(states, cancel, end, monkeypatch, capfd):
     monkeypatch.setattr(launcher, "follow_to_completion", interrupt)
     code = follow_or_detach(
         Console(),
-        launcher.Launched(RECORD, JOB),
+        launcher.Launched(new_record(resource=JOB["name"]), JOB),
         SimpleNamespace(close=lambda _: None),
         jobs,
         detach=False,

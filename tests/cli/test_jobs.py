@@ -13,9 +13,12 @@ import pytest
 
 from distlaunch.emulator.faults import Faults
 from distlaunch.google.jobs import state
+from distlaunch.submit.records import Records
 
-from ..google.servers import Reply  # noqa: TID252 - tests are no package
-from .cloud import LABEL, LOCATION, Cloud
+from ..google.servers import Reply, in_turn, refused  # noqa: TID252 - tests are no package
+from .cloud import LABEL, LOCATION, Cloud, new_record
+
+NAME = "projects/p/locations/us-central1/customJobs/1"
 
 LINES = [f"line {number}" for number in range(3)]
 # The chief's end is the job's, so it waits until the worker has printed its lines.
@@ -127,10 +130,7 @@ NO_ENDPOINT = ("--endpoint", "http://127.0.0.1:9")
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (
-            (),
-            "no jobs submitted from this directory; pass a job ID (see 'distlaunch list')",
-        ),
+        ((), "no jobs submitted from this directory; pass a job ID (see 'distlaunch list')"),
         (
             ("digits-1", "--region", "r1"),
             "project: no project set; set project: or --project ID, or run "
@@ -163,23 +163,45 @@ def test_a_missing_setting_is_an_error_with_its_remedy(run, words, expected):
 
 def test_a_job_that_does_not_exist_is_an_error_with_a_similar_name(run, cloud, tmp_path):
     cloud.record(tmp_path, "digits-1", cloud.first)
-    done = run("status", "digit-1", *cloud.options())
-    assert (done.code, done.err) == (
-        1,
+    message = (
         "distlaunch: error: no job 'digit-1' in project p, region us-central1; did you mean "
-        "'digits-1'?; see 'distlaunch list'\n",
+        "'digits-1'?; see 'distlaunch list'\n"
     )
+    assert run("status", "digit-1", *cloud.options()) == (1, "", message)
     assert "no job '12345' in project p" in run("status", "12345", *cloud.options()).err
 
 
 def test_a_launch_that_was_interrupted_before_google_had_its_job(run, cloud, tmp_path):
     cloud.record(tmp_path, "digits-7", None)
     done = run("status")
-    assert done.code == 1
-    assert done.err.endswith(
-        "distlaunch: error: digits-7: the launch was interrupted before Google had its job; run "
-        "'distlaunch submit' to finish it\n"
+    problem = "digits-7: the launch was interrupted before Google had its job; run"
+    assert (done.code, f"error: {problem} 'distlaunch submit' to fin" in done.err) == (1, True)
+
+
+@pytest.fixture
+def remote(serve, trusted, user, tmp_path):
+    """A server with a trusted certificate, named by a record that came with the folder."""
+    server = serve(in_turn(refused(404)), trusted)
+    Records(tmp_path).write(new_record(endpoint=server.url, resource=NAME))
+    return server
+
+
+@pytest.mark.parametrize("words", ["status", "logs digits-1", f"cancel {NAME}", "resubmit"])
+def test_no_credentials_go_to_an_endpoint_that_only_a_record_names(run, remote, words):
+    assert run(*words.split()) == (
+        1,
+        "",
+        f"distlaunch: error: digits-1: its record names the endpoint {remote.url}, and credentials "
+        "are sent to a remote endpoint only if it is given on the command line; if you trust it, "
+        f"pass --endpoint {remote.url}\n",
     )
+    assert remote.requests == []
+
+
+def test_an_endpoint_of_the_command_line_gets_credentials(run, remote):
+    done = run("status", "--endpoint", remote.url)
+    assert (done.code, "not found: No" in done.err) == (1, True)
+    assert remote.requests[0].headers["authorization"] == "Bearer the-token"
 
 
 # list
@@ -226,12 +248,9 @@ def test_one_invalid_job_is_skipped_with_a_warning(run, serve):
 
 
 def test_nothing_to_list(run, cloud):
-    assert run("list", *cloud.options("empty")) == (
-        0,
-        "",
-        "distlaunch: no jobs in project empty, region us-central1 "
-        "submitted by distlaunch (--all lists others)\n",
-    )
+    notice = "no jobs in project empty, region us-central1 submitted by distlaunch (--all lists oth"
+    done = run("list", *cloud.options("empty"))
+    assert (done.code, done.out, notice in done.err) == (0, "", True)
     assert run("list", "--json", *cloud.options("empty")).out == "[]\n"
 
 
