@@ -8,7 +8,6 @@ from distlaunch.google import auth
 
 PROPERTIES = """\
 [core]
-account = ann@example.com
 project = configured
 [compute]
 region = us-east1
@@ -27,22 +26,16 @@ def gcloud(no_credentials):
     return write
 
 
-def test_gclouds_configuration(gcloud):
+def test_the_active_configuration_of_gcloud_counts(gcloud, monkeypatch):
     assert (auth.default_project(), auth.default_region(), auth.credentials_file()) == (None,) * 3
     gcloud("configurations/config_default", PROPERTIES)
     assert (auth.default_project(), auth.default_region()) == ("configured", "us-east1")
-    gcloud("configurations/config_default", f"{PROPERTIES}[ai]\nregion = eu%(x)s\n")
-    assert auth.default_region() == "eu%(x)s"
-
-
-def test_the_active_configuration_counts(gcloud, monkeypatch):
-    gcloud("configurations/config_default", PROPERTIES)
-    gcloud("configurations/config_work", "[core]\nproject = work\n[ai]\nregion = asia-east1\n")
-    gcloud("configurations/config_play", "[core]\nproject = play\n")
+    gcloud("configurations/config_work", "[core]\nproject = work\n[ai]\nregion = eu%(x)s\n")
+    gcloud("configurations/config_play", f"{PROPERTIES}[ai]\nregion = asia-east1\n")
     gcloud("active_config", "work\n")
-    assert (auth.default_project(), auth.default_region()) == ("work", "asia-east1")
+    assert (auth.default_project(), auth.default_region()) == ("work", "eu%(x)s")
     monkeypatch.setenv("CLOUDSDK_ACTIVE_CONFIG_NAME", "play")
-    assert (auth.default_project(), auth.default_region()) == ("play", None)
+    assert auth.default_region() == "asia-east1"
 
 
 @pytest.mark.parametrize(
@@ -74,19 +67,15 @@ def test_the_environment_comes_first(gcloud, monkeypatch, default, variable):
         ([], None),
     ],
 )
-def test_the_credentials_come_last(gcloud, content, project):
+def test_the_credentials_come_last_and_those_of_the_environment_first(
+    gcloud, monkeypatch, content, project
+):
     gcloud("application_default_credentials.json", json.dumps(content))
     assert auth.default_project() == project
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
+    assert (auth.credentials_file(), auth.default_project()) == ("/nowhere.json", None)
     gcloud("configurations/config_default", PROPERTIES)
     assert auth.default_project() == "configured"
-
-
-def test_credentials_that_the_environment_names_come_before_the_usual_ones(gcloud, monkeypatch):
-    gcloud("application_default_credentials.json", '{"project_id": "usual"}')
-    assert auth.default_project() == "usual"
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
-    assert auth.credentials_file() == "/nowhere.json"
-    assert auth.default_project() is None
 
 
 @pytest.mark.parametrize(
