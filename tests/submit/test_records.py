@@ -98,7 +98,7 @@ def written(**changes) -> str:
         (Path.mkdir, "not a regular file"),
         (lambda path: path.symlink_to(path), "not a regular file"),
     ],
-    ids=lambda value: str(value)[:30],
+    ids=lambda value: str(getattr(value, "__name__", value))[:30],
 )
 def test_an_invalid_record_is_ignored_with_one_warning(content, reason, tmp_path):
     path = tmp_path / JOBS / "broken.json"
