@@ -2,13 +2,14 @@
 
 Commands are in fenced blocks. `console` blocks hold commands after a `$`; those of a document are
 one session in an empty folder. A session of `console long` blocks runs in `make docs-test` only.
-Each command of an `sh` block has a check in `SETUP` or is run at the emulator.
+Each command of an `sh` block has a check in `CHECKS` or is run at the emulator.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -81,17 +82,18 @@ def free_port() -> int:
         return server.getsockname()[1]
 
 
-def pip_install(folder: Path, extra: str) -> None:
+def pip_install(folder: Path, *words: str) -> None:
     """Check that the extra exists; `make demo` installs its dependencies in CI."""
-    words = ["-m", "pip", "install", "--dry-run", "--no-deps", f"{ROOT}{extra}"]
+    source = f"{ROOT}{words[-1].removeprefix('.')}"
+    options = ["-m", "pip", "install", "--dry-run", "--no-deps", source]
     done = subprocess.run(
-        [sys.executable, *words], cwd=folder, check=True, capture_output=True, text=True
+        [sys.executable, *options], cwd=folder, check=True, capture_output=True, text=True
     )
     assert "Would install distlaunch" in done.stdout
     assert "does not provide the extra" not in done.stderr
 
 
-def activate(folder: Path, script: str) -> None:
+def activate(folder: Path, _: str, script: str) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", ".venv"], cwd=folder, check=True)
     done = subprocess.run(
         ["bash", "-ec", f". {script}; command -v python"],
@@ -103,34 +105,46 @@ def activate(folder: Path, script: str) -> None:
     assert Path(done.stdout.strip()) == folder / ".venv/bin/python"
 
 
-def make(folder: Path, target: str) -> None:
+def make(folder: Path, _: str, target: str) -> None:
     """Check that the target exists; `.ci/run` makes it."""
     subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True)
 
 
-def completion(folder: Path, shell: str) -> None:
+def completion(folder: Path, *words: str) -> None:
+    shell = re.findall("bash|zsh|fish", " ".join(words))[0]
     environment = os.environ | {"_DISTLAUNCH_COMPLETE": f"{shell}_source"}
-    words = [sys.executable, "-m", "distlaunch"]
-    done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+    command = [sys.executable, "-m", "distlaunch"]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     assert f"{shell}_complete" in done.stdout
 
 
-def benchmark(folder: Path, script: str) -> None:
+def benchmark(folder: Path, _: str, script: str) -> None:
     """Check that the benchmark exists; `make bench` runs it."""
-    assert (ROOT / "benchmarks" / script).is_file()
+    assert (ROOT / script).is_file()
 
 
 def gcloud_has(folder: Path, *words: str) -> None:
     """Check that the command has the options; Google is not called."""
     if shutil.which("gcloud") is None:
         pytest.skip("gcloud is not installed")
-    command = ["gcloud", *(word for word in words if not word.startswith("--")), "--help"]
+    command = [*(word for word in words if not word.startswith("--")), "--help"]
     environment = os.environ | {"CLOUDSDK_CONFIG": str(folder), "PAGER": "cat"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for option in (word.partition("=")[0] for word in words if word.startswith("--")):
         assert option in done.stdout
 
+
+CHECKS = {
+    ".": activate,
+    "gcloud": gcloud_has,
+    "make": make,
+    "pip": pip_install,
+    "python": benchmark,
+    "eval": completion,
+    "_DISTLAUNCH_COMPLETE=fish_source": completion,
+}
+"""Checks of set-up commands by their first word."""
 
 JOB_FILE = """\
 name: digits
@@ -161,32 +175,7 @@ AT_THE_EMULATOR = (
     "resubmit",
 )
 
-SETUP = {
-    **{
-        f"gcloud {line}": (gcloud_has, *line.split())
-        for line in (
-            "auth application-default login",
-            "auth login",
-            "config set project my-project",
-            "services enable aiplatform.googleapis.com artifactregistry.googleapis.com "
-            "logging.googleapis.com",
-            "storage buckets create gs://my-bucket --location=us-central1",
-            "artifacts repositories create training --repository-format=docker "
-            "--location=us-central1",
-        )
-    },
-    ". .venv/bin/activate": (activate, ".venv/bin/activate"),
-    "make demo": (make, "demo"),
-    "make test": (make, "test"),
-    "make bench": (make, "bench"),
-    "python benchmarks/throughput.py": (benchmark, "throughput.py"),
-    "pip install .": (pip_install, ""),
-    "pip install '.[local]'": (pip_install, "[local]"),
-    "pip install '.[local-gpu]'": (pip_install, "[local-gpu]"),
-    'eval "$(_DISTLAUNCH_COMPLETE=bash_source distlaunch)"': (completion, "bash"),
-    'eval "$(_DISTLAUNCH_COMPLETE=zsh_source distlaunch)"': (completion, "zsh"),
-    "_DISTLAUNCH_COMPLETE=fish_source distlaunch | source": (completion, "fish"),
-}
+SETUP = setup_commands() - {f"distlaunch {line}" for line in AT_THE_EMULATOR}
 
 
 @pytest.mark.slow
@@ -238,12 +227,8 @@ def test_commands_of_a_project_readme_run(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("command", sorted(SETUP))
 def test_setup_command_works(command, tmp_path):
-    check, *arguments = SETUP[command]
-    check(tmp_path, *arguments)
-
-
-def test_every_setup_command_has_a_check():
-    assert setup_commands() <= SETUP.keys() | {f"distlaunch {line}" for line in AT_THE_EMULATOR}
+    words = shlex.split(command)
+    CHECKS[words[0]](tmp_path, *words)
 
 
 def test_every_block_has_a_known_kind():
