@@ -74,11 +74,6 @@ OURS_AFTER = (
     ("line", "expected"),
     [
         (
-            "--workers 0",
-            "invalid value for '--workers': 0 is not in the range x>=1 "
-            "(see 'distlaunch local --help')",
-        ),
-        (
             "--kill worker:2@step=4",
             "--kill worker:2@step=4: no such task in this cluster; "
             "there are: chief, worker:0, worker:1",
@@ -102,44 +97,28 @@ def test_wrong_usage_is_one_line_and_2(local, project, line, expected):
     assert not (project / ".distlaunch").exists()
 
 
+def test_without_a_job_file_tasks_and_program_are_needed(local):
+    done = local("")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "error: no distlaunch.yaml here: 'distlaunch init' makes a project, or" in done.stderr
+    done = local("-- true")
+    message = "no distlaunch.yaml here: pass the number of tasks with --workers N"
+    assert (done.returncode, done.stderr) == (2, f"distlaunch: error: {message}\n")
+
+
 @pytest.mark.parametrize(
-    ("line", "code", "expected"),
+    ("count", "problem"),
     [
-        (
-            "",
-            1,
-            "no distlaunch.yaml here: 'distlaunch init' makes a project, "
-            "or give --workers N and a program after --",
-        ),
-        (
-            "-- true",
-            2,
-            "no distlaunch.yaml here: pass the number of tasks with --workers N",
-        ),
+        ("none", r"distlaunch.yaml:7:\d+: .*"),
+        ("1000", "distlaunch.yaml: cluster: 1,001 tasks in all; expected no more than 1,000 .*"),
+        (f"{10**18}", "distlaunch.yaml: cluster: 1,000,000,000,000,000,001 tasks in all; .*"),
     ],
 )
-def test_refusal_is_one_line(local, tmp_path, line, code, expected):
-    done = local(line)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr == f"distlaunch: error: {expected}\n"
-
-
-def test_job_file_with_problems(local, project):
-    (project / "distlaunch.yaml").write_text(JOB.replace("count: 2", "count: none"))
-    done = local("")
-    assert done.returncode == 1
-    assert re.fullmatch(r"distlaunch: error: distlaunch.yaml:7:\d+: .*\n", done.stderr)
-
-
-@pytest.mark.parametrize("count", [1000, 10**18])
-def test_job_file_with_too_many_tasks(local, project, count):
+def test_job_file_with_an_invalid_number_of_tasks(local, project, count, problem):
     (project / "distlaunch.yaml").write_text(JOB.replace("count: 2", f"count: {count}"))
     done = local("-- true")
-    assert (done.returncode, done.stderr) == (
-        1,
-        f"distlaunch: error: distlaunch.yaml: cluster: {count + 1:,} tasks in all; "
-        "expected no more than 1,000 tasks on one machine\n",
-    )
+    assert done.returncode == 1
+    assert re.fullmatch(f"distlaunch: error: {problem}\n", done.stderr)
 
 
 def test_more_open_files_than_are_allowed(tmp_path):
@@ -151,20 +130,8 @@ def test_more_open_files_than_are_allowed(tmp_path):
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (
-        1,
-        "distlaunch: error: too many open files for so many tasks; "
-        "allow more with 'ulimit -n' or start fewer\n",
-    )
-
-
-def test_module_without_tensorflow(local, project):
-    (project / "sitecustomize.py").write_text("import sys; sys.modules['tensorflow'] = None\n")
-    done = local("", env=os.environ | {"PYTHONPATH": str(project)})
-    assert done.returncode == 1
-    assert done.stderr == (
-        "distlaunch: error: TensorFlow is not installed here; run pip install 'distlaunch[local]'\n"
-    )
+    message = "too many open files for so many tasks; allow more with 'ulimit -n' or start fewer"
+    assert (done.returncode, done.stderr) == (1, f"distlaunch: error: {message}\n")
 
 
 def test_program_without_a_project(local, tmp_path):
@@ -193,11 +160,11 @@ def test_program_in_a_project_has_its_cluster_and_variables(local, project):
     assert done.returncode == 0
     assert "chief + 2 workers on this machine" in done.stderr
     assert "4 GPUs for 3 training tasks: GPUs per task: 1, unused: 1" in done.stderr
+    variables = {"COLOUR": "green", "NCCL_DEBUG": "INFO", "TF_CPP_MIN_LOG_LEVEL": "0"}
+    variables |= {"AIP_MODEL_DIR": f"{project}/out/model/", "DISTLAUNCH_EXPECTED_GPUS": "1"}
     for task in ("chief", "worker:0", "worker:1"):
         shown = printed_by(done, task)
         assert shown["argv"] == ["--job-dir", "out"]
-        variables = {"COLOUR": "green", "NCCL_DEBUG": "INFO", "TF_CPP_MIN_LOG_LEVEL": "0"}
-        variables |= {"AIP_MODEL_DIR": f"{project}/out/model/", "DISTLAUNCH_EXPECTED_GPUS": "1"}
         assert variables.items() <= shown["env"].items()
     assert printed_by(done, "worker:0")["env"]["CUDA_VISIBLE_DEVICES"] == "5"
     assert (project / "out/task-logs/attempt-1/chief.log").is_file()
@@ -247,12 +214,8 @@ def test_two_runs_at_once_in_one_job_folder(local, project):
     )
     done = local("--workers 1 --job-dir out -- python again.py")
     assert done.returncode == 0
-    assert done.stdout == (
-        "chief | b\"distlaunch: error: out: another 'distlaunch local' runs in this folder; "
-        'wait for it or choose another --job-dir\\n"\n'
-    )
-    done = local("--workers 1 --job-dir out -- true")
-    assert done.returncode == 0
+    assert "error: out: another 'distlaunch local' runs in this folder; wait for" in done.stdout
+    assert local("--workers 1 --job-dir out -- true").returncode == 0
 
 
 @pytest.mark.parametrize("quiet", [(), ("--quiet",)])
@@ -265,35 +228,12 @@ def test_failing_task_gives_its_code_and_no_summary(cli, project, quiet):
     assert ("job folder" in done.stderr) != bool(quiet)
 
 
-def test_reader_that_leaves_stops_the_job(tmp_path):
-    command = [sys.executable, "-m", "distlaunch", "--quiet", "local", "--workers", "1", "--"]
-    with subprocess.Popen(
-        [*command, "yes"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as launcher:
-        assert launcher.stdout.readline() == b"chief | y\n"
-        launcher.stdout.close()
-        assert launcher.stderr.read() == b""
-        assert launcher.wait(60) == 1
-
-
-@pytest.mark.slow
-def test_module_of_the_job_file_with_more_arguments(local, project):
-    (project / "prog.py").write_text(REPORT)
-    (project / "distlaunch.yaml").write_text(JOB.replace('"5"', '"5", --job-dir, file'))
-    done = local("--workers 2 --job-dir line -- --epochs 3")
-    assert done.returncode == 0, done.stderr
-    content = printed_by(done, "worker:0")
-    assert content["argv"] == ["--epochs", "5", "--epochs", "3"]
-    assert content["env"]["AIP_MODEL_DIR"] == f"{project}/line/model/"
-
-
 def test_events_as_json(local, project):
     done = local("--json -- python summarise.py")
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {event["task"] for event in events if event["event"] == "task"} == {
-        *("chief", "worker:0", "worker:1")
-    }
+    tasks = {event["task"] for event in events if event["event"] == "task"}
+    assert tasks == {"chief", "worker:0", "worker:1"}
     assert events[-1]["event"] == "summary"
     assert events[-1]["summary"]["global_batch"] == 64
     assert "job folder" in done.stderr

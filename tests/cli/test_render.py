@@ -85,12 +85,8 @@ def test_a_config_file_is_translated_and_its_retired_accelerators_on_request(run
 
 def test_variables_that_look_secret_are_warned_of(run, project):
     done = run("render", "--set=env.API_KEY=abc", "--set=env.A_TOKEN=x", "--set=env.COLOUR=green")
-    assert (done.code, "abc" in done.out, done.err) == (
-        0,
-        False,
-        "distlaunch: warning: config.yaml: contains the values of API_KEY, A_TOKEN, which look "
-        "secret; do not commit it\n",
-    )
+    warning = "warning: config.yaml: contains the values of API_KEY, A_TOKEN, which look secret"
+    assert (done.code, "abc" in done.out, warning in done.err) == (0, False, True)
 
 
 CONDITIONAL = """\
@@ -111,13 +107,9 @@ vertex:
 def test_conditional_parameters_are_written_for_vertex_ai_only(run, project):
     (project / "distlaunch.yaml").write_text(JOB + CONDITIONAL)
     assert "gcloud ai hp-tuning-jobs create" in run("render").out
-    assert run("render", "--format", "ai-platform", "--output", "legacy") == (
-        1,
-        "",
-        "distlaunch: error: studySpec: AI Platform's format cannot express this search: it has no "
-        "conditional parameters, default values or several metrics; write it with --format "
-        "vertex\n",
-    )
+    done = run("render", "--format", "ai-platform", "--output", "legacy")
+    problem = "error: studySpec: AI Platform's format cannot express this search"
+    assert (done.code, done.out, problem in done.err) == (1, "", True)
     assert not (project / "legacy").exists()
 
 
@@ -126,16 +118,8 @@ def test_conditional_parameters_are_written_for_vertex_ai_only(run, project):
     [
         (lambda p: (p / "config.yaml").write_text(""), "", (1, "config.yaml would be overwritten")),
         (lambda p: (p / "distlaunch.yaml").unlink(), "", (1, "distlaunch.yaml: no such file; ")),
-        (
-            lambda p: shutil.rmtree(p / "trainer"),
-            "",
-            (1, "module: trainer.task: neither the folder"),
-        ),
-        (
-            lambda p: None,
-            "--output distlaunch.yaml",
-            (2, "invalid value for '--output': Directory"),
-        ),
+        (lambda p: shutil.rmtree(p / "trainer"), "", (1, "module: trainer.task: neither the fol")),
+        (lambda p: None, "--output distlaunch.yaml", (2, "invalid value for '--output': Director")),
     ],
 )
 def test_what_it_refuses_in_one_line(run, project, prepare, words, refusal):
@@ -148,6 +132,20 @@ def test_what_it_refuses_in_one_line(run, project, prepare, words, refusal):
     assert sorted(project.iterdir()) == before
 
 
+def bash(line, folder, variables):
+    """Run a line, and return its output."""
+    done = subprocess.run(
+        ["bash", "-ec", line],
+        cwd=folder,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.slow
 def test_the_commands_for_docker_do_by_hand_what_submit_does(run, project, engine):
     repository = f"{engine.registry}/by-hand/digits"
@@ -155,26 +153,14 @@ def test_the_commands_for_docker_do_by_hand_what_submit_does(run, project, engin
     done = run("render", *[word for override in sets for word in ("--set", override)])
     assert done.code == 0, done.err
     docker = [line.strip() for line in done.out.splitlines() if line.startswith("  docker")]
-    environment = {
-        **os.environ,
-        "DOCKER_HOST": engine.socket,
-        "DOCKER_BUILDKIT": "0",
-        "PATH": f"/usr/bin:{os.environ['PATH']}",
-    }
+    environment = {"DOCKER_HOST": engine.socket, "DOCKER_BUILDKIT": "0"}
+    environment["PATH"] = f"/usr/bin:{os.environ['PATH']}"
     # The base has a Python, and the network may not be there: pip installs nothing.
     text = (project / "Dockerfile").read_text().replace("RUN python -m pip", "RUN echo pip")
     (project / "Dockerfile").write_text(text)
     for line in [*docker, f"docker run --rm {repository}:latest"]:
-        result = subprocess.run(
-            ["bash", "-ec", line],
-            cwd=project,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert result.returncode == 0, result.stderr
-    assert result.stdout == "trained\n"
+        output = bash(line, project, environment)
+    assert output == "trained\n"
 
 
 @pytest.mark.slow
@@ -188,21 +174,12 @@ def test_the_command_for_gcloud_submits_the_job(run, project):
     line = run("render").out.splitlines()[-1]
     with Emulator(storage=project / "storage", project_dir=project) as emulator:
         environment = {
-            **os.environ,
             "CLOUDSDK_CONFIG": str(project / "gcloud"),
             "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
             "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{emulator.url}/",
         }
-        result = subprocess.run(
-            ["bash", "-ec", line],
-            cwd=project,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert result.returncode == 0, result.stderr
+        bash(line, project, environment)
         jobs = "projects/my-project/locations/us-central1/customJobs"
         with urlopen(f"{emulator.url}/v1/{jobs}") as answer:  # noqa: S310 - on loopback
             (job,) = json.load(answer)["customJobs"]

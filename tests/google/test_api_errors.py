@@ -68,12 +68,6 @@ DISABLED = info(
         ),
         (
             "logging",
-            denied("Permission 'logging.logEntries.list' denied"),
-            "the permission logging.logEntries.list is missing on project p; "
-            f"{GRANT}=roles/logging.viewer'",
-        ),
-        (
-            "logging",
             denied("No permission"),
             f"Google refuses (PERMISSION_DENIED): No permission; {GRANT}=roles/logging.viewer'",
         ),
