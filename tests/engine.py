@@ -242,22 +242,32 @@ def _wait_until_unused(use) -> None:
 def _start_all(work: Path, stack: contextlib.ExitStack) -> Engine:
     work.mkdir()
     layer = base_image.layer(CACHE)
-    port = _free_port()
-    settings = work / "registry.yml"
-    storage = {"filesystem": {"rootdirectory": str(work / "registry")}, "delete": {"enabled": True}}
-    log = {"level": "error", "accesslog": {"disabled": True}}
-    http = {"addr": f"127.0.0.1:{port}"}
-    settings.write_text(json.dumps({"version": 0.1, "log": log, "storage": storage, "http": http}))
-    stack.enter_context(_process(["docker-registry", "serve", str(settings)]))
+    port = stack.enter_context(serve_registry(work / "registry"))
     unix = work / "docker.sock"
     command = ["dockerd", "-H", f"unix://{unix}", "--data-root", str(work / "docker")]
     command += ["--exec-root", str(work / "exec"), "--pidfile", str(work / "docker.pid")]
     command += ["--log-level", "warn"]
     daemon = stack.enter_context(_process(command))
-    _wait_for(("127.0.0.1", port), daemon)
     base = base_image.push(layer, f"localhost:{port}")
     _wait_for(str(unix), daemon)
     return Engine(f"unix://{unix}", f"localhost:{port}", base)
+
+
+@contextlib.contextmanager
+def serve_registry(work: Path, **settings: object) -> Iterator[int]:
+    """Start Docker's registry with its files in a new folder, and yield its port."""
+    work.mkdir()
+    port = _free_port()
+    settings |= {
+        "version": 0.1,
+        "log": {"level": "error", "accesslog": {"disabled": True}},
+        "storage": {"filesystem": {"rootdirectory": f"{work}/data"}, "delete": {"enabled": True}},
+        "http": {"addr": f"127.0.0.1:{port}"},
+    }
+    (work / "config.yml").write_text(json.dumps(settings))
+    with _process(["docker-registry", "serve", f"{work}/config.yml"]) as registry:
+        _wait_for(("127.0.0.1", port), registry)
+        yield port
 
 
 @contextlib.contextmanager
@@ -280,11 +290,11 @@ def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _wait_for(address: str | tuple[str, int], daemon: subprocess.Popen[bytes]) -> None:
-    """Wait until somebody listens there."""
+    """Wait until a process listens at an address."""
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     for _ in range(int(TIMEOUT / 0.05)):
         if daemon.poll() is not None:
-            raise SystemExit(f"dockerd ended with code {daemon.returncode}")
+            raise SystemExit(f"{daemon.args} ended with code {daemon.returncode}")
         with socket.socket(family) as probe:
             if probe.connect_ex(address) == 0:
                 return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-import projects  # noqa: F401 - for the tests, which import it from here on
-import registries  # noqa: F401
-import wheel_index  # noqa: F401
+import images
 
 sys.path.pop(0)
 
@@ -66,6 +65,20 @@ def docker_config(tmp_path_factory, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path_factory.mktemp("docker")
     monkeypatch.setenv("DOCKER_CONFIG", str(folder))
     return folder
+
+
+@pytest.fixture
+def without_docker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", images.NO_DOCKER)
+
+
+@pytest.fixture
+def without_pip_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Have pip find packages as it does by default."""
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gzip
 
+import images
 import pytest
-import registries
-from registries import QUICK, Recipe, tar_of
-from wheel_index import BASE_FILES, SITE_PACKAGES
+from images import PYTHON_FILES, QUICK, SITE_PACKAGES, tar_of
 
 from distlaunch.errors import ImageError
 from distlaunch.image.base_python import find_python
@@ -21,10 +20,10 @@ def python_of(registry):
     """Push an image of layers, and return its Python."""
 
     def find(*layers, path="/usr/local/bin:/usr/bin"):
-        reference = registries.fresh(registry, "base")
-        packed = [each if isinstance(each, bytes) else tar_of(each) for each in layers]
+        reference = images.fresh(registry, "base")
+        packed = [layer if isinstance(layer, bytes) else tar_of(layer) for layer in layers]
         config = {"Env": [f"PATH={path}", "PYTHON_VERSION=3.11.7"]}
-        Recipe(layers=packed, config=config).push(reference)
+        images.push(reference, layers=packed, config=config)
         with Registry(reference, policy=QUICK) as opened:
             return find_python(opened, opened.image(), print)
 
@@ -34,14 +33,18 @@ def python_of(registry):
 @pytest.mark.parametrize(
     ("files", "path", "expected"),
     [
-        (BASE_FILES, "/usr/bin:/usr/local/bin", ("3.11.7", "usr/local", SITE_PACKAGES, 36)),
+        (
+            PYTHON_FILES,
+            "/usr/bin:/usr/local/bin",
+            ("3.11.7", "usr/local", SITE_PACKAGES, 36),
+        ),
         (
             {"usr/bin/python3.12": b"", "usr/bin/python3.9": b"", **LIBC},
             "/usr/bin",
             ("3.12.0", "usr", "usr/local/lib/python3.12/dist-packages", 31),
         ),
         (
-            {"opt/conda/bin/python3.10": b"", **BASE_FILES},
+            {"opt/conda/bin/python3.10": b"", **PYTHON_FILES},
             "/opt/conda/bin/:/usr/local/bin",
             ("3.10.0", "opt/conda", "opt/conda/lib/python3.10/site-packages", 36),
         ),
@@ -55,16 +58,16 @@ def test_the_first_python_on_path(python_of, files, path, expected):
 
 def test_files_that_a_later_layer_removes_are_gone(python_of):
     removal = {f"{SITE_PACKAGES}/.wh.pip-24.0.dist-info": b"", "usr/bin/python3.12": b""}
-    python = python_of(BASE_FILES, {**removal, "usr/local/bin/.wh..wh..opq": b""})
+    python = python_of(PYTHON_FILES, {**removal, "usr/local/bin/.wh..wh..opq": b""})
     assert python.program == "/usr/bin/python3.12"
-    assert python_of(BASE_FILES, removal).installed == {"old": "1"}
-    assert python_of(BASE_FILES, {f"{SITE_PACKAGES}/.wh..wh..opq": b""}).installed == {}
+    assert python_of(PYTHON_FILES, removal).installed == {"old": "1"}
+    assert python_of(PYTHON_FILES, {f"{SITE_PACKAGES}/.wh..wh..opq": b""}).installed == {}
 
 
 def test_installed_packages_have_normalised_names(python_of):
     names = ("Jinja2-3.1.dist-info", "a_b.c-1-py3.11.egg-info", "pip", "dist-info")
     installed = python_of(
-        BASE_FILES, {f"{SITE_PACKAGES}/{name}/x": b"" for name in names}
+        PYTHON_FILES, {f"{SITE_PACKAGES}/{name}/x": b"" for name in names}
     ).installed
     assert installed == {"pip": "24.0", "old": "1", "jinja2": "3.1", "a-b-c": "1"}
 

@@ -20,10 +20,8 @@ from urllib.parse import quote
 
 import base_image
 import engine as engines
-import projects  # what tests/image/conftest.py has imported
+import images
 import pytest
-import registries
-import wheel_index
 
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
@@ -40,7 +38,6 @@ pytestmark = pytest.mark.slow
 
 PASSWORD = "s3cret/of:Ann@home"  # noqa: S105
 HASHED = "$2b$04$aJ.hG.e02s.zdOlmixAUYeRtbDB8AqSxHk/Uqeu6ZmKdrdNNWJBZm"  # bcrypt, of PASSWORD
-NO_DOCKER = "unix:///nowhere.sock"
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +47,7 @@ def use_the_engine(engine, monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    return projects.project(tmp_path / "digits")
+    return images.project(tmp_path / "digits")
 
 
 def build(job: Job, folder: Path, notices: list[str] | None = None, **kwargs) -> str:
@@ -77,18 +74,18 @@ def run(engine, uri: str, *words: str) -> str:
 def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatch):
     """The whole story, each step at its price."""
     repository = engine.repository()
-    first = build(projects.job(repository, engine.base), folder)
+    first = build(images.job(repository, engine.base), folder)
     assert run(engine, first, "a", "b") == "six 1.16.0 a b\n"
 
-    (folder / "trainer/task.py").write_text(projects.PROGRAM + "print('changed')\n")
-    monkeypatch.setenv("DOCKER_HOST", NO_DOCKER)
+    (folder / "trainer/task.py").write_text(images.PROGRAM + "print('changed')\n")
+    monkeypatch.setenv("DOCKER_HOST", images.NO_DOCKER)
     with engine.counted() as counter:
-        through = projects.job(
+        through = images.job(
             repository.replace(engine.registry, counter.address),
             engine.base.replace(engine.registry, counter.address),
         )
         # Under another name the registry is another one, so the plan is made with the first name.
-        plan = plan_image(projects.job(repository, engine.base), folder, recipe)
+        plan = plan_image(images.job(repository, engine.base), folder, recipe)
         assert plan.strategy == "append"
         plan = replace(plan, reference=Reference.parse(through.image.repository).with_tag("x"))
         second = execute_plan(plan, lambda _: None)
@@ -97,12 +94,12 @@ def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatc
     monkeypatch.setenv("DOCKER_HOST", engine.socket)
     uri = f"{repository}@{second.partition('@')[2]}"
     assert run(engine, uri) == "six 1.16.0\nchanged\n"
-    assert projects.layers(uri)[:-1] == projects.layers(first)[:-1]
+    assert images.layers(uri)[:-1] == images.layers(first)[:-1]
 
-    monkeypatch.setenv("DOCKER_HOST", NO_DOCKER)
-    third = build(projects.job(repository, engine.base), folder)
+    monkeypatch.setenv("DOCKER_HOST", images.NO_DOCKER)
+    third = build(images.job(repository, engine.base), folder)
     assert third == uri
-    fourth = build(projects.job(repository, engine.base), folder)
+    fourth = build(images.job(repository, engine.base), folder)
     assert fourth == uri
 
 
@@ -150,19 +147,19 @@ def test_every_way_to_build_gives_the_same_image(
     wheels.mkdir()
     # A library that the loader takes: every Linux with glibc has this small one.
     library = next(Path("/").glob("lib/*-linux-gnu/libdl.so.2")).read_bytes()
-    wheel_index.write_wheel(wheels, "foo", files={LIBRARY: library})
+    images.write_wheel(wheels, "foo", files={LIBRARY: library})
     job, other = (
-        replace(projects.job(engine.repository(), base_with_variables), cluster=WITH_RDMA)
+        replace(images.job(engine.repository(), base_with_variables), cluster=WITH_RDMA)
         for _ in range(2)
     )
-    with wheel_index.serving(wheels, engine) as (host, port):
+    with images.serving(wheels, engine) as (host, port):
         requirements = (
             f"--no-index\n--find-links http://{host}:{port}/\n--trusted-host {host}\nfoo\n"
         )
-        folder = projects.project(tmp_path / "digits", requirements)
+        folder = images.project(tmp_path / "digits", requirements)
         (folder / "trainer/task.py").write_text(GPU_PROGRAM)
         by_docker = build(job, folder)
-        monkeypatch.setenv("DOCKER_HOST", NO_DOCKER)
+        monkeypatch.setenv("DOCKER_HOST", images.NO_DOCKER)
         of_wheels = build(other, folder, notices := [])
         assert any("of wheels, with pip alone" in notice for notice in notices)
         rendered = recipe(job, folder)
@@ -202,10 +199,10 @@ def test_a_dockerfile_of_the_users_own_is_built_and_pushed(engine, folder, monke
         'FROM $BASE\nCOPY --from=made /seen /seen\nCOPY . /code\nCMD ["cat", "/seen"]\n'
     )
     (folder / ".dockerignore").write_text("*.txt\n")
-    job = projects.job(engine.repository())
+    job = images.job(engine.repository())
     built = build(job, folder)
     assert run(engine, built).split()[0] == hashlib.sha256(login.encode()).hexdigest()
-    assert b"s3cret-of-ann" not in projects.content(built, without=engine.base)
+    assert b"s3cret-of-ann" not in images.content(built, without=engine.base)
     listed = run(engine, built, "find", "/code", "-type", "f").split()
     files = (".dockerignore", "Dockerfile", "trainer/__init__.py", "trainer/task.py")
     assert sorted(listed) == [f"/code/{path}" for path in files]
@@ -219,7 +216,7 @@ def test_a_failed_step_shows_its_last_lines(engine, folder, request, has_buildki
         request.getfixturevalue("without_buildkit")
     (folder / "Dockerfile").write_text(f"FROM {engine.base}\nRUN seq -f 'line %g' 50; exit 7\n")
     notices: list[str] = []
-    error = build_error(projects.job(engine.repository()), folder, notices)
+    error = build_error(images.job(engine.repository()), folder, notices)
     assert re.fullmatch(r"docker build failed \(.*\b7\); its last lines are above", error)
     assert any(each.startswith("step 2/2: RUN seq -f") for each in notices)
     assert "line 50" in notices[-1]
@@ -227,7 +224,7 @@ def test_a_failed_step_shows_its_last_lines(engine, folder, request, has_buildki
 
 def test_a_dockerfile_that_cannot_be_read_is_reported(engine, folder):
     (folder / "Dockerfile").write_text(f"FROM {engine.base}\nRUMN x\n")
-    error = build_error(projects.job(engine.repository()), folder)
+    error = build_error(images.job(engine.repository()), folder)
     assert error.startswith("docker build failed (")
     assert "unknown instruction: RUMN" in error
 
@@ -245,25 +242,16 @@ def without_buildkit(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(command.parent))
 
 
-@pytest.fixture
-def without_pip_settings(monkeypatch, tmp_path):
-    """Have pip find packages as it does by default."""
-    for name in [each for each in os.environ if each.startswith("PIP_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
-
-
 def test_without_pip_settings_no_buildkit_is_needed(
     engine, folder, without_buildkit, without_pip_settings
 ):
-    built = build(projects.job(engine.repository(), engine.base), folder)
+    built = build(images.job(engine.repository(), engine.base), folder)
     assert run(engine, built, "a") == "six 1.16.0 a\n"
 
 
 def test_with_pip_settings_buildkit_is_needed(engine, folder, monkeypatch, without_buildkit):
     monkeypatch.setenv("PIP_INDEX_URL", "https://ann:s3cret@index.example.com/simple")
-    error = build_error(projects.job(engine.repository(), engine.base), folder)
+    error = build_error(images.job(engine.repository(), engine.base), folder)
     assert error.startswith("pip's settings on this machine (package index, certificate or login)")
     assert error.endswith("; install docker-buildx, or remove the settings")
     assert "s3cret" not in error
@@ -283,8 +271,8 @@ def test_private_indexes_are_reached_and_their_password_is_nowhere(engine, tmp_p
         for name in names:  # which are in no cache of Docker
             simple = tmp_path / name / "simple" / name.replace("_", "-")
             simple.mkdir(parents=True)
-            wheel_index.write_wheel(simple, name)
-            server = wheel_index.serving(tmp_path / name, engine, f"ann:{PASSWORD}")
+            images.write_wheel(simple, name)
+            server = images.serving(tmp_path / name, engine, "ann", PASSWORD)
             address, port = stack.enter_context(server)
             hosts.append(f"{address}:{port}/simple/")
         monkeypatch.setenv("PIP_TRUSTED_HOST", address)
@@ -292,18 +280,18 @@ def test_private_indexes_are_reached_and_their_password_is_nowhere(engine, tmp_p
         (tmp_path / "netrc").write_text(f"machine {address} login ann password {PASSWORD}\n")
         lines = [f"--extra-index-url http://{hosts[1]}"]
         lines += [f"--extra-index-url http://ann:${{TOKEN}}@{hosts[2]}", *names]
-        folder = projects.project(tmp_path / "digits", "\n".join(lines))
+        folder = images.project(tmp_path / "digits", "\n".join(lines))
         (folder / "trainer/task.py").write_text(f"import {', '.join(names)}; print('imported')")
         notices, shown = [], []
         built = build(
-            projects.job(engine.repository(), engine.base), folder, notices, progress=shown.append
+            images.job(engine.repository(), engine.base), folder, notices, progress=shown.append
         )
     assert run(engine, built) == "imported\n"
-    images = engine.docker("images", "--all", "--quiet", "--no-trunc").stdout.split()
-    content = projects.content(built, without=engine.base)
+    ids = engine.docker("images", "--all", "--quiet", "--no-trunc").stdout.split()
+    content = images.content(built, without=engine.base)
     for text in (
         content,
-        engine.docker("inspect", *images).stdout.encode(),
+        engine.docker("inspect", *ids).stdout.encode(),
         engine.docker("history", "--no-trunc", built).stdout.encode(),
         "".join([*notices, *shown]).encode(),
     ):
@@ -319,23 +307,23 @@ def test_private_indexes_are_reached_and_their_password_is_nowhere(engine, tmp_p
 def private(engine, tmp_path) -> Iterator[str]:
     """HOST:PORT of a registry with a login."""
     (tmp_path / "htpasswd").write_text(f"ann:{HASHED}\n")
-    auth = f"auth: {{htpasswd: {{realm: x, path: {tmp_path}/htpasswd}}}}\n"
-    with registries.serving(tmp_path / "private", auth=auth) as host:
-        yield host
+    auth = {"htpasswd": {"realm": "x", "path": f"{tmp_path}/htpasswd"}}
+    with engines.serve_registry(tmp_path / "private", auth=auth) as port:
+        yield f"127.0.0.1:{port}"
 
 
 def test_a_private_base_and_repository(private, engine, folder, log_in, docker_config):
     log_in(private, PASSWORD)
-    base = registries.fresh(private, "base")
-    registries.Recipe(config={"Env": ["A=1"]}).push(base)
+    base = images.fresh(private, "base")
+    images.push(base, config={"Env": ["A=1"]})
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
-    built = build(projects.job(f"{private}/{folder.parent.name}"), folder)
-    assert "A=1" in projects.image(built).config["config"]["Env"]
+    built = build(images.job(f"{private}/{folder.parent.name}"), folder)
+    assert "A=1" in images.image(built).config["config"]["Env"]
     for secret in (PASSWORD.encode(), base64.b64encode(f"ann:{PASSWORD}".encode())):
-        assert secret not in projects.content(built)
+        assert secret not in images.content(built)
 
     (docker_config / "config.json").unlink()
-    assert build_error(projects.job(f"{private}/{folder.parent.name}"), folder).endswith(
+    assert build_error(images.job(f"{private}/{folder.parent.name}"), folder).endswith(
         f"run 'docker login {private}'"
     )
 

@@ -7,9 +7,8 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
-import projects  # what tests/image/conftest.py has imported
+import images
 import pytest
-import registries
 
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
@@ -22,40 +21,35 @@ from distlaunch.render.templates import recipe
 if TYPE_CHECKING:
     from distlaunch.image.reference import Reference
 
-NO_DOCKER = "unix:///nowhere.sock"
-
-
-@pytest.fixture(autouse=True)
-def without_docker(monkeypatch):
-    monkeypatch.setenv("DOCKER_HOST", NO_DOCKER)
+pytestmark = pytest.mark.usefixtures("without_docker")
 
 
 @pytest.fixture
 def base(registry) -> Reference:
-    reference = registries.fresh(registry, "base", "1")
-    registries.Recipe(config={"Env": ["PATH=/bin"], "Cmd": ["sh"]}).push(reference)
+    reference = images.fresh(registry, "base", "1")
+    images.push(reference, config={"Env": ["PATH=/bin"], "Cmd": ["sh"]})
     return reference
 
 
 @pytest.fixture
 def folder(tmp_path):
-    return projects.project(tmp_path / "digits")
+    return images.project(tmp_path / "digits")
 
 
 @pytest.fixture
 def job(registry, base):
-    return projects.job(registries.fresh(registry).name, str(base))
+    return images.job(images.fresh(registry).name, base)
 
 
 def push_environment(job, folder) -> None:
     """Put an image where the environment is looked for."""
     plan = plan_image(job, folder, recipe)
-    registries.Recipe().push(plan.reference.with_tag(plan.inputs.environment.tag))
+    images.push(plan.reference.with_tag(plan.inputs.environment.tag))
 
 
 def test_an_image_that_the_job_names_is_used_unchanged(folder):
     uri = "us-docker.pkg.dev/p/r/i:1"
-    plan = plan_image(projects.job(None, uri=uri), folder, recipe)
+    plan = plan_image(images.job(None, uri=uri), folder, recipe)
     assert (plan.strategy, plan.uri, plan.context) == ("use", uri, None)
     built = execute_plan(plan, print)
     assert built == uri
@@ -65,7 +59,7 @@ def test_without_an_environment_it_is_built(job, folder):
     plan = plan_image(job, folder, recipe)
     assert (plan.strategy, plan.uri) == ("engine", None)
     assert "no environment of this base image and these requirements" in plan.reason
-    registries.Recipe().push(plan.reference)  # code on an environment that is gone
+    images.push(plan.reference)  # code on an environment that is gone
     assert plan_image(job, folder, recipe).strategy == "engine"
 
 
@@ -75,11 +69,11 @@ def test_code_is_appended_and_then_there_is_nothing_to_do(job, folder):
     assert (plan.strategy, plan.uri) == ("append", None)
     built = execute_plan(plan, lambda _: None)
     assert built.startswith(f"{job.image.repository}@sha256:")
-    config = projects.image(built).config["config"]
+    config = images.image(built).config["config"]
     assert config["Entrypoint"] == ["python", "-m", "trainer.task"]
     assert config["WorkingDir"] == "/app"
     files = ("trainer/__init__.py", "trainer/task.py", "requirements.txt")
-    assert set(projects.files(built)) == {f"app/{path}" for path in files}
+    assert set(images.files(built)) == {f"app/{path}" for path in files}
     again = plan_image(job, folder, recipe)
     assert (again.strategy, again.uri) == ("nothing", built)
     assert execute_plan(again, lambda _: None) == built
@@ -97,27 +91,29 @@ def test_the_users_own_dockerfile_is_for_docker(job, folder, base):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
     plan = plan_image(job, folder, recipe)
     assert (plan.strategy, plan.inputs.environment) == ("engine", None)
-    registries.Recipe().push(plan.reference)
+    images.push(plan.reference)
     assert plan_image(job, folder, recipe).strategy == "nothing"
 
 
 def test_a_missing_repository_and_a_missing_base_are_reported(registry, folder):
     with pytest.raises(ImageError, match=r"no image repository set: add image\.repository"):
-        plan_image(projects.job(None), folder, recipe)
-    base = registries.fresh(registry, "base", "1")
+        plan_image(images.job(None), folder, recipe)
+    base = images.fresh(registry, "base", "1")
     with pytest.raises(ImageError, match=f"base image {base} does not exist; check image.ba"):
-        plan_image(projects.job(registries.fresh(registry).name, str(base)), folder, recipe)
+        plan_image(images.job(images.fresh(registry).name, base), folder, recipe)
 
 
 def test_an_image_that_is_not_pushed_needs_no_registry(folder):
-    plan = plan_image(projects.job(None, "127.0.0.1:1/gone:1"), folder, recipe, push=False)
+    plan = plan_image(images.job(None, "127.0.0.1:1/gone:1"), folder, recipe, push=False)
     assert (plan.strategy, plan.reference.name) == ("engine", "distlaunch/digits")
     assert plan.uri is None
 
 
 def test_without_docker_its_remedy_is_reported(job, folder, base):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
-    with pytest.raises(ImageError, match=f"Docker is not running at {NO_DOCKER}; start Docker"):
+    with pytest.raises(
+        ImageError, match=f"Docker is not running at {images.NO_DOCKER}; start Docker"
+    ):
         execute_plan(plan_image(job, folder, recipe), print)
 
 
@@ -132,11 +128,11 @@ def test_a_full_disk_is_reported(job, folder, monkeypatch):
 APPEND = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import projects
+sys.path[:0] = sys.argv[4:]
+import images
 from distlaunch.image import execute_plan, plan_image
 from distlaunch.render.templates import recipe
-plan = plan_image(projects.job(*sys.argv[2:4]), Path(sys.argv[4]), recipe)
+plan = plan_image(images.job(*sys.argv[1:3]), Path(sys.argv[3]), recipe)
 execute_plan(plan, lambda _: None)
 print(plan.strategy.value, *sys.modules)
 """
@@ -144,7 +140,7 @@ print(plan.strategy.value, *sys.modules)
 
 def test_appending_does_not_import_docker(job, folder, base, checkout):
     push_environment(job, folder)
-    words = [checkout / "tests/image", job.image.repository, str(base), folder]
+    words = [job.image.repository, str(base), folder, checkout / "tests", checkout / "tests/image"]
     command = [sys.executable, "-c", APPEND, *words]
     strategy, *modules = subprocess.check_output(command, text=True).split()
     assert strategy == "append"

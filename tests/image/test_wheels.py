@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from dataclasses import replace
 
-import projects  # what tests/image/conftest.py has imported
+import images
 import pytest
-import registries
-import wheel_index
-from wheel_index import BASE_FILES, ON_PATH, SITE_PACKAGES
 
 from distlaunch import resources
 from distlaunch.errors import ImageError
@@ -23,17 +19,12 @@ T4 = Cluster(Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1)))
 INNER = "nvidia/cublas/lib/libcublas.so.12"
 
 
-@pytest.fixture(autouse=True)
-def without_docker(monkeypatch):
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+pytestmark = pytest.mark.usefixtures("without_docker")
 
 
 @pytest.fixture
-def index(tmp_path, monkeypatch):
+def index(tmp_path, monkeypatch, without_pip_settings):
     """The folder in which pip finds wheels, and nowhere else."""
-    for name in [each for each in os.environ if each.startswith("PIP_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
     (tmp_path / "index").mkdir()
@@ -42,9 +33,9 @@ def index(tmp_path, monkeypatch):
 
 @pytest.fixture
 def push_base(registry):
-    def push(files=BASE_FILES, config=ON_PATH):
-        base = registries.fresh(registry, "base")
-        registries.Recipe(layers=[registries.tar_of(files)], config=config).push(base)
+    def push(files=images.PYTHON_FILES, config=images.ON_PATH):
+        base = images.fresh(registry, "base")
+        images.push(base, layers=[images.tar_of(files)], config=config)
         return base
 
     return push
@@ -56,13 +47,13 @@ def build(registry, push_base, tmp_path):
     numbers = itertools.count()
 
     def build_image(requirements, step="", *, base=None, progress=lambda _: None, **changes):
-        folder = projects.project(tmp_path / f"project-{next(numbers)}", requirements)
+        folder = images.project(tmp_path / f"project-{next(numbers)}", requirements)
         if step:
             template = (resources.templates() / "Dockerfile.j2").read_text(encoding="utf-8")
             (folder / "templates").mkdir()
             text = template.replace("\nWORKDIR {{ code }}", f"\n{step}\nWORKDIR {{{{ code }}}}")
             (folder / "templates/Dockerfile.j2").write_text(text)
-        job = projects.job(registries.fresh(registry).name, str(base or push_base()))
+        job = images.job(images.fresh(registry).name, base or push_base())
         plan = plan_image(replace(job, **changes), folder, recipe)
         return execute_plan(plan, lambda _: None, progress=progress)
 
@@ -78,17 +69,17 @@ def refusal(build, *args, **kwargs):
 
 
 def test_packages_are_where_the_bases_python_looks(build, index):
-    wheel_index.write_wheel(index, "one", requires=["two>=2"], scripts=["run-one"])
-    wheel_index.write_wheel(index, "two", "1")
-    wheel_index.write_wheel(index, "two", "2", tag="cp311-cp311-manylinux_2_28_x86_64")
-    wheel_index.write_wheel(index, "two", "3", tag="cp311-cp311-manylinux_2_39_x86_64")
+    images.write_wheel(index, "one", requires=["two>=2"], scripts=["run-one"])
+    images.write_wheel(index, "two", "1")
+    images.write_wheel(index, "two", "2", tag="cp311-cp311-manylinux_2_28_x86_64")
+    images.write_wheel(index, "two", "3", tag="cp311-cp311-manylinux_2_39_x86_64")
     data = {"three-1.data/data/share/three/a.txt": "a"}
-    wheel_index.write_wheel(index, "three", files=data)
+    images.write_wheel(index, "three", files=data)
     lines = []
-    files = projects.files(build("one\nthree\n", progress=lines.append), -2)
-    assert files[f"{SITE_PACKAGES}/one/__init__.py"] == b"VERSION = '1'\n"
-    assert files[f"{SITE_PACKAGES}/two/__init__.py"] == b"VERSION = '2'\n"
-    assert f"{SITE_PACKAGES}/one-1.dist-info/METADATA" in files
+    files = images.files(build("one\nthree\n", progress=lines.append), -2)
+    assert files[f"{images.SITE_PACKAGES}/one/__init__.py"] == b"VERSION = '1'\n"
+    assert files[f"{images.SITE_PACKAGES}/two/__init__.py"] == b"VERSION = '2'\n"
+    assert f"{images.SITE_PACKAGES}/one-1.dist-info/METADATA" in files
     assert files["usr/local/bin/run-one"].startswith(b"#!/usr/local/bin/python3.11\n")
     assert files["usr/local/share/three/a.txt"] == b"a"
     assert files["environment/requirements.txt"] == b"one\nthree\n"
@@ -118,7 +109,7 @@ def test_a_step_that_is_not_rendered_is_refused(build, index, step):
 
 
 def test_a_package_without_a_wheel_is_refused(build, index):
-    wheel_index.write_wheel(index, "mac", tag="cp311-cp311-macosx_11_0_arm64")
+    images.write_wheel(index, "mac", tag="cp311-cp311-macosx_11_0_arm64")
     assert refusal(build, "mac\n").startswith(
         "pip cannot install wheels for Python 3.11 on linux/amd64 (No matching distribution found "
         "for mac); fix the requirements, or install Docker"
@@ -128,13 +119,13 @@ def test_a_package_without_a_wheel_is_refused(build, index):
 @pytest.mark.parametrize("requirement", ["two; python_version >= '3.99'", "one", "more[extra]"])
 def test_markers_that_differ_for_this_python_are_refused(build, index, push_base, requirement):
     """pip evaluates markers for the Python that it runs on."""
-    files = {path.replace("3.11", "3.99"): data for path, data in BASE_FILES.items()}
+    files = {path.replace("3.11", "3.99"): data for path, data in images.PYTHON_FILES.items()}
     base = push_base(files, {"Env": ["PATH=/usr/local/bin"]})
     marked = "two; python_version >= '3.99'"
-    wheel_index.write_wheel(index, "one", requires=[marked])
-    wheel_index.write_wheel(index, "two")
+    images.write_wheel(index, "one", requires=[marked])
+    images.write_wheel(index, "two")
     extra = "Provides-Extra: extra"
-    wheel_index.write_wheel(
+    images.write_wheel(
         index, "more", requires=["two; extra == 'extra' and python_version >= '3.99'\n" + extra]
     )
     error = refusal(build, f"{requirement}\n", base=base)
@@ -142,23 +133,23 @@ def test_markers_that_differ_for_this_python_are_refused(build, index, push_base
 
 
 def test_versions_that_the_base_has_are_kept(build, index):
-    wheel_index.write_wheel(index, "old", "1")
-    wheel_index.write_wheel(index, "old", "2")
-    files = projects.files(build("old\n"), -2)
-    assert files[f"{SITE_PACKAGES}/old/__init__.py"] == b"VERSION = '1'\n"
+    images.write_wheel(index, "old", "1")
+    images.write_wheel(index, "old", "2")
+    files = images.files(build("old\n"), -2)
+    assert files[f"{images.SITE_PACKAGES}/old/__init__.py"] == b"VERSION = '1'\n"
     assert "pip cannot install wheels for Python 3.11 " in refusal(build, "old==2\n")
 
 
 def test_included_files_and_variables_of_the_environment(build, index, tmp_path):
     for version in ("1", "2"):
-        wheel_index.write_wheel(index, "one", version)
+        images.write_wheel(index, "one", version)
     folder = tmp_path / "project-0/inner"
     folder.mkdir(parents=True)
     (folder / "more.txt").write_text("-c limits.txt\n")
     (folder / "limits.txt").write_text("one==1\n")
     uri = build("one # x\n-r inner/more.txt\n", "ENV A=1\nENV B=$A")
-    assert projects.files(uri, -2)[f"{SITE_PACKAGES}/one/__init__.py"] == b"VERSION = '1'\n"
-    assert {"A=1", "B=1"} < set(projects.image(uri).config["config"]["Env"])
+    assert images.files(uri, -2)[f"{images.SITE_PACKAGES}/one/__init__.py"] == b"VERSION = '1'\n"
+    assert {"A=1", "B=1"} < set(images.image(uri).config["config"]["Env"])
 
 
 def test_no_module_of_the_project_runs_in_place_of_pips(build, index, tmp_path, monkeypatch):
@@ -167,27 +158,27 @@ def test_no_module_of_the_project_runs_in_place_of_pips(build, index, tmp_path, 
     for name in ("json.py", "pip/__init__.py"):
         (project / name).write_text(f"open({str(tmp_path / 'marker')!r}, 'w')\n")
     monkeypatch.chdir(project)
-    wheel_index.write_wheel(index, "one")
-    assert f"{SITE_PACKAGES}/one/__init__.py" in projects.files(build("one\n"), -2)
+    images.write_wheel(index, "one")
+    assert f"{images.SITE_PACKAGES}/one/__init__.py" in images.files(build("one\n"), -2)
     assert not (tmp_path / "marker").exists()
 
 
 def test_the_same_wheels_give_the_same_image(build, index, push_base):
-    wheel_index.write_wheel(index, "one", scripts=["run-one"])
+    images.write_wheel(index, "one", scripts=["run-one"])
     base = push_base()
     assert len({build("one\n", base=base).partition("@")[2] for _ in range(2)}) == 1
 
 
 def test_cuda_libraries_have_symlinks_in_one_folder(build, push_base, index):
-    wheel_index.write_wheel(index, "cublas", files={INNER: "", "nvidia/cublas/a.h": ""})
+    images.write_wheel(index, "cublas", files={INNER: "", "nvidia/cublas/a.h": ""})
     base = push_base(config={"Env": ["PYTHON_VERSION=3.11.7"]})
     uri = build("cublas\n", base=base, cluster=T4)
     links = "usr/local/lib/nvidia-wheels"
-    files = projects.files(uri, -2)
+    files = images.files(uri, -2)
     assert {path: target for path, target in files.items() if path.startswith(links)} == {
-        f"{links}/libcublas.so.12": f"/{SITE_PACKAGES}/{INNER}",
+        f"{links}/libcublas.so.12": f"/{images.SITE_PACKAGES}/{INNER}",
     }
-    env = projects.image(uri).config["config"]["Env"]
+    env = images.image(uri).config["config"]["Env"]
     docker_path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     assert f"PATH=/usr/local/nvidia/bin:{docker_path}" in env
     assert json.dumps(env).count("LD_LIBRARY_PATH=") == 1

@@ -5,11 +5,10 @@ from __future__ import annotations
 import gzip
 import os
 
-import projects
+import images
 import pytest
-import registries
 from fake_registry import FakeRegistry, Fault
-from registries import QUICK, Recipe, tar_of
+from images import QUICK
 
 from distlaunch.errors import ImageError
 from distlaunch.image.layers import Layer
@@ -23,7 +22,7 @@ SMALL, LARGE = b"small\n", os.urandom(3_000_000)
 
 
 def open_registry(host):
-    return Registry(registries.fresh(host), QUICK)
+    return Registry(images.fresh(host), QUICK)
 
 
 def once(fault, method, part=""):
@@ -136,14 +135,14 @@ def test_no_proxy_is_used_for_loopback(registry, monkeypatch):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
-    assert Recipe().push(registries.fresh(registry))
+    assert images.push(images.fresh(registry))
 
 
 # Manifests
 
 
 def test_a_missing_image(any_registry):
-    reference = registries.fresh(any_registry)
+    reference = images.fresh(any_registry)
     with Registry(reference, QUICK) as registry:
         assert registry.digest() is None
         assert registry.digest("other") is None
@@ -195,13 +194,13 @@ def append(base, target, layers, settings=SETTINGS, policy=QUICK, **options):
 
 def files_of(reference):
     """Return the files of all layers."""
-    layers = [projects.files(reference, index) for index in range(len(projects.layers(reference)))]
+    layers = [images.files(reference, index) for index in range(len(images.layers(reference)))]
     return {path: data for each in layers for path, data in each.items()}
 
 
 @pytest.fixture
 def code(tmp_path):
-    data = tar_of({"app": None, "app/task.py": b"print(1)\n"})
+    data = images.tar_of({"app": None, "app/task.py": b"print(1)\n"})
     (tmp_path / "layer").write_bytes(data)
     diff_id = digest_of(gzip.decompress(data))
     return Layer(tmp_path / "layer", digest_of(data), diff_id, len(data), "COPY . /app")
@@ -213,14 +212,14 @@ def code(tmp_path):
     ids=["oci", "oci without a media type", "docker"],
 )
 def test_a_layer_and_settings_are_added_to_the_base(any_registry, code, oci, has_media_type):
-    base = registries.fresh(any_registry, "base")
-    target = registries.fresh(any_registry, tag="abc")
-    base_digest = Recipe(config=BASE_CONFIG, oci=oci, has_media_type=has_media_type).push(base)
+    base = images.fresh(any_registry, "base")
+    target = images.fresh(any_registry, tag="abc")
+    base_digest = images.push(base, config=BASE_CONFIG, oci=oci, has_media_type=has_media_type)
     digest = append(base, target, [code])
 
-    image = projects.image(target)
+    image = images.image(target)
     assert image.digest == digest
-    assert projects.image(base).digest == base_digest
+    assert images.image(base).digest == base_digest
     assert files_of(target) == {"etc/base": b"base\n", "app/task.py": b"print(1)\n"}
     assert image.config["config"] == {
         "Env": ["PATH=/new", "B=a=b", "A=1"],
@@ -240,10 +239,10 @@ def test_a_layer_and_settings_are_added_to_the_base(any_registry, code, oci, has
 
 def test_a_base_of_another_registry_is_copied_once(registry, code):
     data = os.urandom(3_000_000)
-    base = registries.fresh(registry, "base")
-    Recipe(layers=[tar_of({"big": data}), tar_of({"a": b"1"})]).push(base)
+    base = images.fresh(registry, "base")
+    images.push(base, layers=[images.tar_of({"big": data}), images.tar_of({"a": b"1"})])
     with FakeRegistry() as other:
-        target = registries.fresh(other.host)
+        target = images.fresh(other.host)
         lines, again = [], []
         append(base, target, [code], progress=lines.append)
         assert files_of(target)["big"] == data
@@ -255,29 +254,28 @@ def test_a_base_of_another_registry_is_copied_once(registry, code):
 
 @pytest.mark.parametrize("oci", [False, True])
 def test_the_image_for_linux_amd64_is_chosen_from_an_index(registry, code, oci):
-    base = registries.fresh(registry, "base")
+    base = images.fresh(registry, "base")
     digests = {
-        f"linux/{name}": Recipe(architecture=name, oci=oci).push(base.with_tag(name))
+        name: images.push(base.with_tag(name), architecture=name, oci=oci)
         for name in ("arm64", "amd64")
     }
-    digests["unknown/unknown"] = digests["linux/arm64"]
-    registries.push_index(base, digests, oci=oci)
-    target = registries.fresh(registry)
+    digests["unknown"] = digests["arm64"]
+    images.push_index(base, digests, oci=oci)
+    target = images.fresh(registry)
     append(base, target, [code])
-    assert projects.image(target).config["architecture"] == "amd64"
-    with Registry(base, QUICK) as images:
-        assert images.digest() == digests["linux/amd64"]
-        assert images.digest(digests["linux/amd64"]) == digests["linux/amd64"]
+    assert images.image(target).config["architecture"] == "amd64"
+    with Registry(base, QUICK) as opened:
+        assert opened.digest() == opened.digest(digests["amd64"]) == digests["amd64"]
 
 
 def test_a_base_for_another_platform_is_refused(registry, code):
-    base = registries.fresh(registry, "base")
-    digest = Recipe(architecture="arm64").push(base)
+    base = images.fresh(registry, "base")
+    digest = images.push(base, architecture="arm64")
     index = base.with_tag("index")
-    registries.push_index(index, {"linux/arm64": digest}, oci=True)
+    images.push_index(index, {"arm64": digest}, oci=True)
     for reference in (base, index):
         with pytest.raises(ImageError) as caught:
-            append(reference, registries.fresh(registry), [code])
+            append(reference, images.fresh(registry), [code])
         assert str(caught.value) == (
             f"{reference} is for linux/arm64, and Google's machines are linux/amd64; rebuild it "
             "with 'docker build --platform linux/amd64', or choose another image"
@@ -285,15 +283,15 @@ def test_a_base_for_another_platform_is_refused(registry, code):
 
 
 def test_the_first_error_cancels_other_uploads(fake, door, code):
-    base = registries.fresh(fake.host, "base")
+    base = images.fresh(fake.host, "base")
     large = os.urandom(1_500_000)
-    Recipe(layers=[large]).push(base)
+    images.push(base, layers=[large])
 
     def rule(request):
         if request.method == "HEAD" and digest_of(large) in request.path:
             return Fault(503)  # retried after an hour
         return Fault(403) if code.digest in request.path else None
 
-    target = registries.fresh(door(rule, repositories={}).host)
+    target = images.fresh(door(rule, repositories={}).host)
     with pytest.raises(ImageError, match=f"^push of {target.name} denied; "):
         append(base, target, [code], policy=RetryPolicy(5, 5, delay=3600.0))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
+import images
 import pytest
-import registries
 from fake_registry import SERVICE, FakeRegistry, Fault
-from registries import QUICK, Recipe
+from images import QUICK
 
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import Reference
@@ -43,8 +43,8 @@ def bearer(log_in):
 
 
 def test_basic(basic, log_in, docker_config):
-    host, reference = basic, registries.fresh(basic)
-    digest = Recipe().push(reference)
+    host, reference = basic, images.fresh(basic)
+    digest = images.push(reference)
     with open_registry(reference) as registry:
         assert registry.digest() == digest
     denied, remedy = f"push of {reference.name} denied; ", f"run 'docker login {host}'"
@@ -57,14 +57,14 @@ def test_basic(basic, log_in, docker_config):
 
 
 def test_tokens_are_requested_with_a_password_and_kept(bearer):
-    Recipe().push(registries.fresh(bearer.host))
+    images.push(images.fresh(bearer.host))
     assert 0 < len(bearer.token_requests) <= 2
     assert bearer.token_requests[0]["service"] == [SERVICE]
 
 
 def test_an_anonymous_token_allows_to_pull_only(bearer, docker_config):
-    reference = registries.fresh(bearer.host)
-    digest = Recipe().push(reference)
+    reference = images.fresh(bearer.host)
+    digest = images.push(reference)
     (docker_config / "config.json").unlink()
     with open_registry(reference) as registry:
         assert registry.digest() == digest
@@ -76,7 +76,7 @@ def test_an_anonymous_token_allows_to_pull_only(bearer, docker_config):
 
 def test_rejected_credentials(bearer, log_in):
     log_in(bearer.host, "x", user="eve")
-    reference = registries.fresh(bearer.host)
+    reference = images.fresh(bearer.host)
     assert upload_error(reference) == (
         f"pull of {reference.name} denied (401); {CHALLENGED} do not suffice, "
         f"run 'docker login {bearer.host}' with others"
@@ -86,7 +86,7 @@ def test_rejected_credentials(bearer, log_in):
 @pytest.mark.parametrize("method", ["HEAD", "POST", "PUT"])
 def test_an_expired_token_is_renewed(bearer, method):
     data = os.urandom(3_000_000)
-    with open_registry(registries.fresh(bearer.host)) as registry:
+    with open_registry(images.fresh(bearer.host)) as registry:
         registry.upload(Blob.of_bytes(b"first"))
         bearer.token_requests.clear()
 
@@ -153,10 +153,10 @@ def test_credentials_are_sent_to_the_registry_only(log_in):
 
         registry.rule = rule
         log_in(registry.host, USERS["ann"])
-        with open_registry(registries.fresh(registry.host)) as images:
-            images.digest()  # logs in
-            assert b"".join(images.blob(digest_of(b"blob"), 4).chunks()) == b"blob"
-            images.upload(Blob.of_bytes(b"other"))
+        with open_registry(images.fresh(registry.host)) as opened:
+            opened.digest()  # logs in
+            assert b"".join(opened.blob(digest_of(b"blob"), 4).chunks()) == b"blob"
+            opened.upload(Blob.of_bytes(b"other"))
         assert "Authorization" in registry.requests[-1].headers
         assert storage.count("GET") == storage.count("PUT") == 1
         assert not any("Authorization" in each.headers for each in storage.requests)
@@ -166,4 +166,4 @@ def test_netrc_does_not_replace_the_credentials(basic, tmp_path, monkeypatch):
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login eve password x\n")
     (tmp_path / ".netrc").chmod(0o600)
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
-    assert Recipe().push(registries.fresh(basic))
+    assert images.push(images.fresh(basic))
