@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from distlaunch import __version__
-from distlaunch.cli import COMMANDS, Settings, distlaunch, main
+from distlaunch.cli import COMMANDS, distlaunch, main
 from distlaunch.errors import DistlaunchError, JobFileError, UsageError
 from distlaunch.submit.records import Records
 
@@ -150,14 +150,6 @@ def test_an_error_text_cannot_send_escapes_to_the_terminal(raising, capsys, word
     assert shown.splitlines()[-1] == line
     assert "\x1b" not in shown
     assert ("Traceback" in shown) == ("--debug" in words)
-
-
-def test_settings_reach_the_command(monkeypatch):
-    seen = []
-    command = click.Command("init", callback=click.pass_obj(seen.append))
-    monkeypatch.setattr("distlaunch.cli.init.command", command)
-    assert main(["--quiet", "--log-level", "error", "init"]) == 0
-    assert seen == [Settings(debug=False, quiet=True, log_level="error")]
 
 
 def test_a_closed_pipe_is_no_error(tmp_path):

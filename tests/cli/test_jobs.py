@@ -12,7 +12,7 @@ from distlaunch.google.jobs import state
 from distlaunch.submit.records import Records
 from distlaunch.ui.progress_view import ProgressView
 
-from ..google.servers import Reply, in_turn, refused  # noqa: TID252 - tests are no package
+from ..google.servers import in_turn, refused  # noqa: TID252 - tests are no package
 from .cloud import LABEL, LOCATION, Cloud, new_record
 
 NAME = "projects/p/locations/us-central1/customJobs/1"
@@ -214,20 +214,6 @@ def test_a_job_name_cannot_send_escapes_to_the_terminal(run, cloud):
         assert not set(done.out) & set("\x1b\x07\x9b")
     [foreign, *_] = json.loads(run("list", "--all", "--json", *cloud.options()).out)
     assert foreign["display_name"] == ESCAPES
-
-
-def test_one_invalid_job_is_skipped_with_a_warning(run, serve):
-    name = "projects/1/locations/us-central1/customJobs"
-    listed = [{"name": f"{name}/1"}, {"name": f"{name}/2", "labels": 5}, {"name": f"{name}/3"}]
-    server = serve(lambda request: Reply(body={request.path.rpartition("/")[2]: listed}))
-    done = run("list", "--endpoint", server.url, *LOCATION)
-    assert done.code == 0
-    assert [row.split()[0] for row in done.out.splitlines()[1:]] == ["3", "3", "1", "1"]
-    assert done.err.splitlines() == [
-        f"distlaunch: warning: {server.url}: invalid response: {kind}[1].labels: "
-        "expected an object, got 5; this job is skipped"
-        for kind in ("customJobs", "hyperparameterTuningJobs")
-    ]
 
 
 def test_nothing_to_list(run, cloud):

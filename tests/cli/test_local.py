@@ -64,36 +64,26 @@ def printed_by(done: subprocess.CompletedProcess[str], task: str) -> dict:
     return json.loads(lines[0].partition("| ")[2])
 
 
-OURS_AFTER = (
-    "after '--' is passed to the program; put it before '--' "
-    "(to pass it to the program, add it to args: in distlaunch.yaml)"
-)
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
         (
             "--kill worker:2@step=4",
-            "--kill worker:2@step=4: no such task in this cluster; "
-            "there are: chief, worker:0, worker:1",
+            "--kill worker:2@step=4: no such task in this cluster; there are",
         ),
-        (
-            "--workers 2 python any.py --epochs 3",
-            "'python': put programs and their arguments after '--' (see 'distlaunch local --help')",
-        ),
+        ("--workers 2 python any.py", "'python': put programs and their arguments after '--' (see"),
         ("--workers 1001", "--workers 1001: expected no more than 1,000 tasks on one machine"),
-        ("-- --epochs 3 --restarts=1", f"--restarts {OURS_AFTER}"),
         (
-            "--resume one --job-dir two -- true",
-            "--resume one and --job-dir two are two folders; give one of them",
+            "-- --epochs 3 --restarts=1",
+            "--restarts after '--' is passed to the program; put it before",
         ),
+        ("--resume one --job-dir two -- true", "--resume one and --job-dir two are two folders; "),
     ],
 )
 def test_wrong_usage_is_one_line_and_2(local, project, line, expected):
     done = local(line)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"distlaunch: error: {expected}\n"
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"distlaunch: error: {expected}")
     assert not (project / ".distlaunch").exists()
 
 
@@ -193,10 +183,8 @@ def test_python_is_the_launchers_own(local, tmp_path):
 
 def test_a_job_and_its_resumption_show_the_summary_of_their_run(local, project):
     done = local("--workers 2 -- python summarise.py")
-    assert (done.returncode, done.stdout) == (
-        0,
-        "tasks         chief + 1 worker\nglobal batch  64\nmodel         the model\n",
-    )
+    summary = "tasks         chief + 1 worker\nglobal batch  64\nmodel         the model\n"
+    assert (done.returncode, done.stdout) == (0, summary)
     (folder,) = jobs(project)
     done = local("--workers 1 --resume -- python report.py")
     assert printed_by(done, "chief")["env"]["AIP_MODEL_DIR"] == f"{folder}/model/"

@@ -11,9 +11,8 @@ def test_one_line_a_host_in_order(run):
     assert (done.code, done.err) == (0, "")
     cluster = {"chief": ["10.0.0.1:2222"], "worker": ["10.0.0.2:2222", "10.0.0.3:99"]}
     assert [json.loads(line) for line in done.out.splitlines()] == [
-        {"cluster": cluster, "task": {"type": "chief", "index": 0}},
-        {"cluster": cluster, "task": {"type": "worker", "index": 0}},
-        {"cluster": cluster, "task": {"type": "worker", "index": 1}},
+        {"cluster": cluster, "task": {"type": kind, "index": index}}
+        for kind, index in [("chief", 0), ("worker", 0), ("worker", 1)]
     ]
 
 
@@ -44,34 +43,24 @@ def test_evaluated_lines_of_all_machines_set_none_and_fail(run):
     assert (done.stdout, done.stderr) == ("", f"{message}\nfailed\n")
 
 
-@pytest.mark.parametrize(
-    ("hosts", "known"),
-    [
-        ("a,b", "chief, worker:0"),
-        (",".join(f"h{n}" for n in range(20)), "chief, worker:0, …, worker:18"),
-    ],
-)
-def test_a_task_that_the_cluster_does_not_have(run, hosts, known):
+def test_a_task_that_the_cluster_does_not_have(run):
+    hosts = ",".join(f"h{number}" for number in range(20))
+    problem = "no such task in this cluster; there are: chief, worker:0, …, worker:18"
     done = run("tf-config", "--hosts", hosts, "--task", "worker:19")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        f"distlaunch: error: --task worker:19: no such task in this cluster; there are: {known}\n"
-    )
+    assert done == (2, "", f"distlaunch: error: --task worker:19: {problem}\n")
 
 
 @pytest.mark.parametrize(
-    ("hosts", "line"),
+    ("hosts", "problem"),
     [
         ("a,b,a:2222", "duplicate host a:2222; each task needs its own address"),
-        *(
-            (hosts, f"{host!r} is not a host with a port from 1 to 65535, such as a:2222, b or "
-            "[::1]:2222")
-            for hosts, host in [("a,,b", ""), ("a:65536", "a:65536"), ("::1", "::1"),
-                                ("[::x]:1", "[::x]:1")]
-        ),
+        ("a,,b", "'' is not a host with a port from 1 to 65535, such as a:2222, b or [::1]:2222"),
+        ("a:65536", "'a:65536' is not a host"),
+        ("::1", "'::1' is not a host"),
+        ("[::x]:1", "'[::x]:1' is not a host"),
     ],
-)  # fmt: skip
-def test_wrong_hosts_are_one_line(run, hosts, line):
+)
+def test_wrong_hosts_are_one_line(run, hosts, problem):
     done = run("tf-config", "--hosts", hosts)
-    assert (done.code, done.out) == (2, "")
-    assert done.err == f"distlaunch: error: --hosts: {line}\n"
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert done.err.startswith(f"distlaunch: error: --hosts: {problem}")

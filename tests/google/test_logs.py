@@ -93,7 +93,6 @@ def test_the_request(read):
 @pytest.mark.parametrize(
     ("query", "terms"),
     [
-        (LogQuery(("77",), ("chief",)), 'JOB_ID="77" AND TASK_NAME="workerpool0-0"'),
         (
             LogQuery(("77",), ("worker:3", "vertex", "trial:2/worker:3")),
             'JOB_ID="77" AND (TASK_NAME="service" OR TASK_NAME="workerpool1-3")',
@@ -118,7 +117,6 @@ def test_filters(query, terms):
         ("workerpool3-12", "evaluator:12"),
         ("service", "vertex"),
         ("", "vertex"),
-        ("workerpool4-0", "workerpool4-0"),
         ("something-else", "something-else"),
     ],
 )
@@ -136,7 +134,6 @@ def test_a_trial_is_known_by_the_number_of_its_job(read):
     ("payload", "text"),
     [
         ({"jsonPayload": {"message": "hello", "levelname": "INFO"}}, "hello"),
-        ({"jsonPayload": {"message": "two\nlines\n"}}, "two\nlines"),
         ({"jsonPayload": {"message": "10%\r20%\r30%\r\nend"}}, "10%\n20%\n30%\nend"),
         ({"jsonPayload": {"message": ""}}, ""),
         ({"jsonPayload": {"loss": 0.5, "é": 1}}, '{"loss": 0.5, "é": 1}'),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -114,15 +113,3 @@ def test_each_scan_of_a_quiet_log_is_full():
         clock.sleep(10.0)
         log.arrivals.append((clock.time, entry(clock.time - 290, late)))
         assert [e.insert_id for e in tail.step()] == [late]
-
-
-def test_a_page_that_failed_is_read_again_with_its_token():
-    clock = Clock()
-    log = Log(clock, [(clock.time, entry(clock.time, n)) for n in range(7)])
-    tail = Tail(log.read, 0.0, clock=clock)
-    tail.step()
-    log.failures = [RetryableError("later")]
-    with pytest.raises(RetryableError):
-        tail.step()
-    assert [e.insert_id for e in tail.step()] == ["3", "4", "5"]
-    assert log.starts == [0.0]
