@@ -63,7 +63,7 @@ def test_without_an_environment_it_is_built(job, folder):
     assert plan_image(job, folder, recipe).strategy == "engine"
 
 
-def test_code_is_appended_and_then_there_is_nothing_to_do(job, folder):
+def test_only_changed_code_is_appended(job, folder):
     push_environment(job, folder)
     plan = plan_image(job, folder, recipe)
     assert (plan.strategy, plan.uri) == ("append", None)
@@ -77,20 +77,17 @@ def test_code_is_appended_and_then_there_is_nothing_to_do(job, folder):
     again = plan_image(job, folder, recipe)
     assert (again.strategy, again.uri) == ("nothing", built)
     assert execute_plan(again, lambda _: None) == built
-
-
-def test_a_line_of_code_is_another_image_on_the_same_environment(job, folder):
-    before = plan_image(job, folder, recipe)
     (folder / "trainer/task.py").write_text("print(1)")
-    after = plan_image(job, folder, recipe)
-    assert before.reference != after.reference
-    assert before.inputs.environment.tag == after.inputs.environment.tag
+    changed = plan_image(job, folder, recipe)
+    assert (changed.strategy, changed.reference != plan.reference) == ("append", True)
 
 
 def test_the_users_own_dockerfile_is_for_docker(job, folder, base):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
     plan = plan_image(job, folder, recipe)
     assert (plan.strategy, plan.inputs.environment) == ("engine", None)
+    with pytest.raises(ImageError, match=f"Docker is not running at {images.NO_DOCKER}; start D"):
+        execute_plan(plan, print)
     images.push(plan.reference)
     assert plan_image(job, folder, recipe).strategy == "nothing"
 
@@ -107,14 +104,6 @@ def test_an_image_that_is_not_pushed_needs_no_registry(folder):
     plan = plan_image(images.job(None, "127.0.0.1:1/gone:1"), folder, recipe, push=False)
     assert (plan.strategy, plan.reference.name) == ("engine", "distlaunch/digits")
     assert plan.uri is None
-
-
-def test_without_docker_its_remedy_is_reported(job, folder, base):
-    (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
-    with pytest.raises(
-        ImageError, match=f"Docker is not running at {images.NO_DOCKER}; start Docker"
-    ):
-        execute_plan(plan_image(job, folder, recipe), print)
 
 
 def test_a_full_disk_is_reported(job, folder, monkeypatch):
@@ -181,16 +170,13 @@ def tag(tmp_path, text: str = DOCKERFILE, base: str = DIGEST, **digests: str) ->
     return environment.tag
 
 
-def test_comments_and_the_last_stage_are_no_part_of_the_environment(tmp_path):
+def test_the_tag_is_that_of_the_environment_alone(tmp_path):
     for before, after in (
         ("ENV A=1", "# a comment\n\nENV A=1"),
         ("trainer.task", "trainer.other"),
         ("FROM environment", "# this image's own\nFROM environment"),
     ):
         assert tag(tmp_path, DOCKERFILE.replace(before, after)) == tag(tmp_path)
-
-
-def test_each_part_of_the_environment_changes_its_tag(tmp_path):
     others = {
         tag(tmp_path),
         tag(tmp_path, base=DIGEST.replace("0", "1")),

@@ -6,8 +6,8 @@ import base64
 import json
 import random
 import string
-from dataclasses import replace
 
+import images
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from distlaunch.errors import ContextError, ImageError
 from distlaunch.image.context import read_context
 from distlaunch.image.secrets import NAMES, by_content, by_name, remedy
-from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
 from distlaunch.render.templates import recipe
 
 ALPHABET = string.ascii_letters + string.digits
@@ -56,104 +55,73 @@ SERVICE_ACCOUNT = json.dumps(
 ).encode()
 LOGIN = f'{{"client_id": "x", "refresh_token": "1//{letters(60)}", "type": "authorized_user"}}'
 
-FILES: dict[str, dict[str, str | bytes]] = {
-    "a service account's key": {
-        "key.json": SERVICE_ACCOUNT,
-        "compact.json": SERVICE_ACCOUNT.replace(b"\n ", b""),
-        "embedded.py": b"KEY = '''" + SERVICE_ACCOUNT + b"'''\n",
-    },
-    "credentials of Google Cloud": {"login.json": LOGIN},
-    "a private key": {
-        "pkcs8.pem": KEY,
-        "encrypted.pem": pem("PKCS8", b"x"),
-        "ec.key": pem("TraditionalOpenSSL"),
-        "traditional.key": pem("TraditionalOpenSSL", b"x"),
-        "openssh": pem("OpenSSH"),
-        "one-line.py": b"KEY = " + repr(KEY).encode(),
-        "windows.pem": KEY.replace(b"\n", b"\r\n"),
-        "bundle.bin": b"\0" * 5000 + KEY,
-        "behind.txt": b"x\n" * 400_000 + KEY,
-    },
-    "an access key of AWS": {"aws.py": f"k = 'AKIA{letters(16, string.ascii_uppercase)}'"},
-    "a token of GitHub": {
-        "gh.sh": f"export T=ghp_{letters(36)}",
-        "gh2.sh": f"T=github_pat_{letters(82)}",
-        "binary.bin": b"\x89PNG\0" + f"ghp_{letters(36)}".encode(),
-    },
-    "a token of GitLab": {
-        "lab.yaml": f"token: glpat-{letters(20)}\n",
-        "lab2.yaml": f"token: glrt-{letters(20)}\n",
-    },
-    "a token of Slack": {
-        "slack.py": f"'xoxb-{letters(24, string.digits)}'",
-        "slack2.py": f"'xapp-1-A{letters(24)}'",
-    },
-    "an API key of Google": {"maps.js": f'"AIza{letters(35)}"'},
-    "an OAuth client's secret of Google": {"oauth.json": f'"GOCSPX-{letters(28)}"'},
-    "an access token of Google": {"token": f"ya29.{letters(120)}"},
-    "a token of Hugging Face": {"hub.py": f"login('hf_{letters(34, string.ascii_letters)}')"},
-    "a webhook of Slack": {
-        "hook.py": f"'https://hooks.slack.com/services/T{letters(8)}/B{letters(8)}/{letters(24)}'"
-    },
-    "a key of Stripe": {"stripe.py": f"key = 'rk_live_{letters(24)}'"},
-    "an API key of OpenAI": {
-        "openai.py": f"key = 'sk-{letters(20)}T3BlbkFJ{letters(20)}'",
-        "project.py": f"key = 'sk-proj-{letters(60)}'",
-    },
-    "an API key of Anthropic": {"claude.py": f"key = 'sk-ant-api03-{letters(60)}'"},
-    "an API key of NVIDIA": {"nvidia.py": f"key = 'nvapi-{letters(64)}'"},
-    "a token of npm": {"npm.sh": f"npm_{letters(36)}"},
-    "a token of PyPI": {"pypi.sh": f"pypi-AgEIcHlwaS5vcmc{letters(60)}"},
-    "a token of Databricks": {"spark.py": f"'dapi{letters(32, HEX)}'"},
-    "an API key of SendGrid": {"mail.py": f"'SG.{letters(22)}.{letters(43)}'"},
-    "an API key of Twilio": {"phone.py": f"'SK{letters(32, HEX)}'"},
-    "a token of Twilio": {"phone2.py": f"TWILIO_AUTH_TOKEN='{letters(32, HEX)}'"},
-    "a private key in base64": {
-        "base64.yaml": b"client-key-data: " + base64.b64encode(KEY),
-        "lines.txt": base64.encodebytes(KEY),
-    },
-    "a service account's key in base64": {
-        "base64.env.py": b"KEY = '" + base64.b64encode(SERVICE_ACCOUNT) + b"'"
-    },
-    "a secret access key of AWS": {
-        "lone.py": f"AWS_SECRET = '{letters(40)}'",
-        "lone.ini": f"aws_secret_access_key = {letters(39)}/\n",
-        "lone.json": f'{{"SecretAccessKey": "{letters(40)}"}}',
-        "lone.yaml": f"aws-secret-access-key: {letters(40)}\n",
-    },
-    "an API key of Weights & Biases": {
-        "wandb.py": f"os.environ['WANDB_API_KEY'] = '{letters(40, HEX)}'",
-        "netrc.txt": f"machine api.wandb.ai login user password {letters(40, HEX)}\n",
-        "login.py": f"wandb.login(key='{letters(40, HEX)}')",
-    },
-    "a key of Azure Storage": {"blob.cfg": f"AccountName=x;AccountKey={letters(86)}==;"},
-    "a password in a URL": {
-        "database.py": "'postgresql://user:password@host/db'",
-        "local.toml": 'url = "postgresql://me:pass@localhost"',
-        "index.cfg": "url = https://user:pass@",
-        "queue.yaml": "broker: amqp://me:p%40ss@queue:5672",
-        "pip.conf": "[global]\nindex-url = https://me:secret@host.example/simple\n",
-        "requirements.txt": "--index-url https://me:secret@host/simple\nkeras\n",
-    },
-    "credentials of Kubernetes": {
-        "cluster.yaml": f"apiVersion: v1\nkind: Config\nusers:\n- user:\n    token: {letters(30)}\n"
-    },
-    "a registry's password": {
-        "pull.json": '{"auths": {"host": {"auth": "bWU6c2VjcmV0"}}}',
-        "config.json": '{"auths": {"host": {"auth": "bWU6c2VjcmV0"}}}',
-    },
-    "a password": {
-        ".yarnrc.yml": 'npmAuthToken: "0123456789abcdef"',
-        ".npmrc": "//packages.example/:_authToken=0123456789abcdef",
-    },
+SECRETS: list[tuple[str, str | bytes]] = [
+    ("a service account's key", SERVICE_ACCOUNT),
+    ("a service account's key", SERVICE_ACCOUNT.replace(b"\n ", b"")),
+    ("a service account's key", b"KEY = '''" + SERVICE_ACCOUNT + b"'''\n"),
+    ("credentials of Google Cloud", LOGIN),
+    ("a private key", KEY),
+    ("a private key", pem("PKCS8", b"x")),
+    ("a private key", pem("TraditionalOpenSSL")),
+    ("a private key", pem("TraditionalOpenSSL", b"x")),
+    ("a private key", pem("OpenSSH")),
+    ("a private key", b"KEY = " + repr(KEY).encode()),
+    ("a private key", KEY.replace(b"\n", b"\r\n")),
+    ("a private key", b"\0" * 5000 + KEY),
+    ("a private key", b"x\n" * 400_000 + KEY),
+    ("an access key of AWS", f"k = 'AKIA{letters(16, string.ascii_uppercase)}'"),
+    ("a token of GitHub", f"export T=ghp_{letters(36)}"),
+    ("a token of GitHub", f"T=github_pat_{letters(82)}"),
+    ("a token of GitHub", b"\x89PNG\0" + f"ghp_{letters(36)}".encode()),
+    ("a token of GitLab", f"token: glpat-{letters(20)}\n"),
+    ("a token of GitLab", f"token: glrt-{letters(20)}\n"),
+    ("a token of Slack", f"'xoxb-{letters(24, string.digits)}'"),
+    ("a token of Slack", f"'xapp-1-A{letters(24)}'"),
+    ("an API key of Google", f'"AIza{letters(35)}"'),
+    ("an OAuth client's secret of Google", f'"GOCSPX-{letters(28)}"'),
+    ("an access token of Google", f"ya29.{letters(120)}"),
+    ("a token of Hugging Face", f"login('hf_{letters(34, string.ascii_letters)}')"),
+    (
+        "a webhook of Slack",
+        f"'https://hooks.slack.com/services/T{letters(8)}/B{letters(8)}/{letters(24)}'",
+    ),
+    ("a key of Stripe", f"key = 'rk_live_{letters(24)}'"),
+    ("an API key of OpenAI", f"key = 'sk-{letters(20)}T3BlbkFJ{letters(20)}'"),
+    ("an API key of OpenAI", f"key = 'sk-proj-{letters(60)}'"),
+    ("an API key of Anthropic", f"key = 'sk-ant-api03-{letters(60)}'"),
+    ("an API key of NVIDIA", f"key = 'nvapi-{letters(64)}'"),
+    ("a token of npm", f"npm_{letters(36)}"),
+    ("a token of PyPI", f"pypi-AgEIcHlwaS5vcmc{letters(60)}"),
+    ("a token of Databricks", f"'dapi{letters(32, HEX)}'"),
+    ("an API key of SendGrid", f"'SG.{letters(22)}.{letters(43)}'"),
+    ("an API key of Twilio", f"'SK{letters(32, HEX)}'"),
+    ("a token of Twilio", f"TWILIO_AUTH_TOKEN='{letters(32, HEX)}'"),
+    ("a private key in base64", b"client-key-data: " + base64.b64encode(KEY)),
+    ("a private key in base64", base64.encodebytes(KEY)),
+    ("a service account's key in base64", b"KEY = '" + base64.b64encode(SERVICE_ACCOUNT) + b"'"),
+    ("a secret access key of AWS", f"AWS_SECRET = '{letters(40)}'"),
+    ("a secret access key of AWS", f"aws_secret_access_key = {letters(39)}/\n"),
+    ("a secret access key of AWS", f'{{"SecretAccessKey": "{letters(40)}"}}'),
+    ("a secret access key of AWS", f"aws-secret-access-key: {letters(40)}\n"),
+    ("an API key of Weights & Biases", f"os.environ['WANDB_API_KEY'] = '{letters(40, HEX)}'"),
+    ("an API key of Weights & Biases", f"machine api.wandb.ai login x password {letters(40, HEX)}"),
+    ("an API key of Weights & Biases", f"wandb.login(key='{letters(40, HEX)}')"),
+    ("a key of Azure Storage", f"AccountName=x;AccountKey={letters(86)}==;"),
+    ("a password in a URL", "'postgresql://user:password@host/db'"),
+    ("a password in a URL", 'url = "postgresql://me:pass@localhost"'),
+    ("a password in a URL", "url = https://user:pass@"),
+    ("a password in a URL", "broker: amqp://me:p%40ss@queue:5672"),
+    ("a password in a URL", "[global]\nindex-url = https://me:secret@host.example/simple\n"),
+    ("a password in a URL", "--index-url https://me:secret@host/simple\nkeras\n"),
+    ("credentials of Kubernetes", f"kind: Config\nusers:\n- user:\n    token: {letters(30)}\n"),
+    ("a registry's password", '{"auths": {"host": {"auth": "bWU6c2VjcmV0"}}}'),
+    ("a password", 'npmAuthToken: "0123456789abcdef"'),
+    ("a password", "//packages.example/:_authToken=0123456789abcdef"),
+]
+CONTENTS = {
+    f"{number:02}.txt": (kind, text.encode() if isinstance(text, str) else text)
+    for number, (kind, text) in enumerate(SECRETS)
 }
-SECRETS = {
-    path: (content.encode() if isinstance(content, str) else content, kind)
-    for kind, files in FILES.items()
-    for path, content in files.items()
-}
-
-
 HARMLESS = {
     "public.pem": PUBLIC_KEY,
     "check.py": b'if "-----BEGIN PRIVATE KEY-----" in text: refuse("a PRIVATE KEY is in it")\n',
@@ -216,7 +184,7 @@ def test_every_name_pattern_matches():
 
 
 def test_all_secrets_of_a_context_are_reported(tmp_path):
-    for path, (content, _) in SECRETS.items():
+    for path, (_, content) in CONTENTS.items():
         (tmp_path / path).write_bytes(content)
     (tmp_path / "harmless").mkdir()
     for path, content in HARMLESS.items():
@@ -224,15 +192,9 @@ def test_all_secrets_of_a_context_are_reported(tmp_path):
     with pytest.raises(ContextError) as refusal:
         read_context(tmp_path, "")
     assert refusal.value.lines == tuple(
-        f"{path}: contains {SECRETS[path][1]}; {remedy(SECRETS[path][1])}"
-        for path in sorted(SECRETS)
+        f"{path}: contains {kind}; {remedy(kind)}" for path, (kind, _) in CONTENTS.items()
     )
-    for path in SECRETS:
-        (tmp_path / path).unlink()
-    assert len(read_context(tmp_path, "").files) == len(HARMLESS)
-
-
-def test_the_remedy_of_a_password_in_a_url():
+    assert len(read_context(tmp_path, "/*.txt\n").files) == len(HARMLESS)
     assert remedy("a password in a URL").startswith(
         "read it from an environment variable or Secret Manager; for pip write ${NAME}, or put it "
         "into pip's configuration on this machine with 'pip config set global.index-url URL'"
@@ -260,13 +222,13 @@ def test_allow_secrets_of_the_job_file(own_ignore, tmp_path):
         (tmp_path / "trainer" / name).write_bytes(KEY)
     if own_ignore:
         (tmp_path / ".dockerignore").write_text(own_ignore)
+    (tmp_path / "requirements.txt").touch()
     allow = ("trainer/task.py", "./trainer/key.pem", "trainer/.env")
-    job = Job("x", Cluster(Pool(Machine("n1-standard-4"))), image=Image(allow_secrets=allow))
+    job = images.job(None, allow_secrets=allow)
     with pytest.raises(ContextError) as refusal:
         read_context(tmp_path, recipe(job, tmp_path).ignore)
     (line,) = refusal.value.lines
     assert line.startswith("trainer/other key.pem: contains a private key")
     for wrong in ("trainer", "nowhere"):
-        job = replace(job, image=Image(allow_secrets=(wrong,)))
         with pytest.raises(ImageError, match=f"^image.allow_secrets: {wrong}: "):
-            recipe(job, tmp_path)
+            recipe(images.job(None, allow_secrets=(wrong,)), tmp_path)

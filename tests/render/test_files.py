@@ -90,22 +90,23 @@ def test_gcloud_takes_no_file_in_which_a_pool_is_skipped(folder):
 
 @pytest.mark.parametrize(("workers", "command"), [(0, "distlaunch"), (1, "gcloud")])
 def test_the_reduction_server_is_the_pool_behind_the_workers(workers, command, folder):
-    pool = Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1), workers)
-    job = replace(
-        JOB, cluster=Cluster(replace(pool, count=1), pool), reduction_server=ReductionServer()
-    )
+    pool = Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1))
+    cluster = Cluster(pool, replace(pool, count=workers))
+    job = replace(JOB, cluster=cluster, reduction_server=ReductionServer())
     rendered = render(job, folder, Path(), "vertex")
     assert rendered.commands[-1].split()[0] == command
     assert yaml.safe_load(rendered.files["config.yaml"])["workerPoolSpecs"][2]["replicaCount"] == 1
 
 
-def test_what_is_there_is_not_built(folder):
+def test_an_existing_image_is_not_built_and_a_new_one_needs_a_repository(folder):
     job = replace(JOB, image=Image(uri="host/there:1"))
     rendered = render(job, folder, Path(), "vertex")
     assert list(rendered.files) == ["config.yaml"]
     assert "imageUri: host/there:1" in rendered.files["config.yaml"]
     assert rendered.notes == ("the job names its images, so that there is nothing to build",)
     assert len(rendered.commands) == 1
+    with pytest.raises(ImageError, match=r"^image\.repository: is missing; set where the image "):
+        render(replace(JOB, image=Image()), folder, Path(), "vertex")
 
 
 @pytest.mark.parametrize("output", [".", "out"])
@@ -125,11 +126,6 @@ def test_files_of_the_user_are_used_as_by_submit(folder, output):
     assert rendered.commands[1] == (
         f"docker build --platform=linux/amd64 --file Dockerfile --tag {REPOSITORY}:latest ."
     )
-
-
-def test_an_image_needs_a_repository(folder):
-    with pytest.raises(ImageError, match=r"^image\.repository: is missing; set where the image "):
-        render(replace(JOB, image=Image()), folder, Path(), "vertex")
 
 
 def test_rendered_files_are_written_again_and_others_never(folder):

@@ -95,8 +95,8 @@ def dockerfile(job: Job, folder: Path) -> str:
 
 
 def instructions(job: Job, folder: Path, word: str = "") -> list[Instruction]:
-    every = read_dockerfile(dockerfile(job, folder)).instructions
-    return [each for each in every if word in ("", each.word)]
+    steps = read_dockerfile(dockerfile(job, folder)).instructions
+    return [step for step in steps if word in ("", step.word)]
 
 
 def files_in(job: Job, folder: Path) -> list[str]:
@@ -248,12 +248,23 @@ def test_the_context_is_what_is_included():
         ({"image": Image(include=("nowhere",))}, "image.include: nowhere: no such file or folder"),
         ({"image": Image(requirements="pip.txt")}, "pip.txt: cannot be read (no such file "),
         ({"image": Image(dockerfile="docker/Dockerfile")}, "image.dockerfile: docker/Dockerfile: "),
+        ("FROM x\n{{ nme }}\n", "templates/Dockerfile.j2:2: 'nme' is undefined"),
+        ("{{ job.nme }}", "templates/Dockerfile.j2:1: 'distlaunch.job.model.Job object' has no "),
+        ("{{ 1 | dokker }}", "templates/Dockerfile.j2:1: No filter named 'dokker'."),
+        ("ENV A={{ 'a\\nb' | docker_value }}", "templates/Dockerfile.j2:1: a Dockerfile has no "),
     ],
 )
-def test_what_is_missing_is_named(folder, change, message):
+def test_an_error_of_a_job_or_template_is_located(folder, change, message):
+    job = JOB
+    if isinstance(change, str):
+        (folder / "templates").mkdir()
+        (folder / "templates/Dockerfile.j2").write_text(change)
+    else:
+        job = replace(JOB, **change)
     with pytest.raises(ImageError) as refusal:
-        recipe(replace(JOB, **change), folder)
+        recipe(job, folder)
     assert str(refusal.value).startswith(message)
+    assert "\n" not in str(refusal.value)
 
 
 def test_the_users_own_files_come_first(folder):
@@ -308,24 +319,6 @@ def test_templates_of_the_project_come_first(folder):
     assert text.startswith("# syntax=docker/dockerfile:1\n# rendered by distlaunch ")
     assert is_ours(text)
     assert instructions(JOB, folder, "LABEL")[0].rest == 'name="digits"'
-
-
-@pytest.mark.parametrize(
-    ("template", "message"),
-    [
-        ("FROM x\n{{ nme }}\n", "templates/Dockerfile.j2:2: 'nme' is undefined"),
-        ("{{ job.nme }}", "templates/Dockerfile.j2:1: 'distlaunch.job.model.Job object' has no "),
-        ("{{ 1 | dokker }}", "templates/Dockerfile.j2:1: No filter named 'dokker'."),
-        ("ENV A={{ 'a\\nb' | docker_value }}", "templates/Dockerfile.j2:1: a Dockerfile has no "),
-    ],
-)
-def test_a_wrong_template_of_the_project_is_named(folder, template, message):
-    (folder / "templates").mkdir()
-    (folder / "templates/Dockerfile.j2").write_text(template)
-    with pytest.raises(ImageError) as refusal:
-        dockerfile(JOB, folder)
-    assert str(refusal.value).startswith(message)
-    assert "\n" not in str(refusal.value)
 
 
 # config.yaml

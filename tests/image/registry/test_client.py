@@ -156,10 +156,7 @@ def test_a_missing_image(any_registry):
     [
         (b"<html>", "its manifest is not a JSON object"),
         (b"[]", "its manifest is not a JSON object"),
-        (
-            b'{"schemaVersion": 1, "config": {}, "layers": []}',
-            "its manifest has no config and layers",
-        ),
+        (b'{"schemaVersion": 1}', "its manifest has no config and layers"),
     ],
 )
 def test_an_unusable_manifest(manifest, reason):
@@ -254,30 +251,22 @@ def test_a_base_of_another_registry_is_copied_once(registry, code):
 
 @pytest.mark.parametrize("oci", [False, True])
 def test_the_image_for_linux_amd64_is_chosen_from_an_index(registry, code, oci):
-    base = images.fresh(registry, "base")
+    base, target = images.fresh(registry, "base"), images.fresh(registry)
     digests = {
         name: images.push(base.with_tag(name), architecture=name, oci=oci)
         for name in ("arm64", "amd64")
     }
-    digests["unknown"] = digests["arm64"]
-    images.push_index(base, digests, oci=oci)
-    target = images.fresh(registry)
+    images.push_index(base, digests | {"unknown": digests["arm64"]}, oci=oci)
     append(base, target, [code])
     assert images.image(target).config["architecture"] == "amd64"
     with Registry(base, QUICK) as opened:
         assert opened.digest() == opened.digest(digests["amd64"]) == digests["amd64"]
-
-
-def test_a_base_for_another_platform_is_refused(registry, code):
-    base = images.fresh(registry, "base")
-    digest = images.push(base, architecture="arm64")
-    index = base.with_tag("index")
-    images.push_index(index, {"arm64": digest}, oci=True)
-    for reference in (base, index):
+    images.push_index(base.with_tag("index"), {"arm64": digests["arm64"]}, oci=oci)
+    for other in (base.with_tag("arm64"), base.with_tag("index")):
         with pytest.raises(ImageError) as caught:
-            append(reference, images.fresh(registry), [code])
+            append(other, target, [code])
         assert str(caught.value) == (
-            f"{reference} is for linux/arm64, and Google's machines are linux/amd64; rebuild it "
+            f"{other} is for linux/arm64, and Google's machines are linux/amd64; rebuild it "
             "with 'docker build --platform linux/amd64', or choose another image"
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from unittest.mock import Mock
 
 import pytest
 from google.auth.exceptions import RefreshError, TransportError
@@ -64,26 +65,19 @@ def test_a_password_in_docker_configuration(write):
 
 
 def test_a_configuration_without_the_registry(write):
-    for config in ({}, {"auths": None}, {"auths": {"a.b": {}}}, "{"):
+    token = {"auth": ANN, "identitytoken": "a-token"}  # which is not used
+    for config in ({}, {"auths": None}, {"auths": {"a.b": {}}}, "{", {"auths": {"a.b": token}}):
         write(config)
         assert find_credentials("a.b") is None
 
 
 def test_a_credential_helper(write, helper):
     helper(PRINT_HOST)
-    for config in (
-        {"credsStore": "mine"},
-        {"credHelpers": {"a.b": "mine"}, "credsStore": "absent"},
-    ):
+    for config in ({"credsStore": "mine"}, {"credHelpers": {"a.b": "mine"}, "credsStore": "no"}):
         write({**config, "auths": {"a.b": {"auth": ANN}}})
         assert find_credentials("a.b") == Credentials("a.b", "s", source=DOCKER)
     write({"credsStore": "mine"})
     assert find_credentials("docker.io").username == "https://index.docker.io/v1/"
-
-
-def test_an_identity_token_is_not_used(write):
-    write({"auths": {"a.b": {"auth": ANN, "identitytoken": "a-token"}}})
-    assert find_credentials("a.b") is None
 
 
 def test_a_helper_without_the_registry(write, helper):
@@ -114,26 +108,14 @@ def test_unusable_credentials(write, helper, recwarn, *, entry, script, reason):
     assert not recwarn
 
 
-class Account:
-    """A service account of google-auth, with a given error instead of a token."""
-
-    token = "a-token"  # noqa: S105
-    service_account_email = ROBOT
-
-    def __init__(self, error=None):
-        self.error = error
-
-    def refresh(self, _request):
-        if self.error:
-            raise self.error
-
-
 @pytest.fixture
 def google(monkeypatch):
-    """Replace the application default credentials."""
+    """Replace the application default credentials, with an error instead of a token."""
 
     def replace(error=None):
-        monkeypatch.setattr(auth, "load_credentials", lambda _: Account(error))
+        account = Mock(token="a-token", service_account_email=ROBOT)  # noqa: S106
+        account.refresh.side_effect = error
+        monkeypatch.setattr(auth, "load_credentials", lambda _: account)
 
     return replace
 

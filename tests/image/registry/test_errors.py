@@ -85,7 +85,7 @@ def test_other_statuses(status, body, reference, expected):
 
 def text_of_connection(url, reference="a.b/c", **options):
     with pytest.raises(requests.RequestException) as caught:
-        requests.get(url, timeout=options.pop("timeout", 5), **options)
+        requests.get(url, timeout=5, **options)
     problem = connection_error(caught.value, Reference.parse(reference))
     assert len(problem.lines) == 1
     return str(problem)
@@ -109,7 +109,7 @@ def serve():
         yield start
 
 
-def test_an_unreachable_registry(serve):
+def test_an_unreachable_registry():
     with socket.create_server(("127.0.0.1", 0)) as probe:
         closed = f"127.0.0.1:{probe.getsockname()[1]}"
     assert text_of_connection(f"http://{closed}/") == (
@@ -122,12 +122,6 @@ def test_an_unreachable_registry(serve):
     assert text_of_connection("https://registry.invalid/", proxies=proxies) == (
         "the proxy for a.b cannot be reached; check HTTPS_PROXY and NO_PROXY"
     )
-    silent = serve(lambda connection: connection)
-    assert text_of_connection(f"http://{silent}/", timeout=0.1) == (
-        "the registry a.b does not respond; check it and the network, then try again"
-    )
-    broken = serve(lambda connection: connection.close())
-    assert text_of_connection(f"http://{broken}/").startswith("the connection to a.b broke (")
 
 
 def test_problems_of_tls(serve):
