@@ -86,14 +86,9 @@ def user(no_credentials):
     """Write a user's credentials as gcloud does."""
 
     def write(**more: str) -> None:
-        content = {
-            "type": "authorized_user",
-            "client_id": "id",
-            "client_secret": "secret",
-            "refresh_token": "refresh",
-            "token": "the-token",
-            "expiry": "2999-01-01T00:00:00Z",
-        }
+        names = {"client_id": "id", "client_secret": "secret", "refresh_token": "refresh"}
+        token = {"token": "the-token", "expiry": "2999-01-01T00:00:00Z"}
+        content = {"type": "authorized_user", **names, **token}
         path = no_credentials / "application_default_credentials.json"
         path.write_text(json.dumps({**content, **more}))
 

@@ -191,14 +191,6 @@ def test_a_rate_limit_is_no_quota_of_machines(content, is_quota):
         assert str(error).startswith("aiplatform.googleapis.com answers 429 (")
 
 
-@pytest.mark.parametrize("status", [408, 500, 502, 503, 504])
-def test_a_server_error_is_retryable(status):
-    error = error_of(status, body(status, "UNAVAILABLE", "Try again."))
-    assert isinstance(error, RetryableError)
-    assert str(error) == f"aiplatform.googleapis.com answers {status} (Try again)"
-    assert error.may_have_been_processed
-
-
 @pytest.mark.parametrize(
     ("header", "wait"), [("7", 7.0), ("-7", 0.0), ("soon", 0.0), ("nan", 0.0), (None, 3.5)]
 )

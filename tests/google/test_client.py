@@ -184,14 +184,9 @@ def robot(no_credentials, monkeypatch, private_key, tmp_path, serve):
 
     def write(*replies: Reply, url: str = "") -> Server:
         server = serve(in_turn(*replies))
-        content = {
-            "type": "service_account",
-            "project_id": "p",
-            "private_key_id": "1",
-            "private_key": private_key,
-            "client_email": "robot@p.iam.gserviceaccount.com",
-            "token_uri": f"{url or server.url}/token",
-        }
+        content = {"type": "service_account", "project_id": "p", "private_key_id": "1"}
+        content |= {"client_email": "robot@p.iam.gserviceaccount.com", "private_key": private_key}
+        content["token_uri"] = f"{url or server.url}/token"
         path = tmp_path / "robot.json"
         path.write_text(json.dumps(content))
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
