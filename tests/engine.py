@@ -20,7 +20,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
 from dataclasses import asdict, dataclass
@@ -32,7 +31,6 @@ import base_image
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from typing_extensions import Self
 
 HOME = Path(tempfile.gettempdir()) / f"distlaunch-engine-{os.getuid()}"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "distlaunch-tests"
@@ -63,12 +61,6 @@ class Engine:
     registry: str
     base: str
 
-    @contextlib.contextmanager
-    def counted(self) -> Iterator[Counter]:
-        """Lead to the registry through a door that counts the bytes in either direction."""
-        with Counter(self.registry) as counter:
-            yield counter
-
     @property
     def environment(self) -> dict[str, str]:
         """The variables by which docker's clients find it."""
@@ -87,47 +79,6 @@ class Engine:
             check=False,
             **kwargs,
         )
-
-
-class Counter:
-    """A loopback proxy that counts bytes; `address` is another name for the registry behind it."""
-
-    def __init__(self, registry: str) -> None:
-        self.sent = 0
-        self.received = 0
-        self._port = int(registry.rpartition(":")[2])
-        self._lock = threading.Lock()
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.address = f"localhost:{self._door.getsockname()[1]}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._answer, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            self._door.shutdown(socket.SHUT_RDWR)
-        self._door.close()
-
-    def _answer(self) -> None:
-        with contextlib.suppress(OSError):  # the door is closed
-            while True:
-                caller, _ = self._door.accept()
-                behind = socket.create_connection(("127.0.0.1", self._port))
-                for way in ((caller, behind, "sent"), (behind, caller, "received")):
-                    threading.Thread(target=self._hand_on, args=way, daemon=True).start()
-
-    def _hand_on(self, source: socket.socket, target: socket.socket, name: str) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 18):
-                with self._lock:
-                    setattr(self, name, getattr(self, name) + len(data))
-                target.sendall(data)
-        with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
-        if name == "received":
-            source.close()
-            target.close()
 
 
 @contextlib.contextmanager

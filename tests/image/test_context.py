@@ -46,7 +46,7 @@ def test_files_are_sorted_with_mode_size_and_digest(folder):
     )
     assert (context.folder, context.size) == (folder, 14)
     assert context.report() is None
-    assert sorted(paths(folder, "requirements.txt")) == [each.path for each in context.files]
+    assert sorted(paths(folder, "requirements.txt")) == [file.path for file in context.files]
 
 
 def test_times_folder_and_write_permission_do_not_change_the_digest(folder, tmp_path):
@@ -99,11 +99,7 @@ def test_an_ignored_folder_is_not_entered(folder, monkeypatch):
 
 
 def test_symlinks_inside_the_folder_are_kept(folder):
-    targets = {
-        "nowhere": "./later",
-        "package": "trainer",
-        "trainer/link": "../requirements.txt",
-    }
+    targets = {"nowhere": "./later", "package": "trainer", "trainer/link": "../requirements.txt"}
     for path, target in targets.items():
         (folder / path).symlink_to(target)
     assert [file for file in read_context(folder, "").files if file.target] == [

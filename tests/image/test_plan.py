@@ -63,11 +63,14 @@ def test_without_an_environment_it_is_built(job, folder):
     assert plan_image(job, folder, recipe).strategy == "engine"
 
 
-def test_only_changed_code_is_appended(job, folder):
+def test_only_changed_code_is_appended(job, folder, fake):
     push_environment(job, folder)
     plan = plan_image(job, folder, recipe)
     assert (plan.strategy, plan.uri) == ("append", None)
+    fake.requests.clear()
     built = execute_plan(plan, lambda _: None)
+    assert fake.count("PUT", "digest=") == 2  # the code and the config
+    assert sum(request.length for request in fake.requests) < 20_000
     assert built.startswith(f"{job.image.repository}@sha256:")
     config = images.image(built).config["config"]
     assert config["Entrypoint"] == ["python", "-m", "trainer.task"]

@@ -80,14 +80,6 @@ def test_a_malformed_reference(text, problem):
     assert caught.value.args[0].startswith(f"{text!r} is not an image reference: {problem}")
 
 
-def test_with_tag_and_with_digest():
-    read = Reference.parse(f"a.b/c:1@{DIGEST}")
-    assert str(read.with_tag("2")) == "a.b/c:2"
-    assert str(read.with_digest(DIGEST)) == f"a.b/c@{DIGEST}"
-    with pytest.raises(ImageError, match="a tag is"):
-        read.with_tag("no tag")
-
-
 def test_google_and_loopback_registries():
     google = ("us-central1-docker.pkg.dev", "gcr.io")
     others = ("pkg.dev.example.com", "mygcr.io", "10.0.0.1:5000", "127.0.0.1.example.com")

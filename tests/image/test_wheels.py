@@ -110,14 +110,6 @@ def test_a_step_that_is_not_rendered_is_refused(build, index, step):
     assert error.startswith(f"Docker is needed for the Dockerfile's step '{step}'; install Docker")
 
 
-def test_a_package_without_a_wheel_is_refused(build, index):
-    images.write_wheel(index, "mac", tag="cp311-cp311-macosx_11_0_arm64")
-    assert refusal(build, "mac\n").startswith(
-        "pip cannot install wheels for Python 3.11 on linux/amd64 (No matching distribution found "
-        "for mac); fix the requirements, or install Docker"
-    )
-
-
 @pytest.mark.parametrize("requirement", ["two; python_version >= '3.99'", "one", "more[extra]"])
 def test_markers_that_differ_for_this_python_are_refused(build, index, push_base, requirement):
     """pip evaluates markers for the Python that it runs on."""
@@ -134,12 +126,17 @@ def test_markers_that_differ_for_this_python_are_refused(build, index, push_base
     assert "differs between this Python and the image's; run distlaunch with Python 3.99" in error
 
 
-def test_versions_that_the_base_has_are_kept(build, index):
+def test_versions_that_the_base_has_are_kept_and_others_need_a_wheel(build, index):
     images.write_wheel(index, "old", "1")
     images.write_wheel(index, "old", "2")
+    images.write_wheel(index, "mac", tag="cp311-cp311-macosx_11_0_arm64")
     files = images.files(build("old\n"), -2)
     assert files[f"{images.SITE_PACKAGES}/old/__init__.py"] == b"VERSION = '1'\n"
     assert "pip cannot install wheels for Python 3.11 " in refusal(build, "old==2\n")
+    assert refusal(build, "mac\n").startswith(
+        "pip cannot install wheels for Python 3.11 on linux/amd64 (No matching distribution found "
+        "for mac); fix the requirements, or install Docker"
+    )
 
 
 def test_included_files_and_variables_of_the_environment(build, index, tmp_path):

@@ -197,30 +197,25 @@ def test_a_name_that_is_more_than_a_line_is_refused(name):
 
 @pytest.mark.slow
 def test_docker_reads_what_is_rendered(engine):
-    """The real image has the entrypoint and the files whose names are the worst there are."""
+    """The image has the entrypoint and the files whose names are the worst there are."""
     nasty = ["a b$HOME", "'q\"", "st*r", "[x]", "back\\slash", "é☺", "#hash", "!bang", "<<EOF"]
     with project(*nasty, "not-named") as folder:
-        for name in nasty:
-            (folder / name).write_text("# nothing to install\n")
-        copied = nasty[:3]
-        (folder / copied[0]).write_text("".join(f"-r {name}\n" for name in copied[1:]))
-        image = Image(REPOSITORY, engine.base, requirements=copied[0], include=tuple(nasty))
+        first, *included = nasty[:3]
+        (folder / first).write_text("".join(f"-r {name}\n" for name in included))
+        image = Image(REPOSITORY, engine.base, requirements=first, include=tuple(nasty))
         rendered = recipe(replace(JOB, image=image), folder)
         text = rendered.dockerfile.replace("RUN python -m pip", "RUN echo python -m pip")
         (folder / "Dockerfile").write_text(text)
         (folder / ".dockerignore").write_text(rendered.ignore)
         env = {**os.environ, "DOCKER_BUILDKIT": "0"}
         built = engine.docker("build", "--quiet", str(folder), env=env).stdout.strip()
-        entrypoint = engine.docker("inspect", "--format", "{{json .Config.Entrypoint}}", built)
-        assert entrypoint.stdout.strip() == '["python","-m","trainer.task"]'
-        find = ("run", "--rm", "--entrypoint", "find", built, "/app", "/environment")
-        inside = engine.docker(*find, "-type", "f").stdout.splitlines()
-        files = [file.path for file in read_context(folder, rendered.ignore).files]
-        engine.docker("rmi", built)
-    assert {*nasty, "trainer/task.py"} == set(files)
-    assert sorted(inside) == sorted(
-        [f"/app/{path}" for path in files] + [f"/environment/{name}" for name in copied]
-    )
+    entrypoint = engine.docker("inspect", "--format", "{{json .Config.Entrypoint}}", built)
+    assert entrypoint.stdout.strip() == '["python","-m","trainer.task"]'
+    find = ("run", "--rm", "--entrypoint", "find", built, "/app", "/environment", "-type", "f")
+    inside = engine.docker(*find).stdout.splitlines()
+    engine.docker("rmi", built)
+    files = [f"/app/{path}" for path in (*nasty, "trainer/task.py")]
+    assert sorted(inside) == sorted([*files, *(f"/environment/{name}" for name in nasty[:3])])
 
 
 # The context

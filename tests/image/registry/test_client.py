@@ -80,7 +80,7 @@ def test_an_upload_starts_over_after_the_connection_breaks(door):
 
 
 def test_retries_end_with_the_last_error(door):
-    broken = door(lambda r: Fault(drop="body") if r.method == "PUT" else None)
+    broken = door(lambda request: Fault(drop="body") if request.method == "PUT" else None)
     with open_registry(broken.host) as registry, pytest.raises(ImageError, match="broke"):
         registry.upload(Blob.of_bytes(LARGE))
     assert broken.count("PUT") == 1 + QUICK.retries
@@ -192,7 +192,7 @@ def append(base, target, layers, settings=SETTINGS, policy=QUICK, **options):
 def files_of(reference):
     """Return the files of all layers."""
     layers = [images.files(reference, index) for index in range(len(images.layers(reference)))]
-    return {path: data for each in layers for path, data in each.items()}
+    return {path: data for files in layers for path, data in files.items()}
 
 
 @pytest.fixture
@@ -226,7 +226,7 @@ def test_a_layer_and_settings_are_added_to_the_base(any_registry, code, oci, has
         "WorkingDir": "/app",
     }
     assert image.config["rootfs"]["diff_ids"][-1] == code.diff_id
-    assert [each["created_by"] for each in image.config["history"]] == ["ADD base", "COPY . /app"]
+    assert [step["created_by"] for step in image.config["history"]] == ["ADD base", "COPY . /app"]
     assert image.config["created"] == "2026-01-02T03:04:05Z"
     assert "container" not in image.config
     types = manifests.OCI if oci else manifests.DOCKER

@@ -156,6 +156,5 @@ def test_credentials_are_sent_to_the_registry_only(log_in):
 
 def test_netrc_does_not_replace_the_credentials(basic, tmp_path, monkeypatch):
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login eve password x\n")
-    (tmp_path / ".netrc").chmod(0o600)
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
     assert images.push(images.fresh(basic))
