@@ -11,10 +11,13 @@ exit code 1. It needs root, and the Debian packages of tests/engine.py, which it
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +31,8 @@ import engine as engines
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from typing_extensions import Self
+
 OURS, WARM, COLD = "distlaunch", "docker, warm", "docker, cold"
 LIMITS = (Limit(COLD, OURS, least=50), Limit(WARM, OURS, least=1.4))
 LABEL = "distlaunch-bench"
@@ -39,12 +44,53 @@ cluster: {{chief: {{machine: n1-standard-4}}}}
 """
 
 
+class Counter:
+    """A loopback proxy that counts bytes; `address` is another name for the registry behind it."""
+
+    def __init__(self, registry: str) -> None:
+        self.sent = 0
+        self.received = 0
+        self._port = int(registry.rpartition(":")[2])
+        self._lock = threading.Lock()
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"localhost:{self._server.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._answer, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+    def _answer(self) -> None:
+        with contextlib.suppress(OSError):  # the server is closed
+            while True:
+                caller, _ = self._server.accept()
+                behind = socket.create_connection(("127.0.0.1", self._port))
+                for way in ((caller, behind, "sent"), (behind, caller, "received")):
+                    threading.Thread(target=self._hand_on, args=way, daemon=True).start()
+
+    def _hand_on(self, source: socket.socket, target: socket.socket, name: str) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 18):
+                with self._lock:
+                    setattr(self, name, getattr(self, name) + len(data))
+                target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+        if name == "received":
+            source.close()
+            target.close()
+
+
 @dataclass
 class Bench:
-    """A project, an engine, and a door before the registry that counts."""
+    """A project, Docker, and a proxy before the registry that counts bytes."""
 
     engine: engines.Engine
-    door: engines.Counter
+    counter: Counter
     folder: Path
     repository: str
     sent: dict[str, list[float]] = field(default_factory=dict)
@@ -74,11 +120,11 @@ class Bench:
         """Change a line, run a way, and keep the bytes that went in either direction."""
         with (self.folder / "trainer/task.py").open("a") as program:
             program.write(f"SEED = {os.urandom(8)!r}\n")
-        before, began = (self.door.sent, self.door.received), time.perf_counter()
+        before, began = (self.counter.sent, self.counter.received), time.perf_counter()
         way()
         seconds = time.perf_counter() - began
         for what, count, start in zip(
-            ("up", "down"), (self.door.sent, self.door.received), before, strict=True
+            ("up", "down"), (self.counter.sent, self.counter.received), before, strict=True
         ):
             self.sent.setdefault(f"{name}, {what}", []).append((count - start) / 1e6)
         return seconds
@@ -103,25 +149,25 @@ def main() -> int:
     given = parser.parse_args()
     with (
         engines.running(install=True) as engine,
-        engine.counted() as door,
+        Counter(engine.registry) as counter,
         tempfile.TemporaryDirectory() as name,
     ):
-        bench = prepared(engine, door, Path(name) / "digits", given.requirements)
+        bench = prepared(engine, counter, Path(name) / "digits", given.requirements)
         figures = alternate({OURS: bench.ours, WARM: bench.warm, COLD: bench.cold}, given.rounds)
         bench.forget()
     show(figures, "s until it is pushed", digits=2)
-    for what, found in bench.sent.items():
-        print(f"{what:18} {statistics.median(found):9,.3f} MB")
+    for name, sizes in bench.sent.items():
+        print(f"{name:18} {statistics.median(sizes):9,.3f} MB")
     return verdict(figures, *LIMITS)
 
 
 def prepared(
-    engine: engines.Engine, door: engines.Counter, folder: Path, requirements: str | None
+    engine: engines.Engine, counter: Counter, folder: Path, requirements: str | None
 ) -> Bench:
     """Write the project, and have the registry get its environment."""
-    repository = engine.repository("bench").replace(engine.registry, door.address)
+    repository = engine.repository("bench").replace(engine.registry, counter.address)
     base = f"{repository}-base:1"
-    bench = Bench(engine, door, make_project(folder), repository)
+    bench = Bench(engine, counter, make_project(folder), repository)
     for number in range(FILES):
         text = os.urandom(BYTES // 2).hex()
         (folder / f"trainer/module_{number}.py").write_text(f'TEXT = "{text}"\n')

@@ -38,8 +38,6 @@ from common import (
     verdict,
 )
 
-from distlaunch.local.host_resources import split
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -125,7 +123,7 @@ def run_cluster(words: list[str], folder: Path, variables: Mapping[str, str]) ->
     busy machine by sessions.
     """
     cluster = {"worker": [f"localhost:{port}" for port in free_ports(WORKERS)]}
-    cores = split(sorted(os.sched_getaffinity(0)), WORKERS)
+    cores = sorted(os.sched_getaffinity(0))
     processes = []
     for index in range(WORKERS):
         environment = variables | {
@@ -134,7 +132,7 @@ def run_cluster(words: list[str], folder: Path, variables: Mapping[str, str]) ->
             "TF_CONFIG": json.dumps(
                 {"cluster": cluster, "task": {"type": "worker", "index": index}}
             ),
-            "CORES": ",".join(map(str, cores[index])),
+            "CORES": ",".join(map(str, cores[index::WORKERS])),
         }
         with (folder / f"worker-{index}.log").open("wb") as log:
             process = subprocess.Popen(
