@@ -217,18 +217,14 @@ class _Handler(BaseHTTPRequestHandler):
         if self.registry.login != "bearer" or self.path == "/v2/":
             return None
         match = _PATH.match(urlsplit(self.path).path)
-        action = "pull" if self.command in ("GET", "HEAD") else "push"
-        needed = {match["name"] if match else "": action}
+        name = match["name"] if match else ""
+        actions = ["pull"] if self.command in ("GET", "HEAD") else ["pull", "push"]
         granted = self.registry.tokens.get(authorization.removeprefix("Bearer "), {})
-        if all(action in granted.get(name, ()) for name, action in needed.items()):
+        if actions[-1] in granted.get(name, ()):
             return None
-        scopes = [
-            f"repository:{name}:{'pull,push' if a == 'push' else a}" for name, a in needed.items()
-        ]
-        challenge = (
-            f'Bearer realm="http://{self.registry.host}/token",service="{SERVICE}",'
-            f'scope="{" ".join(scopes)}"'
-        )
+        scope = f"repository:{name}:{','.join(actions)}"
+        realm = f"http://{self.registry.host}/token"
+        challenge = f'Bearer realm="{realm}",service="{SERVICE}",scope="{scope}"'
         return _error(401, "UNAUTHORIZED", "token", {"WWW-Authenticate": challenge})
 
     def _issue_token(self, body: bytes) -> Response:

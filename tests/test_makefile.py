@@ -93,17 +93,6 @@ def test_dependencies_are_installed_again_when_pyproject_changes(folder):
     assert "-m venv" not in commands
 
 
-def test_demo_runs_a_new_project_with_two_tasks(folder):
-    commands = make(folder, "-n", "demo").stdout
-    assert "-e '.[local]'" in commands
-    tail = [line.replace(str(folder), "") for line in commands.splitlines()[-3:]]
-    assert tail == [
-        "rm -rf build/demo",
-        ".venv/bin/distlaunch init build/demo/digits",
-        'cd build/demo/digits && "/.venv/bin/distlaunch" local --workers 2',
-    ]
-
-
 def test_fuzz_stops_at_the_first_failed_round(folder):
     (folder / ".venv").mkdir()
     (folder / ".venv" / ".made").touch()

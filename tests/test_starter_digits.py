@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import struct
-from typing import TYPE_CHECKING
 
 import pytest
+import tensorflow as tf
 
 from distlaunch.resources import starter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 # Printed by tools/make_digits.py from sklearn.datasets.load_digits: each image's 64 bytes and its
 # label, sorted.
@@ -29,27 +24,25 @@ COUNTS = {
 }
 
 
-def records(path: Path) -> Iterator[bytes]:
-    """Yield the records of a TFRecord file: length, its checksum, record, its checksum."""
-    content, at = path.read_bytes(), 0
-    while at < len(content):
-        (length,) = struct.unpack_from("<Q", content, at)
-        yield content[at + 12 : at + 12 + length]
-        at += 12 + length + 4
+FEATURES = {
+    "image": tf.io.FixedLenFeature([], tf.string),
+    "label": tf.io.FixedLenFeature([], tf.int64),
+}
 
 
 def image_and_label(record: bytes) -> bytes:
-    """Return the image's 64 bytes and the label's one out of a serialised tf.train.Example."""
-    image = record.index(b"\x0a\x40", record.index(b"image")) + 2  # a bytes field of 64 bytes
-    label = record.index(b"\x0a\x01", record.index(b"label")) + 2  # a packed field of 1 byte
-    return record[image : image + 64] + record[label : label + 1]
+    example = tf.io.parse_single_example(record, FEATURES)
+    return example["image"].numpy() + bytes([example["label"].numpy()])
 
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, list[bytes]]:
     folder = starter("digits") / "data"
     return {
-        path.stem: [image_and_label(record) for record in records(path)]
+        path.stem: [
+            image_and_label(record)
+            for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+        ]
         for path in sorted(folder.glob("*.tfrecord"))
     }
 

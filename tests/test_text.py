@@ -1,29 +1,6 @@
-"""Counts, lists of names, durations and tables as text."""
-
 import pytest
 
-from distlaunch.text import duration, join_names, plural, table
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (1_200, "1,200 rows")]
-)
-def test_plural(count, text):
-    assert plural(count, "row") == text
-
-
-def test_join_names():
-    assert join_names(["a"]) == "a"
-    assert join_names(["a", "b", "c"]) == "a, b and c"
-    assert join_names([1, 2], "or") == "1 or 2"
-
-
-def test_table_is_flush_left():
-    assert table([["a", "bb"], ["ccc", ""]], flush_left=True) == "a    bb\nccc"
-
-
-def test_table_is_flush_right():
-    assert table([["a", "bb"], ["ccc", ""]]) == "  a  bb\nccc"
+from distlaunch.text import duration
 
 
 @pytest.mark.parametrize(
