@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import RetryableError
@@ -29,6 +30,8 @@ def read(session: Session, uri: str) -> bytes | None:
     from google.cloud.storage.retry import DEFAULT_RETRY  # type: ignore[import-untyped]
     from requests.exceptions import RequestException
 
+    # Otherwise each client looks its bucket up on a thread of its own, for traces.
+    os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
     client = Client(
         project=session.project,
         credentials=session.credentials,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from distlaunch.emulator.emulator import Emulator
@@ -30,6 +32,15 @@ def start(tmp_path, request):
 
 def test_file_is_read_in_spite_of_a_transient_error(start):
     assert read(start("503@storage"), FILE) == b"{}\xff"
+
+
+def test_read_is_one_request(start):
+    session, paths, threads = start(), [], set(threading.enumerate())
+    session.http.hooks["response"] = [lambda response, **_: paths.append(response.url)]
+    read(session, FILE)
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(10)
+    assert len(paths) == 1
 
 
 @pytest.mark.parametrize("uri", ["gs://jobs/digits/other.json", "gs://nowhere/summary.json"])
