@@ -311,6 +311,12 @@ def _read_body(response: Response, **_: Any) -> None:
     response._content = bytes(body)  # noqa: SLF001 - Requests has no limit
 
 
+def _read_error(response: Response, **_: Any) -> None:
+    """Read the body of an error response; google-cloud-storage leaves its connection open."""
+    if not response.ok:
+        _read_body(response)
+
+
 def _http_session(project: str | None, *, is_anonymous: bool) -> AuthorizedSession:
     """Return a session that allows a connection for each of several threads."""
     from google.auth.transport.requests import AuthorizedSession
@@ -323,6 +329,7 @@ def _http_session(project: str | None, *, is_anonymous: bool) -> AuthorizedSessi
     adapter = HTTPAdapter(pool_maxsize=_CONNECTIONS)
     for scheme in ("https://", "http://"):
         http.mount(scheme, adapter)
+    http.hooks["response"] = [_read_error]
     # Requests evaluates a redirect's target even if it does not follow it.
     http.get_redirect_target = lambda resp: None  # type: ignore[method-assign]  # noqa: ARG005
     http.headers["User-Agent"] = f"distlaunch/{__version__}"
