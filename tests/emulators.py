@@ -36,7 +36,6 @@ class Emulator:
         return os.environ | {"DISTLAUNCH_ENDPOINT": self.url}
 
     def create(self, job: dict[str, Any]) -> None:
-        """Create a custom job."""
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self._jobs, json.dumps(job).encode(), headers)  # noqa: S310
         _NO_PROXY.open(request).close()
@@ -47,7 +46,6 @@ class Emulator:
             return json.load(answer).get("customJobs", [])
 
     def wait(self, state: str) -> dict[str, Any]:
-        """Wait until the newest job is in a state."""
         until = time.monotonic() + PATIENCE
         while (job := next(iter(self.jobs()), {})).get("state") != f"JOB_STATE_{state}":
             assert time.monotonic() < until, job

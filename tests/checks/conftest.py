@@ -46,7 +46,6 @@ def _only_loopback(resolve: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project that `init` writes."""
     folder = tmp_path_factory.mktemp("pristine") / "digits"
     scaffold.plan(folder, "digits").write(folder)
     return folder

@@ -89,7 +89,7 @@ def test_the_users_own_dockerfile_is_for_docker(job, folder, base):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
     plan = plan_image(job, folder, recipe)
     assert (plan.strategy, plan.inputs.environment) == ("engine", None)
-    with pytest.raises(ImageError, match=f"Docker is not running at {images.NO_DOCKER}; start D"):
+    with pytest.raises(ImageError, match=r"Docker is not running|no docker command"):
         execute_plan(plan, print)
     images.push(plan.reference)
     assert plan_image(job, folder, recipe).strategy == "nothing"

@@ -64,7 +64,7 @@ def refusal(build, *args, **kwargs):
     with pytest.raises(ImageError) as caught:
         build(*args, **kwargs)
     assert "\n" not in str(caught.value)
-    assert "with Docker: Docker is not running at unix:///nowhere.sock; " in str(caught.value)
+    assert "; with Docker: " in str(caught.value)
     return str(caught.value)
 
 

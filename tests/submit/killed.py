@@ -20,7 +20,6 @@ moments = count()
 
 
 def kill_at_last_moment(event: str, arguments: tuple[object, ...]) -> None:
-    """Count moments."""
     is_file = event == "open" and ".distlaunch" in str(arguments[0])
     if (is_file or event in ("http.client.send", "os.rename")) and next(moments) == last:
         os.kill(os.getpid(), signal.SIGKILL)

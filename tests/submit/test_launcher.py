@@ -47,21 +47,18 @@ def write_project(folder):
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory):
-    """An emulator without faults."""
     with emulators.running(write_project(tmp_path_factory.mktemp("buckets"))) as emulator:
         yield emulator
 
 
 @pytest.fixture
 def with_faults(tmp_path):
-    """Return a function that runs an emulator with faults."""
     folder = write_project(tmp_path / "trainer")
     return lambda faults: emulators.running(folder, f"--faults={faults}")
 
 
 @pytest.fixture
 def submit(cli, tmp_path):
-    """Return a function that submits a project of some name."""
 
     def run(emulator, name, *words):
         folder = write_project(tmp_path / name)
@@ -72,7 +69,6 @@ def submit(cli, tmp_path):
 
 @pytest.fixture
 def records(tmp_path):
-    """Return a function that reads the records of projects."""
 
     def read(*names):
         folders = [tmp_path / name / ".distlaunch/jobs" for name in names]

@@ -22,7 +22,6 @@ NAMES = ("a", "sub/z", "values", "marker")
 
 @pytest.fixture
 def new(tmp_path: Path) -> Path:
-    """A folder to be published."""
     folder = tmp_path / "new"
     (folder / "sub").mkdir(parents=True)
     for name in NAMES:

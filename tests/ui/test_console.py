@@ -63,7 +63,6 @@ def _read(terminal: int) -> bytes:
 
 
 def in_pipes(code: str, **environment: str) -> tuple[str, str]:
-    """Return stdout and stderr of a program."""
     command = [sys.executable, "-c", BEGIN + code]
     done = subprocess.run(command, env=os.environ | environment, capture_output=True, check=True)
     encoding = environment.get("PYTHONIOENCODING", "utf-8")

@@ -139,12 +139,14 @@ class ReplicaProcess:
             bufsize=0,
             start_new_session=True,
         )
+        # A file descriptor that is closed during a write may be another file's by then.
+        self._stdin_lock = threading.Lock()
         self._follower = threading.Thread(target=self._follow, args=(write, on_exit), daemon=True)
         self._follower.start()
 
     def stop(self, *, kill: bool) -> None:
         stdin = _pipe(self._supervisor.stdin)
-        with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended
+        with self._stdin_lock, contextlib.suppress(BrokenPipeError, ValueError):  # it has ended
             if kill:
                 stdin.close()
             else:
@@ -165,6 +167,8 @@ class ReplicaProcess:
             _read_all(_pipe(supervisor.stdout), LineWriter("INFO", write))
             errors.join()
             code = supervisor.wait()
+            with self._stdin_lock:
+                _pipe(supervisor.stdin).close()
         on_exit(ExitStatus(code if code >= 0 else 128 - code))
 
 

@@ -55,7 +55,6 @@ class Case:
     message: str = ""  # the error of a job that cannot be read
 
     def write(self, folder: Path, registry: str, pristine: Path) -> Path:
-        """Write the project into a new folder."""
         shutil.copytree(pristine, folder)
         job = yaml.safe_dump(_merged(yaml.safe_load(JOB), self.job))
         (folder / "distlaunch.yaml").write_text(job.replace(REGISTRY, registry))
@@ -84,7 +83,6 @@ class Result:
 
     @property
     def report(self) -> dict[str, Any]:
-        """The object of `check --json`."""
         assert self.stdout, self.stderr
         return json.loads(self.stdout)
 

@@ -26,7 +26,6 @@ def known():
 
 @pytest.fixture
 def job():
-    """Return a function that makes a request: a chief, or some pools."""
 
     def make(
         machine="n1-standard-8", accelerator=None, count=0, *, pools=(), region=REGION, **others
@@ -39,7 +38,6 @@ def job():
 
 @pytest.fixture
 def offline(known, tmp_path, monkeypatch):
-    """Return a function that estimates the cost with a user's prices."""
     monkeypatch.chdir(tmp_path)
 
     def run(job, own="", session=None, **options):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 import zipfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
 
-from distlaunch.emulator.run.process import ProcessBackend
+from distlaunch.emulator.run.process import ProcessBackend, ReplicaProcess
 
 from .jobs import TIMEOUT, custom_job, jobs_on, pool
 
@@ -169,6 +171,17 @@ def is_running(process):
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def test_nothing_is_written_to_a_pipe_while_it_is_closed(tmp_path):
+    replica = ReplicaProcess(["true"], tmp_path, os.environ, print, print)
+    stdin, is_closed = replica._supervisor.stdin, threading.Event()
+    write_for_a_second = Mock(side_effect=lambda _: is_closed.wait(1))
+    replica._supervisor.stdin = Mock(write=write_for_a_second, close=is_closed.set)
+    replica.stop(kill=False)
+    assert not is_closed.is_set()
+    replica.wait()
+    stdin.close()
 
 
 @pytest.mark.slow
