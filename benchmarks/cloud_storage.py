@@ -49,9 +49,9 @@ def requests_of_a_checkpoint(storage: CloudStorage) -> Counter[str]:
     """Return the requests of the last of four checkpoints, by their methods."""
     import numpy as np
 
-    from trainer.distributed.cluster import Role
-    from trainer.distributed.report import Report
-    from trainer.distributed.saving import Checkpoints, Progress
+    from distlaunch_trainer.checkpoints import Checkpoints, Progress
+    from distlaunch_trainer.cluster import Role
+    from distlaunch_trainer.report import Report
 
     checkpoints = Checkpoints("gs://job/checkpoints", Report(Role(), "logs"))
     values = [np.ones(shape, np.float32) for shape in VALUES]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from trainer.distributed.input import Arrays, Records
+from distlaunch_trainer import Arrays, Records
 
 FEATURES = {
     "image": tf.io.FixedLenFeature([], tf.string),

@@ -4,7 +4,7 @@ import os
 
 import tensorflow as tf
 
-from trainer.distributed.input import Records
+from distlaunch_trainer import Records
 
 
 def training() -> Records:

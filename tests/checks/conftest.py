@@ -149,7 +149,7 @@ class Project:
 
     def ran_on(self, pattern: str, *counts: int, argument: str = "", more: str = "") -> None:
         """Write data.py with a pattern, or what computes it, and keep the record of a run."""
-        imported = "from trainer.distributed.input import Records\n"
+        imported = "from distlaunch_trainer import Records\n"
         read = f"def training():\n    return Records({argument or repr(pattern)}, parse)\n"
         self.write("trainer/data.py", f"{imported}{read}{more}")
         self.ran(records(self.folder, pattern, *counts))
@@ -192,7 +192,7 @@ def bundled(pristine: Path, tmp_path: Path) -> Project:
     """The same without data and without most of the trainer library."""
     small = Project(Path(shutil.copytree(pristine, tmp_path / "bundled", ignore=_left_out)))
     for name in ("run", "input", "settings", "stop_signal"):
-        small.write(f"trainer/distributed/{name}.py", "import tensorflow\n")
+        small.write(f"distlaunch_trainer/{name}.py", "import tensorflow\n")
     return small
 
 

@@ -25,16 +25,16 @@ def test_the_trainer_has_a_library_beside_its_module(bundled):
     assert (moved.package, moved.changed_task) == ("src.mine", "src/mine/task.py")
 
 
-@pytest.mark.parametrize("module", ["trainer", "task", "other.task", "trainer.distributed.run"])
+@pytest.mark.parametrize("module", ["trainer", "task", "other.task", "distlaunch_trainer.run"])
 def test_another_module_is_another_program(bundled, module):
     assert find_trainer(bundled.order(f"module={module}")) is None
 
 
 @pytest.mark.parametrize("text", ["", "__version__ = version()\n", "def (\n", "\0"])
 def test_a_folder_without_a_version_is_no_trainer_library(bundled, text):
-    bundled.write("trainer/distributed/__init__.py", text)
+    bundled.write("distlaunch_trainer/__init__.py", text)
     assert find_trainer(bundled.order()) is None
-    (bundled.folder / "trainer/distributed/__init__.py").unlink()
+    (bundled.folder / "distlaunch_trainer/__init__.py").unlink()
     assert find_trainer(bundled.order()) is None
 
 

@@ -1,4 +1,4 @@
-"""`trainer.distributed`, imported from the skeleton; fixtures to run it and to fill a disk."""
+"""Fixtures to run the trainer, and to fill a disk."""
 
 from __future__ import annotations
 
@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 import tensorflow as tf
 
+from distlaunch_trainer.cluster import Cluster, Role
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tensorflow_host import PythonHost, Result
 
 BASE = Path(__file__).parents[2] / "trainer_skeleton" / "base"
-
-# From here on `import trainer.distributed.…` uses this package; sys.path stays as it was.
-sys.path.insert(0, str(BASE))
-from trainer.distributed.cluster import Role, Team  # noqa: E402 - while the path is set
-
-sys.path.remove(str(BASE))
 
 
 def environment_outside_clusters() -> dict[str, str]:
@@ -45,9 +41,9 @@ def run_code(tensorflow: PythonHost, tmp_path: Path) -> Callable[..., Result]:
 
 
 @pytest.fixture(scope="session")
-def team() -> Team:
+def cluster() -> Cluster:
     """A task without a cluster."""
-    return Team(Role(), tf.distribute.get_strategy())
+    return Cluster(Role(), tf.distribute.get_strategy())
 
 
 @pytest.fixture

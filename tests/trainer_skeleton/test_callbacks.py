@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from trainer.distributed.callbacks import Callbacks, templates
-from trainer.distributed.errors import ModelError
+from distlaunch_trainer.callbacks import Callbacks, templates
+from distlaunch_trainer.errors import ModelError
 
 kc = keras.callbacks
 

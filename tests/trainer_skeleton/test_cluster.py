@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.distributed.cluster import Role, connect, role_from
-from trainer.distributed.errors import ClusterError
+from distlaunch_trainer.cluster import Role, connect, role_from
+from distlaunch_trainer.errors import ClusterError
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "replicas.json").read_text())
 REPLICAS = {
@@ -35,7 +35,7 @@ def test_the_environment_of_a_replica_is_read(replica):
     role = role_from(environment)
     assert role.type == expected["role"]
     assert role.rank == (-1 if expected["rank"] is None else expected["rank"])
-    assert role.size == expected["size"]
+    assert role.num_workers == expected["size"]
     assert role.is_chief == expected["is_chief"]
     assert list(role.addresses) == expected["addresses"]
 
@@ -127,7 +127,7 @@ def test_peers_are_reached_without_a_proxy(monkeypatch, given, no_proxy, no_grpc
 
 CONNECT = """
 import os
-from trainer.distributed.cluster import connect, role_from
+from distlaunch_trainer.cluster import connect, role_from
 connect(role_from(os.environ))
 """
 

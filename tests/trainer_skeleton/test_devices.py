@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from trainer.distributed import devices
-from trainer.distributed.errors import ClusterError, DeviceError
+from distlaunch_trainer import devices
+from distlaunch_trainer.errors import ClusterError, DeviceError
 
 CUDA_BUILD = {"is_cuda_build": True, "cudnn_version": "9"}
 MISSING = "libdistlaunch-missing.so.1"

@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.distributed import explain
-from trainer.distributed.errors import DataError, ModelError, TrainerError, gist
+from distlaunch_trainer import explain
+from distlaunch_trainer.errors import DataError, ModelError, TrainerError, gist
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    """The working directory, of which files are named; this file is none of them."""
+    monkeypatch.chdir(tmp_path)
 
 
 def raise_error(error):
@@ -65,8 +71,7 @@ Detected at node while/dense/Add defined at (most recent call last):
 0 derived errors ignored. [Op:__inference__train_2061]"""
 
 
-def test_failed_step_on_several_replicas_gives_the_user_s_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(explain, "_USERS", tmp_path / "trainer")
+def test_failed_step_on_several_replicas_gives_the_user_s_line(tmp_path):
     text = SEVERAL_REPLICAS.format(file=tmp_path / "trainer/model.py")
     # Both lines with IteratorGetNext are about the step: no bad record is searched for.
     assert step_error(raise_error, tf.errors.InvalidArgumentError(None, None, text)) == (

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import keras
 import pytest
 
-from trainer.distributed.cluster import Role
-from trainer.distributed.errors import TrainerError
-from trainer.distributed.model_files import save_model, serialization_problem
-from trainer.distributed.report import Report
+from distlaunch_trainer.cluster import Role
+from distlaunch_trainer.errors import TrainerError
+from distlaunch_trainer.model_files import save_model, serialization_problem
+from distlaunch_trainer.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import keras
 import pytest
 
-from trainer.distributed import step
-from trainer.distributed.normalization import BatchNormalizations, differences
+from distlaunch_trainer import step
+from distlaunch_trainer.normalization import BatchNormalizations, differences
 
 layers = keras.layers
 

@@ -10,12 +10,12 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainer.distributed.datasets import OwnDataset, Rows
-from trainer.distributed.errors import PlanError
-from trainer.distributed.index import EVERY, FileIndex, Index
-from trainer.distributed.input import Arrays, RecordItems, Records
-from trainer.distributed.pipeline import Order, Pipeline
-from trainer.distributed.plan import Plan, Shares, coverage_note
+from distlaunch_trainer.errors import PlanError
+from distlaunch_trainer.pipeline import Order, Pipeline
+from distlaunch_trainer.plan import Plan, Shares, coverage_note
+from distlaunch_trainer.record_index import EVERY, FileIndex, Index
+from distlaunch_trainer.sources import Arrays, RecordItems, Records
+from distlaunch_trainer.user_dataset import OwnDataset, Rows
 
 
 @st.composite
@@ -178,12 +178,12 @@ def numbers_of(pipeline, replica, steps, first=0):
 
 @settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 @given(plans(200, replicas=4, steps=8, shards=3), st.integers(0, 60), st.data())
-def test_every_example_is_trained_on_once_in_a_pass(team, plan, pool, data):
+def test_every_example_is_trained_on_once_in_a_pass(cluster, plan, pool, data):
     x = np.arange(plan.examples)
     shuffling = Order(seed=pool, pool=pool)
     plan_of_one = Plan(plan.examples, plan.global_batch, 1, plan.shards)
     of_all, of_one = (
-        Pipeline(Arrays(x).open(team, "", numbered=True), of_cluster, shuffling)
+        Pipeline(Arrays(x).open(cluster, "", numbered=True), of_cluster, shuffling)
         for of_cluster in (plan, plan_of_one)
     )
     steps = 2 * plan.steps

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.distributed.cluster import Role
-from trainer.distributed.report import Report, write_summary
+from distlaunch_trainer.cluster import Role
+from distlaunch_trainer.report import Report, write_summary
 
 CHIEF = Role()
 WORKER = Role("worker:0", ("chief", "worker:0"), ("127.0.0.1:1", "127.0.0.1:2"))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
 import pytest
 
-from trainer.distributed import waiting
+from distlaunch_trainer import peer_watchdog
+
+from .conftest import BASE
 
 # What TensorFlow does as the cluster forms: a thread, and a native handler that drops the signal.
 PREAMBLE = """
 import ctypes, json, os, signal, subprocess, sys, threading, time
-from trainer.distributed import stop_signal
+from distlaunch_trainer import stop_signal
 
 def be_tensorflow():
     threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
@@ -90,7 +91,7 @@ STOPPED_WAITING = (-9, "", "trainer: stopped by a signal while waiting for peers
     ids=["during training", "in a fork", "while peers are waited for"],
 )
 def test_sigterm_later(python, program, expected):
-    task = python("-W", "ignore", "-c", PREAMBLE + program, waiting.__file__)
+    task = python("-W", "ignore", "-c", PREAMBLE + program, peer_watchdog.__file__)
     assert (task.returncode, task.stdout, task.stderr) == expected
 
 
@@ -98,6 +99,7 @@ def test_a_start_that_fails_still_ends_on_sigterm(python, tmp_path):
     """`trainer.task` itself, with a Keras that gets the signal and cannot be imported."""
     fault = "os.kill(os.getpid(), signal.SIGTERM); raise ImportError"
     (tmp_path / "keras.py").write_text(f"import os, signal; {fault}")
-    path = f"{tmp_path}:{Path(waiting.__file__).parents[2]}"
+    path = f"{tmp_path}:{BASE}"
     task = python("-m", "trainer.task", PYTHONPATH=path)
-    assert (task.returncode, task.stderr) == (-signal.SIGTERM, "")
+    stopped = "trainer: stopped by a signal before the training began"
+    assert (task.returncode, task.stderr.splitlines()[-1]) == (128 + signal.SIGTERM, stopped)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from trainer.distributed import storage
-from trainer.distributed.errors import StorageError
-from trainer.distributed.storage import (
+from distlaunch_trainer import storage
+from distlaunch_trainer.errors import StorageError
+from distlaunch_trainer.storage import (
     make_folder,
     names_in,
     publish,

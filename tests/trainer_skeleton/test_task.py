@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 import distlaunch
-import trainer.distributed
-import trainer.task
+import distlaunch_trainer
+from distlaunch_trainer import options
 
 LEARNING_RATE = "argument --learning-rate: must be a number above 0, got"
 BAD_OPTIONS = {
@@ -22,11 +22,11 @@ BAD_OPTIONS = {
 }
 
 
-@pytest.mark.parametrize(("options", "message"), BAD_OPTIONS.items())
-def test_a_bad_option_is_one_line(options, message, capsys, monkeypatch):
+@pytest.mark.parametrize(("words", "message"), BAD_OPTIONS.items())
+def test_a_bad_option_is_one_line(words, message, capsys, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with pytest.raises(SystemExit) as end:
-        trainer.task.parser().parse_args(options.split())
+        options.parser().parse_args(words.split())
     printed = capsys.readouterr()
     assert end.value.code == 2
     assert printed.out == ""
@@ -46,17 +46,17 @@ def test_a_bad_option_is_one_line(options, message, capsys, monkeypatch):
 )
 def test_a_worker_lets_the_chief_report_a_bad_option_first(monkeypatch, capsys, config, seconds):
     slept = []
-    monkeypatch.setattr("trainer.task.time.sleep", slept.append)
+    monkeypatch.setattr("distlaunch_trainer.options.time.sleep", slept.append)
     monkeypatch.setenv("TF_CONFIG", config)
     with pytest.raises(SystemExit) as end:
-        trainer.task.parser().parse_args(["--epochs", "0"])
+        options.parser().parse_args(["--epochs", "0"])
     assert end.value.code == 2
     assert slept == seconds
     assert capsys.readouterr().err.startswith("trainer: error: argument --epochs: must be 1")
 
 
 def test_the_trainer_has_the_version_of_the_launcher_that_brings_it():
-    assert trainer.distributed.__version__ == distlaunch.__version__
+    assert distlaunch_trainer.__version__ == distlaunch.__version__
 
 
 def test_help_lists_all_options_without_tensorflow(python):

@@ -18,8 +18,8 @@ TESTS = Path(__file__).parents[2]
 GOLDEN = json.loads((TESTS / "golden" / "plan.json").read_text())["cases"]
 
 sys.path.insert(0, str(TESTS.parent / "trainer_skeleton" / "base"))
-from trainer.distributed.errors import PlanError  # noqa: E402 - found by the path just set
-from trainer.distributed.plan import Plan, Shares, coverage_note  # noqa: E402
+from distlaunch_trainer.errors import PlanError  # noqa: E402 - found by the path just set
+from distlaunch_trainer.plan import Plan, Shares, coverage_note  # noqa: E402
 
 sys.path.pop(0)
 

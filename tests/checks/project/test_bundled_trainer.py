@@ -73,7 +73,7 @@ def test_the_functions_that_the_trainer_calls(text, is_reported, bundled):
     ("version", "expected"), [("0.0.9", ["trainer-older"]), (__version__, []), ("0.10.0", [])]
 )
 def test_an_older_trainer_library(version, expected, bundled):
-    file = "trainer/distributed/__init__.py"
+    file = "distlaunch_trainer/__init__.py"
     text = (bundled.folder / file).read_text()
     bundled.write(file, text.replace(f'"{__version__}"', f'"{version}"'))
     assert codes(bundled) == expected

@@ -20,9 +20,9 @@ def test_new_projects_have_no_problems(whole, bundled, plain):
 
 
 def test_only_files_that_the_program_imports_are_parsed(bundled):
-    bundled.write("trainer/distributed/run.py", "\n" + BROKEN)
+    bundled.write("distlaunch_trainer/run.py", "\n" + BROKEN)
     bundled.write("trainer/unused.py", "print 'old'\n")
-    broken = ("source-syntax", "error", "trainer/distributed/run.py:2:18")
+    broken = ("source-syntax", "error", "distlaunch_trainer/run.py:2:18")
     assert bundled.summary() == [broken]
     bundled.prepend(MODEL, "def later():\n    import trainer.unused\n")
     assert bundled.summary() == [broken, ("source-syntax", "error", "trainer/unused.py:1:1")]

@@ -89,7 +89,7 @@ def create_model():
 
 REGRESSION_DATA = """
 import numpy as np
-from trainer.distributed.input import Arrays
+from distlaunch_trainer import Arrays
 
 def _arrays(examples, seed):
     random = np.random.default_rng(seed)

@@ -25,7 +25,7 @@ def parse(record):
 
 RECORDS = f"""
 import tensorflow as tf
-from trainer.distributed.input import Records
+from distlaunch_trainer import Records
 
 def training():
     return Records("{{pattern}}", parse)
@@ -92,12 +92,12 @@ def test_each_record_once_and_by_one_worker(audited, tmp_path):
 COUNT_BYTES = """
 import tensorflow as tf
 from trainer import data
-from trainer.distributed import cluster, pipeline, plan
+from distlaunch_trainer import cluster, pipeline, plan
 
 def read():
     return int(open("/proc/self/io").readline().split()[1])
 
-alone = cluster.Team(cluster.Role(), tf.distribute.get_strategy())
+alone = cluster.Cluster(cluster.Role(), tf.distribute.get_strategy())
 items = data.training().open(alone, ".")
 dealt = plan.Plan(items.examples, 601, 3)
 batches = pipeline.Pipeline(items, dealt, pipeline.Order(0, 10_000))

@@ -65,9 +65,9 @@ def run(run_code, storage):
 
 CHECKPOINTS = """
 import numpy as np
-from trainer.distributed.cluster import Role
-from trainer.distributed.report import Report
-from trainer.distributed.saving import Checkpoints, Progress
+from distlaunch_trainer.cluster import Role
+from distlaunch_trainer.report import Report
+from distlaunch_trainer.checkpoints import Checkpoints, Progress
 
 def open_checkpoints():
     return Checkpoints("gs://jobs/checkpoints", Report(Role(), "logs"))
@@ -97,8 +97,8 @@ def test_the_newest_three_checkpoints_are_kept(run, storage):
 
 MODELS = """
 import pathlib
-from trainer.distributed.errors import StorageError
-from trainer.distributed.storage import publish
+from distlaunch_trainer.errors import StorageError
+from distlaunch_trainer.storage import publish
 
 def publish_model(which):
     for name in ("saved_model.pb", "variables/data", "model.keras"):

@@ -57,7 +57,7 @@ class End(keras.callbacks.Callback):
 
 # The third checkpoint of a process is half written when the chief is killed.
 KILL_IN_WRITE = """
-from trainer.distributed import saving
+from distlaunch_trainer import checkpoints
 
 class Killed(saving._Summed):
     written = 0
@@ -215,7 +215,7 @@ CREATES = "strategy = tf.distribute.MultiWorkerMirroredStrategy(_resolver(role),
 def test_sigterm_while_the_cluster_forms_ends_the_tasks(project):
     """TensorFlow's own handler, in place until the strategy is there, would drop it."""
     stop_when_connected = f"{CREATES}\n            os.kill(os.getpid(), 15)"
-    project.replace("trainer/distributed/cluster.py", CREATES, stop_when_connected)
+    project.replace("distlaunch_trainer/cluster.py", CREATES, stop_when_connected)
     result = project.local("job", "--workers", "2", "--", "--epochs=1", code=143)
     assert "trainer: stopped by a signal before the training began" in result.out
     assert not (project.folder / "job/summary.json").exists()

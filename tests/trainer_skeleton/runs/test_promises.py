@@ -50,7 +50,7 @@ TWO_REPLICAS = """
 import sys
 import tensorflow as tf
 from trainer import task
-from trainer.distributed import run
+from distlaunch_trainer import run
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -73,7 +73,7 @@ UNEVEN = """
 import os, sys
 import tensorflow as tf
 from trainer import task
-from trainer.distributed import cluster, devices
+from distlaunch_trainer import cluster, devices
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 count = 2 if '"type": "chief"' in os.environ["TF_CONFIG"] else 1

@@ -13,6 +13,8 @@ import functools
 import json
 import os
 import traceback
+from argparse import Namespace
+from dataclasses import asdict
 from pathlib import Path
 
 import keras
@@ -20,10 +22,9 @@ import numpy as np
 import tensorflow as tf
 import zoo
 
-from trainer.distributed import cluster, run, storage
-from trainer.distributed.input import Arrays
-from trainer.distributed.plan import Plan
-from trainer.distributed.settings import Settings, UserCode
+from distlaunch_trainer import Arrays, cluster, run, storage
+from distlaunch_trainer.options import Settings
+from distlaunch_trainer.plan import Plan
 
 run.connect = functools.cache(cluster.connect)
 run.save_model = lambda model, folder, report: []  # takes as long as the training
@@ -105,12 +106,6 @@ def callbacks_of(name, folder, task):
 
 
 def train(name, case, folder, task):
-    user = UserCode(
-        create_model=case.create_model,
-        callbacks=lambda: callbacks_of(name, folder, task),
-        training=lambda: Arrays(*case.data(zoo.EXAMPLES)),
-        validation=lambda: Arrays(*case.data(zoo.VALIDATION)[:3]),
-    )
     settings = Settings(
         job_dir=str(folder),
         epochs=case.epochs,
@@ -121,7 +116,16 @@ def train(name, case, folder, task):
         sync_batch_norm=case.sync_batch_norm,
         debug=True,
     )
-    run._run(settings, lambda: user)
+    with run.Run(Namespace(**asdict(settings))) as training:
+        training.load_data(
+            lambda: Arrays(*case.data(zoo.EXAMPLES)),
+            lambda: Arrays(*case.data(zoo.VALIDATION)[:3]),
+        )
+        with training.strategy.scope():
+            model = training.build_model(case.create_model)
+        training.fit(model, callbacks_of(name, folder, task))
+        if training.is_chief:
+            training.save_model(model)
 
 
 def in_turn(case, examples):
@@ -162,7 +166,7 @@ def main(folder, names):
         case = zoo.CASES[name]
         storage.make_folder(str(folder / name / "fit"))
         train(name, case, folder / name, role.name.replace(":", "-"))
-        if role.size == 1 and case.as_fit:
+        if role.num_workers == 1 and case.as_fit:
             fit(name, case, folder / name / "fit")
         keras.backend.clear_session()
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from distlaunch_trainer import Arrays
 from trainer import data
-from trainer.distributed.input import Arrays
 from trainer.model import create_model
 
 BATCH = 8

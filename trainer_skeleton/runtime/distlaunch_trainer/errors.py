@@ -6,7 +6,8 @@ TrainerError            the run cannot go on; the process ends with 1
 ├── PlanError           these examples, this batch and these workers do not go together
 ├── DataError           a file or a record cannot be used
 ├── ModelError          the model cannot be trained as it is
-└── StorageError        a file or folder cannot be written or read
+├── StorageError        a file or folder cannot be written or read
+└── TrainingStopped     the run received a stop signal and has saved a checkpoint
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ class ModelError(TrainerError):
 
 class StorageError(TrainerError):
     """A file or folder cannot be written or read."""
+
+
+class TrainingStopped(TrainerError):
+    """The run received a stop signal and has saved a checkpoint."""
 
 
 def gist(error: BaseException) -> str:

@@ -18,20 +18,16 @@ import tensorflow as tf
 
 from .audit import Audit
 from .callbacks import Callbacks, templates
-from .cluster import Team
-from .errors import ModelError, TrainerError
+from .checkpoints import Checkpoints, Progress
+from .cluster import Cluster
+from .errors import ModelError, TrainerError, TrainingStopped
 from .pipeline import Data
 from .report import Report, epoch_line
-from .saving import Checkpoints, Progress
 from .step import Steps
 from .stop_signal import StopSignal
 
 _BLOCK_SECONDS = 0.25
 _LONGEST_BLOCK = 50
-
-
-class TrainingStopped(TrainerError):
-    """The run received a stop signal and has saved a checkpoint."""
 
 
 class Loop:
@@ -40,8 +36,8 @@ class Loop:
     Parameters
     ----------
     model
-        A compiled model, built in the scope of ``team.strategy``.
-    team
+        A compiled model, built in the scope of ``cluster.strategy``.
+    cluster
         The tasks.
     training, validation
         The data; validation may be None.
@@ -64,7 +60,7 @@ class Loop:
     def __init__(
         self,
         model: keras.Model,
-        team: Team,
+        cluster: Cluster,
         training: Data,
         validation: Data | None,
         *,
@@ -79,7 +75,7 @@ class Loop:
         audit: Audit | None = None,
     ) -> None:
         self._model = model
-        self._team = team
+        self._cluster = cluster
         self._training = training
         self._validation = validation
         self._checkpoints = checkpoints
@@ -91,7 +87,7 @@ class Loop:
         plans = [data.plan for data in (training, validation) if data is not None]
         self._steps = Steps(
             model,
-            team.strategy,
+            cluster.strategy,
             may_lack_rows=any(plan.may_lack_rows for plan in plans),
             synchronize=sync_batch_norm,
             see=audit.see if audit else None,
@@ -102,7 +98,7 @@ class Loop:
             model,
             epochs=epochs,
             steps=progress.steps_per_epoch,
-            is_chief=team.role.is_chief,
+            is_chief=cluster.role.is_chief,
             report=report,
         )
         self._callbacks.state()  # warns before the first checkpoint is due
@@ -124,11 +120,11 @@ class Loop:
         variables = [*state, *metrics]
         of_model = [np.zeros(v.shape, v.dtype) for v in variables]
         of_callbacks = templates(self._progress.callbacks)
-        if self._team.role.is_chief:
+        if self._cluster.role.is_chief:
             own = len(values or []) - len(of_callbacks)
             _check_same_model((values or [])[:own], of_model, [v.path for v in variables])
         expected = [*of_model, *of_callbacks]
-        agreed = [self._team.from_chief(value) for value in values or expected]
+        agreed = [self._cluster.broadcast(value) for value in values or expected]
         for variable, value in zip(state, agreed, strict=False):
             variable.assign(value)
         counted = agreed[len(state) : len(variables)]
@@ -154,7 +150,7 @@ class Loop:
         else:
             self._callbacks.on_train_begin()
         last_step = self._epochs * self._progress.steps_per_epoch
-        batches = self._training.pipeline.batches(self._team, self._progress.step, last_step)
+        batches = self._training.pipeline.batches(self._cluster, self._progress.step, last_step)
         while not self._is_done:
             self._run_epoch(batches)
         # After the last checkpoint: a run that goes on goes on from the weights as they were.
@@ -177,7 +173,7 @@ class Loop:
     def _agree_on_hooks(self) -> None:
         own = self._callbacks
         wanted = [own.see_batches, own.see_test_batches, own.take_bad_losses]
-        agreed = (bool(count) for count in self._team.sum(np.array(wanted, np.int64)))
+        agreed = (bool(count) for count in self._cluster.all_reduce_sum(np.array(wanted, np.int64)))
         self._sees_batches, self._sees_test_batches, self._takes_bad_losses = agreed
 
     def _run_epoch(self, batches: Iterator[Any]) -> None:
@@ -214,7 +210,7 @@ class Loop:
     def _agree_to_stop(self) -> bool:
         """Agree whether a callback has ended the training; return whether some task must leave."""
         wanted = [self._model.stop_training, self._stop.received]
-        has_ended, must_leave = self._team.sum(np.array(wanted, np.int64)) > 0
+        has_ended, must_leave = self._cluster.all_reduce_sum(np.array(wanted, np.int64)) > 0
         self._model.stop_training = bool(has_ended)
         self._progress = replace(self._progress, stopped=bool(has_ended))
         return bool(must_leave)
@@ -222,7 +218,7 @@ class Loop:
     def _agree_to_end_evaluation(self) -> bool:
         """Agree whether a callback has ended the evaluation, as Keras lets it."""
         wanted = np.array(self._model.stop_evaluating, np.int64)
-        return bool(self._team.sum(wanted) > 0)
+        return bool(self._cluster.all_reduce_sum(wanted) > 0)
 
     def _next_boundary(self, end: int) -> int:
         step, every = self._progress.step, self._checkpoint_every
@@ -246,7 +242,7 @@ class Loop:
         self._block = max(1, round(float(votes[1])))
         if self._audit:
             self._audit.report(first, boundary)
-            self._team.meet()  # all have reported what a checkpoint will hold
+            self._cluster.barrier()  # all have reported what a checkpoint will hold
         self._report.event("step", step=boundary, epoch=epoch + 1, loss=float(loss))
         last = boundary - 1 - epoch * self._progress.steps_per_epoch
         self._callbacks.on_train_batch_end(last, self._logs() if self._sees_batches else None)
@@ -258,10 +254,10 @@ class Loop:
 
     def _proposed_block(self) -> float:
         """Return how many steps the chief would take at once; the other tasks leave it to him."""
-        if not self._team.role.is_chief:
+        if not self._cluster.role.is_chief:
             return 0.0
         steps = min(_LONGEST_BLOCK, 4 * self._block, _BLOCK_SECONDS / self._seconds_per_step)
-        return max(1.0, float(int(steps))) / self._team.local_replicas
+        return max(1.0, float(int(steps))) / self._cluster.local_replicas
 
     def _check_finite(self, offset: int, first: int, loss: float) -> None:
         if offset < 0 or self._takes_bad_losses or self._scales_loss:
@@ -288,7 +284,7 @@ class Loop:
         self._model.reset_metrics()
         self._callbacks.on_test_begin()
         if self._validation_batches is None:
-            self._validation_batches = self._validation.pipeline.batches(self._team)
+            self._validation_batches = self._validation.pipeline.batches(self._cluster)
         done, steps = 0, self._validation.plan.steps
         self._model.stop_evaluating = False
         while done < steps:
@@ -338,7 +334,7 @@ class Loop:
 
     def _save(self, sums: list[tf.Tensor]) -> None:
         """Save on the chief, with the counts of all tasks' metrics."""
-        if self._team.role.is_chief:
+        if self._cluster.role.is_chief:
             self._checkpoints.wait()  # before there are two sets of values in memory
             states, arrays = self._callbacks.state()
             self._progress = replace(self._progress, callbacks=states)
@@ -350,7 +346,7 @@ class Loop:
     def _leave(self) -> None:
         """Leave together, when the chief has saved."""
         self._checkpoints.wait()
-        self._team.meet()
+        self._cluster.barrier()
         raise TrainingStopped(f"stopped by a signal: saved at step {self._progress.step}")
 
 

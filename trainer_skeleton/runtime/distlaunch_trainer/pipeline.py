@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .cluster import Team
-from .input import ArrayItems, RecordItems
+from .cluster import Cluster
 from .plan import Plan, Shares
+from .sources import ArrayItems, RecordItems
 
 Dataset = tf.data.Dataset
 
@@ -53,13 +53,13 @@ class Batches(ABC):
     examples.
     """
 
-    def batches(self, team: Team, first_step: int = 0, last_step: int | None = None) -> Any:
-        """Return an iterator over the batches of ``team``'s own replicas."""
-        if team.local_replicas == 1:
-            return iter(self.dataset(team.own_replicas, first_step, last_step))
+    def batches(self, cluster: Cluster, first_step: int = 0, last_step: int | None = None) -> Any:
+        """Return an iterator over the batches of ``cluster``'s own replicas."""
+        if cluster.local_replicas == 1:
+            return iter(self.dataset(cluster.replica_ids, first_step, last_step))
         return iter(
-            team.strategy.distribute_datasets_from_function(
-                lambda _: self.dataset(team.own_replicas, first_step, last_step)
+            cluster.strategy.distribute_datasets_from_function(
+                lambda _: self.dataset(cluster.replica_ids, first_step, last_step)
             )
         )
 

@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from trainer.distributed import saving
-from trainer.distributed.cluster import Role
-from trainer.distributed.errors import StorageError
-from trainer.distributed.report import Report
-from trainer.distributed.saving import Checkpoints, Progress
+from distlaunch_trainer import checkpoints as checkpoint_files
+from distlaunch_trainer.checkpoints import Checkpoints, Progress
+from distlaunch_trainer.cluster import Role
+from distlaunch_trainer.errors import StorageError
+from distlaunch_trainer.report import Report
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_the_newest_three_are_kept(folder):
 def test_a_step_that_is_saved_again_is_whole_all_the_time(folder, monkeypatch):
     save(folder, 5, 10)
     with monkeypatch.context() as patch:
-        patch.setattr(saving, "write_whole", lambda *_: pytest.fail("killed here"))
+        patch.setattr(checkpoint_files, "write_whole", lambda *_: pytest.fail("killed here"))
         with pytest.raises(pytest.fail.Exception):
             save(folder, 10)
     assert newest_step(folder) == 10
@@ -178,13 +178,13 @@ def test_clear_removes_all_checkpoints_and_nothing_else(folder):
 @pytest.fixture
 def gate(monkeypatch):
     """The values of a checkpoint are written when this is set."""
-    opened, write_values = threading.Event(), saving._write_values
+    opened, write_values = threading.Event(), checkpoint_files._write_values
 
     def wait(place, values):
         assert opened.wait(60)
         return write_values(place, values)
 
-    monkeypatch.setattr(saving, "_write_values", wait)
+    monkeypatch.setattr(checkpoint_files, "_write_values", wait)
     return opened
 
 
@@ -232,7 +232,7 @@ def test_an_error_ends_the_run_after_the_write_under_way(folder, gate):
 
 
 def test_a_write_that_hangs_or_fails_is_not_waited_for(folder, gate, monkeypatch):
-    monkeypatch.setattr(saving, "_LAST_WRITE_SECONDS", 0.1)
+    monkeypatch.setattr(checkpoint_files, "_LAST_WRITE_SECONDS", 0.1)
     with checkpoints_in(folder) as checkpoints:
         begin(checkpoints)
     shutil.rmtree(folder / "step-00000005")

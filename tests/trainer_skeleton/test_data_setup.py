@@ -10,37 +10,36 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.distributed.cluster import Role
-from trainer.distributed.dealing import Dealer
-from trainer.distributed.errors import DataError, PlanError
-from trainer.distributed.input import Arrays, Records
-from trainer.distributed.settings import Settings
-from trainer.task import parser
+from distlaunch_trainer import Arrays, Records
+from distlaunch_trainer.cluster import Role
+from distlaunch_trainer.data_setup import Dealer
+from distlaunch_trainer.errors import DataError, PlanError
+from distlaunch_trainer.options import Settings, parser
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "plan.json").read_text())["cases"]
 X = np.zeros((5, 2))
 
 
-def team_of(replicas, is_equal=True):
+def cluster_of(replicas, is_equal=True):
     """One of tasks that all come to the same values."""
     return SimpleNamespace(
         replicas=replicas,
         local_replicas=1,
-        own_replicas=[0],
+        replica_ids=[0],
         role=Role(),
         all_equal=lambda value: is_equal,
-        gather=lambda value: [value] * replicas,
-        text_from_chief=lambda text: text,
+        all_gather=lambda value: [value] * replicas,
+        broadcast_text=lambda text: text,
     )
 
 
-def deal(training, *arguments, validation=None, team=None, job_dir=""):
+def deal(training, *arguments, validation=None, cluster=None, job_dir=""):
     """Return the data as a run deals them out, and its warnings."""
     warnings: list[str] = []
-    user = SimpleNamespace(training=lambda: training, validation=lambda: validation)
-    settings = Settings(**vars(parser().parse_args(arguments)))
+    settings = Settings.of(parser().parse_args(arguments))
     report = SimpleNamespace(warn=warnings.append)
-    return Dealer(settings, user, team or team_of(1), str(job_dir), report).deal(None), warnings
+    dealer = Dealer(settings, cluster or cluster_of(1), str(job_dir), report)
+    return dealer.deal(None, lambda: training, lambda: validation), warnings
 
 
 def write(folder, *counts):
@@ -55,14 +54,14 @@ def write(folder, *counts):
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: case["name"])
 def test_the_plan_is_the_one_of_the_golden_file(case):
-    team = team_of(case["tasks"] * max(1, case["gpus"]))
+    cluster = cluster_of(case["tasks"] * max(1, case["gpus"]))
     data = Arrays(np.zeros((case["examples"], 1)))
     if "plan" not in case:
         with pytest.raises(PlanError) as refused:
-            deal(data, *case["arguments"], team=team)
+            deal(data, *case["arguments"], cluster=cluster)
         assert all(figure in str(refused.value) for figure in case["figures"])
         return
-    dealt, warnings = deal(data, *case["arguments"], team=team)
+    dealt, warnings = deal(data, *case["arguments"], cluster=cluster)
     plan = dealt.training.plan
     full = max(plan.examples // plan.global_batch, 1)
     rows = [plan.rows(step, rank) for step in range(full) for rank in range(plan.replicas)]
@@ -78,10 +77,10 @@ def test_the_plan_is_the_one_of_the_golden_file(case):
     assert all(figure in line for line in warnings for figure in case["figures"])
 
 
-def test_empty_files_among_others_are_a_warning(tmp_path, team):
+def test_empty_files_among_others_are_a_warning(tmp_path, cluster):
     training = write(tmp_path / "training", 1, 0, 1200, 0, 0, 0)
     validation = write(tmp_path / "validation", 0, 5)
-    _, warnings = deal(training, validation=validation, team=team, job_dir=tmp_path)
+    _, warnings = deal(training, validation=validation, cluster=cluster, job_dir=tmp_path)
     paths = [f"{tmp_path}/training/{number}.tfrecord" for number in (1, 3, 4)]
     assert warnings == [
         f"4 of 6 files are empty ({', '.join(paths)} and 1 more): the others hold 1,201 examples",
@@ -89,10 +88,10 @@ def test_empty_files_among_others_are_a_warning(tmp_path, team):
     ]
 
 
-def test_no_data_are_an_error(tmp_path, team):
+def test_no_data_are_an_error(tmp_path, cluster):
     empty = write(tmp_path / "training", 0, 0)
     with pytest.raises(PlanError, match=r"^there are no examples to train on"):
-        deal(empty, team=team, job_dir=tmp_path)
+        deal(empty, cluster=cluster, job_dir=tmp_path)
     with pytest.raises(DataError, match=r"returned tuple: return Records\(...\)"):
         deal(([1], [2]))
     with pytest.raises(DataError, match=r"returned None: return Records or Arrays"):
@@ -142,13 +141,13 @@ def rows():
 )
 def test_data_that_cannot_be_sharded_are_refused(rows, batched, options, message):
     with pytest.raises((DataError, PlanError)) as refused:
-        deal(batched(rows), *options.split(), team=team_of(2))
+        deal(batched(rows), *options.split(), cluster=cluster_of(2))
     assert message in str(refused.value)
 
 
 def test_batches_of_other_sizes_on_other_tasks_are_refused(rows):
     with pytest.raises(DataError, match=r"batches of other sizes on other tasks \(chief has 24\)"):
-        deal(rows.batch(24), team=team_of(2, is_equal=False))
+        deal(rows.batch(24), cluster=cluster_of(2, is_equal=False))
 
 
 def test_fewer_files_than_workers_are_refused(tmp_path):
@@ -156,4 +155,4 @@ def test_fewer_files_than_workers_are_refused(tmp_path):
     files = tf.data.Dataset.list_files(f"{tmp_path}/one/*", shuffle=False)
     data = tf.data.TFRecordDataset(files).map(lambda record: (record, record)).batch(24)
     with pytest.raises(PlanError, match=r"1 file\(s\) for 2 replicas: use --shard-policy data"):
-        deal(data, "--shard-policy=file", team=team_of(2))
+        deal(data, "--shard-policy=file", cluster=cluster_of(2))

@@ -16,9 +16,8 @@ from .errors import DataError, ModelError, TrainerError, gist
 
 _PEERS_FIRST_SECONDS = 5.0
 _LOST_PEER = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
-_ENGINE = Path(__file__).parent
-_USERS = _ENGINE.parent
-_OURS = {_USERS / "task.py"}
+_PACKAGE = Path(__file__).parent
+_INSTALLED = {"site-packages", "dist-packages"}
 # In the message of a graph error if reading or parsing the data failed. A name with a number at the
 # end, IteratorGetNext/_23, is an edge to an operation of the step.
 _INPUT_NODE = re.compile(r"\[\[[^\]\n]*IteratorGetNext\w*(?:\}\})?\]\]")
@@ -146,9 +145,8 @@ def _is_of_input(error: tf.errors.OpError) -> bool:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
-        path = Path(error.filename or "?")
-        if path.is_relative_to(_USERS.parent):
-            path = path.relative_to(_USERS.parent)
+        name = error.filename or "?"
+        path = _project_path(name) or name
         return f"{type(error).__name__}: {error.msg} ({path}, line {error.lineno})"
     return f"{type(error).__name__}: {gist(error)}{_place(error) or _operation(error)}"
 
@@ -171,14 +169,21 @@ def _operation(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return the last place of the error in the user's own files."""
+    """Return the innermost place of the error in the project's files."""
     trace = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
-    # In a traced function the places stand in the message.
+    # Of a traced function the places are in the message.
     traced = re.findall(r'File "([^"\n]+)", line (\d+)', str(error))
     for name, line in reversed(trace + traced):
-        path = Path(name)
-        if path in _OURS or path.is_relative_to(_ENGINE):
-            continue
-        if path.is_relative_to(_USERS):
-            return f" ({path.relative_to(_USERS.parent)}, line {line})"
+        if Path(name).is_relative_to(_PACKAGE):
+            return ""  # what called the package is not at fault
+        if path := _project_path(name):
+            return f" ({path}, line {line})"
     return ""
+
+
+def _project_path(name: str) -> Path | None:
+    """Return a file's path below the project's folder, None for files of installed packages."""
+    path, project = Path(name), Path.cwd()
+    if not path.is_relative_to(project) or _INSTALLED & set(path.parts):
+        return None
+    return path.relative_to(project)

@@ -11,9 +11,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from .cluster import Team
+from .cluster import Cluster
 from .errors import DataError, gist
-from .index import FileIndex, Index, index_files
+from .record_index import FileIndex, Index, index_files
 
 Dataset = tf.data.Dataset
 
@@ -50,9 +50,11 @@ class Records:
         if (self.parse is None) == (self.parse_batch is None):
             raise DataError("Records takes one of parse= and parse_batch=: see trainer/data.py")
 
-    def open(self, team: Team, fallback_dir: str, *, numbered: bool = False) -> RecordItems:
+    def open(self, cluster: Cluster, fallback_dir: str, *, numbered: bool = False) -> RecordItems:
         """Index the files; a collective."""
-        return RecordItems(self, index_files(self.pattern, team, fallback_dir), numbered=numbered)
+        return RecordItems(
+            self, index_files(self.pattern, cluster, fallback_dir), numbered=numbered
+        )
 
 
 @dataclass(frozen=True)
@@ -84,16 +86,16 @@ class Arrays:
 
     def open(
         self,
-        team: Team,
+        cluster: Cluster,
         fallback_dir: str,  # noqa: ARG002
         *,
         numbered: bool = False,
     ) -> ArrayItems:
         """Check that all arrays have one length, on all tasks."""
         items = ArrayItems(self, numbered=numbered)
-        if not team.all_equal(items.examples):
+        if not cluster.all_equal(items.examples):
             raise DataError(
-                f"the arrays do not have the same length on all tasks ({team.role.name} has "
+                f"the arrays do not have the same length on all tasks ({cluster.role.name} has "
                 f"{items.examples:,}): give every task the whole data, see trainer/data.py"
             )
         return items

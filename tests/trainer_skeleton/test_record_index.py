@@ -17,10 +17,10 @@ import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from trainer.distributed import chain, index
-from trainer.distributed.chain import Walk, masked_crc
-from trainer.distributed.errors import DataError, StorageError
-from trainer.distributed.index import EVERY, index_files, scan
+from distlaunch_trainer import record_index, tfrecord_scanner
+from distlaunch_trainer.errors import DataError, StorageError
+from distlaunch_trainer.record_index import EVERY, index_files, scan
+from distlaunch_trainer.tfrecord_scanner import Walk, masked_crc
 
 ALL = ["part-0", "part-1", "part-2"]
 
@@ -40,21 +40,21 @@ def scanned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are scanned, as that happens."""
     names = []
 
-    def recorded(path: str, size: int, changed: int) -> index.FileIndex:
+    def recorded(path: str, size: int, changed: int) -> record_index.FileIndex:
         names.append(Path(path).name)
         return scan(path, size, changed)
 
-    monkeypatch.setattr(index, "scan", recorded)
+    monkeypatch.setattr(record_index, "scan", recorded)
     return names
 
 
 @pytest.fixture
-def records_of(data, team, tmp_path, scanned):
+def records_of(data, cluster, tmp_path, scanned):
     """Index files of the folder; return their records and the names of those scanned."""
 
     def look(pattern: str = "part-*", job_dir: Path = tmp_path) -> tuple[list[int], list[str]]:
         scanned.clear()
-        files = index_files(f"{data}/{pattern}", team, str(job_dir)).files
+        files = index_files(f"{data}/{pattern}", cluster, str(job_dir)).files
         return [file.records for file in files], sorted(scanned)
 
     return look
@@ -71,7 +71,7 @@ def noise(size: int, seed: int) -> bytes:
     return np.random.default_rng(seed).bytes(size)
 
 
-def scan_now(path: Path) -> index.FileIndex:
+def scan_now(path: Path) -> record_index.FileIndex:
     return scan(str(path), path.stat().st_size, 0)
 
 
@@ -132,14 +132,14 @@ def test_an_old_index_beside_the_data_does_not_replace_a_newer_one(
     job.mkdir()
     records_of(job_dir=job)
     write(data / "part-0", [b"more"] * 4)
-    write_whole = index.write_whole
+    write_whole = record_index.write_whole
 
     def write_to_job(path: str, content: bytes) -> None:
         if not path.startswith(str(job)):
             raise StorageError("read-only")
         write_whole(path, content)
 
-    monkeypatch.setattr(index, "write_whole", write_to_job)
+    monkeypatch.setattr(record_index, "write_whole", write_to_job)
     records_of(job_dir=job)
     assert [path.suffix for path in job.iterdir()] == [".json"]
     assert records_of(job_dir=job) == ([4, 0, 130], [])
@@ -165,10 +165,10 @@ def test_a_damaged_index_is_rebuilt(data, records_of, damage):
     assert cache.read_text() == text
 
 
-def test_a_pattern_with_folders_is_indexed_in_the_job_folder(data, team, tmp_path):
+def test_a_pattern_with_folders_is_indexed_in_the_job_folder(data, cluster, tmp_path):
     job = tmp_path / "job"
     job.mkdir()
-    index_files(f"{tmp_path}/da*/part-*", team, str(job))
+    index_files(f"{tmp_path}/da*/part-*", cluster, str(job))
     (cache,) = job.iterdir()
     assert len(json.loads(cache.read_text())["files"]) == 3
     assert not (data / ".records-index.json").exists()
@@ -296,8 +296,8 @@ def searching(always: bool):
     """Every block is searched for runs, or those alone where that is quicker than to step."""
     with pytest.MonkeyPatch.context() as patch:
         if always:
-            patch.setattr(chain, "_SEARCHED_BYTES", 1 << 40)
-            patch.setattr(chain, "_SEARCHED_FINDS", 1 << 40)
+            patch.setattr(tfrecord_scanner, "_SEARCHED_BYTES", 1 << 40)
+            patch.setattr(tfrecord_scanner, "_SEARCHED_FINDS", 1 << 40)
         yield
 
 

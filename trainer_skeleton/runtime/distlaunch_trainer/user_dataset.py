@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .cluster import Team
+from .cluster import Cluster
 from .errors import DataError, PlanError, gist
 from .pipeline import Batches, Data
 from .plan import Shares
@@ -121,7 +121,7 @@ class OwnDataset(Batches):
 
 
 def open_dataset(
-    batches: Dataset, policy: str, team: Team, report: Report, *, numbered: bool = False
+    batches: Dataset, policy: str, cluster: Cluster, report: Report, *, numbered: bool = False
 ) -> tuple[Data, Rows]:
     """Shard a data set and count what each replica has; a collective.
 
@@ -133,26 +133,26 @@ def open_dataset(
         If it cannot be sharded so.
     """
     batch = _batch_of(batches)
-    if not team.all_equal(batch):
+    if not cluster.all_equal(batch):
         raise DataError(
-            f"the data set has batches of other sizes on other tasks ({team.role.name} has "
+            f"the data set has batches of other sizes on other tasks ({cluster.role.name} has "
             f"{batch}): end it with the same .batch(n) on all, see trainer/data.py"
         )
-    rows = Rows(batches, team.replicas, policy)
-    counts, problem = _counts(rows, team)
+    rows = Rows(batches, cluster.replicas, policy)
+    counts, problem = _counts(rows, cluster)
     if problem and policy == "auto":
         report.warn(
             f"--shard-policy auto: the files cannot be dealt out, {problem}; so the rows are (data)"
         )
-        rows = Rows(batches, team.replicas, "data")
-        counts, problem = _counts(rows, team)
+        rows = Rows(batches, cluster.replicas, "data")
+        counts, problem = _counts(rows, cluster)
     if problem:
         raise PlanError(
             f"--shard-policy {policy} cannot shard the data set: {problem}: use --shard-policy "
             f"data, or at least as many files as there are replicas"
         )
     plan = Shares(counts, batch)
-    for note in _notes(plan, policy, team, rows):
+    for note in _notes(plan, policy, cluster, rows):
         report.warn(note)
     source = {"kind": "dataset", "batch": batch}
     return Data(OwnDataset(rows, plan, numbered=numbered), plan, source), rows
@@ -188,19 +188,19 @@ def _batch_of(batches: Dataset) -> int:
     raise DataError("the data set is empty: see trainer/data.py")
 
 
-def _counts(rows: Rows, team: Team) -> tuple[tuple[int, ...], str]:
+def _counts(rows: Rows, cluster: Cluster) -> tuple[tuple[int, ...], str]:
     """Return the rows of each replica, or what is wrong on some task."""
     problem = ""
     try:
-        own = [_count(rows.of(replica)) for replica in team.own_replicas]
+        own = [_count(rows.of(replica)) for replica in cluster.replica_ids]
     except tf.errors.OpError as error:
-        own = [_FAILED] * team.local_replicas
+        own = [_FAILED] * cluster.local_replicas
         few = re.search(r"only has (\d+) file", str(error))
-        problem = f"it has {few[1]} file(s) for {team.replicas} replicas" if few else gist(error)
-    counts = np.concatenate(team.gather(np.array(own, np.int64)))
+        problem = f"it has {few[1]} file(s) for {cluster.replicas} replicas" if few else gist(error)
+    counts = np.concatenate(cluster.all_gather(np.array(own, np.int64)))
     if _FAILED not in counts:
         return tuple(int(count) for count in counts), ""
-    return (), team.text_from_chief(problem) or problem or "a task could not read its part"
+    return (), cluster.broadcast_text(problem) or problem or "a task could not read its part"
 
 
 def _count(rows: Dataset) -> int:
@@ -213,10 +213,10 @@ def _count(rows: Dataset) -> int:
     )
 
 
-def _notes(plan: Shares, policy: str, team: Team, rows: Rows) -> list[str]:
+def _notes(plan: Shares, policy: str, cluster: Cluster, rows: Rows) -> list[str]:
     """Say what a policy makes of the data, with figures, where it is not what one would want."""
     notes = []
-    if policy == "off" and plan.replicas > 1 and _read_the_same(rows, team):
+    if policy == "off" and plan.replicas > 1 and _read_the_same(rows, cluster):
         notes.append(
             f"--shard-policy off: all {plan.replicas} replicas read the same {plan.counts[0]:,} "
             f"rows, so an epoch sees each of them {plan.replicas} times ({plan.examples:,} rows): "
@@ -233,9 +233,9 @@ def _notes(plan: Shares, policy: str, team: Team, rows: Rows) -> list[str]:
     return notes
 
 
-def _read_the_same(rows: Rows, team: Team) -> bool:
+def _read_the_same(rows: Rows, cluster: Cluster) -> bool:
     total = int(all_fingerprints(rows.all).sum(dtype=np.int64))
-    return team.all_equal(total)
+    return cluster.all_equal(total)
 
 
 class Positions:
@@ -246,18 +246,18 @@ class Positions:
 
     Parameters
     ----------
-    rows, team
+    rows, cluster
         The data and the tasks.
     rows_of_a_pass
         Rows that all tasks together see in a pass.
     """
 
-    def __init__(self, rows: Rows, team: Team, rows_of_a_pass: int) -> None:
+    def __init__(self, rows: Rows, cluster: Cluster, rows_of_a_pass: int) -> None:
         everything = all_fingerprints(rows.all)
         self.examples = len(everything)
         self._order = np.argsort(everything, kind="stable")
         self._sorted = everything[self._order]
-        self._team = team
+        self._cluster = cluster
         self._rows_of_a_pass = self._left = rows_of_a_pass
         self._given: Counter[int] = Counter()
 
@@ -274,15 +274,15 @@ class Positions:
     def _turns(self, own: np.ndarray) -> np.ndarray:
         """Return for each row how many like it were seen before in this pass, by any task."""
         turns = []
-        for rank, rows in enumerate(self._team.gather(own)):
+        for rank, rows in enumerate(self._cluster.all_gather(own)):
             for row in rows.tolist():
-                if rank == self._team.role.rank:
+                if rank == self._cluster.role.rank:
                     turns.append(self._given[row])
                 self._given[row] += 1
         return np.array(turns, np.int64)
 
     def _count(self, own: int) -> None:
-        self._left -= int(self._team.sum(np.array(own, np.int64)))
+        self._left -= int(self._cluster.all_reduce_sum(np.array(own, np.int64)))
         if self._left <= 0:
             self._left += self._rows_of_a_pass
             self._given.clear()

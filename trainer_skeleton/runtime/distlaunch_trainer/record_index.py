@@ -22,10 +22,10 @@ from typing import BinaryIO
 import numpy as np
 import tensorflow as tf
 
-from .chain import Walk
-from .cluster import Team
+from .cluster import Cluster
 from .errors import DataError, StorageError
 from .storage import is_remote, join, write_whole
+from .tfrecord_scanner import Walk
 
 EVERY = 16
 """A byte offset is kept for every record whose number is a multiple of this."""
@@ -84,8 +84,8 @@ class Index:
     bytes_read: int
 
 
-def index_files(pattern: str, team: Team, fallback_dir: str) -> Index:
-    """Index the files that match ``pattern``, the work shared between the tasks of ``team``.
+def index_files(pattern: str, cluster: Cluster, fallback_dir: str) -> Index:
+    """Index the files that match ``pattern``, the work shared between the tasks of ``cluster``.
 
     The result is kept in a file beside the data (in ``fallback_dir`` where that is read-only) and
     reused for files whose size and time of change are still the same.
@@ -96,16 +96,16 @@ def index_files(pattern: str, team: Team, fallback_dir: str) -> Index:
         If no file matches, the tasks see different files, or a file is damaged or no regular file.
     """
     files = _matching(pattern)
-    _check_same_files(files, pattern, team)
+    _check_same_files(files, pattern, cluster)
     places = _cache_places(pattern, fallback_dir)
     known = _load_cache(places, files)
-    stale = team.sum(np.array([not _holds(known, *file) for file in files], np.int64))
+    stale = cluster.all_reduce_sum(np.array([not _holds(known, *file) for file in files], np.int64))
     to_scan = [file for file, is_stale in zip(files, stale, strict=True) if is_stale]
     bytes_read = 0
     if to_scan:
-        scanned, bytes_read = _scan_together(to_scan, team)
+        scanned, bytes_read = _scan_together(to_scan, cluster)
         known.update(scanned)
-        if team.role.is_chief:
+        if cluster.role.is_chief:
             wanted = {path for path, _, _ in files}
             kept = [entry for path, entry in known.items() if path in wanted or _is_there(path)]
             _save_cache(places, kept)
@@ -165,33 +165,33 @@ def _stat(path: str) -> tuple[int, int]:
     return local.st_size, local.st_mtime_ns
 
 
-def _check_same_files(files: list[tuple[str, int, int]], pattern: str, team: Team) -> None:
+def _check_same_files(files: list[tuple[str, int, int]], pattern: str, cluster: Cluster) -> None:
     names_and_sizes = json.dumps([(_last_part(path), size) for path, size, _ in files])
-    if not team.all_equal(zlib.crc32(names_and_sizes.encode())):
+    if not cluster.all_equal(zlib.crc32(names_and_sizes.encode())):
         raise DataError(
-            f"the tasks see different files for {pattern} ({team.role.name} sees {len(files)}): "
+            f"the tasks see different files for {pattern} ({cluster.role.name} sees {len(files)}): "
             f"put the data where all of them read the same, such as gs://"
         )
 
 
 def _scan_together(
-    files: list[tuple[str, int, int]], team: Team
+    files: list[tuple[str, int, int]], cluster: Cluster
 ) -> tuple[dict[str, FileIndex], int]:
     """Scan each file in one of the tasks, and send the result to all tasks.
 
     Return the files by path, and how many bytes this task has read.
     """
-    mine = _share_by_size(files, team.role.size)[team.role.rank]
+    mine = _share_by_size(files, cluster.role.num_workers)[cluster.role.rank]
     indexes = {number: scan(*files[number]) for number in mine}
     facts = np.zeros((len(files), 2), np.int64)
     for number, file in indexes.items():
         facts[number] = file.records, bool(file.compression)
-    facts = team.sum(facts)
+    facts = cluster.all_reduce_sum(facts)
     ends = np.cumsum(-(-facts[:, 0] // EVERY))
     offsets = np.zeros(ends[-1], np.int64)
     for number, file in indexes.items():
         offsets[ends[number] - len(file.offsets) : ends[number]] = file.offsets
-    parts = np.split(team.sum(offsets), ends[:-1])
+    parts = np.split(cluster.all_reduce_sum(offsets), ends[:-1])
     indexed = {}
     for file, (records, packed), part in zip(files, facts.tolist(), parts, strict=True):
         compression = "GZIP" if packed else ""

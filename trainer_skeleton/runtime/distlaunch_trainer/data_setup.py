@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 import tensorflow as tf
 
 from .audit import Audit, is_audited
-from .cluster import Team
-from .datasets import Positions, open_dataset
+from .checkpoints import Progress
+from .cluster import Cluster
 from .errors import DataError, PlanError
 from .explain import from_user
-from .input import Arrays, Records
+from .options import Settings
 from .pipeline import Data, Items, Order, Pipeline
 from .plan import Plan, Shares, coverage_note
 from .report import Report
-from .saving import Progress
-from .settings import FLOAT, Settings, UserCode, kept
+from .sources import Arrays, Records
+from .user_dataset import Positions, open_dataset
 
 Source = Records | Arrays | tf.data.Dataset
+_Value = TypeVar("_Value", int, str)
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,9 @@ class Dealer:
 
     Parameters
     ----------
-    settings, user
+    settings
         The options of the run.
-    team
+    cluster
         The tasks.
     job_dir
         Where an index may be kept.
@@ -60,15 +61,23 @@ class Dealer:
     """
 
     def __init__(
-        self, settings: Settings, user: UserCode, team: Team, job_dir: str, report: Report
+        self,
+        settings: Settings,
+        cluster: Cluster,
+        job_dir: str,
+        report: Report,
     ) -> None:
         self._settings = settings
-        self._user = user
-        self._team = team
+        self._cluster = cluster
         self._job_dir = job_dir
         self._report = report
 
-    def deal(self, start: Progress | None) -> Dealt:
+    def deal(
+        self,
+        start: Progress | None,
+        load_training: Callable[[], Any],
+        load_validation: Callable[[], Any],
+    ) -> Dealt:
         """Return the data, dealt out as for the run that left off at ``start``.
 
         Raises
@@ -78,9 +87,9 @@ class Dealer:
         PlanError
             If data, batch and cluster do not go together, or are others than before.
         """
-        seed = kept("--seed", self._settings.seed, start and start.seed, 0)
+        seed = resolve_option("--seed", self._settings.seed, start and start.seed, 0)
         keras.utils.set_random_seed(seed)  # also what a data set of the user's own shuffles by
-        source = _source("training", self._user.training)
+        source = _source("training", load_training)
         if source is None:
             raise DataError("training() in trainer/data.py returned None: return Records or Arrays")
         start = self._progress(start, seed)
@@ -91,7 +100,7 @@ class Dealer:
         progress = self._counted(start, data.plan)
         if note := coverage_note(data.plan, progress.steps_per_epoch):
             self._report.warn(note)
-        return Dealt(data, self._validation(progress), progress, audit)
+        return Dealt(data, self._validation(progress, load_validation), progress, audit)
 
     def _progress(self, start: Progress | None, seed: int) -> Progress:
         """Return what is known of the run before its data is: 0 for what is to be counted."""
@@ -100,16 +109,16 @@ class Dealer:
             step=start.step if start else 0,
             examples=start.examples if start else 0,
             global_batch=self._asked_batch(start),
-            shards=kept("--shards", settings.shards, start and start.shards, 12),
-            shard_policy=kept(
+            shards=resolve_option("--shards", settings.shards, start and start.shards, 12),
+            shard_policy=resolve_option(
                 "--shard-policy", settings.shard_policy, start and start.shard_policy, "auto"
             ),
             seed=seed,
-            shuffle=kept("--shuffle", settings.shuffle, start and start.shuffle, 10_000),
-            steps_per_epoch=kept(
+            shuffle=resolve_option("--shuffle", settings.shuffle, start and start.shuffle, 10_000),
+            steps_per_epoch=resolve_option(
                 "--steps-per-epoch", settings.steps_per_epoch, start and start.steps_per_epoch, 0
             ),
-            precision=settings.precision or FLOAT,
+            precision=settings.precision or "float32",
             **{
                 name: getattr(start, name)
                 for name in ("learning_rate", "history", "stopped", "callbacks")
@@ -119,7 +128,7 @@ class Dealer:
 
     def _asked_batch(self, start: Progress | None) -> int:
         """Return the requested or earlier global batch, 0 if none."""
-        batch, replicas = self._settings.global_batch_size, self._team.replicas
+        batch, replicas = self._settings.global_batch_size, self._cluster.replicas
         if self._settings.batch_size is not None:
             batch = self._settings.batch_size * replicas
             if start and batch != start.global_batch:
@@ -129,10 +138,10 @@ class Dealer:
                     f"{replicas} replicas): leave --batch-size out, or use --no-resume to start "
                     "from scratch"
                 )
-        return kept("--global-batch-size", batch, start and start.global_batch, 0)
+        return resolve_option("--global-batch-size", batch, start and start.global_batch, 0)
 
     def _open(self, source: Records | Arrays, *, numbered: bool = False) -> Items:
-        items = source.open(self._team, self._job_dir, numbered=numbered)
+        items = source.open(self._cluster, self._job_dir, numbered=numbered)
         if note := items.empty_files_note():
             self._report.warn(note)
         return items
@@ -144,8 +153,8 @@ class Dealer:
                 "out evenly by themselves; leave it out"
             )
         items = self._open(source, numbered=is_audited())
-        batch = start.global_batch or 32 * self._team.replicas
-        plan = Plan(items.examples, batch, self._team.replicas, start.shards)
+        batch = start.global_batch or 32 * self._cluster.replicas
+        plan = Plan(items.examples, batch, self._cluster.replicas, start.shards)
         audit = None
         if is_audited():
             audit = Audit(
@@ -159,7 +168,9 @@ class Dealer:
 
     def _own_dataset(self, batches: tf.data.Dataset, start: Progress) -> tuple[Data, Audit | None]:
         policy = start.shard_policy
-        data, rows = open_dataset(batches, policy, self._team, self._report, numbered=is_audited())
+        data, rows = open_dataset(
+            batches, policy, self._cluster, self._report, numbered=is_audited()
+        )
         batch = data.plan.global_batch
         if start.global_batch not in {0, batch}:
             raise PlanError(
@@ -173,7 +184,7 @@ class Dealer:
             )
         if not is_audited():
             return data, None
-        positions = Positions(rows, self._team, data.plan.examples)
+        positions = Positions(rows, self._cluster, data.plan.examples)
         return data, Audit(self._report, examples=positions.examples, numbers_of=positions)
 
     def _counted(self, start: Progress, plan: Plan | Shares) -> Progress:
@@ -190,18 +201,40 @@ class Dealer:
             steps_per_epoch=start.steps_per_epoch or plan.steps,
         )
 
-    def _validation(self, progress: Progress) -> Data | None:
-        source = _source("validation", self._user.validation)
+    def _validation(self, progress: Progress, load: Callable[[], Any]) -> Data | None:
+        source = _source("validation", load)
         if source is None:
             return None
         try:
             if isinstance(source, tf.data.Dataset):
-                return open_dataset(source, progress.shard_policy, self._team, self._report)[0]
+                return open_dataset(source, progress.shard_policy, self._cluster, self._report)[0]
             items = self._open(source)
-            plan = Plan(items.examples, progress.global_batch, self._team.replicas, progress.shards)
+            plan = Plan(
+                items.examples, progress.global_batch, self._cluster.replicas, progress.shards
+            )
         except PlanError as problem:
             raise PlanError(f"validation data: {problem}") from problem
         return Data(Pipeline(items, plan, Order()), plan, items.describe())
+
+
+def resolve_option(
+    name: str, requested: _Value | None, saved: _Value | None, default: _Value
+) -> _Value:
+    """Return an option's value; a run that is resumed keeps what it was started with.
+
+    Raises
+    ------
+    PlanError
+        If another value is requested.
+    """
+    if saved is None:
+        return default if requested is None else requested
+    if requested is not None and requested != saved:
+        raise PlanError(
+            f"this job was started with {name} {saved} and cannot continue with {requested}: "
+            f"use {name} {saved}, or --no-resume to start from scratch"
+        )
+    return saved
 
 
 def _source(name: str, function: Callable[[], Any]) -> Source | None:
@@ -210,6 +243,6 @@ def _source(name: str, function: Callable[[], Any]) -> Source | None:
     if source is not None and not isinstance(source, (Records, Arrays, tf.data.Dataset)):
         raise DataError(
             f"{name}() in trainer/data.py returned {type(source).__name__}: return Records(...) or "
-            f"Arrays(...) of trainer.distributed.input, or a tf.data.Dataset"
+            f"Arrays(...) of distlaunch_trainer, or a tf.data.Dataset"
         )
     return source

@@ -58,7 +58,7 @@ class Role:
         return self.peers.index(self.name) if self.name in self.peers else -1
 
     @property
-    def size(self) -> int:
+    def num_workers(self) -> int:
         """Number of training tasks."""
         return len(self.peers)
 
@@ -164,7 +164,7 @@ def connect(role: Role) -> tf.distribute.Strategy:
             f"take the pool out of the job, or give it a program of its own"
         )
     gpus = tf.config.list_physical_devices("GPU")
-    if role.size == 1:
+    if role.num_workers == 1:
         return tf.distribute.MirroredStrategy() if len(gpus) > 1 else tf.distribute.get_strategy()
     os.environ.update(_without_proxy(role, os.environ))
     implementation = tf.distribute.experimental.CommunicationImplementation
@@ -229,7 +229,7 @@ class _Watchdog:
     """Names the peers that have not come, and ends this process after a limit.
 
     TensorFlow waits for them in a call that lets no other Python thread run and that no exception
-    or signal handler can leave. So another process reports it (``waiting.py``), and the
+    or signal handler can leave. So another process reports it (``peer_watchdog.py``), and the
     interpreter's own timer, which needs no Python to run, ends this one with 1. The other process
     also ends this one when SIGTERM is pending.
     """
@@ -250,7 +250,7 @@ class _Watchdog:
         )
 
     def __enter__(self) -> None:
-        program = Path(__file__).with_name("waiting.py")
+        program = Path(__file__).with_name("peer_watchdog.py")
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(program), self._order], stdin=subprocess.PIPE
         )
@@ -263,7 +263,7 @@ class _Watchdog:
         self._process.communicate()
 
 
-class Team:
+class Cluster:
     """The tasks of a cluster, where they must know or do the same.
 
     Every method is a collective: all tasks call it, in the same order.
@@ -273,53 +273,55 @@ class Team:
         self.role = role
         self.strategy = strategy
         self.replicas = int(strategy.num_replicas_in_sync)
-        self.local_replicas = self.replicas // role.size
+        self.local_replicas = self.replicas // role.num_workers
         self._sum = tf.function(self._sum_over_tasks, reduce_retracing=True)
 
     @property
-    def own_replicas(self) -> range:
+    def replica_ids(self) -> range:
         """The replicas of this task, numbered over the whole cluster."""
         first = self.role.rank * self.local_replicas
         return range(first, first + self.local_replicas)
 
-    def sum(self, value: np.ndarray) -> np.ndarray:
+    def all_reduce_sum(self, value: np.ndarray) -> np.ndarray:
         """Return the sum of all tasks' arrays of one shape and type."""
-        if self.role.size == 1:
+        if self.role.num_workers == 1:
             return value
         return np.asarray(self._sum(tf.convert_to_tensor(value)))
 
-    def gather(self, value: np.ndarray) -> list[np.ndarray]:
+    def all_gather(self, value: np.ndarray) -> list[np.ndarray]:
         """Return the vectors (int64, of any length) of all tasks, in the order of their ranks."""
-        lengths = self.sum(self._own_row(np.array(len(value), np.int64)))
+        lengths = self.all_reduce_sum(self._own_row(np.array(len(value), np.int64)))
         padded = np.zeros(int(lengths.max(initial=0)), np.int64)
         padded[: len(value)] = value
-        rows = self.sum(self._own_row(padded))
+        rows = self.all_reduce_sum(self._own_row(padded))
         return [row[:length] for row, length in zip(rows, lengths, strict=True)]
 
-    def from_chief(self, value: np.ndarray) -> np.ndarray:
+    def broadcast(self, value: np.ndarray) -> np.ndarray:
         """Return the chief's array; the other tasks' arrays give its shape and type only."""
         wire = np.int64 if value.dtype.kind in "bu" else value.dtype
         sent = value.astype(wire)
-        return self.sum(sent if self.role.is_chief else np.zeros_like(sent)).astype(value.dtype)
+        return self.all_reduce_sum(sent if self.role.is_chief else np.zeros_like(sent)).astype(
+            value.dtype
+        )
 
-    def text_from_chief(self, text: str) -> str:
+    def broadcast_text(self, text: str) -> str:
         """Return the chief's text."""
         encoded = np.frombuffer(text.encode(), np.uint8)
-        length = int(self.from_chief(np.array([len(encoded)], np.int64))[0])
+        length = int(self.broadcast(np.array([len(encoded)], np.int64))[0])
         mine = encoded if self.role.is_chief else np.zeros(length, np.uint8)
-        return self.from_chief(mine).tobytes().decode()
+        return self.broadcast(mine).tobytes().decode()
 
     def all_equal(self, value: int) -> bool:
         """Return whether all tasks hold the same number."""
-        return bool((self.sum(self._own_row(np.array(value, np.int64))) == value).all())
+        return bool((self.all_reduce_sum(self._own_row(np.array(value, np.int64))) == value).all())
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """Return when every task has come here."""
-        self.sum(np.zeros(1, np.int64))
+        self.all_reduce_sum(np.zeros(1, np.int64))
 
     def _own_row(self, value: np.ndarray) -> np.ndarray:
         """Return zeros for every task, with ``value`` in this task's row."""
-        table = np.zeros((self.role.size, *value.shape), value.dtype)
+        table = np.zeros((self.role.num_workers, *value.shape), value.dtype)
         table[self.role.rank] = value
         return table
 

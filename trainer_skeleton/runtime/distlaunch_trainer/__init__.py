@@ -1,0 +1,49 @@
+"""distlaunch's trainer: one model, trained alike on one worker or on many.
+
+``Run`` is a training run of one task, ``Records`` and ``Arrays`` are data, ``launch`` makes a
+program of a training function. Modules, in the order in which data flows through them:
+
+``options``          the options of the command line
+``process``          a task's environment, signals and exit code; ``stop_signal``: SIGTERM
+``run``              a run: cluster, data, model, training and saving
+``cluster``          the strategy from TF_CONFIG, and collectives between the tasks
+``peer_watchdog``    a program that names missing peers; ``devices``: GPUs
+``data_setup``       the data, sharded, as of the run that is resumed
+``sources``          Records and Arrays; ``user_dataset``: a user's ``tf.data.Dataset``
+``record_index``     the byte offsets of records; ``tfrecord_scanner`` finds them
+``plan``             pure arithmetic: which replica reads which example at which step
+``pipeline``         plan and index as a ``tf.data`` pipeline
+``step``             a step of training or evaluation, on one replica and on all
+``losses``           a replica's share of the loss of the global batch
+``normalization``    batch normalization over all replicas, moving statistics
+``optimizer``        the optimizer of several replicas
+``loop``             epochs, validation, checkpoints, stopping together
+``callbacks``        which callbacks run on which task, and their state
+``checkpoints``      checkpoints; ``model_files``: the files of the trained model
+``storage``          local paths, ``/gcs/...`` and ``gs://...`` alike
+``report``           events for a launcher, the summary, the chief's output
+``audit``            what a task trained on, for a launcher that requests it
+``errors``           errors with one line each; ``explain`` finds the line and its location
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .process import launch
+    from .run import Run
+    from .sources import Arrays, Records
+
+__version__ = "0.1.0"
+__all__ = ["Arrays", "Records", "Run", "launch"]
+
+_MODULES = {"Arrays": "sources", "Records": "sources", "Run": "run", "launch": "process"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is used: options are reported without waiting for TensorFlow."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)

@@ -1,0 +1,165 @@
+"""The options of the trainer's command line.
+
+The launcher reads this file alone to check a job's arguments: it imports neither TensorFlow nor
+other modules of the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import NoReturn
+
+_CHIEF_FIRST_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The values of the options; see ``python -m trainer.task --help``."""
+
+    job_dir: str | None = None
+    epochs: int = 5
+    batch_size: int | None = None
+    global_batch_size: int | None = None
+    learning_rate: float | None = None
+    steps_per_epoch: int | None = None
+    seed: int | None = None
+    shards: int | None = None
+    shard_policy: str | None = None
+    shuffle: int | None = None
+    precision: str | None = None
+    sync_batch_norm: bool = False
+    checkpoint_every: int = 0
+    resume: bool = True
+    allow_cpu: bool = False
+    gpu_memory_growth: bool = False
+    debug: bool = False
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Settings:
+        """Take the trainer's own options from parsed arguments, which may have others too."""
+        return cls(**{each.name: getattr(options, each.name) for each in fields(cls)})
+
+
+class _OptionParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Print the error in one line."""
+        if not _is_chief():  # the chief's end stops this task before it reports the same
+            time.sleep(_CHIEF_FIRST_SECONDS)
+        line = " ".join(message.split())
+        self.exit(2, f"trainer: error: {line} (--help lists the options)\n")
+
+
+def _is_chief() -> bool:
+    """Return whether this task is the chief, or in no cluster that TF_CONFIG describes."""
+    try:
+        return json.loads(os.environ["TF_CONFIG"])["task"]["type"] in ("chief", "master")
+    except (KeyError, TypeError, ValueError):
+        return True
+
+
+def _at_least(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be {least} or more, got {value}")
+        if value > most:
+            raise argparse.ArgumentTypeError(f"must be {most} or less, got {value}")
+        return value
+
+    number.__name__ = "whole number"
+    return number
+
+
+def _learning_rate(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, got {text}")
+    return value
+
+
+def parser(
+    prog: str = "python -m trainer.task",
+    description: str = "Train the model of trainer/model.py on the data of trainer/data.py.",
+) -> argparse.ArgumentParser:
+    """Return the parser of the trainer's options; a program may add its own."""
+    options = _OptionParser(prog=prog, description=description, allow_abbrev=False)
+    add = options.add_argument
+    add("--epochs", type=_at_least(1), default=5, help="epochs in all (%(default)s)")
+    batch = options.add_mutually_exclusive_group()
+    batch.add_argument("--batch-size", type=_at_least(1), help="rows of a step per replica (32)")
+    batch.add_argument(
+        "--global-batch-size", type=_at_least(1), help="rows of a step over all replicas"
+    )
+    add("--job-dir", help="folder or gs:// URL to write to (from AIP_MODEL_DIR, else ./job)")
+    add("--learning-rate", type=_learning_rate, help="replaces the optimizer's own")
+    add(
+        "--steps-per-epoch",
+        type=_at_least(1),
+        help="steps after which an epoch is reported (as many as see every example once)",
+    )
+    add(
+        "--seed",
+        type=_at_least(0, 2**32 - 1),
+        help="of the weights and of the order of the data (0)",
+    )
+    add(
+        "--shards",
+        type=_at_least(1, 10_000),
+        help="logical shards of the data: clusters whose size divides it train alike (12)",
+    )
+    add(
+        "--shard-policy",
+        choices=("auto", "file", "data", "off"),
+        help="how TensorFlow shards a tf.data.Dataset of your own (auto)",
+    )
+    add(
+        "--shuffle",
+        type=_at_least(0),
+        metavar="EXAMPLES",
+        help="examples to shuffle among; 0 keeps the order of the files (10000)",
+    )
+    add(
+        "--precision",
+        choices=("float32", "float64", "mixed_bfloat16", "mixed_float16"),
+        help="numbers to compute with (float32)",
+    )
+    add(
+        "--sync-batch-norm",
+        action="store_true",
+        help="have every batch normalisation see the rows of all replicas",
+    )
+    add(
+        "--checkpoint-every",
+        type=_at_least(0),
+        default=0,
+        metavar="STEPS",
+        help="steps between checkpoints, besides those at the end of each epoch (none)",
+    )
+    add(
+        "--resume",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="resume from the newest checkpoint of the job folder, or remove its checkpoints",
+    )
+    add(
+        "--allow-cpu",
+        action="store_true",
+        help="train even if TensorFlow sees fewer GPUs than the machine has",
+    )
+    add(
+        "--gpu-memory-growth",
+        action="store_true",
+        help="allocate GPU memory when it is needed instead of all of it at the start",
+    )
+    is_default = bool(os.environ.get("DISTLAUNCH_DEBUG"))
+    add("--debug", action="store_true", default=is_default, help="show tracebacks")
+    return options

@@ -1,0 +1,81 @@
+"""The process of a task: its environment, signals and exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+from . import stop_signal
+
+_CHIEF_FIRST_SECONDS = 5.0
+
+
+def launch(train: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> int:
+    """Call a training function as the program of a task.
+
+    An error is printed in one line, and ends the process without waiting for the other tasks.
+
+    Parameters
+    ----------
+    train
+        Makes a :class:`~distlaunch_trainer.Run` of the options, and trains.
+    options
+        The arguments, parsed by :func:`distlaunch_trainer.options.parser`.
+
+    Returns
+    -------
+    int
+        The exit code: 0, or 143 after a stop signal. The process exits with 1 after an error.
+    """
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    # Read before TensorFlow is imported: by default it requests 64 MiB of a bucket at each entry
+    # into a file, and keeps none of it.
+    os.environ.setdefault("GCS_READ_CACHE_BLOCK_SIZE_MB", "4")
+    os.environ.setdefault("GCS_READ_CACHE_MAX_SIZE_MB", "256")
+    if not options.debug:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # less of TensorFlow's own log
+    stop_signal.block()  # until the run handles SIGTERM
+    try:
+        return _exit_code(train, options)
+    finally:
+        stop_signal.unblock()
+
+
+def _exit_code(train: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> int:
+    from . import explain  # imports TensorFlow
+    from .errors import DeviceError, TrainerError, TrainingStopped
+
+    try:
+        train(options)
+    except TrainingStopped as stopped:
+        print(f"trainer: {stopped}", file=sys.stderr, flush=True)
+        return stop_signal.STOPPED
+    except DeviceError as problem:
+        _let_chief_end_first()
+        _end_with(str(problem), debug=options.debug)
+    except TrainerError as problem:
+        _end_with(str(problem), debug=options.debug)
+    except Exception as error:  # noqa: BLE001 - reported in one line like every other
+        _end_with(explain.ending(error), debug=options.debug)
+    return 0
+
+
+def _let_chief_end_first() -> None:
+    """Wait on other tasks than the chief, whose end stops them before they report the same."""
+    from .cluster import role_from
+
+    if not role_from(os.environ).is_chief:
+        stop_signal.sleep(_CHIEF_FIRST_SECONDS)
+
+
+def _end_with(problem: str, *, debug: bool) -> None:
+    """Report a problem and end, without waiting for peers as TensorFlow's own shutdown would."""
+    stop_signal.end_if_pending()  # a peer that received a stop signal may be the problem
+    if debug:
+        traceback.print_exc()
+    print(f"trainer: error: {problem}", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(1)

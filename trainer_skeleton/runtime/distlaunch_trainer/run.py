@@ -1,0 +1,393 @@
+"""A training run of one task: cluster, data, model, training and saving, in this order."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from . import devices, explain, stop_signal
+from .audit import Audit
+from .checkpoints import Checkpoints, Progress
+from .cluster import Cluster, Role, connect, role_from
+from .data_setup import Dealer, resolve_option
+from .errors import ModelError
+from .explain import from_user, model_build
+from .loop import Loop
+from .model_files import files_in, save_model, serialization_problem
+from .normalization import differences
+from .options import Settings
+from .pipeline import Data
+from .report import Report, is_summed_up, write_summary
+from .stop_signal import StopSignal
+from .storage import join, make_folder
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where a job writes."""
+
+    job: str
+    model: str
+    checkpoints: str
+    logs: str
+
+
+def folders_from(job_dir: str | None, environ: Mapping[str, str]) -> Folders:
+    """Return the job's folders: those of ``--job-dir``, else those that Vertex AI names."""
+    model = environ.get("AIP_MODEL_DIR", "").rstrip("/")
+    if job_dir or not model:
+        job = (job_dir or "job").rstrip("/") or "/"
+        return Folders(job, join(job, "model"), join(job, "checkpoints"), join(job, "logs"))
+    job = model.rpartition("/")[0]
+    return Folders(
+        job,
+        model,
+        environ.get("AIP_CHECKPOINT_DIR", "").rstrip("/") or join(job, "checkpoints"),
+        environ.get("AIP_TENSORBOARD_LOG_DIR", "").rstrip("/") or join(job, "logs"),
+    )
+
+
+class Run(AbstractContextManager):
+    """A training run of one task of a cluster.
+
+    Making it forms the cluster of ``TF_CONFIG``, and reads from the job folder where an earlier run
+    stopped. The methods are called in this order, on every task: `load_data`, `build_model` in the
+    scope of `strategy`, `fit`; then `save_model` on the chief. As a context manager it ends when
+    all tasks are done.
+
+    Parameters
+    ----------
+    options
+        The arguments, parsed by :func:`distlaunch_trainer.options.parser`.
+
+    Attributes
+    ----------
+    strategy : tf.distribute.Strategy
+        MultiWorkerMirroredStrategy for several tasks, MirroredStrategy for several GPUs of one
+        machine, otherwise the default strategy.
+    is_chief : bool
+        Whether this task saves and reports for all.
+
+    Raises
+    ------
+    ClusterError
+        If ``TF_CONFIG`` is wrong, peers are missing, or tasks do not have the GPUs that they
+        should.
+    PlanError
+        If the options differ from those of the run that is resumed.
+    StorageError
+        If the job folder cannot be read or written.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        settings = Settings.of(options)
+        role = role_from(os.environ)
+        self._folders = folders_from(settings.job_dir, os.environ)
+        self._report = Report(role, self._folders.logs)
+        stop_signal.end_if_pending()
+        _prepare_devices(role, settings)
+        self._cluster = Cluster(role, connect(role))
+        self._stop = StopSignal()
+        self._checkpoints = _open_folders(self._folders, role, self._report)
+        # Restarted tasks always resume from their checkpoints.
+        is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
+        resume = settings.resume or is_restart
+        self._saved = _checkpoint_to_resume(self._checkpoints, role, resume=resume)
+        self._start = _agreed_start(self._cluster, self._saved[0] if self._saved else None)
+        precision = resolve_option(
+            "--precision", settings.precision, self._start and self._start.precision, "float32"
+        )
+        self._settings = replace(settings, precision=precision)
+        _set_precision(precision)
+        self._data: _RunData | None = None
+        self._final: Progress | None = None
+        self._results: dict[str, Any] = {}
+
+    @property
+    def strategy(self) -> tf.distribute.Strategy:
+        """The strategy of the cluster."""
+        return self._cluster.strategy
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this task saves and reports for all."""
+        return self._cluster.role.is_chief
+
+    def load_data(
+        self, training: Callable[[], Any], validation: Callable[[], Any] | None = None
+    ) -> None:
+        """Shard the data over the replicas of all tasks.
+
+        Parameters
+        ----------
+        training, validation
+            Functions that return Records, Arrays or a ``tf.data.Dataset``; `validation` may return
+            None. They are called here, after the seed is set.
+
+        Raises
+        ------
+        DataError
+            If the data cannot be used, or are others than those of the run that is resumed.
+        PlanError
+            If data, batch and cluster do not fit.
+        """
+        dealer = Dealer(self._settings, self._cluster, self._folders.job, self._report)
+        loaded = dealer.deal(self._start, training, validation or (lambda: None))
+        rate = self._settings.learning_rate or loaded.progress.learning_rate
+        start = replace(loaded.progress, learning_rate=rate)
+        sets_rate = self._settings.learning_rate not in {None, loaded.progress.learning_rate}
+        self._data = _RunData(loaded.training, loaded.validation, loaded.audit, start, sets_rate)
+
+    def build_model(self, create_model: Callable[[], keras.Model]) -> keras.Model:
+        """Create the model, and build it for the data; to be called in the strategy's scope.
+
+        Parameters
+        ----------
+        create_model
+            Returns a compiled model. It is called after the seed is set.
+
+        Raises
+        ------
+        ModelError
+            If it fails, returns no compiled model, or the model does not take the data.
+        """
+        data = self._loaded
+        keras.utils.set_random_seed(data.start.seed)
+        model = from_user("create_model()", create_model)
+        if not isinstance(model, keras.Model):
+            raise ModelError(f"create_model() in trainer/model.py returned {type(model).__name__}")
+        if getattr(model, "optimizer", None) is None:
+            raise ModelError(
+                "the model that create_model() in trainer/model.py returns is not compiled: "
+                "end it with model.compile(optimizer=..., loss=...)"
+            )
+        with model_build():
+            spec = data.training.pipeline.dataset(self._cluster.replica_ids).element_spec[0]
+            model._symbolic_build(data_batch=spec)  # noqa: SLF001 - fit's own way to build
+        return model
+
+    def fit(
+        self, model: keras.Model, callbacks: Sequence[keras.callbacks.Callback] = ()
+    ) -> list[dict[str, Any]]:
+        """Train a model that `build_model` returned; it has the same weights on all tasks.
+
+        Parameters
+        ----------
+        model
+            The model.
+        callbacks
+            Keras callbacks; they run on every task with the same logs.
+
+        Returns
+        -------
+        list of dict
+            A record of each epoch, also of those that an earlier run trained: ``epoch`` (from 1),
+            ``step``, ``examples``, ``examples_per_second``, and ``logs`` with losses and metrics.
+
+        Raises
+        ------
+        TrainingStopped
+            If a task received SIGTERM; the chief has saved a checkpoint.
+        TrainerError
+            If a step fails, the loss is not finite, or a checkpoint cannot be written.
+        """
+        data = self._loaded
+        loop = self._loop(model, _checked_callbacks(callbacks))
+        self._warn_of_model(model)
+        if data.start.step:
+            loop.restore(self._saved[1] if self._saved else None)
+            self._report.log(f"resuming after step {data.start.step}")
+        if data.sets_learning_rate:
+            _set_learning_rate(model, self._settings.learning_rate)
+        self._cluster.barrier()  # from here on all tasks can agree to stop
+        self._stop.defer()
+        distinct = {"examples": data.audit.examples} if data.audit else {}
+        tasks = self._cluster.role.num_workers
+        self._report.event("ready", **self._facts() | distinct, tasks=tasks, step=data.start.step)
+        with explain.steps(self._find_bad_record), self._checkpoints:
+            self._final = loop.run()
+        return list(self._final.history)
+
+    def save_model(self, model: keras.Model) -> None:
+        """Write the trained model and ``summary.json``; only the chief may call it.
+
+        Raises
+        ------
+        StorageError
+            If the job folder cannot be written.
+        TrainerError
+            If Keras can write the model in no format.
+        """
+        assert self._final is not None, "fit() comes before save_model()"
+        folders, final, data = self._folders, self._final, self._loaded
+        # The folder may also have a model of an earlier run that was stopped before its end.
+        files = files_in(folders.model)
+        if files and is_summed_up(folders.job, final.history):
+            self._report.warn(_nothing_left(final))
+        else:
+            files = save_model(model, folders.model, self._report)
+        summary = self._summary(final) | {
+            "model_files": files,
+            "data": {
+                "training": data.training.describe(),
+                "validation": data.validation.describe() if data.validation else None,
+            },
+        }
+        self._results = {"model": folders.model, "summary": write_summary(folders.job, summary)}
+        self._report.log(f"model: {folders.model}")
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Wait for all tasks, unless this one failed."""
+        if kind is None and self._final is not None:
+            self._cluster.barrier()
+            self._report.event("end", step=self._final.step, **self._results)
+
+    @property
+    def _loaded(self) -> _RunData:
+        assert self._data is not None, "load_data() comes first"
+        return self._data
+
+    def _loop(self, model: keras.Model, callbacks: list[keras.callbacks.Callback]) -> Loop:
+        data = self._loaded
+        return Loop(
+            model,
+            self._cluster,
+            data.training,
+            data.validation,
+            checkpoints=self._checkpoints,
+            report=self._report,
+            stop=self._stop,
+            progress=data.start,
+            epochs=self._settings.epochs,
+            checkpoint_every=self._settings.checkpoint_every,
+            callbacks=callbacks,
+            sync_batch_norm=self._settings.sync_batch_norm,
+            audit=data.audit,
+        )
+
+    def _warn_of_model(self, model: keras.Model) -> None:
+        """Warn of what depends on the number of replicas, and of files that cannot be written."""
+        synchronized = self._settings.sync_batch_norm
+        for note in differences(model, self._cluster.replicas, synchronized=synchronized):
+            self._report.warn(note)
+        if self.is_chief and (problem := serialization_problem(model)):
+            self._report.warn(
+                f"model.keras will not be written, only weights and a SavedModel: {problem}"
+            )
+
+    def _find_bad_record(self) -> str | None:
+        """Look for a record of this task's that cannot be read or parsed."""
+        for part in filter(None, (self._loaded.training, self._loaded.validation)):
+            for replica in self._cluster.replica_ids:
+                if problem := part.pipeline.culprit(replica):
+                    return problem
+        return None
+
+    def _facts(self) -> dict[str, Any]:
+        data = self._loaded
+        return {
+            "global_batch": data.training.plan.global_batch,
+            "steps_per_epoch": data.start.steps_per_epoch,
+            "epochs": self._settings.epochs,
+            "examples": data.training.plan.examples,
+            "validation_examples": data.validation.plan.examples if data.validation else 0,
+            "replicas": self._cluster.replicas,
+        }
+
+    def _summary(self, final: Progress) -> dict[str, Any]:
+        facts = self._facts()
+        return {
+            "tasks": list(self._cluster.role.peers),
+            "replicas": facts["replicas"],
+            "global_batch": facts["global_batch"],
+            "steps_per_epoch": facts["steps_per_epoch"],
+            "examples_per_epoch": facts["examples"],
+            "validation_examples": facts["validation_examples"],
+            "steps": final.step,
+            "epochs": final.history,
+            "resumed_from": self._loaded.start.step or None,
+            "model": self._folders.model,
+        }
+
+
+@dataclass(frozen=True)
+class _RunData:
+    """The data of a run, and where it starts or resumes."""
+
+    training: Data
+    validation: Data | None
+    audit: Audit | None
+    start: Progress
+    sets_learning_rate: bool
+
+
+def _prepare_devices(role: Role, settings: Settings) -> None:
+    """Print this task's devices, and check them before TensorFlow waits for the other tasks."""
+    print(devices.describe_devices(), flush=True)
+    warning = devices.check_gpus(role.name, os.environ, allow_cpu=settings.allow_cpu)
+    if warning:
+        print(f"trainer: warning: {warning}", file=sys.stderr, flush=True)
+    if settings.gpu_memory_growth:
+        devices.allow_memory_growth()
+
+
+def _nothing_left(final: Progress) -> str:
+    how = "a callback ended the training" if final.stopped else "all epochs are done"
+    return (
+        f"nothing is left to train, {how}: the model stays as it is; "
+        "--no-resume starts from scratch"
+    )
+
+
+def _set_precision(precision: str | None) -> None:
+    keras.config.set_floatx("float64" if precision == "float64" else "float32")
+    keras.config.set_dtype_policy(precision)
+
+
+def _open_folders(folders: Folders, role: Role, report: Report) -> Checkpoints:
+    if role.is_chief:
+        for folder in (folders.job, folders.model, folders.checkpoints):
+            make_folder(folder)
+    return Checkpoints(folders.checkpoints, report)
+
+
+def _checkpoint_to_resume(checkpoints: Checkpoints, role: Role, *, resume: bool) -> Any:
+    """Return the checkpoint to resume from; only the chief reads it."""
+    if not role.is_chief:
+        return None
+    if resume:
+        return checkpoints.newest()
+    checkpoints.clear()
+    return None
+
+
+def _agreed_start(cluster: Cluster, progress: Progress | None) -> Progress | None:
+    """Return on every task where the chief's checkpoint left the run."""
+    start = json.loads(cluster.broadcast_text(json.dumps(asdict(progress) if progress else None)))
+    return Progress(**start) if start else None
+
+
+def _set_learning_rate(model: keras.Model, rate: float | None) -> None:
+    try:
+        model.optimizer.learning_rate = rate
+    except (TypeError, ValueError):
+        raise ModelError(
+            "--learning-rate cannot replace the schedule that create_model() in trainer/model.py "
+            "gives the optimizer: change it there"
+        ) from None
+
+
+def _checked_callbacks(callbacks: Any) -> list[keras.callbacks.Callback]:
+    is_list = isinstance(callbacks, (list, tuple))
+    if not is_list or not all(isinstance(each, keras.callbacks.Callback) for each in callbacks):
+        raise ModelError(f"callbacks have to be a list of Keras callbacks, got {callbacks!r}")
+    return list(callbacks)
