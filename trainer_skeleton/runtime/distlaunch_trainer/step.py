@@ -20,6 +20,9 @@ from .losses import Losses, LossShare, StepRows, loss_counters
 from .normalization import BatchNormalizations
 from .optimizer import branch_across_replicas, leave_summing_to_us
 
+# All-reduces of this size overlap the rest of the backward pass; smaller ones cost more latency.
+_BYTES_PER_PACK = 32 << 20
+
 
 class Steps:
     """The compiled functions of a model: blocks of training and evaluation steps, and results.
@@ -119,7 +122,11 @@ class Steps:
         """Sum gradients, loss and votes over the replicas, in one exchange with the averages."""
         # Dense: what an embedding's rows get from several places is summed before it is squared or
         # clipped, and so alike on one replica and on many.
-        present = [tf.convert_to_tensor(g) for g in gradients if g is not None]
+        pairs = zip(gradients, self._model.trainable_variables, strict=True)
+        # Some gradients have no static shape; all need one to be grouped by size.
+        present = [
+            tf.ensure_shape(tf.convert_to_tensor(g), v.shape) for g, v in pairs if g is not None
+        ]
         if not present:
             raise ModelError("no weight of the model has a gradient: see its layers and its loss")
         loss = share.reported
@@ -250,14 +257,19 @@ class Steps:
 
 
 def _sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
-    """Return sums, in one exchange for each type of number."""
+    """Return sums, all-reduced in packs of values of one dtype.
+
+    The last values are in the first pack: backpropagation computes their gradients first.
+    """
     context = tf.distribute.get_replica_context()
+    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=_BYTES_PER_PACK)
     by_type: dict[tf.DType, list[int]] = {}
     for number, value in enumerate(values):
         by_type.setdefault(value.dtype, []).append(number)
     sums = list(values)
     for numbers in by_type.values():
-        reduced = context.all_reduce(tf.distribute.ReduceOp.SUM, [values[n] for n in numbers])
+        own = [values[n] for n in numbers]
+        reduced = context.all_reduce(tf.distribute.ReduceOp.SUM, own, options)
         for number, value in zip(numbers, reduced, strict=True):
             sums[number] = value
     return sums

@@ -1,0 +1,128 @@
+"""The graph of a training step on two virtual devices, as data: which collectives, of what size.
+
+    python -m training_graph CASE...
+
+Prints a JSON object with the collectives of each case. A graph shows what a GPU would do, and can
+be read without one.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from distlaunch_trainer.step import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+layers = keras.layers
+ROWS = 8
+
+
+def convolutions() -> tuple[keras.Model, Any]:
+    hidden = [
+        layers.Conv2D(4, 3),
+        layers.BatchNormalization(),
+        layers.Flatten(),
+        layers.Dense(2, "softmax"),
+    ]
+    model = keras.Sequential([layers.Input((6, 6, 1)), *hidden])
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model, (np.zeros((ROWS, 6, 6, 1), "float32"), np.zeros(ROWS, "int64"))
+
+
+def two_packs() -> tuple[keras.Model, Any]:
+    """48 MB of weights in six layers."""
+    width = 1414
+    hidden = [layers.Dense(width, use_bias=False) for _ in range(6)]
+    model = keras.Sequential([layers.Input((width,)), *hidden])
+    model.compile("sgd", "mse")
+    return model, (np.zeros((ROWS, width), "float32"), np.zeros((ROWS, width), "float32"))
+
+
+def embedding() -> tuple[keras.Model, Any]:
+    model = keras.Sequential(
+        [layers.Input((5,)), layers.Embedding(10_000, 16), layers.Flatten(), layers.Dense(1)]
+    )
+    model.compile("sgd", "mse")
+    return model, (np.zeros((ROWS, 5), "int64"), np.zeros((ROWS, 1), "float32"))
+
+
+def accumulation() -> tuple[keras.Model, Any]:
+    model = keras.Sequential([layers.Input((6,)), layers.Dense(4), layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(gradient_accumulation_steps=4), "mse")
+    return model, (np.zeros((ROWS, 6), "float32"), np.zeros((ROWS, 1), "float32"))
+
+
+def masked_loss() -> tuple[keras.Model, Any]:
+    hidden = [layers.Masking(), layers.GRU(3, return_sequences=True), layers.Dense(1)]
+    model = keras.Sequential([layers.Input((5, 3)), *hidden])
+    model.compile("sgd", "mse")
+    return model, (np.zeros((ROWS, 5, 3), "float32"), np.zeros((ROWS, 5, 1), "float32"))
+
+
+CASES: dict[str, Callable[[], tuple[keras.Model, Any]]] = {
+    function.__name__: function
+    for function in (convolutions, two_packs, embedding, accumulation, masked_loss)
+}
+
+
+def batches(strategy: tf.distribute.Strategy, data: Any) -> Any:
+    """Return an iterator over batches of half the rows for each replica."""
+    rows = tf.data.Dataset.from_tensor_slices(data).repeat().batch(ROWS // 2)
+    count = tf.constant(ROWS // 2, tf.int64)
+    elements = rows.map(lambda *batch: (batch, count, 2 * count))
+    return iter(strategy.distribute_datasets_from_function(lambda _: elements))
+
+
+def collectives(function: tf.types.experimental.ConcreteFunction) -> list[dict[str, Any]]:
+    """Return the collectives of a graph and the functions that it calls, for one replica."""
+    count: collections.Counter[tuple[str, str, int]] = collections.Counter()
+    for node in nodes(function):
+        if node.op.startswith("Collective"):
+            dtype = tf.dtypes.as_dtype(node.attr["T"].type)
+            (shape,) = (tf.TensorShape(s) for s in node.attr["_output_shapes"].list.shape)
+            size = shape.num_elements()
+            count[node.op, dtype.name, -1 if size is None else size * dtype.size] += 1
+    return [
+        {"op": op, "dtype": dtype, "bytes": size, "count": number // 2}
+        for (op, dtype, size), number in sorted(count.items())
+    ]
+
+
+def nodes(function: tf.types.experimental.ConcreteFunction) -> Iterator[Any]:
+    graph = function.graph.as_graph_def(add_shapes=True)
+    yield from graph.node
+    for part in graph.library.function:
+        yield from part.node_def
+
+
+def training_graph(name: str) -> tf.types.experimental.ConcreteFunction:
+    """Trace the training step of a case on two virtual devices."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        model, data = CASES[name]()
+        model._symbolic_build(
+            data_batch=tf.data.Dataset.from_tensor_slices(data).batch(ROWS).element_spec
+        )
+    steps = Steps(model, strategy, may_lack_rows=False)
+    inputs = batches(strategy, data), tf.constant(1), tf.zeros([2])
+    return steps.train.get_concrete_function(*inputs)
+
+
+def main() -> None:
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    devices = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(cpu, devices)
+    print(json.dumps({name: collectives(training_graph(name)) for name in sys.argv[1:]}))
+
+
+if __name__ == "__main__":
+    main()
