@@ -21,6 +21,7 @@ program of a training function. Modules, in the order in which data flows throug
 ``callbacks``        which callbacks run on which task, and their state
 ``checkpoints``      checkpoints; ``model_files``: the files of the trained model
 ``storage``          local paths, ``/gcs/...`` and ``gs://...`` alike
+``keras_compat``     every private name of Keras that is used
 ``report``           events for a launcher, the summary, the chief's output
 ``audit``            what a task trained on, for a launcher that requests it
 ``errors``           errors with one line each; ``explain`` finds the line and its location

@@ -15,6 +15,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from . import keras_compat
 from .errors import ModelError, StorageError
 from .explain import from_user
 from .report import Report
@@ -28,8 +29,8 @@ WRITERS = (kc.ModelCheckpoint, kc.CSVLogger, kc.TensorBoard)
 COUNTED = {
     kc.EarlyStopping: ("wait", "stopped_epoch", "best", "best_epoch", "best_weights"),
     kc.ReduceLROnPlateau: ("wait", "cooldown_counter", "best"),
-    kc.ModelCheckpoint: ("best", "_batches_seen_since_last_saving", "_last_batch_seen"),
-    kc.TensorBoard: ("_global_train_batch", "_global_test_batch", "_previous_epoch_iterations"),
+    kc.ModelCheckpoint: ("best", *keras_compat.CALLBACK_STATE[kc.ModelCheckpoint]),
+    kc.TensorBoard: keras_compat.CALLBACK_STATE[kc.TensorBoard],
 }
 """What Keras's own callbacks count."""
 
@@ -74,7 +75,7 @@ class Callbacks(kc.CallbackList):
         report: Report,
     ) -> None:
         _check_leaves_weights(given)
-        _let_floats_be_read(model)
+        keras_compat.allow_float(model.optimizer.variables)
         self._report = report
         used = [each for each in given if not isinstance(each, kc.BackupAndRestore)]
         if len(used) < len(given):
@@ -117,7 +118,7 @@ class Callbacks(kc.CallbackList):
                 _drop_rows(callback, len(epochs))
         self.on_train_begin()
         for record in epochs:
-            self._history.on_epoch_end(record["epoch"] - 1, dict(record["logs"]))
+            self.model.history.on_epoch_end(record["epoch"] - 1, dict(record["logs"]))
         known = dict(states)
         for name, callback in self._named():
             if name in known:
@@ -237,7 +238,7 @@ def _has_hook(callback: kc.Callback, hooks: tuple[str, ...]) -> bool:
     if isinstance(callback, kc.ModelCheckpoint) and callback.save_freq == "epoch":
         return False
     if type(callback) is kc.TensorBoard and callback.update_freq == "epoch":
-        return callback._should_trace or callback.write_steps_per_second  # noqa: SLF001
+        return keras_compat.traces_batches(callback) or callback.write_steps_per_second
     changed = (getattr(type(callback), hook) is not getattr(kc.Callback, hook) for hook in hooks)
     return any(changed) or any(hook in vars(callback) for hook in hooks)
 
@@ -248,11 +249,3 @@ def _check_leaves_weights(callbacks: list[kc.Callback]) -> None:
             "SwapEMAWeights(swap_on_epoch=True) would have checkpoints hold the averages instead "
             "of the weights: leave swap_on_epoch out"
         )
-
-
-def _let_floats_be_read(model: keras.Model) -> None:
-    """Let callbacks write ``float(optimizer.learning_rate)``, as they do without a strategy."""
-    for variable in model.optimizer.variables[:1]:
-        kind = type(variable.value)
-        if not hasattr(kind, "__float__"):
-            kind.__float__ = lambda value: float(value.numpy())

@@ -19,20 +19,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.losses import loss as keras_loss
 
-from .errors import ModelError
-
-_PATCHED = (
-    "apply_mask",
-    "reduce_weighted_values",
-    "scale_loss_for_distribution",
-    "unscale_loss_for_distribution",
-)
+from . import keras_compat
 
 
 @dataclass(frozen=True)
@@ -83,26 +76,22 @@ class Losses:
     ----------
     model
         A compiled model, built.
-
-    Raises
-    ------
-    ModelError
-        If this version of Keras is not known.
     """
 
     def __init__(self, model: keras.Model) -> None:
-        _take_over_reduction()
+        keras_compat.replace_loss_reduction(_as_mean)
         self._model = model
         self._sums_activity = _sums_activity()
+        self._takes_training = "training" in signature(model.compute_loss).parameters
 
     def share(
         self, x: Any, y: Any, predicted: Any, weights: Any, rows: StepRows, *, training: bool
     ) -> LossShare:
         """Return this replica's share of the global batch's loss."""
+        # Keras before 3.3 had no `training`, and neither have models written for it.
+        options = {"training": training} if self._takes_training else {}
         with _reducing(rows):
-            loss = self._model._compute_loss(  # noqa: SLF001 - calls theirs as it was written
-                x=x, y=y, y_pred=predicted, sample_weight=weights, training=training
-            )
+            loss = self._model.compute_loss(x, y, predicted, weights, **options)
         if loss.shape.rank:
             return _share_by_row(loss, rows)
         summed = self._summed(loss.dtype)
@@ -116,7 +105,7 @@ class Losses:
 
 def loss_counters(model: keras.Model) -> list[Any]:
     """Return where Keras follows the losses of several outputs, one count a step and replica."""
-    metrics = model._compile_loss.metrics if model._compile_loss else []  # noqa: SLF001
+    metrics = keras_compat.output_loss_metrics(model)
     return [variable for metric in metrics for variable in metric.variables]
 
 
@@ -135,9 +124,9 @@ def _total(losses: list[Any], dtype: Any) -> Any:
 
 
 def _activity_losses(model: keras.Model) -> list[Any]:
-    layers = model._flatten_layers()  # noqa: SLF001 - nested ones too
+    layers = keras_compat.all_layers(model)
     layers = [layer for layer in layers if getattr(layer, "activity_regularizer", None)]
-    return [loss for layer in layers for loss in layer._losses]  # noqa: SLF001
+    return [loss for layer in layers for loss in keras_compat.own_losses(layer)]
 
 
 def _sums_activity() -> bool:
@@ -161,23 +150,6 @@ def _reducing(rows: StepRows) -> Iterator[None]:
         yield
     finally:
         _now.rows = None
-
-
-def _take_over_reduction() -> None:
-    """Put ourselves where Keras reduces its losses, once.
-
-    Keras would divide by the number of replicas some losses (means that it takes itself) and others
-    not; so its own scaling is taken out.
-    """
-    if getattr(keras_loss.reduce_weighted_values, "is_ours", False):
-        return
-    if not all(hasattr(keras_loss, name) for name in _PATCHED):
-        raise ModelError(
-            f"Keras {keras.__version__} is not supported: use the one that requirements.txt names"
-        )
-    keras_loss.scale_loss_for_distribution = lambda value: value
-    keras_loss.unscale_loss_for_distribution = lambda value: value
-    keras_loss.reduce_weighted_values = _as_mean(keras_loss.reduce_weighted_values)
 
 
 def _as_mean(reduce: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
@@ -205,13 +177,12 @@ def _as_mean(reduce: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
         part = tf.math.divide_no_nan(divisor, everywhere)
         return value * tf.math.divide_no_nan(part, rows.part(value.dtype))
 
-    reduced.is_ours = True
     return reduced
 
 
 def _divisor(sample_weight: Any, mask: Any, reduction: str, dtype: Any) -> tf.Tensor | None:
     """Return what Keras has divided a replica's sum by, or None where it was the rows."""
     if reduction == "mean_with_sample_weight" and sample_weight is not None:
-        weights = keras_loss.apply_mask(tf.cast(sample_weight, dtype), mask, dtype, reduction)
+        weights = keras_compat.apply_mask(tf.cast(sample_weight, dtype), mask, dtype, reduction)
         return tf.reduce_sum(tf.cast(weights, dtype))
     return None if mask is None else tf.reduce_sum(tf.cast(mask, dtype))

@@ -11,6 +11,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from . import keras_compat
 from .errors import StorageError, TrainerError, gist
 from .report import Report
 from .storage import names_in, publish, scratch_folder
@@ -29,14 +30,14 @@ def serialization_problem(model: keras.Model) -> str | None:
     error = _serialization_error(lambda: model)
     if error is None:
         return None
-    layers = model._flatten_layers()  # noqa: SLF001 - with the model itself and nested layers
+    layers = keras_compat.all_layers(model)
     failing = {id(layer) for layer in layers if _serialization_error(layer.get_config)}
     # A layer that fails only because of a layer inside it is not at fault.
     at_fault = {
         type(layer)
         for layer in layers
         if id(layer) in failing
-        and not failing & {id(each) for each in layer._flatten_layers(include_self=False)}  # noqa: SLF001
+        and not failing & {id(each) for each in keras_compat.all_layers(layer, include_self=False)}
     }
     return f"Keras cannot serialize {_fix(at_fault, error)}"
 

@@ -12,10 +12,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import keras
 import tensorflow as tf
+
+from . import keras_compat
+
+_Moments = Callable[..., tuple[tf.Tensor, tf.Tensor]]
 
 
 class BatchNormalizations:
@@ -37,7 +42,7 @@ class BatchNormalizations:
         self.synchronized = [each for each in layers if synchronize or each.synchronized]
         self.apart = [each for each in layers if each not in self.synchronized]
         for layer in self.synchronized:
-            layer._moments = self._moments_of(layer)  # noqa: SLF001 - of this object alone
+            keras_compat.replace_moments(layer, partial(self._moments_of, layer))
 
     @property
     def averages(self) -> list[Any]:
@@ -53,9 +58,7 @@ class BatchNormalizations:
         finally:
             self._now.rows = None
 
-    def _moments_of(self, layer: Any) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
-        alone = layer._moments  # noqa: SLF001
-
+    def _moments_of(self, layer: Any, alone: _Moments) -> _Moments:
         def moments(inputs: tf.Tensor, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
             rows = getattr(self._now, "rows", None)
             context = tf.distribute.get_replica_context()
@@ -71,7 +74,7 @@ def differences(model: keras.Model, replicas: int, *, synchronized: bool) -> lis
     if replicas == 1:
         return []
     notes = []
-    random = [layer.name for layer in model._flatten_layers() if _draws(layer)]  # noqa: SLF001
+    random = [layer.name for layer in keras_compat.all_layers(model) if _draws(layer)]
     if random:
         notes.append(
             f"the layers {', '.join(random)} draw random numbers as they train, and other ones on "
@@ -88,7 +91,7 @@ def differences(model: keras.Model, replicas: int, *, synchronized: bool) -> lis
 
 def _draws(layer: Any) -> bool:
     """Return whether a layer has a generator of random numbers that it uses."""
-    if not getattr(layer, "_seed_generators", None):
+    if not keras_compat.has_seed_generators(layer):
         return False
     rates = [getattr(layer, name, None) for name in ("rate", "dropout", "recurrent_dropout")]
     known = [rate for rate in rates if isinstance(rate, (int, float))]
@@ -96,7 +99,7 @@ def _draws(layer: Any) -> bool:
 
 
 def _layers(model: keras.Model) -> list[Any]:
-    layers = model._flatten_layers(include_self=False)  # noqa: SLF001 - nested ones too
+    layers = keras_compat.all_layers(model, include_self=False)
     kind = keras.layers.BatchNormalization
     return [layer for layer in layers if isinstance(layer, kind) and layer.trainable]
 
@@ -105,9 +108,9 @@ def _moments_over_replicas(
     layer: Any, inputs: tf.Tensor, mask: Any, rows: tf.Tensor, context: Any
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return mean and variance of each channel over the rows of all replicas."""
-    axes = layer._reduction_axes  # noqa: SLF001
-    channels = inputs.shape[layer.axis]
-    shape = [1] * inputs.shape.rank
+    channels, rank = inputs.shape[layer.axis], inputs.shape.rank
+    axes = [axis for axis in range(rank) if axis != layer.axis % rank]
+    shape = [1] * rank
     shape[layer.axis] = channels
     origin = tf.stop_gradient(tf.reshape(tf.cast(layer.moving_mean.value, inputs.dtype), shape))
     counted = tf.cast(rows > 0, inputs.dtype)

@@ -11,20 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from keras.src.optimizers import base_optimizer
+
+from . import keras_compat
 
 
-def leave_summing_to_us(optimizer: Any) -> None:
-    """Keep Keras from summing gradients over the replicas once more."""
-    while optimizer is not None:
-        optimizer._all_reduce_sum_gradients = list  # noqa: SLF001 - Keras offers no other way
-        optimizer = getattr(optimizer, "inner_optimizer", None)
-
-
-def branch_across_replicas() -> None:
-    """Have Keras's optimizers branch for all replicas at once, where there are several."""
-    if not isinstance(base_optimizer.ops, _Operations):
-        base_optimizer.ops = _Operations(base_optimizer.ops)
+def use_cross_replica_cond() -> None:
+    """Let Keras's optimizers branch for all replicas at once, if there are several."""
+    if not isinstance(keras_compat.optimizer_operations(), _Operations):
+        keras_compat.replace_optimizer_operations(_Operations)
 
 
 class _Operations:

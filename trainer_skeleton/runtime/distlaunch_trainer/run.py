@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from . import devices, explain, stop_signal
+from . import devices, explain, keras_compat, stop_signal
 from .audit import Audit
 from .checkpoints import Checkpoints, Progress
 from .cluster import Cluster, Role, connect, role_from
@@ -79,6 +79,8 @@ class Run(AbstractContextManager):
 
     Raises
     ------
+    ModelError
+        If this version of Keras is not supported.
     ClusterError
         If ``TF_CONFIG`` is wrong, peers are missing, or tasks do not have the GPUs that they
         should.
@@ -89,6 +91,7 @@ class Run(AbstractContextManager):
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
+        keras_compat.check_version()
         settings = Settings.of(options)
         role = role_from(os.environ)
         self._folders = folders_from(settings.job_dir, os.environ)
@@ -172,7 +175,7 @@ class Run(AbstractContextManager):
             )
         with model_build():
             spec = data.training.pipeline.dataset(self._cluster.replica_ids).element_spec[0]
-            model._symbolic_build(data_batch=spec)  # noqa: SLF001 - fit's own way to build
+            keras_compat.build_model(model, spec)
         return model
 
     def fit(

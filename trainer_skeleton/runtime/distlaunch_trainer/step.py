@@ -15,10 +15,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from . import keras_compat
 from .errors import ModelError
 from .losses import Losses, LossShare, StepRows, loss_counters
 from .normalization import BatchNormalizations
-from .optimizer import branch_across_replicas, leave_summing_to_us
+from .optimizer import use_cross_replica_cond
 
 # All-reduces of this size overlap the rest of the backward pass; smaller ones cost more latency.
 _BYTES_PER_PACK = 32 << 20
@@ -59,9 +60,9 @@ class Steps:
         self._losses = Losses(model)
         self._normalizations = BatchNormalizations(model, self._replicas, synchronize=synchronize)
         self._counted_by_step = loss_counters(model)
-        self._loss_tracker = model._loss_tracker  # noqa: SLF001 - a metric of theirs may be "loss"
-        leave_summing_to_us(model.optimizer)
-        branch_across_replicas()
+        self._loss_tracker = keras_compat.loss_tracker(model)
+        keras_compat.disable_gradient_aggregation(model.optimizer)
+        use_cross_replica_cond()
         self.train = tf.function(self._train)
         self.evaluate = tf.function(self._evaluate)
         self.results = tf.function(self._results)
@@ -277,8 +278,8 @@ def _sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
 
 def _statistics(model: keras.Model) -> list[Any]:
     """Return the weights that a forward pass may change; those that were frozen are not."""
-    layers = [layer for layer in model._flatten_layers() if layer.trainable]  # noqa: SLF001
-    return [v for layer in layers for v in layer._non_trainable_variables]  # noqa: SLF001
+    layers = [layer for layer in keras_compat.all_layers(model) if layer.trainable]
+    return [v for layer in layers for v in keras_compat.own_non_trainable_variables(layer)]
 
 
 def _check_can_train(model: keras.Model) -> None:

@@ -1,0 +1,240 @@
+"""The private names of Keras that the trainer uses do what it relies on."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras.src.losses import loss as keras_loss
+from keras.src.optimizers import base_optimizer
+
+from distlaunch_trainer import keras_compat
+from distlaunch_trainer.errors import ModelError
+
+layers = keras.layers
+ROOT = Path(__file__).parents[2]
+
+
+def nested():
+    inner = keras.Sequential([layers.Dense(2, name="inner"), layers.Dropout(0.1, name="drop")])
+    model = keras.Sequential([layers.Input((3,)), inner, layers.Dense(1, name="outer")])
+    model.compile("sgd", "mse", metrics=["mae"])
+    return model
+
+
+def test_other_versions_are_refused(monkeypatch):
+    keras_compat.check_version()
+    for version in ("3.11.3", "3.16.0", "4.0.0"):
+        monkeypatch.setattr(keras, "__version__", version)
+        with pytest.raises(ModelError, match=rf"Keras {version} is not supported: install 'keras"):
+            keras_compat.check_version()
+
+
+def test_supported_versions_are_those_that_are_installed():
+    files = ["pyproject.toml", "trainer_skeleton/base/requirements.txt"]
+    ranges = [re.findall(r"keras>=[\d.]+,<[\d.]+", (ROOT / name).read_text()) for name in files]
+    assert {text for part in ranges for text in part} == {keras_compat.SUPPORTED}
+
+
+def test_all_layers_are_those_inside_of_layers_too():
+    model = nested()
+    names = [layer.name for layer in keras_compat.all_layers(model)]
+    assert {"inner", "drop", "outer", model.name} <= set(names)
+    assert len(names) == len(set(names))
+    assert model not in keras_compat.all_layers(model, include_self=False)
+
+
+def test_build_makes_all_variables_of_a_model_that_was_not_called():
+    class Late(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.out = layers.Dense(1)
+
+        def call(self, x):
+            return self.out(x)
+
+    model = Late()
+    model.compile("adam", "mse", metrics=["mae"])
+    spec = tf.TensorSpec((None, 3), "float32")
+    keras_compat.build_model(model, (spec, tf.TensorSpec((None, 1), "float32")))
+    assert [v.shape for v in model.trainable_variables] == [(3, 1), (1,)]
+    assert len(model.optimizer.variables) == 2 + 2 * 2
+    assert [m.name for m in model.metrics] == ["loss", "compile_metrics"]
+    assert len(model.metrics_variables) == 4
+
+
+def test_loss_tracker_is_the_metric_named_loss_of_the_logs():
+    model = nested()
+    model.evaluate(np.ones((2, 3)), np.ones((2, 1)), verbose=0)
+    tracker = keras_compat.loss_tracker(model)
+    assert float(tracker.result()) == float(model.get_metrics_result()["loss"]) > 0
+    assert keras_compat.loss_tracker(keras.Sequential([layers.Dense(1)])) is None
+
+
+def test_metrics_of_outputs_are_those_of_several_losses():
+    x = layers.Input((3,))
+    model = keras.Model(x, {name: layers.Dense(1, name=name)(x) for name in "ab"})
+    model.compile("sgd", {"a": "mse", "b": "mae"})
+    arrays = np.ones((2, 3)), {name: np.ones((2, 1)) for name in "ab"}
+    model.evaluate(*arrays, verbose=0)
+    metrics = keras_compat.output_loss_metrics(model)
+    assert [metric.name for metric in metrics] == ["a_loss", "b_loss"]
+    assert all(float(metric.result()) > 0 for metric in metrics)
+    assert keras_compat.output_loss_metrics(nested()) == []
+
+
+def test_own_losses_and_variables_leave_out_those_of_inner_layers():
+    class Outer(layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = layers.BatchNormalization()
+            self.count = self.add_weight(shape=(), trainable=False, name="count")
+            self.metric = keras.metrics.Mean()
+
+        def call(self, x):
+            self.add_loss(tf.reduce_sum(x))
+            return self.inner(x)
+
+    outer = Outer()
+    outer(tf.ones((2, 3)))
+    assert [float(loss) for loss in keras_compat.own_losses(outer)] == [6.0]
+    assert keras_compat.own_losses(outer.inner) == []
+    assert [v.name for v in keras_compat.own_non_trainable_variables(outer)] == ["count"]
+    statistics = keras_compat.own_non_trainable_variables(outer.inner)
+    assert [v.name for v in statistics] == ["moving_mean", "moving_variance"]
+
+
+def test_layers_with_random_numbers():
+    assert keras_compat.has_seed_generators(layers.Dropout(0.5))
+    assert not keras_compat.has_seed_generators(layers.Dense(1))
+
+
+def test_replaced_moments_are_what_a_layer_normalizes_by():
+    layer = layers.BatchNormalization(epsilon=0.0, dtype="float32")
+    layer(tf.ones((2, 3)))
+    alone = []
+
+    def wrap(moments):
+        def replaced(inputs, mask):
+            alone.append([value.numpy() for value in moments(inputs, mask)])
+            return tf.fill([3], 1.0), tf.fill([3], 4.0)
+
+        return replaced
+
+    keras_compat.replace_moments(layer, wrap)
+    normalized = layer(tf.fill((2, 3), 5.0), training=True)
+    np.testing.assert_array_equal(normalized, np.full((2, 3), 2.0))
+    np.testing.assert_array_equal(alone, [[[5.0] * 3, [0.0] * 3]])
+
+
+@pytest.fixture
+def replica_context_sums(monkeypatch):
+    """The gradients that are all-reduced while an optimizer applies them."""
+    summed = []
+    context = type(tf.distribute.get_replica_context())
+    all_reduce = context.all_reduce
+
+    def record(self, operation, value, *options):
+        summed.extend(tf.nest.flatten(value))
+        return all_reduce(self, operation, value, *options)
+
+    for kind in context.__mro__:
+        if "all_reduce" in vars(kind):
+            monkeypatch.setattr(kind, "all_reduce", record)
+    return summed
+
+
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_gradients_are_not_summed_by_the_optimizer(replica_context_sums, is_scaled):
+    for is_disabled in (False, True):
+        weight = keras.Variable([1.0])
+        optimizer = keras.optimizers.SGD(0.5)
+        if is_scaled:
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=1.0)
+        optimizer.build([weight])
+        if is_disabled:
+            keras_compat.disable_gradient_aggregation(optimizer)
+        replica_context_sums.clear()
+        optimizer.apply([tf.constant([1.0])], [weight])
+        assert len(replica_context_sums) == (0 if is_disabled else 1)
+        assert float(weight.value[0]) == 0.5
+
+
+def test_optimizers_branch_by_the_replaced_operations(monkeypatch):
+    monkeypatch.setattr(base_optimizer, "ops", base_optimizer.ops)  # restored afterwards
+    branches = []
+
+    class Recorded:
+        def __init__(self, operations):
+            self.operations = operations
+
+        def __getattr__(self, name):
+            return getattr(self.operations, name)
+
+        def cond(self, condition, *functions):
+            branches.append(bool(condition))
+            return self.operations.cond(condition, *functions)
+
+    keras_compat.replace_optimizer_operations(Recorded)
+    assert isinstance(keras_compat.optimizer_operations(), Recorded)
+    weight = keras.Variable([1.0])
+    optimizer = keras.optimizers.SGD(0.5, gradient_accumulation_steps=2)
+    optimizer.build([weight])
+    for _ in range(2):
+        optimizer.apply([tf.constant([1.0])], [weight])
+    assert branches == [False, True]
+
+
+@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "sum", "none"])
+def test_losses_are_reduced_by_the_replaced_function(monkeypatch, reduction):
+    theirs = keras_loss.reduce_weighted_values
+    monkeypatch.setattr(keras_loss, "reduce_weighted_values", partial(theirs))
+    for name in ("scale_loss_for_distribution", "unscale_loss_for_distribution"):
+        monkeypatch.setattr(keras_loss, name, lambda value: value / 0)
+    reduced = []
+
+    def wrap(reduce):
+        def function(values, sample_weight=None, mask=None, reduction=None, dtype=None):
+            reduced.append((tuple(values.shape), reduction))
+            return reduce(values, sample_weight, mask, reduction, dtype)
+
+        return function
+
+    keras_compat.replace_loss_reduction(wrap)
+    keras_compat.replace_loss_reduction(wrap)  # once
+    loss = keras.losses.MeanSquaredError(reduction=reduction)
+    loss(tf.zeros((4, 1)), tf.ones((4, 1)))
+    assert reduced == [((4,), reduction)]
+    assert keras_loss.scale_loss_for_distribution(2.0) == 2.0
+
+
+def test_a_mask_zeroes_weights():
+    weights, mask = tf.constant([2.0, 4.0]), tf.constant([True, False])
+    masked = keras_compat.apply_mask(weights, mask, "float32", "mean_with_sample_weight")
+    np.testing.assert_array_equal(masked, [2.0, 0.0])
+
+
+def test_private_state_of_callbacks(tmp_path):
+    known = keras.callbacks
+    made = [known.ModelCheckpoint(tmp_path / "a.keras"), known.TensorBoard(tmp_path)]
+    for callback in made:
+        names = keras_compat.CALLBACK_STATE[type(callback)]
+        assert [name for name in names if not hasattr(callback, name)] == []
+
+
+def test_tensorboard_that_profiles_batches(tmp_path):
+    board = keras.callbacks.TensorBoard
+    assert keras_compat.traces_batches(board(tmp_path, profile_batch=2))
+    assert not keras_compat.traces_batches(board(tmp_path, profile_batch=0))
+
+
+def test_distributed_variables_are_read_as_numbers():
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        variable = keras.Variable(0.25)
+    keras_compat.allow_float([variable, keras.Variable(1.0)])
+    assert float(variable) == 0.25
