@@ -12,12 +12,18 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
-def graphs(tensorflow):
-    """The collectives of each case's training step."""
+def traced(tensorflow):
+    """What the program prints."""
     cases = "convolutions", "two_packs", "embedding", "accumulation", "masked_loss"
     result = tensorflow.run("training_graph", *cases, cwd=HERE, env={"TF_CPP_MIN_LOG_LEVEL": "2"})
     assert result.code == 0, result.text
     return json.loads(result.out.splitlines()[-1])
+
+
+@pytest.fixture
+def graphs(traced):
+    """The collectives of each case's training step."""
+    return traced["graphs"]
 
 
 def sizes(collectives):
@@ -25,9 +31,14 @@ def sizes(collectives):
 
 
 def test_a_small_model_is_exchanged_at_once(graphs):
-    """Gradients, statistics, loss and control signals, all of known size."""
-    assert len(sizes(graphs["convolutions"])) == 1
-    assert min(sizes(graphs["convolutions"])) > 0
+    """178 gradients, the loss and the control signals; no moving statistics."""
+    assert sizes(graphs["convolutions"]) == [4 * (178 + 3)]
+
+
+def test_moving_statistics_are_averaged_when_they_are_read(traced):
+    means = traced["moving_means"]
+    assert means["before"] == [0.0, 0.75]
+    assert means["after"] == [0.375, 0.375]
 
 
 def test_a_large_model_is_exchanged_while_gradients_are_computed(graphs):

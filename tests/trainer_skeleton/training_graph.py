@@ -2,8 +2,8 @@
 
     python -m training_graph CASE...
 
-Prints a JSON object with the collectives of each case. A graph shows what a GPU would do, and can
-be read without one.
+Prints a JSON object: the collectives of each case, and moving statistics. A graph shows what GPUs
+would do, and can be read without one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from distlaunch_trainer import keras_compat
 from distlaunch_trainer.step import Steps
 
 if TYPE_CHECKING:
@@ -117,11 +118,29 @@ def training_graph(name: str) -> tf.types.experimental.ConcreteFunction:
     return steps.train.get_concrete_function(*inputs)
 
 
+def moving_means() -> dict[str, Any]:
+    """Train a normalisation of rows 0, 0, ... on one replica and of rows 1, 1, ... on the other."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        model = keras.Sequential([layers.Input((1,)), layers.BatchNormalization(momentum=0.5)])
+        model.compile("sgd", "mse")
+        spec = tf.TensorSpec((None, 1))
+        keras_compat.build_model(model, (spec, spec))
+    steps = Steps(model, strategy, may_lack_rows=False)
+    rows = np.repeat([[0.0], [1.0]], ROWS // 2, axis=0).astype("float32")
+    steps.train(batches(strategy, (rows, rows)), tf.constant(2), tf.zeros([2]))
+    values = strategy.experimental_local_results(model.layers[0].moving_mean.value)
+    before = [float(value[0]) for value in values]
+    steps.average_statistics()
+    return {"before": before, "after": [float(value[0]) for value in values]}
+
+
 def main() -> None:
     (cpu,) = tf.config.list_physical_devices("CPU")
     devices = [tf.config.LogicalDeviceConfiguration()] * 2
     tf.config.set_logical_device_configuration(cpu, devices)
-    print(json.dumps({name: collectives(training_graph(name)) for name in sys.argv[1:]}))
+    graphs = {name: collectives(training_graph(name)) for name in sys.argv[1:]}
+    print(json.dumps({"graphs": graphs, "moving_means": moving_means()}))
 
 
 if __name__ == "__main__":

@@ -180,7 +180,9 @@ class Loop:
         epoch, first_step = self._epoch, self._progress.step
         started = time.perf_counter()
         self._callbacks.on_epoch_begin(epoch)
-        if self._train_epoch(batches, epoch):
+        must_leave = self._train_epoch(batches, epoch)
+        self._steps.average_statistics()
+        if must_leave:
             self._save(self._steps.metric_sums())
             self._leave()
         seconds = time.perf_counter() - started
@@ -204,6 +206,7 @@ class Loop:
             if must_stop:
                 return True
             if self._progress.step < end and self._is_due() and not self._progress.stopped:
+                self._steps.average_statistics()
                 self._save(self._steps.metric_sums())
         return False
 

@@ -2,8 +2,8 @@
 
 Each replica differentiates its share of the global batch's loss (``losses``). The gradients are
 summed over the replicas before the optimizer sees them, so that clipping acts on the gradient of
-the global batch; the averages that batch normalisation keeps are averaged on the same way, so that
-every task has the same model.
+the global batch. Moving statistics of batch normalisation are the replica's own in between, and
+averaged before they are read.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Steps:
     def _exchanged(
         self, gradients: list[Any], share: LossShare, votes: tf.Tensor, rows: StepRows
     ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
-        """Sum gradients, loss and votes over the replicas, in one exchange with the averages."""
+        """Sum gradients, loss and votes over the replicas, in one exchange."""
         # Dense: what an embedding's rows get from several places is summed before it is squared or
         # clipped, and so alike on one replica and on many.
         pairs = zip(gradients, self._model.trainable_variables, strict=True)
@@ -144,13 +144,9 @@ class Steps:
             gradients = [tf.where(rows.own > 0, g, tf.zeros_like(g)) for g in gradients]
         wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
         numbers = tf.concat([[tf.cast(loss, wire)], tf.cast(votes, wire)], 0)
-        averages = self._normalizations.averages
-        own = [v.value * tf.cast(rows.own, v.dtype) for v in averages]
-        numbers, *summed = _sum_over_replicas([numbers, *own, *gradients])
-        for variable, value in zip(averages, summed, strict=False):
-            variable.assign(value / tf.cast(rows.total, value.dtype))
+        numbers, *summed = _sum_over_replicas([numbers, *gradients])
         loss, votes = tf.cast(numbers[0], loss.dtype), tf.cast(numbers[1:], tf.float32)
-        return summed[len(averages) :], loss, votes
+        return summed, loss, votes
 
     def _count_loss(self, loss: tf.Tensor, rows: StepRows) -> None:
         """Count the global loss once, on the first replica."""
@@ -209,6 +205,25 @@ class Steps:
             weight = tf.cast(rows.total, loss.dtype) / self._replicas
             self._loss_tracker.update_state(loss * self._replicas, sample_weight=weight)
         self._count_metrics(rows, x, y, predicted, weights)
+
+    def average_statistics(self) -> None:
+        """Give all replicas the mean of the moving statistics that each has of its own rows.
+
+        To be called before the model is read: for validation, callbacks and checkpoints.
+        """
+        if self._normalizations.averages:
+            self._average_statistics()
+
+    @tf.function
+    def _average_statistics(self) -> None:
+        @tf.autograph.experimental.do_not_convert
+        def average() -> None:
+            variables = self._normalizations.averages
+            sums = _sum_over_replicas([tf.identity(variable.value) for variable in variables])
+            for variable, value in zip(variables, sums, strict=True):
+                variable.assign(value / self._replicas)
+
+        self._strategy.run(average)
 
     def _results(self) -> dict[str, tf.Tensor]:
         """Return the metrics over all replicas' rows; what each has counted stays as it is."""
