@@ -106,6 +106,7 @@ class Loop:
         self._sees_batches = self._sees_test_batches = self._takes_bad_losses = False
         self._block = 1
         self._seconds_per_step = math.inf
+        self._rows_of_epoch = 0
         self._validation_batches: Iterator[Any] | None = None
 
     def restore(self, values: list[np.ndarray] | None) -> None:
@@ -177,7 +178,8 @@ class Loop:
         self._sees_batches, self._sees_test_batches, self._takes_bad_losses = agreed
 
     def _run_epoch(self, batches: Iterator[Any]) -> None:
-        epoch, first_step = self._epoch, self._progress.step
+        epoch = self._epoch
+        self._rows_of_epoch = 0
         started = time.perf_counter()
         self._callbacks.on_epoch_begin(epoch)
         must_leave = self._train_epoch(batches, epoch)
@@ -192,7 +194,7 @@ class Loop:
         self._callbacks.on_epoch_end(epoch, logs)
         must_stop = self._agree_to_stop()
         self._model.reset_metrics()
-        self._finish_epoch(epoch, logs, self._examples_between(first_step), seconds)
+        self._finish_epoch(epoch, logs, self._rows_of_epoch, seconds)
         if must_stop and not self._is_done:
             self._leave()
 
@@ -238,7 +240,8 @@ class Loop:
         self._callbacks.on_train_batch_begin(in_epoch)
         started = time.perf_counter()
         steps = tf.constant(boundary - first)
-        loss, not_finite, votes = self._steps.train(batches, steps, self._votes())
+        loss, not_finite, votes, rows = self._steps.train(batches, steps, self._votes())
+        self._rows_of_epoch += int(rows)
         self._check_finite(int(not_finite), first, float(loss))
         self._progress = replace(self._progress, step=boundary)
         self._seconds_per_step = (time.perf_counter() - started) / (boundary - first)
@@ -308,10 +311,6 @@ class Loop:
         logs = self._logs()
         self._callbacks.on_test_end(logs)
         return logs
-
-    def _examples_between(self, first_step: int) -> int:
-        plan = self._training.plan
-        return plan.examples_seen(self._progress.step) - plan.examples_seen(first_step)
 
     def _finish_epoch(
         self, epoch: int, logs: dict[str, Any], examples: int, seconds: float

@@ -75,21 +75,24 @@ class Steps:
 
     def _train(
         self, batches: Any, steps: tf.Tensor, votes: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Train ``steps`` steps.
 
         ``votes`` are this task's numbers (shape [2]); they are summed over the replicas on the
         gradients' way. Returns the last step's loss, the first step whose loss was not finite (or
-        -1), and the summed votes.
+        -1), the summed votes, and the rows of all steps over all replicas.
         """
         report = tf.zeros([3])
         not_finite = tf.constant(-1)
+        rows = tf.constant(0, tf.int64)
         for number in tf.range(steps):
-            reports = self._strategy.run(self._train_replica, args=(next(batches), votes))
+            batch = next(batches)
+            rows += self._strategy.experimental_local_results(batch[2])[0]
+            reports = self._strategy.run(self._train_replica, args=(batch, votes))
             report = self._strategy.experimental_local_results(reports)[0]
             is_first = tf.logical_and(not_finite < 0, ~tf.math.is_finite(report[0]))
             not_finite = tf.where(is_first, number, not_finite)
-        return report[0], not_finite, report[1:]
+        return report[0], not_finite, report[1:], rows
 
     @tf.autograph.experimental.do_not_convert
     def _train_replica(self, batch: Any, votes: tf.Tensor) -> tf.Tensor:
