@@ -6,7 +6,7 @@ import keras
 import pytest
 
 from distlaunch_trainer import step
-from distlaunch_trainer.normalization import BatchNormalizations, differences
+from distlaunch_trainer.normalization import BatchNormalizations, replica_count_warnings
 
 layers = keras.layers
 
@@ -24,12 +24,12 @@ def test_layers_are_named():
         layers.BatchNormalization(synchronized=True, name="common"),
         keras.Sequential([layers.GaussianNoise(0.1, name="noise")]),
     )
-    random, apart = differences(several, 2, synchronized=False)
+    random, apart = replica_count_warnings(several, 2, synchronized=False)
     assert random.startswith("the layers drop, noise draw random numbers")
-    assert apart.startswith("the layers norm normalise each replica's rows by themselves")
-    assert apart.endswith("--sync-batch-norm has them see all rows")
-    assert differences(several, 2, synchronized=True) == [random]
-    assert differences(several, 1, synchronized=False) == []
+    assert apart.startswith("the layers norm normalize by the rows of one replica")
+    assert apart.endswith("--sync-batch-norm uses all rows")
+    assert replica_count_warnings(several, 2, synchronized=True) == [random]
+    assert replica_count_warnings(several, 1, synchronized=False) == []
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_layers_are_named():
 def test_layers_that_draw_random_numbers(create_layer, draws):
     x, layer = layers.Input((4, 3)), create_layer()
     y = layer(x, x) if isinstance(layer, layers.MultiHeadAttention) else layer(x)
-    assert bool(differences(keras.Model(x, y), 2, synchronized=False)) == draws
+    assert bool(replica_count_warnings(keras.Model(x, y), 2, synchronized=False)) == draws
 
 
 def test_frozen_weights_are_no_statistics():
@@ -55,7 +55,7 @@ def test_frozen_weights_are_no_statistics():
     both = model(frozen, trained)
     expected = [trained.moving_mean.path, trained.moving_variance.path]
     assert [v.path for v in step._statistics(both)] == expected
-    assert [v.path for v in BatchNormalizations(both, 2).averages] == expected
+    assert [v.path for v in BatchNormalizations(both, 2).moving_statistics] == expected
     together = BatchNormalizations(both, 2, synchronize=True)
-    assert together.averages == []
+    assert together.moving_statistics == []
     assert together.synchronized == [trained]

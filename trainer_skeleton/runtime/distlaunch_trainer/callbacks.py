@@ -1,7 +1,7 @@
-"""The user's callbacks: which of them run where, what they have to see, what they count.
+"""The user's callbacks: on which task they run, whether they need batches, and their state.
 
-They run on every task with the same logs; those that only write files run on the chief. What they
-count is kept in checkpoints, so that a run that goes on has them go on too.
+They run on every task with the same logs; those that only write files run on the chief. Their state
+is kept in checkpoints, so that it is restored when a run resumes.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from .storage import read_whole, write_whole
 
 kc = keras.callbacks
 
-WRITERS = (kc.ModelCheckpoint, kc.CSVLogger, kc.TensorBoard)
+CHIEF_ONLY = (kc.ModelCheckpoint, kc.CSVLogger, kc.TensorBoard)
 """Callbacks that only write files."""
 
-COUNTED = {
+STATE_ATTRIBUTES = {
     kc.EarlyStopping: ("wait", "stopped_epoch", "best", "best_epoch", "best_weights"),
     kc.ReduceLROnPlateau: ("wait", "cooldown_counter", "best"),
     kc.ModelCheckpoint: ("best", *keras_compat.CALLBACK_STATE[kc.ModelCheckpoint]),
     kc.TensorBoard: keras_compat.CALLBACK_STATE[kc.TensorBoard],
 }
-"""What Keras's own callbacks count."""
+"""The state of Keras's callbacks."""
 
-_COUNT_NOTHING = (
+_STATELESS = (
     *(kc.CSVLogger, kc.History, kc.LambdaCallback, kc.LearningRateScheduler),
     *(kc.ProgbarLogger, kc.RemoteMonitor, kc.SwapEMAWeights, kc.TerminateOnNaN),
 )
@@ -43,16 +43,16 @@ _TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
 
 
 class Callbacks(kc.CallbackList):
-    """Keras's own list of callbacks, with those that belong on this task.
+    """Keras's list of callbacks, with those that run on this task.
 
     Parameters
     ----------
     given
-        What ``callbacks()`` of ``trainer/model.py`` gives.
+        The callbacks that ``callbacks()`` of ``trainer/model.py`` returns.
     model
         The model, compiled and built.
     epochs, steps
-        Epochs in all, and steps of one.
+        Epochs in total, and steps of an epoch.
     is_chief
         Whether this task writes files.
     report
@@ -61,7 +61,7 @@ class Callbacks(kc.CallbackList):
     Raises
     ------
     ModelError
-        If one of them would do harm here, or counts what no checkpoint can hold.
+        If a callback would change checkpoints, or has state that cannot be saved.
     """
 
     def __init__(
@@ -77,34 +77,36 @@ class Callbacks(kc.CallbackList):
         _check_leaves_weights(given)
         keras_compat.allow_float(model.optimizer.variables)
         self._report = report
-        used = [each for each in given if not isinstance(each, kc.BackupAndRestore)]
+        used = [c for c in given if not isinstance(c, kc.BackupAndRestore)]
         if len(used) < len(given):
             report.log("BackupAndRestore is left out: every run resumes from its checkpoints")
-        # From all callbacks, those of the chief alone too: the tasks must agree on it.
-        self.see_batches = any(_has_hook(each, _TRAIN_HOOKS) for each in used)
-        self.see_test_batches = any(_has_hook(each, _TEST_HOOKS) for each in used)
-        self.take_bad_losses = any(isinstance(each, kc.TerminateOnNaN) for each in used)
-        own = [each for each in used if is_chief or not isinstance(each, WRITERS)]
-        super().__init__(own, add_history=True, model=model, epochs=epochs, steps=steps, verbose=0)
-        self._own = own
+        # Also of callbacks that run on the chief only: the tasks must agree.
+        self.see_batches = any(_has_hook(c, _TRAIN_HOOKS) for c in used)
+        self.see_test_batches = any(_has_hook(c, _TEST_HOOKS) for c in used)
+        self.take_bad_losses = any(isinstance(c, kc.TerminateOnNaN) for c in used)
+        local = [c for c in used if is_chief or not isinstance(c, CHIEF_ONLY)]
+        super().__init__(
+            local, add_history=True, model=model, epochs=epochs, steps=steps, verbose=0
+        )
+        self._local = local
 
     def state(self) -> tuple[list[Any], list[np.ndarray]]:
-        """Return what the callbacks count: as JSON can hold it, and its arrays.
+        """Return the state of the callbacks as JSON values, and its arrays.
 
         Raises
         ------
         ModelError
-            If a checkpoint cannot hold it.
+            If it cannot be saved.
         """
         arrays: list[np.ndarray] = []
         states = []
         for name, callback in self._named():
             try:
-                state = _packed(_state_of(callback), arrays)
+                state = _encode(_get_state(callback), arrays)
             except TypeError as problem:
                 raise ModelError(
-                    f"get_state() of {type(callback).__name__} in trainer/model.py gives {problem}"
-                    f", which no checkpoint can hold: numbers, text, lists, dicts and arrays it can"
+                    f"get_state() of {type(callback).__name__} in trainer/model.py returned "
+                    f"{problem}, which cannot be saved: use numbers, text, lists, dicts and arrays"
                 ) from None
             states.append([name, state])
         return states, arrays
@@ -112,17 +114,17 @@ class Callbacks(kc.CallbackList):
     def resume(
         self, epochs: list[dict[str, Any]], states: list[Any], arrays: list[np.ndarray]
     ) -> None:
-        """Begin the training again after ``epochs``, with what the callbacks had counted."""
-        for callback in self._own:
+        """Start the training after ``epochs``, with the state that the callbacks had."""
+        for callback in self._local:
             if isinstance(callback, kc.CSVLogger):
-                _drop_rows(callback, len(epochs))
+                _drop_later_rows(callback, len(epochs))
         self.on_train_begin()
         for record in epochs:
             self.model.history.on_epoch_end(record["epoch"] - 1, dict(record["logs"]))
         known = dict(states)
         for name, callback in self._named():
             if name in known:
-                _give_state(callback, _unpacked(known[name], arrays))
+                _set_state(callback, _decode(known[name], arrays))
         fresh = [type(c).__name__ for n, c in self._named() if _is_unknown(c) or n not in known]
         if fresh:
             self._report.warn(
@@ -131,10 +133,10 @@ class Callbacks(kc.CallbackList):
             )
 
     def _named(self) -> list[tuple[str, kc.Callback]]:
-        """Return the callbacks, each by its class and which of that class it is."""
+        """Return the callbacks with unique names: the class and a number."""
         count: Counter[str] = Counter()
         named = []
-        for callback in self._own:
+        for callback in self._local:
             name = type(callback).__name__
             count[name] += 1
             named.append((f"{name}-{count[name]}", callback))
@@ -156,24 +158,26 @@ def templates(states: list[Any]) -> list[np.ndarray]:
     return [arrays[number] for number in sorted(arrays)]
 
 
-def _state_of(callback: kc.Callback) -> Any:
+def _get_state(callback: kc.Callback) -> Any:
     if _returns_state(callback):
         return from_user(f"get_state() of {type(callback).__name__}", callback.get_state)
-    return {name: getattr(callback, name, None) for name in _counted(callback)}
+    return {name: getattr(callback, name, None) for name in _state_attributes(callback)}
 
 
-def _give_state(callback: kc.Callback, state: Any) -> None:
+def _set_state(callback: kc.Callback, state: Any) -> None:
     if _returns_state(callback):
         give: Callable[[], Any] = lambda: callback.set_state(state)  # noqa: E731
         from_user(f"set_state() of {type(callback).__name__}", give)
         return
-    for name in _counted(callback):
+    for name in _state_attributes(callback):
         if name in state:
             setattr(callback, name, state[name])
 
 
-def _counted(callback: kc.Callback) -> tuple[str, ...]:
-    return next((names for kind, names in COUNTED.items() if isinstance(callback, kind)), ())
+def _state_attributes(callback: kc.Callback) -> tuple[str, ...]:
+    return next(
+        (names for kind, names in STATE_ATTRIBUTES.items() if isinstance(callback, kind)), ()
+    )
 
 
 def _returns_state(callback: kc.Callback) -> bool:
@@ -182,12 +186,12 @@ def _returns_state(callback: kc.Callback) -> bool:
 
 def _is_unknown(callback: kc.Callback) -> bool:
     """Return whether a callback may have state that it does not return."""
-    kinds = (*COUNTED, *_COUNT_NOTHING)
+    kinds = (*STATE_ATTRIBUTES, *_STATELESS)
     return not _returns_state(callback) and type(callback) not in kinds
 
 
-def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
-    """Return a state as JSON can hold it, its arrays put aside.
+def _encode(value: Any, arrays: list[np.ndarray]) -> Any:
+    """Return a state as JSON values, with its arrays in a list.
 
     A dict becomes ``{"dict": ...}``, which distinguishes it from an encoded array.
     """
@@ -196,9 +200,9 @@ def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (list, tuple)):
-        return [_packed(part, arrays) for part in value]
+        return [_encode(part, arrays) for part in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {"dict": {key: _packed(part, arrays) for key, part in value.items()}}
+        return {"dict": {key: _encode(part, arrays) for key, part in value.items()}}
     if keras.ops.is_tensor(value) or isinstance(value, (np.ndarray, keras.Variable)):
         array = keras.ops.convert_to_numpy(value)
         if array.dtype != object:
@@ -208,18 +212,18 @@ def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
     raise TypeError(f"a {type(value).__name__}")
 
 
-def _unpacked(value: Any, arrays: list[np.ndarray]) -> Any:
+def _decode(value: Any, arrays: list[np.ndarray]) -> Any:
     if isinstance(value, list):
-        return [_unpacked(part, arrays) for part in value]
+        return [_decode(part, arrays) for part in value]
     if not isinstance(value, dict):
         return value
     if "array" in value:
         return arrays[value["array"]]
-    return {key: _unpacked(part, arrays) for key, part in value["dict"].items()}
+    return {key: _decode(part, arrays) for key, part in value["dict"].items()}
 
 
-def _drop_rows(logger: kc.CSVLogger, epochs: int) -> None:
-    """Have a log go on after ``epochs``; a run may have written more than its checkpoint holds."""
+def _drop_later_rows(logger: kc.CSVLogger, epochs: int) -> None:
+    """Append to a log after ``epochs``, and remove rows of epochs that are trained once more."""
     logger.append = True
     try:
         text = read_whole(logger.filename).decode()
@@ -234,7 +238,7 @@ def _drop_rows(logger: kc.CSVLogger, epochs: int) -> None:
 
 
 def _has_hook(callback: kc.Callback, hooks: tuple[str, ...]) -> bool:
-    """Return whether a callback wants to see single batches."""
+    """Return whether a callback needs single batches."""
     if isinstance(callback, kc.ModelCheckpoint) and callback.save_freq == "epoch":
         return False
     if type(callback) is kc.TensorBoard and callback.update_freq == "epoch":
@@ -246,6 +250,6 @@ def _has_hook(callback: kc.Callback, hooks: tuple[str, ...]) -> bool:
 def _check_leaves_weights(callbacks: list[kc.Callback]) -> None:
     if any(getattr(callback, "swap_on_epoch", False) for callback in callbacks):
         raise ModelError(
-            "SwapEMAWeights(swap_on_epoch=True) would have checkpoints hold the averages instead "
-            "of the weights: leave swap_on_epoch out"
+            "SwapEMAWeights(swap_on_epoch=True) would put averages instead of the weights into "
+            "checkpoints: leave swap_on_epoch out"
         )

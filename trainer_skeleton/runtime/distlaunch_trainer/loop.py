@@ -1,7 +1,8 @@
-"""Epochs: blocks of steps, callbacks, validation, checkpoints, and stopping together.
+"""The training loop: epochs, callbacks, validation, checkpoints, and stopping together.
 
-Every worker runs this loop and comes to the same decisions, because it decides by nothing but what
-all of them know: the plan, the summed metrics, and votes that are summed with the gradients.
+Every worker runs this loop and takes the same decisions, because they depend only on values that
+all workers have: the plan, the summed metrics, and control signals, which are all-reduced with the
+gradients (whether a task must stop, and the number of steps of the next execution).
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from .cluster import Cluster
 from .errors import ModelError, TrainerError, TrainingStopped
 from .pipeline import Data
 from .report import Report, epoch_line
-from .step import Steps
+from .step import StepFunctions
 from .stop_signal import StopSignal
 
-_BLOCK_SECONDS = 0.25
-_LONGEST_BLOCK = 50
+_SECONDS_PER_EXECUTION = 0.25
+_MAX_STEPS_PER_EXECUTION = 50
 
 
 class Loop:
-    """Trains a compiled model on all workers alike.
+    """Trains a compiled model on all tasks.
 
     Parameters
     ----------
@@ -46,15 +47,15 @@ class Loop:
     progress
         The progress of the run: step 0, or that of a checkpoint.
     epochs
-        Epochs in all, those done before counted in.
+        Epochs in total, with those done before a resume.
     checkpoint_every
         Steps between checkpoints; 0 for one at the end of each epoch only.
     callbacks
         Keras callbacks.
     sync_batch_norm
-        Whether all batch normalisations take their statistics from all workers.
+        Whether all batch normalizations take their statistics from all replicas.
     audit
-        Where to take down what is trained on, if ``training`` gives the numbers of examples.
+        Records the examples that are trained on, if the data has their numbers.
     """
 
     def __init__(
@@ -85,12 +86,12 @@ class Loop:
         self._epochs = epochs
         self._checkpoint_every = checkpoint_every
         plans = [data.plan for data in (training, validation) if data is not None]
-        self._steps = Steps(
+        self._steps = StepFunctions(
             model,
             cluster.strategy,
-            may_lack_rows=any(plan.may_lack_rows for plan in plans),
+            has_empty_replicas=any(plan.may_lack_rows for plan in plans),
             synchronize=sync_batch_norm,
-            see=audit.see if audit else None,
+            record_examples=audit.see if audit else None,
         )
         self._audit = audit
         self._callbacks = Callbacks(
@@ -102,15 +103,15 @@ class Loop:
             report=report,
         )
         self._callbacks.state()  # warns before the first checkpoint is due
-        self._carried: list[np.ndarray] = []
+        self._callback_arrays: list[np.ndarray] = []
         self._sees_batches = self._sees_test_batches = self._takes_bad_losses = False
-        self._block = 1
+        self._steps_per_execution = 1
         self._seconds_per_step = math.inf
         self._rows_of_epoch = 0
         self._validation_batches: Iterator[Any] | None = None
 
     def restore(self, values: list[np.ndarray] | None) -> None:
-        """Take over the values of a checkpoint on every task; only the chief needs to have them.
+        """Broadcast the values of a checkpoint; only the chief needs to have them.
 
         Raises
         ------
@@ -130,7 +131,7 @@ class Loop:
             variable.assign(value)
         counted = agreed[len(state) : len(variables)]
         self._steps.restore_metrics([tf.convert_to_tensor(v) for v in counted])
-        self._carried = agreed[len(variables) :]
+        self._callback_arrays = agreed[len(variables) :]
 
     def run(self) -> Progress:
         """Train until the last epoch is done or a callback ends the training.
@@ -146,15 +147,15 @@ class Loop:
         self._model.stop_training = self._progress.stopped
         if self._progress.step:
             progress = self._progress
-            self._callbacks.resume(progress.history, progress.callbacks, self._carried)
-            self._carried = []
+            self._callbacks.resume(progress.history, progress.callbacks, self._callback_arrays)
+            self._callback_arrays = []
         else:
             self._callbacks.on_train_begin()
         last_step = self._epochs * self._progress.steps_per_epoch
         batches = self._training.pipeline.batches(self._cluster, self._progress.step, last_step)
         while not self._is_done:
             self._run_epoch(batches)
-        # After the last checkpoint: a run that goes on goes on from the weights as they were.
+        # After the last checkpoint: a resumed run needs the weights before this.
         self._model.optimizer.finalize_variable_values(self._model.trainable_weights)
         self._callbacks.on_train_end(self._progress.history[-1]["logs"])
         self._checkpoints.wait()
@@ -168,7 +169,7 @@ class Loop:
 
     @property
     def _epoch(self) -> int:
-        """Epochs done; one whose steps are done may still want its validation."""
+        """Epochs done; the steps of the next one may be done too, but not its validation."""
         return len(self._progress.history)
 
     def _agree_on_hooks(self) -> None:
@@ -199,7 +200,7 @@ class Loop:
             self._leave()
 
     def _train_epoch(self, batches: Iterator[Any], epoch: int) -> bool:
-        """Train to the end of the epoch, or until the tasks agree to leave; return if they do."""
+        """Train to the end of the epoch, or until a task must stop; return whether one must."""
         end = (epoch + 1) * self._progress.steps_per_epoch
         while self._progress.step < end and not self._progress.stopped:
             must_stop = self._train_block(batches, self._next_boundary(end), epoch)
@@ -207,13 +208,14 @@ class Loop:
                 must_stop = self._agree_to_stop() or must_stop
             if must_stop:
                 return True
-            if self._progress.step < end and self._is_due() and not self._progress.stopped:
+            is_in_epoch = self._progress.step < end and not self._progress.stopped
+            if is_in_epoch and self._is_checkpoint_due():
                 self._steps.average_statistics()
                 self._save(self._steps.metric_sums())
         return False
 
     def _agree_to_stop(self) -> bool:
-        """Agree whether a callback has ended the training; return whether some task must leave."""
+        """Agree whether a callback has ended the training; return whether a task must stop."""
         wanted = [self._model.stop_training, self._stop.received]
         has_ended, must_leave = self._cluster.all_reduce_sum(np.array(wanted, np.int64)) > 0
         self._model.stop_training = bool(has_ended)
@@ -221,16 +223,16 @@ class Loop:
         return bool(must_leave)
 
     def _agree_to_end_evaluation(self) -> bool:
-        """Agree whether a callback has ended the evaluation, as Keras lets it."""
+        """Agree whether a callback has set ``model.stop_evaluating``."""
         wanted = np.array(self._model.stop_evaluating, np.int64)
         return bool(self._cluster.all_reduce_sum(wanted) > 0)
 
     def _next_boundary(self, end: int) -> int:
         step, every = self._progress.step, self._checkpoint_every
-        boundary = min(end, step + (1 if self._sees_batches else self._block))
+        boundary = min(end, step + (1 if self._sees_batches else self._steps_per_execution))
         return min(boundary, (step // every + 1) * every) if every else boundary
 
-    def _is_due(self) -> bool:
+    def _is_checkpoint_due(self) -> bool:
         return bool(self._checkpoint_every) and self._progress.step % self._checkpoint_every == 0
 
     def _train_block(self, batches: Iterator[Any], boundary: int, epoch: int) -> bool:
@@ -240,29 +242,33 @@ class Loop:
         self._callbacks.on_train_batch_begin(in_epoch)
         started = time.perf_counter()
         steps = tf.constant(boundary - first)
-        loss, not_finite, votes, rows = self._steps.train(batches, steps, self._votes())
+        loss, not_finite, signals, rows = self._steps.train(batches, steps, self._control_signals())
         self._rows_of_epoch += int(rows)
         self._check_finite(int(not_finite), first, float(loss))
         self._progress = replace(self._progress, step=boundary)
         self._seconds_per_step = (time.perf_counter() - started) / (boundary - first)
-        self._block = max(1, round(float(votes[1])))
+        self._steps_per_execution = max(1, round(float(signals[1])))
         if self._audit:
             self._audit.report(first, boundary)
             self._cluster.barrier()  # all have reported what a checkpoint will hold
         self._report.event("step", step=boundary, epoch=epoch + 1, loss=float(loss))
         last = boundary - 1 - epoch * self._progress.steps_per_epoch
         self._callbacks.on_train_batch_end(last, self._logs() if self._sees_batches else None)
-        return float(votes[0]) > 0
+        return float(signals[0]) > 0
 
-    def _votes(self) -> tf.Tensor:
-        """Return what this task wants: to leave or not, and how many steps to take at once."""
-        return tf.constant([float(self._stop.received), self._proposed_block()])
+    def _control_signals(self) -> tf.Tensor:
+        """Return whether this task must stop, and the steps of the next execution."""
+        return tf.constant([float(self._stop.received), self._proposed_steps_per_execution()])
 
-    def _proposed_block(self) -> float:
-        """Return how many steps the chief would take at once; the other tasks leave it to him."""
+    def _proposed_steps_per_execution(self) -> float:
+        """Return the steps of the next execution on the chief, 0 on other tasks."""
         if not self._cluster.role.is_chief:
             return 0.0
-        steps = min(_LONGEST_BLOCK, 4 * self._block, _BLOCK_SECONDS / self._seconds_per_step)
+        steps = min(
+            _MAX_STEPS_PER_EXECUTION,
+            4 * self._steps_per_execution,
+            _SECONDS_PER_EXECUTION / self._seconds_per_step,
+        )
         return max(1.0, float(int(steps))) / self._cluster.local_replicas
 
     def _check_finite(self, offset: int, first: int, loss: float) -> None:
@@ -276,7 +282,7 @@ class Loop:
 
     @property
     def _scales_loss(self) -> bool:
-        """Whether the optimizer leaves out steps that overflow, as mixed_float16 has it."""
+        """Whether the optimizer skips steps that overflow (mixed_float16)."""
         return isinstance(self._model.optimizer, keras.optimizers.LossScaleOptimizer)
 
     def _logs(self) -> dict[str, Any]:
@@ -294,8 +300,8 @@ class Loop:
         done, steps = 0, self._validation.plan.steps
         self._model.stop_evaluating = False
         while done < steps:
-            # As long as a block of training, or a little shorter; never one too long to stop.
-            block = 1 if self._sees_test_batches else min(steps - done, self._block)
+            # At most as long as an execution of training steps, so that a stop is not delayed.
+            block = 1 if self._sees_test_batches else min(steps - done, self._steps_per_execution)
             self._callbacks.on_test_batch_begin(done)
             self._steps.evaluate(self._validation_batches, tf.constant(block))
             done += block
@@ -337,7 +343,7 @@ class Loop:
     def _save(self, sums: list[tf.Tensor]) -> None:
         """Save on the chief, with the counts of all tasks' metrics."""
         if self._cluster.role.is_chief:
-            self._checkpoints.wait()  # before there are two sets of values in memory
+            self._checkpoints.wait()  # memory holds one set of values at a time
             states, arrays = self._callbacks.state()
             self._progress = replace(self._progress, callbacks=states)
             tensors = (*(variable.value for variable in self._state()), *sums)
@@ -346,7 +352,7 @@ class Loop:
             self._checkpoints.save(self._progress, [*values, *arrays])
 
     def _leave(self) -> None:
-        """Leave together, when the chief has saved."""
+        """Stop together, when the chief has saved."""
         self._checkpoints.wait()
         self._cluster.barrier()
         raise TrainingStopped(f"stopped by a signal: saved at step {self._progress.step}")

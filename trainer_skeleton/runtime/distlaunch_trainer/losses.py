@@ -1,16 +1,15 @@
-"""What one replica's loss is of the loss of the whole global batch.
+"""A replica's share of the loss of the global batch.
 
-A replica has ``rows`` of the ``global_rows`` rows of a step. Keras gives it the loss of its own
-rows; what all replicas have to sum up to is the loss that one worker would have. Two kinds of
-parts are distinguished:
+A replica has ``local_rows`` of the ``global_rows`` rows of a step. Keras computes the loss of the
+local rows; the shares of all replicas must sum to the loss that one worker would have:
 
-- a mean over the rows counts by ``rows / global_rows``, and with it what is the same on every
-  replica, as the regularisers of weights are. Keras's losses that are no such mean (sums over the
-  rows; means over the time steps that a mask lets through, or over sample weights) are made to look
-  like one as Keras reduces them;
-- regularisers of activities are sums over the rows in some versions of Keras.
+- A mean over the rows is multiplied by ``local_rows / global_rows``, with terms that are equal on
+  all replicas, such as the regularizers of weights. Keras's losses that are no means over the rows
+  (sums; means over unmasked time steps or over sample weights) are rescaled where Keras reduces
+  them, so that the same factor is right.
+- Activity regularizers are sums over the rows in some versions of Keras.
 
-A loss with one number a row (reduction ``"none"``) is summed by the gradient, as under ``fit``.
+A loss with one number per row (reduction ``"none"``) is summed by the gradient, as under ``fit``.
 """
 
 from __future__ import annotations
@@ -30,27 +29,27 @@ from . import keras_compat
 
 @dataclass(frozen=True)
 class StepRows:
-    """What of a step this replica has.
+    """The rows of a step that a replica has.
 
     Attributes
     ----------
-    own, total
-        This replica's rows, and those of all replicas (scalars, int64).
+    local_rows, global_rows
+        Rows of this replica and of all replicas (scalars, int64).
     replicas
         Number of replicas.
     """
 
-    own: tf.Tensor
-    total: tf.Tensor
+    local_rows: tf.Tensor
+    global_rows: tf.Tensor
     replicas: int
 
-    def part(self, dtype: Any) -> tf.Tensor:
-        """Return this replica's part of the rows, 0 … 1."""
-        return tf.cast(self.own, dtype) / tf.cast(self.total, dtype)
+    def local_fraction(self, dtype: Any) -> tf.Tensor:
+        """Return the fraction of the rows that this replica has, 0 … 1."""
+        return tf.cast(self.local_rows, dtype) / tf.cast(self.global_rows, dtype)
 
-    def here(self, dtype: Any) -> tf.Tensor:
-        """Return 1, or 0 where this replica has no row but one that does not count."""
-        return tf.cast(self.own > 0, dtype)
+    def is_nonempty(self, dtype: Any) -> tf.Tensor:
+        """Return 1, or 0 if this replica has only a placeholder row."""
+        return tf.cast(self.local_rows > 0, dtype)
 
 
 @dataclass(frozen=True)
@@ -59,18 +58,18 @@ class LossShare:
 
     Attributes
     ----------
-    objective
-        What is differentiated: summed over the replicas, what one worker would differentiate.
+    loss_to_differentiate
+        Summed over the replicas, the loss that one worker would differentiate.
     reported
-        What is reported: summed over the replicas, the loss that one worker would report.
+        Summed over the replicas, the loss that one worker would report.
     """
 
-    objective: tf.Tensor
-    reported: tf.Tensor
+    loss_to_differentiate: tf.Tensor
+    loss_to_report: tf.Tensor
 
 
 class Losses:
-    """The shares that the replicas have in a model's loss.
+    """Computes a replica's share of a model's loss.
 
     Parameters
     ----------
@@ -79,7 +78,7 @@ class Losses:
     """
 
     def __init__(self, model: keras.Model) -> None:
-        keras_compat.replace_loss_reduction(_as_mean)
+        keras_compat.replace_loss_reduction(_globally_normalized)
         self._model = model
         self._sums_activity = _sums_activity()
         self._takes_training = "training" in signature(model.compute_loss).parameters
@@ -88,35 +87,39 @@ class Losses:
         self, x: Any, y: Any, predicted: Any, weights: Any, rows: StepRows, *, training: bool
     ) -> LossShare:
         """Return this replica's share of the global batch's loss."""
-        # Keras before 3.3 had no `training`, and neither have models written for it.
+        # Models written for Keras before 3.3 have no `training`.
         options = {"training": training} if self._takes_training else {}
-        with _reducing(rows):
+        with normalize_globally(rows):
             loss = self._model.compute_loss(x, y, predicted, weights, **options)
         if loss.shape.rank:
-            return _share_by_row(loss, rows)
+            return _share_of_rows(loss, rows)
         summed = self._summed(loss.dtype)
-        share = (loss - summed) * rows.part(loss.dtype) + summed * rows.here(loss.dtype)
+        share = (loss - summed) * rows.local_fraction(loss.dtype) + summed * rows.is_nonempty(
+            loss.dtype
+        )
         return LossShare(share, share)
 
     def _summed(self, dtype: Any) -> Any:
-        """Return what is a sum over this replica's rows."""
+        """Return the part of the loss that is a sum over this replica's rows."""
         return _total(_activity_losses(self._model), dtype) if self._sums_activity else 0.0
 
 
-def loss_counters(model: keras.Model) -> list[Any]:
-    """Return where Keras follows the losses of several outputs, one count a step and replica."""
+def per_step_counters(model: keras.Model) -> list[Any]:
+    """Return the variables of the losses of several outputs, which count steps, not rows."""
     metrics = keras_compat.output_loss_metrics(model)
     return [variable for metric in metrics for variable in metric.variables]
 
 
-def _share_by_row(loss: tf.Tensor, rows: StepRows) -> LossShare:
-    """Return the share in a loss that is not reduced: its sum, and the mean that is reported.
+def _share_of_rows(loss: tf.Tensor, rows: StepRows) -> LossShare:
+    """Return the share of a loss that is not reduced: its sum, and the mean to report.
 
-    Keras takes no regularisers beside such a loss.
+    Keras adds no regularizers to such a loss.
     """
-    objective = tf.reduce_sum(loss) * rows.here(loss.dtype)
+    loss_to_differentiate = tf.reduce_sum(loss) * rows.is_nonempty(loss.dtype)
     a_row = tf.size(loss, tf.int64) // tf.shape(loss, tf.int64)[0]
-    return LossShare(objective, objective / tf.cast(rows.total * a_row, loss.dtype))
+    return LossShare(
+        loss_to_differentiate, loss_to_differentiate / tf.cast(rows.global_rows * a_row, loss.dtype)
+    )
 
 
 def _total(losses: list[Any], dtype: Any) -> Any:
@@ -130,7 +133,7 @@ def _activity_losses(model: keras.Model) -> list[Any]:
 
 
 def _sums_activity() -> bool:
-    """Return whether activity regularisers sum over the rows, as in Keras 3.12 and before."""
+    """Return whether activity regularizers sum over the rows, as in Keras 3.12 and before."""
     layer = keras.layers.Identity(activity_regularizer="l2")
     layer(tf.ones((1, 1)))
     (of_one,) = layer.losses
@@ -139,21 +142,21 @@ def _sums_activity() -> bool:
     return bool(of_two > of_one)
 
 
-_now = threading.local()  # a replica is traced in a thread of its own
+_replica_rows = threading.local()  # a replica is traced in a thread of its own
 
 
 @contextmanager
-def _reducing(rows: StepRows) -> Iterator[None]:
-    """Have Keras's losses, reduced in here, look like means over ``rows``."""
-    _now.rows = rows
+def normalize_globally(rows: StepRows) -> Iterator[None]:
+    """Rescale Keras's losses, reduced in here, so that they are means over ``rows``."""
+    _replica_rows.rows = rows
     try:
         yield
     finally:
-        _now.rows = None
+        _replica_rows.rows = None
 
 
-def _as_mean(reduce: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
-    """Return Keras's function that reduces a loss, with what is no mean over rows made one."""
+def _globally_normalized(reduce: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+    """Return Keras's function that reduces a loss, rescaled to a mean over the rows."""
 
     def reduced(
         values: Any,
@@ -163,25 +166,25 @@ def _as_mean(reduce: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
         dtype: Any = None,
     ) -> tf.Tensor:
         value = reduce(values, sample_weight, mask, reduction, dtype)
-        rows = getattr(_now, "rows", None)
+        rows = getattr(_replica_rows, "rows", None)
         if rows is None or reduction in {None, "none"}:
             return value
         if reduction == "sum":
-            return tf.math.divide_no_nan(value, rows.part(value.dtype))
+            return tf.math.divide_no_nan(value, rows.local_fraction(value.dtype))
         divisor = _divisor(sample_weight, mask, reduction, value.dtype)
         if divisor is None or rows.replicas == 1:
             return value
-        divisor *= rows.here(value.dtype)
+        divisor *= rows.is_nonempty(value.dtype)
         context = tf.distribute.get_replica_context()
-        everywhere = context.all_reduce(tf.distribute.ReduceOp.SUM, divisor)
-        part = tf.math.divide_no_nan(divisor, everywhere)
-        return value * tf.math.divide_no_nan(part, rows.part(value.dtype))
+        global_divisor = context.all_reduce(tf.distribute.ReduceOp.SUM, divisor)
+        fraction = tf.math.divide_no_nan(divisor, global_divisor)
+        return value * tf.math.divide_no_nan(fraction, rows.local_fraction(value.dtype))
 
     return reduced
 
 
 def _divisor(sample_weight: Any, mask: Any, reduction: str, dtype: Any) -> tf.Tensor | None:
-    """Return what Keras has divided a replica's sum by, or None where it was the rows."""
+    """Return the number that Keras divided a replica's sum by, None if it was the rows."""
     if reduction == "mean_with_sample_weight" and sample_weight is not None:
         weights = keras_compat.apply_mask(tf.cast(sample_weight, dtype), mask, dtype, reduction)
         return tf.reduce_sum(tf.cast(weights, dtype))

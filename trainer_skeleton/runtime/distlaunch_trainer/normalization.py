@@ -1,10 +1,10 @@
-"""Batch normalisation on several replicas: statistics of the whole batch, averages that agree.
+"""Batch normalization on several replicas: synchronized layers, and moving statistics.
 
-Under ``fit`` each replica normalises by the statistics of its own rows. A layer made with
+Under ``fit`` each replica normalizes by the statistics of its rows. A layer made with
 ``synchronized=True``, and each one with ``--sync-batch-norm``, takes them from the rows of all
-replicas, so that it does what it would do on one. The moments are sums over the replicas of
-(x - c) and (x - c)²; for c the layer's moving mean is taken, which all replicas have alike, as the
-difference of two large numbers would lose digits.
+replicas, as it would on one. The moments are all-reduced sums of (x - c) and (x - c)², where c is
+the layer's moving mean, equal on all replicas: without c, the variance would be a difference of two
+large numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Moments = Callable[..., tuple[tf.Tensor, tf.Tensor]]
 
 
 class BatchNormalizations:
-    """The batch normalisations of a model that are trained.
+    """The batch normalizations of a model that are trained.
 
     Parameters
     ----------
@@ -33,34 +33,36 @@ class BatchNormalizations:
     replicas
         Number of replicas.
     synchronize
-        Whether layers are synchronized that were not made so.
+        Whether all layers are synchronized, also those without ``synchronized=True``.
     """
 
     def __init__(self, model: keras.Model, replicas: int, *, synchronize: bool = False) -> None:
-        self._now = threading.local()  # a replica is traced in a thread of its own
+        self._replica = threading.local()  # a replica is traced in a thread of its own
         layers = _layers(model) if replicas > 1 else []
-        self.synchronized = [each for each in layers if synchronize or each.synchronized]
-        self.apart = [each for each in layers if each not in self.synchronized]
+        self.synchronized = [layer for layer in layers if synchronize or layer.synchronized]
+        self.unsynchronized = [layer for layer in layers if layer not in self.synchronized]
         for layer in self.synchronized:
             keras_compat.replace_moments(layer, partial(self._moments_of, layer))
 
     @property
-    def averages(self) -> list[Any]:
-        """The averages that each replica keeps of its own rows, and that have to agree."""
-        return [variable for layer in self.apart for variable in layer.non_trainable_variables]
+    def moving_statistics(self) -> list[Any]:
+        """The moving statistics that each replica updates by its rows, and that have to agree."""
+        return [
+            variable for layer in self.unsynchronized for variable in layer.non_trainable_variables
+        ]
 
     @contextmanager
-    def counting(self, rows: tf.Tensor) -> Iterator[None]:
-        """Count what a replica passes through the layers in here, unless ``rows`` is 0."""
-        self._now.rows = rows
+    def in_replica(self, rows: tf.Tensor) -> Iterator[None]:
+        """Let synchronized layers include this replica's rows in here, unless ``rows`` is 0."""
+        self._replica.rows = rows
         try:
             yield
         finally:
-            self._now.rows = None
+            self._replica.rows = None
 
     def _moments_of(self, layer: Any, alone: _Moments) -> _Moments:
         def moments(inputs: tf.Tensor, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
-            rows = getattr(self._now, "rows", None)
+            rows = getattr(self._replica, "rows", None)
             context = tf.distribute.get_replica_context()
             if rows is None or context is None:  # as Keras saves or builds the model
                 return alone(inputs, mask)
@@ -69,28 +71,30 @@ class BatchNormalizations:
         return moments
 
 
-def differences(model: keras.Model, replicas: int, *, synchronized: bool) -> list[str]:
-    """Say which layers have a model trained otherwise by several replicas than by one."""
+def replica_count_warnings(model: keras.Model, replicas: int, *, synchronized: bool) -> list[str]:
+    """Return warnings about layers by which the weights depend on the number of replicas."""
     if replicas == 1:
         return []
     notes = []
     random = [layer.name for layer in keras_compat.all_layers(model) if _draws(layer)]
     if random:
         notes.append(
-            f"the layers {', '.join(random)} draw random numbers as they train, and other ones on "
-            f"another number of replicas: so will the weights differ"
+            f"the layers {', '.join(random)} draw random numbers, which depend on the number of "
+            f"replicas, and so do the weights"
         )
-    apart = [layer.name for layer in _layers(model) if not (synchronized or layer.synchronized)]
-    if apart:
+    unsynchronized = [
+        layer.name for layer in _layers(model) if not (synchronized or layer.synchronized)
+    ]
+    if unsynchronized:
         notes.append(
-            f"the layers {', '.join(apart)} normalise each replica's rows by themselves, so the "
-            f"weights differ with the number of replicas; --sync-batch-norm has them see all rows"
+            f"the layers {', '.join(unsynchronized)} normalize by the rows of one replica, so the "
+            f"weights depend on the number of replicas; --sync-batch-norm uses all rows"
         )
     return notes
 
 
 def _draws(layer: Any) -> bool:
-    """Return whether a layer has a generator of random numbers that it uses."""
+    """Return whether a layer draws random numbers in training."""
     if not keras_compat.has_seed_generators(layer):
         return False
     rates = [getattr(layer, name, None) for name in ("rate", "dropout", "recurrent_dropout")]

@@ -1,8 +1,8 @@
-"""The optimizer of several replicas, which is given gradients that are summed already.
+"""Keras's optimizers on several replicas.
 
-Keras would sum them itself, after it has clipped them; and where it branches by the step it is at
-(gradient accumulation, averages that replace the weights) it does so inside of a replica, where
-TensorFlow cannot update variables in a branch.
+They get all-reduced gradients: Keras would clip before its own all-reduce. Branches that depend on
+the step (gradient accumulation, averages that replace the weights) are taken for all replicas at
+once, because TensorFlow cannot update mirrored variables in a branch inside of a replica.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def use_cross_replica_cond() -> None:
 
 
 class _Operations:
-    """Keras's operations, with another ``cond``."""
+    """Keras's operations with a ``cond`` that may update mirrored variables."""
 
     def __init__(self, theirs: Any) -> None:
         self._theirs = theirs
@@ -31,7 +31,7 @@ class _Operations:
         return getattr(self._theirs, name)
 
     def cond(self, condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
-        """Run one of two functions that give nothing."""
+        """Run one of two functions that return nothing."""
         context = tf.distribute.get_replica_context()
         if context is None or context.num_replicas_in_sync == 1:
             return self._theirs.cond(condition, then, otherwise)

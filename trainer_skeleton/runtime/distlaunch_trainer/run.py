@@ -23,7 +23,7 @@ from .errors import ModelError
 from .explain import from_user, model_build
 from .loop import Loop
 from .model_files import files_in, save_model, serialization_problem
-from .normalization import differences
+from .normalization import replica_count_warnings
 from .options import Settings
 from .pipeline import Data
 from .report import Report, is_summed_up, write_summary
@@ -280,7 +280,9 @@ class Run(AbstractContextManager):
     def _warn_of_model(self, model: keras.Model) -> None:
         """Warn of what depends on the number of replicas, and of files that cannot be written."""
         synchronized = self._settings.sync_batch_norm
-        for note in differences(model, self._cluster.replicas, synchronized=synchronized):
+        for note in replica_count_warnings(
+            model, self._cluster.replicas, synchronized=synchronized
+        ):
             self._report.warn(note)
         if self.is_chief and (problem := serialization_problem(model)):
             self._report.warn(
