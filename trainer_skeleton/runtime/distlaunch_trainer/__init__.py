@@ -17,6 +17,7 @@ program of a training function. Modules, in the order in which data flows throug
 ``losses``           a replica's share of the loss of the global batch
 ``normalization``    batch normalization over all replicas, moving statistics
 ``optimizer``        the optimizer of several replicas
+``evaluator``        evaluation: the same numbers on any number of workers
 ``loop``             epochs, validation, checkpoints, stopping together
 ``callbacks``        which callbacks run on which task, and their state
 ``checkpoints``      checkpoints; ``model_files``: the files of the trained model

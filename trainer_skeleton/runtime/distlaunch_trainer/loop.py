@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
@@ -22,6 +22,7 @@ from .callbacks import Callbacks, templates
 from .checkpoints import Checkpoints, Progress
 from .cluster import Cluster
 from .errors import ModelError, TrainerError, TrainingStopped
+from .evaluator import Evaluator, metric_logs
 from .pipeline import Data
 from .report import Report, epoch_line
 from .step import StepFunctions
@@ -85,11 +86,10 @@ class Loop:
         self._progress = progress
         self._epochs = epochs
         self._checkpoint_every = checkpoint_every
-        plans = [data.plan for data in (training, validation) if data is not None]
         self._steps = StepFunctions(
             model,
             cluster.strategy,
-            has_empty_replicas=any(plan.may_lack_rows for plan in plans),
+            has_empty_replicas=training.plan.may_lack_rows,
             synchronize=sync_batch_norm,
             record_examples=audit.see if audit else None,
         )
@@ -104,11 +104,11 @@ class Loop:
         )
         self._callbacks.state()  # warns before the first checkpoint is due
         self._callback_arrays: list[np.ndarray] = []
-        self._sees_batches = self._sees_test_batches = self._takes_bad_losses = False
+        self._sees_batches = self._takes_bad_losses = False
         self._steps_per_execution = 1
         self._seconds_per_step = math.inf
         self._rows_of_epoch = 0
-        self._validation_batches: Iterator[Any] | None = None
+        self._evaluator: Evaluator | None = None
 
     def restore(self, values: list[np.ndarray] | None) -> None:
         """Broadcast the values of a checkpoint; only the chief needs to have them.
@@ -176,7 +176,16 @@ class Loop:
         own = self._callbacks
         wanted = [own.see_batches, own.see_test_batches, own.take_bad_losses]
         agreed = (bool(count) for count in self._cluster.all_reduce_sum(np.array(wanted, np.int64)))
-        self._sees_batches, self._sees_test_batches, self._takes_bad_losses = agreed
+        self._sees_batches, sees_test_batches, self._takes_bad_losses = agreed
+        if self._validation is not None:
+            self._evaluator = Evaluator(
+                self._model,
+                self._steps,
+                self._cluster,
+                self._validation,
+                callbacks=self._callbacks,
+                calls_batch_hooks=sees_test_batches,
+            )
 
     def _run_epoch(self, batches: Iterator[Any]) -> None:
         epoch = self._epoch
@@ -189,8 +198,8 @@ class Loop:
             self._save(self._steps.metric_sums())
             self._leave()
         seconds = time.perf_counter() - started
-        logs = self._logs()
-        if self._validation is not None:
+        logs = metric_logs(self._steps)
+        if self._evaluator is not None:
             logs |= {f"val_{name}": value for name, value in self._validate().items()}
         self._callbacks.on_epoch_end(epoch, logs)
         must_stop = self._agree_to_stop()
@@ -222,11 +231,6 @@ class Loop:
         self._progress = replace(self._progress, stopped=bool(has_ended))
         return bool(must_leave)
 
-    def _agree_to_end_evaluation(self) -> bool:
-        """Agree whether a callback has set ``model.stop_evaluating``."""
-        wanted = np.array(self._model.stop_evaluating, np.int64)
-        return bool(self._cluster.all_reduce_sum(wanted) > 0)
-
     def _next_boundary(self, end: int) -> int:
         step, every = self._progress.step, self._checkpoint_every
         boundary = min(end, step + (1 if self._sees_batches else self._steps_per_execution))
@@ -253,7 +257,9 @@ class Loop:
             self._cluster.barrier()  # all have reported what a checkpoint will hold
         self._report.event("step", step=boundary, epoch=epoch + 1, loss=float(loss))
         last = boundary - 1 - epoch * self._progress.steps_per_epoch
-        self._callbacks.on_train_batch_end(last, self._logs() if self._sees_batches else None)
+        self._callbacks.on_train_batch_end(
+            last, metric_logs(self._steps) if self._sees_batches else None
+        )
         return float(signals[0]) > 0
 
     def _control_signals(self) -> tf.Tensor:
@@ -285,37 +291,13 @@ class Loop:
         """Whether the optimizer skips steps that overflow (mixed_float16)."""
         return isinstance(self._model.optimizer, keras.optimizers.LossScaleOptimizer)
 
-    def _logs(self) -> dict[str, Any]:
-        """Return the metrics: numbers, and lists of the metrics that give more than one."""
-        results = self._steps.results().items()
-        return {name: np.asarray(value, float).tolist() for name, value in results}
-
     def _validate(self) -> dict[str, Any]:
-        assert self._validation is not None
-        counted = self._steps.metric_sums()
-        self._model.reset_metrics()
-        self._callbacks.on_test_begin()
-        if self._validation_batches is None:
-            self._validation_batches = self._validation.pipeline.batches(self._cluster)
-        done, steps = 0, self._validation.plan.steps
-        self._model.stop_evaluating = False
-        while done < steps:
-            # At most as long as an execution of training steps, so that a stop is not delayed.
-            block = 1 if self._sees_test_batches else min(steps - done, self._steps_per_execution)
-            self._callbacks.on_test_batch_begin(done)
-            self._steps.evaluate(self._validation_batches, tf.constant(block))
-            done += block
-            logs = self._logs() if self._sees_test_batches else None
-            self._callbacks.on_test_batch_end(done - 1, logs)
-            if done < steps and self._agree_to_stop():
-                self._callbacks.on_test_end(self._logs())
-                self._save(counted)
-                self._leave()
-            if self._sees_test_batches and self._agree_to_end_evaluation():
-                self._validation_batches = None  # the next one begins with the first batch
-                break
-        logs = self._logs()
-        self._callbacks.on_test_end(logs)
+        assert self._evaluator is not None
+        counts = self._steps.metric_sums()
+        logs = self._evaluator.evaluate(self._steps_per_execution, self._agree_to_stop)
+        if logs is None:
+            self._save(counts)
+            self._leave()
         return logs
 
     def _finish_epoch(
@@ -351,7 +333,7 @@ class Loop:
             values = [tf.convert_to_tensor(tensor).numpy() for tensor in tensors]
             self._checkpoints.save(self._progress, [*values, *arrays])
 
-    def _leave(self) -> None:
+    def _leave(self) -> NoReturn:
         """Stop together, when the chief has saved."""
         self._checkpoints.wait()
         self._cluster.barrier()

@@ -37,11 +37,14 @@ class StepRows:
         Rows of this replica and of all replicas (scalars, int64).
     replicas
         Number of replicas.
+    may_be_empty
+        Whether this replica may have no row but a placeholder, which does not count.
     """
 
     local_rows: tf.Tensor
     global_rows: tf.Tensor
     replicas: int
+    may_be_empty: bool
 
     def local_fraction(self, dtype: Any) -> tf.Tensor:
         """Return the fraction of the rows that this replica has, 0 … 1."""

@@ -35,7 +35,7 @@ class StepFunctions:
     strategy
         The strategy that it was built in.
     has_empty_replicas
-        Whether some replica has no row in some step.
+        Whether some replica has no row in some training step.
     synchronize
         Whether all batch normalizations take their statistics from all replicas.
     record_examples
@@ -96,9 +96,9 @@ class StepFunctions:
 
     @tf.autograph.experimental.do_not_convert
     def _train_replica(self, batch: Any, signals: tf.Tensor) -> tf.Tensor:
-        data, rows = self._unpack(batch)
+        data, rows = self._unpack(batch, has_empty_replicas=self._has_empty_replicas)
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
-        before = self._snapshot()
+        before = self._snapshot(rows)
         with tf.GradientTape() as tape:
             with self._normalizations.in_replica(rows.local_rows):
                 predicted = self._model(x, training=True)
@@ -114,11 +114,11 @@ class StepFunctions:
         self._count_metrics(rows, x, y, predicted, weights)
         return tf.concat([[tf.cast(loss, tf.float32)], signals], 0)
 
-    def _unpack(self, batch: Any) -> tuple[Any, StepRows]:
+    def _unpack(self, batch: Any, *, has_empty_replicas: bool) -> tuple[Any, StepRows]:
         data, local_rows, global_rows, *numbers = batch
         if self._record_examples is not None and numbers:
             tf.numpy_function(self._record_examples, [numbers[0][:local_rows]], [])
-        return data, StepRows(local_rows, global_rows, self._replicas)
+        return data, StepRows(local_rows, global_rows, self._replicas, has_empty_replicas)
 
     def _all_reduce_gradients(
         self, gradients: list[Any], share: LossShare, signals: tf.Tensor, rows: StepRows
@@ -142,7 +142,7 @@ class StepFunctions:
     def _all_reduce_all(
         self, gradients: list[tf.Tensor], loss: tf.Tensor, signals: tf.Tensor, rows: StepRows
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
-        if self._has_empty_replicas:
+        if rows.may_be_empty:
             # Not multiplied by 0: the gradient of a placeholder row may not be finite.
             gradients = [tf.where(rows.local_rows > 0, g, tf.zeros_like(g)) for g in gradients]
         wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
@@ -165,15 +165,15 @@ class StepFunctions:
             self._model.compute_metrics(x, y, predicted, sample_weight=weights)
             return tf.constant(True)
 
-        if self._has_empty_replicas:
+        if rows.may_be_empty:
             tf.cond(rows.local_rows > 0, count, lambda: tf.constant(False))
         else:
             count()
 
-    def _snapshot(self) -> list[tuple[Any, tf.Tensor]]:
+    def _snapshot(self, rows: StepRows) -> list[tuple[Any, tf.Tensor]]:
         """Return the variables that a forward pass and its loss change, and their values."""
         changed = self._per_step_counters
-        if self._has_empty_replicas:
+        if rows.may_be_empty:
             changed = [*self._local_statistics(), *self.metric_variables]
         return [(variable, tf.identity(variable.value)) for variable in changed]
 
@@ -191,15 +191,15 @@ class StepFunctions:
             else:
                 variable.assign(tf.where(rows.local_rows > 0, variable.value, value))
 
-    def _evaluate(self, batches: Any, steps: tf.Tensor) -> None:
+    def _evaluate(self, batches: Any, steps: tf.Tensor, *, has_empty_replicas: bool) -> None:
         for _ in tf.range(steps):
-            self._strategy.run(self._evaluate_replica, args=(next(batches),))
+            self._strategy.run(self._evaluate_replica, args=(next(batches), has_empty_replicas))
 
     @tf.autograph.experimental.do_not_convert
-    def _evaluate_replica(self, batch: Any) -> None:
-        data, rows = self._unpack(batch)
+    def _evaluate_replica(self, batch: Any, has_empty_replicas: bool) -> None:
+        data, rows = self._unpack(batch, has_empty_replicas=has_empty_replicas)
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
-        before = self._snapshot()
+        before = self._snapshot(rows)
         predicted = self._model(x, training=False)
         loss = self._losses.share(x, y, predicted, weights, rows, training=False).loss_to_report
         self._rescale_local_updates(before, rows)

@@ -1,0 +1,108 @@
+"""Evaluation: the same numbers on any number of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from .cluster import Cluster
+from .pipeline import Data
+from .step import StepFunctions
+
+
+class Evaluator:
+    """Evaluates a model on each example of the data once, on all tasks together.
+
+    Parameters
+    ----------
+    model
+        A compiled model, built in the scope of ``cluster.strategy``.
+    functions
+        The model's compiled functions.
+    cluster
+        The tasks.
+    data
+        The data.
+    callbacks
+        Callbacks, of which the test hooks are called.
+    calls_batch_hooks
+        Whether some callback has a hook for batches, on any task: the evaluation then goes step by
+        step.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        functions: StepFunctions,
+        cluster: Cluster,
+        data: Data,
+        *,
+        callbacks: keras.callbacks.CallbackList | None = None,
+        calls_batch_hooks: bool = False,
+    ) -> None:
+        self._model = model
+        self._functions = functions
+        self._cluster = cluster
+        self._data = data
+        self._callbacks = callbacks or keras.callbacks.CallbackList()
+        self._calls_batch_hooks = calls_batch_hooks
+        self._batches: Iterator[Any] | None = None
+
+    def evaluate(
+        self, steps_per_execution: int, must_stop: Callable[[], bool] = lambda: False
+    ) -> dict[str, Any] | None:
+        """Evaluate once; the model's metrics are reset before and keep the results afterwards.
+
+        Parameters
+        ----------
+        steps_per_execution
+            Steps between calls of `must_stop`.
+        must_stop
+            Agrees with all tasks whether the run must stop.
+
+        Returns
+        -------
+        dict of str to float or list, or None
+            The loss and the metrics; None if the run must stop.
+        """
+        self._model.reset_metrics()
+        self._model.stop_evaluating = False
+        self._callbacks.on_test_begin()
+        if self._batches is None:
+            self._batches = self._data.pipeline.batches(self._cluster)
+        done, steps = 0, self._data.plan.steps
+        while done < steps:
+            block = 1 if self._calls_batch_hooks else min(steps - done, steps_per_execution)
+            self._callbacks.on_test_batch_begin(done)
+            self._functions.evaluate(
+                self._batches,
+                tf.constant(block),
+                has_empty_replicas=self._data.plan.may_lack_rows,
+            )
+            done += block
+            logs = metric_logs(self._functions) if self._calls_batch_hooks else None
+            self._callbacks.on_test_batch_end(done - 1, logs)
+            if done < steps and must_stop():
+                self._callbacks.on_test_end(metric_logs(self._functions))
+                return None
+            if self._calls_batch_hooks and self._agree_to_end():
+                self._batches = None  # the next evaluation starts with the first batch
+                break
+        logs = metric_logs(self._functions)
+        self._callbacks.on_test_end(logs)
+        return logs
+
+    def _agree_to_end(self) -> bool:
+        """Agree whether a callback has set ``model.stop_evaluating``."""
+        is_set = np.array(self._model.stop_evaluating, np.int64)
+        return bool(self._cluster.all_reduce_sum(is_set) > 0)
+
+
+def metric_logs(functions: StepFunctions) -> dict[str, Any]:
+    """Return the metrics over all replicas: numbers, or lists if a metric has several."""
+    results = functions.results().items()
+    return {name: np.asarray(value, float).tolist() for name, value in results}
