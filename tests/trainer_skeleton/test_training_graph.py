@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="module")
 def traced(tensorflow):
     """What the program prints."""
-    cases = "convolutions", "two_packs", "embedding", "accumulation", "masked_loss"
+    cases = "convolutions", "xla", "xla_with_collectives", "two_packs"
     result = tensorflow.run("training_graph", *cases, cwd=HERE, env={"TF_CPP_MIN_LOG_LEVEL": "2"})
     assert result.code == 0, result.text
     return json.loads(result.out.splitlines()[-1])
@@ -22,12 +22,12 @@ def traced(tensorflow):
 
 @pytest.fixture
 def graphs(traced):
-    """The collectives of each case's training step."""
+    """The collectives of each case's training step, and what XLA compiles of it."""
     return traced["graphs"]
 
 
-def sizes(collectives):
-    return [each["bytes"] for each in collectives for _ in range(each["count"])]
+def sizes(graph):
+    return [c["bytes"] for c in graph["collectives"] for _ in range(c["count"])]
 
 
 def test_a_small_model_is_exchanged_at_once(graphs):
@@ -45,3 +45,16 @@ def test_a_large_model_is_exchanged_while_gradients_are_computed(graphs):
     """Five of six layers of 8 MB are 40 MB, the first pack of more than 32 MiB."""
     layer = 4 * 1414 * 1414
     assert sorted(sizes(graphs["two_packs"])) == [layer + 12, 5 * layer]
+
+
+def test_xla_compiles_forward_and_backward_pass_but_not_the_exchange(graphs):
+    compiled = graphs["xla"]["xla"]
+    assert {"Conv2D", "Conv2DBackpropFilter"} <= set(compiled)
+    assert not [op for op in compiled if op.startswith(("Collective", "ResourceApply"))]
+    assert sizes(graphs["xla"]) == sizes(graphs["convolutions"])
+    assert graphs["convolutions"]["xla"] == []
+
+
+def test_xla_compiles_no_model_with_collectives_in_its_forward_pass(graphs):
+    assert graphs["xla_with_collectives"]["xla"] == []
+    assert len(sizes(graphs["xla_with_collectives"])) > 1

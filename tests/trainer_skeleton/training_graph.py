@@ -18,10 +18,10 @@ import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
-from distlaunch_trainer.step import Steps
+from distlaunch_trainer.step import StepFunctions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 layers = keras.layers
 ROWS = 8
@@ -37,6 +37,20 @@ def convolutions() -> tuple[keras.Model, Any]:
     model = keras.Sequential([layers.Input((6, 6, 1)), *hidden])
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model, (np.zeros((ROWS, 6, 6, 1), "float32"), np.zeros(ROWS, "int64"))
+
+
+def xla() -> tuple[keras.Model, Any]:
+    model, data = convolutions()
+    model.jit_compile = True
+    return model, data
+
+
+def xla_with_collectives() -> tuple[keras.Model, Any]:
+    """XLA compiles no all-reduce, so it compiles nothing of this model."""
+    norm = layers.BatchNormalization(synchronized=True)
+    model = keras.Sequential([layers.Input((6,)), norm, layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=True)
+    return model, (np.zeros((ROWS, 6), "float32"), np.zeros((ROWS, 1), "float32"))
 
 
 def two_packs() -> tuple[keras.Model, Any]:
@@ -71,7 +85,10 @@ def masked_loss() -> tuple[keras.Model, Any]:
 
 CASES: dict[str, Callable[[], tuple[keras.Model, Any]]] = {
     function.__name__: function
-    for function in (convolutions, two_packs, embedding, accumulation, masked_loss)
+    for function in (
+        *(convolutions, xla, xla_with_collectives, two_packs),
+        *(embedding, accumulation, masked_loss),
+    )
 }
 
 
@@ -83,10 +100,21 @@ def batches(strategy: tf.distribute.Strategy, data: Any) -> Any:
     return iter(strategy.distribute_datasets_from_function(lambda _: elements))
 
 
-def collectives(function: tf.types.experimental.ConcreteFunction) -> list[dict[str, Any]]:
-    """Return the collectives of a graph and the functions that it calls, for one replica."""
+def describe(function: tf.types.experimental.ConcreteFunction) -> dict[str, Any]:
+    """Return the collectives of a step on one replica, and what XLA compiles."""
+    graph = function.graph.as_graph_def(add_shapes=True)
+    xla = [part for part in graph.library.function if part.attr["_XlaMustCompile"].b]
+    all_nodes = [*graph.node, *(node for part in graph.library.function for node in part.node_def)]
+    return {
+        "collectives": collectives(all_nodes),
+        "xla": sorted({node.op for part in xla for node in part.node_def}),
+    }
+
+
+def collectives(nodes: list[Any]) -> list[dict[str, Any]]:
+    """Return the collectives among the nodes of a graph for two replicas, for one of them."""
     count: collections.Counter[tuple[str, str, int]] = collections.Counter()
-    for node in nodes(function):
+    for node in nodes:
         if node.op.startswith("Collective"):
             dtype = tf.dtypes.as_dtype(node.attr["T"].type)
             (shape,) = (tf.TensorShape(s) for s in node.attr["_output_shapes"].list.shape)
@@ -98,13 +126,6 @@ def collectives(function: tf.types.experimental.ConcreteFunction) -> list[dict[s
     ]
 
 
-def nodes(function: tf.types.experimental.ConcreteFunction) -> Iterator[Any]:
-    graph = function.graph.as_graph_def(add_shapes=True)
-    yield from graph.node
-    for part in graph.library.function:
-        yield from part.node_def
-
-
 def training_graph(name: str) -> tf.types.experimental.ConcreteFunction:
     """Trace the training step of a case on two virtual devices."""
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -113,7 +134,7 @@ def training_graph(name: str) -> tf.types.experimental.ConcreteFunction:
         model._symbolic_build(
             data_batch=tf.data.Dataset.from_tensor_slices(data).batch(ROWS).element_spec
         )
-    steps = Steps(model, strategy, may_lack_rows=False)
+    steps = StepFunctions(model, strategy, has_empty_replicas=False)
     inputs = batches(strategy, data), tf.constant(1), tf.zeros([2])
     return steps.train.get_concrete_function(*inputs)
 
@@ -126,7 +147,7 @@ def moving_means() -> dict[str, Any]:
         model.compile("sgd", "mse")
         spec = tf.TensorSpec((None, 1))
         keras_compat.build_model(model, (spec, spec))
-    steps = Steps(model, strategy, may_lack_rows=False)
+    steps = StepFunctions(model, strategy, has_empty_replicas=False)
     rows = np.repeat([[0.0], [1.0]], ROWS // 2, axis=0).astype("float32")
     steps.train(batches(strategy, (rows, rows)), tf.constant(2), tf.zeros([2]))
     values = strategy.experimental_local_results(model.layers[0].moving_mean.value)
@@ -139,7 +160,7 @@ def main() -> None:
     (cpu,) = tf.config.list_physical_devices("CPU")
     devices = [tf.config.LogicalDeviceConfiguration()] * 2
     tf.config.set_logical_device_configuration(cpu, devices)
-    graphs = {name: collectives(training_graph(name)) for name in sys.argv[1:]}
+    graphs = {name: describe(training_graph(name)) for name in sys.argv[1:]}
     print(json.dumps({"graphs": graphs, "moving_means": moving_means()}))
 
 

@@ -195,6 +195,13 @@ def normalisation_synchronized_by_option():
     )
 
 
+@case(two_sides)
+def compiled_by_xla():
+    model = two_inputs_and_outputs()
+    model.jit_compile = True
+    return model
+
+
 @case(weighted)
 def accumulated_gradients():
     optimizer = keras.optimizers.Adam(

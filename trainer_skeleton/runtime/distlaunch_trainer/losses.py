@@ -25,6 +25,7 @@ import keras
 import tensorflow as tf
 
 from . import keras_compat
+from .all_reduce import sum_over_replicas
 
 
 @dataclass(frozen=True)
@@ -178,8 +179,7 @@ def _globally_normalized(reduce: Callable[..., tf.Tensor]) -> Callable[..., tf.T
         if divisor is None or rows.replicas == 1:
             return value
         divisor *= rows.is_nonempty(value.dtype)
-        context = tf.distribute.get_replica_context()
-        global_divisor = context.all_reduce(tf.distribute.ReduceOp.SUM, divisor)
+        (global_divisor,) = sum_over_replicas([divisor])
         fraction = tf.math.divide_no_nan(divisor, global_divisor)
         return value * tf.math.divide_no_nan(fraction, rows.local_fraction(value.dtype))
 

@@ -19,6 +19,7 @@ import keras
 import tensorflow as tf
 
 from . import keras_compat
+from .all_reduce import sum_over_replicas
 
 _Moments = Callable[..., tuple[tf.Tensor, tf.Tensor]]
 
@@ -63,10 +64,9 @@ class BatchNormalizations:
     def _moments_of(self, layer: Any, alone: _Moments) -> _Moments:
         def moments(inputs: tf.Tensor, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
             rows = getattr(self._replica, "rows", None)
-            context = tf.distribute.get_replica_context()
-            if rows is None or context is None:  # as Keras saves or builds the model
-                return alone(inputs, mask)
-            return _moments_over_replicas(layer, inputs, mask, rows, context)
+            if rows is None or tf.distribute.in_cross_replica_context():
+                return alone(inputs, mask)  # as Keras saves or builds the model
+            return _moments_over_replicas(layer, inputs, mask, rows)
 
         return moments
 
@@ -109,7 +109,7 @@ def _layers(model: keras.Model) -> list[Any]:
 
 
 def _moments_over_replicas(
-    layer: Any, inputs: tf.Tensor, mask: Any, rows: tf.Tensor, context: Any
+    layer: Any, inputs: tf.Tensor, mask: Any, rows: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return mean and variance of each channel over the rows of all replicas."""
     channels, rank = inputs.shape[layer.axis], inputs.shape.rank
@@ -124,7 +124,7 @@ def _moments_over_replicas(
     sums = tf.stack(
         [tf.reduce_sum(part, axes) for part in (weights, distances, tf.square(distances))]
     )
-    count, first, second = tf.unstack(context.all_reduce(tf.distribute.ReduceOp.SUM, sums))
+    count, first, second = tf.unstack(sum_over_replicas([sums])[0])
     count += 0 if mask is None else keras.config.epsilon()  # as Keras's own
     shift = tf.math.divide_no_nan(first, count)
     variance = tf.math.divide_no_nan(second, count) - tf.square(shift)

@@ -9,6 +9,7 @@ are averaged then.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -16,13 +17,11 @@ import numpy as np
 import tensorflow as tf
 
 from . import keras_compat
+from .all_reduce import CollectiveInXlaError, no_collectives, sum_over_replicas
 from .errors import ModelError
-from .losses import Losses, LossShare, StepRows, per_step_counters
+from .losses import Losses, StepRows, per_step_counters
 from .normalization import BatchNormalizations
 from .optimizer import use_cross_replica_cond
-
-# All-reduces of this size overlap the rest of the backward pass; smaller ones cost more latency.
-_BYTES_PER_PACK = 32 << 20
 
 
 class StepFunctions:
@@ -97,6 +96,34 @@ class StepFunctions:
     @tf.autograph.experimental.do_not_convert
     def _train_replica(self, batch: Any, signals: tf.Tensor) -> tf.Tensor:
         data, rows = self._unpack(batch, has_empty_replicas=self._has_empty_replicas)
+        gradients, loss = self._forward_and_backward(data, rows)
+        gradients, loss, signals = self._all_reduce_gradients(gradients, loss, signals, rows)
+        self._model.optimizer.apply(gradients, self._model.trainable_variables)
+        self._count_loss(loss, rows)
+        return tf.concat([[tf.cast(loss, tf.float32)], signals], 0)
+
+    def _forward_and_backward(self, data: Any, rows: StepRows) -> tuple[list[Any], tf.Tensor]:
+        """Return the gradients of this replica's share of the loss, and the share to report.
+
+        With ``jit_compile`` XLA compiles it, once for each shape of a batch; unless it has
+        collectives, which XLA does not compile.
+        """
+        if not self._model.jit_compile:
+            return self._gradients(data, rows)
+
+        @tf.autograph.experimental.do_not_convert
+        def gradients(data: Any, local_rows: tf.Tensor, global_rows: tf.Tensor) -> Any:
+            with no_collectives():
+                own = replace(rows, local_rows=local_rows, global_rows=global_rows)
+                return self._gradients(data, own)
+
+        try:
+            compiled = tf.function(gradients, jit_compile=True)
+            return compiled(data, rows.local_rows, rows.global_rows)
+        except CollectiveInXlaError:
+            return self._gradients(data, rows)
+
+    def _gradients(self, data: Any, rows: StepRows) -> tuple[list[Any], tf.Tensor]:
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         before = self._snapshot(rows)
         with tf.GradientTape() as tape:
@@ -105,14 +132,8 @@ class StepFunctions:
             share = self._losses.share(x, y, predicted, weights, rows, training=True)
             scaled = self._model.optimizer.scale_loss(share.loss_to_differentiate)
         self._rescale_local_updates(before, rows)
-        variables = self._model.trainable_variables
-        gradients, loss, signals = self._all_reduce_gradients(
-            tape.gradient(scaled, variables), share, signals, rows
-        )
-        self._model.optimizer.apply(gradients, variables)
-        self._count_loss(loss, rows)
         self._count_metrics(rows, x, y, predicted, weights)
-        return tf.concat([[tf.cast(loss, tf.float32)], signals], 0)
+        return tape.gradient(scaled, self._model.trainable_variables), share.loss_to_report
 
     def _unpack(self, batch: Any, *, has_empty_replicas: bool) -> tuple[Any, StepRows]:
         data, local_rows, global_rows, *numbers = batch
@@ -121,7 +142,7 @@ class StepFunctions:
         return data, StepRows(local_rows, global_rows, self._replicas, has_empty_replicas)
 
     def _all_reduce_gradients(
-        self, gradients: list[Any], share: LossShare, signals: tf.Tensor, rows: StepRows
+        self, gradients: list[Any], loss: tf.Tensor, signals: tf.Tensor, rows: StepRows
     ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         """All-reduce gradients, loss and control signals together."""
         # Dense: rows of an embedding that occur several times in a batch are summed before they are
@@ -133,7 +154,6 @@ class StepFunctions:
         ]
         if not present:
             raise ModelError("no weight of the model has a gradient: see its layers and its loss")
-        loss = share.loss_to_report
         if self._replicas > 1:
             present, loss, signals = self._all_reduce_all(present, loss, signals, rows)
         rest = iter(present)
@@ -147,7 +167,7 @@ class StepFunctions:
             gradients = [tf.where(rows.local_rows > 0, g, tf.zeros_like(g)) for g in gradients]
         wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
         numbers = tf.concat([[tf.cast(loss, wire)], tf.cast(signals, wire)], 0)
-        numbers, *summed = _sum_over_replicas([numbers, *gradients])
+        numbers, *summed = sum_over_replicas([numbers, *gradients])
         loss, signals = tf.cast(numbers[0], loss.dtype), tf.cast(numbers[1:], tf.float32)
         return summed, loss, signals
 
@@ -222,7 +242,7 @@ class StepFunctions:
         @tf.autograph.experimental.do_not_convert
         def average() -> None:
             variables = self._normalizations.moving_statistics
-            sums = _sum_over_replicas([tf.identity(variable.value) for variable in variables])
+            sums = sum_over_replicas([tf.identity(variable.value) for variable in variables])
             for variable, value in zip(variables, sums, strict=True):
                 variable.assign(value / self._replicas)
 
@@ -257,7 +277,7 @@ class StepFunctions:
         values = [tf.identity(variable.value) for variable in self.metric_variables]
         if self._replicas == 1 or not values:
             return values
-        return _sum_over_replicas(values)
+        return sum_over_replicas(values)
 
     def _set_metrics(self, values: list[tf.Tensor]) -> None:
         for variable, value in zip(self.metric_variables, values, strict=True):
@@ -273,25 +293,6 @@ class StepFunctions:
             self._set_metrics([tf.where(is_first, v, tf.zeros_like(v)) for v in values])
 
         self._strategy.run(restore, args=(sums,))
-
-
-def _sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
-    """Return sums, all-reduced in packs of values of one dtype.
-
-    The last values are in the first pack: backpropagation computes their gradients first.
-    """
-    context = tf.distribute.get_replica_context()
-    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=_BYTES_PER_PACK)
-    by_type: dict[tf.DType, list[int]] = {}
-    for number, value in enumerate(values):
-        by_type.setdefault(value.dtype, []).append(number)
-    sums = list(values)
-    for numbers in by_type.values():
-        own = [values[n] for n in numbers]
-        reduced = context.all_reduce(tf.distribute.ReduceOp.SUM, own, options)
-        for number, value in zip(numbers, reduced, strict=True):
-            sums[number] = value
-    return sums
 
 
 def _statistics(model: keras.Model) -> list[Any]:
