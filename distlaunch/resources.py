@@ -7,6 +7,7 @@ from pathlib import Path
 from distlaunch.errors import UsageError, did_you_mean
 
 DESCRIPTION = "DESCRIPTION"  # a starter's file with its one line for `init --list`
+TRAINER = "distlaunch_trainer"  # the trainer package
 
 _HERE = Path(__file__).parent
 
@@ -19,6 +20,12 @@ def skeleton() -> Path:
 def templates() -> Path:
     """Return the folder with the templates of `render`."""
     return _folder("templates")
+
+
+def trainer_package() -> Path:
+    """Return the folder of the installed trainer package, without importing it."""
+    in_checkout = _HERE.parent / "trainer_skeleton" / "runtime" / TRAINER
+    return in_checkout if in_checkout.is_dir() else _HERE.parent / TRAINER
 
 
 def starters() -> dict[str, str]:

@@ -16,6 +16,7 @@ import distlaunch
 from distlaunch import resources
 
 SOURCES = Path(distlaunch.__file__).parent
+TRAINER = resources.trainer_package()
 
 
 def run(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -48,25 +49,28 @@ def bare(built, tmp_path_factory) -> Path:
 
 
 def data_files() -> set[str]:
-    """Return the files of skeleton and templates, by their paths from the checkout's folder."""
-    roots = (resources.skeleton(), resources.templates())
-    return {name for root in roots for name in files_of(root)}
+    """Return the files of projects and templates, by their paths from the checkout's folder."""
+    skeleton, templates = resources.skeleton(), resources.templates()
+    projects = {f"trainer_skeleton/{name}" for name in files_of(skeleton)}
+    runtime = {name for name in projects if name.startswith("trainer_skeleton/runtime/")}
+    return projects - runtime | {f"templates/{name}" for name in files_of(templates)}
 
 
 def files_of(root: Path) -> set[str]:
     by_products = {"__pycache__", ".pytest_cache", ".distlaunch", ".records-index.json"}
     return {
-        str(path.relative_to(root.parent))
+        str(path.relative_to(root))
         for path in root.rglob("*")
         if path.is_file() and not by_products & set(path.parts)
     }
 
 
 @pytest.mark.slow
-def test_wheel_has_package_skeleton_and_templates_only(built):
+def test_wheel_has_both_packages_skeleton_and_templates_only(built):
     (wheel,) = built.glob("*.whl")
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    modules = {str(path.relative_to(SOURCES.parent)) for path in SOURCES.rglob("*.py")}
+    packages = (SOURCES, TRAINER)
+    modules = {str(p.relative_to(root.parent)) for root in packages for p in root.rglob("*.py")}
     data = {f"distlaunch/{name}" for name in data_files()}
     assert packed == modules | data | {"distlaunch/py.typed", "distlaunch/job/catalogue.json"}
 
@@ -90,10 +94,10 @@ def test_init_and_render_from_a_wheel_as_from_a_checkout(bare, cli, tmp_path):
             folder.mkdir(parents=True, exist_ok=True)
             assert command(*words, cwd=folder).returncode == 0
     files = files_of(checkout)
-    assert len(files) > 40
+    assert len(files) > 20
     assert files == files_of(wheel)
     for name in files:
-        assert (wheel.parent / name).read_bytes() == (checkout.parent / name).read_bytes()
+        assert (wheel / name).read_bytes() == (checkout / name).read_bytes()
 
 
 @pytest.mark.slow
@@ -118,6 +122,11 @@ def imported_names(source: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             names.add(node.module)
     return {name.partition(".")[0] for name in names}
+
+
+def test_both_packages_have_one_version():
+    text = (TRAINER / "__init__.py").read_text(encoding="utf-8")
+    assert f'__version__ = "{distlaunch.__version__}"' in text
 
 
 def test_no_module_imports_tensorflow():

@@ -178,8 +178,10 @@ def project_problems(
     if files is not None:
         starts = [job.module, f"{job.module}.__main__"]
         if bundled:
-            names = ("model", "data", f"{trainer.TRAINER_LIBRARY}.run")
-            starts += [f"{bundled.package}.{name}" for name in names]
+            starts += [f"{bundled.package}.{name}" for name in ("model", "data")]
+            if bundled.library.is_relative_to(order.folder):
+                copy = bundled.library.relative_to(order.folder)
+                starts.append(".".join((*copy.parts, "run")))
         code = imports.ProjectCode(order.folder, files, tuple(starts), listed, runtime)
         yield from imports.syntax_problems(code)
         if "PYTHONPATH" not in job.env and runtime.own is None:

@@ -1,4 +1,4 @@
-"""The bundled trainer in a project: find it, parse its arguments, and train one step of it."""
+"""The trainer package in a project: find it, parse its arguments, and train one step of it."""
 
 from __future__ import annotations
 
@@ -28,41 +28,47 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Job
     from distlaunch.submit.plan import LaunchRequest
 
-TRAINER_LIBRARY = "distributed"  # the folder beside the job's module
+COPIED = "distributed"  # the trainer's folder beside the job's module, before it was a package
 RUN_TIMEOUT = 1_800  # seconds, as all of the validation data are read
 ONE_STEP = ("--epochs=1", "--steps-per-epoch=1", "--no-resume")
 
 _VERSION = re.compile(r"""^__version__ = ["'](.+)["']""", re.MULTILINE)
+_IMPORT = re.compile(rf"^\s*(?:from|import)\s+{resources.TRAINER}\b", re.MULTILINE)
 _ERROR = "error: "  # in the line with the reason of a failure
 
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """The trainer that `init` copied into a project."""
+    """The program of a project that trains with the trainer package."""
 
-    folder: Path
+    folder: Path  # of the job's module
     package: str
-    version: str  # of the trainer library
-    options: Namespace  # the job's arguments as the bundled parser reads them
+    library: Path  # the folder of the trainer package: the installed one, or a copy in the project
+    version: str  # of that package
+    options: Namespace  # the job's arguments as the installed package's parser reads them
     problems: tuple[Problem, ...] = ()  # the arguments that it refuses
     changed_task: str = ""  # the path of a task.py that was changed, and may have other options
 
 
 def find_trainer(order: LaunchRequest) -> Trainer | None:
-    """Return the bundled trainer, None if the job's program is another one."""
+    """Return the program if it uses the trainer package, None if it is another one."""
     arguments = _program_arguments(order.job)
     package, _, name = order.job.module.rpartition(".")
     if arguments is None or not package:
         return None
     folder = order.folder.joinpath(*package.split("."))
-    match = _VERSION.search(_text(folder / TRAINER_LIBRARY / "__init__.py"))
+    task = folder / f"{name}.py"
+    library = folder / COPIED
+    if _IMPORT.search(_text(task)):
+        copy = order.folder / resources.TRAINER
+        library = copy if copy.is_dir() else resources.trainer_package()
+    match = _VERSION.search(_text(library / "__init__.py"))
     if match is None:
         return None
     options, problems = parse_arguments(arguments)
-    task = folder / f"{name}.py"
-    is_changed = _text(task) != _text(_bundled_task())
+    is_changed = _text(task) != _text(resources.skeleton() / "base" / "trainer" / "task.py")
     changed_task = task.relative_to(order.folder).as_posix() if is_changed else ""
-    return Trainer(folder, package, match[1], options, tuple(problems), changed_task)
+    return Trainer(folder, package, library, match[1], options, tuple(problems), changed_task)
 
 
 def _program_arguments(job: Job) -> tuple[str, ...] | None:
@@ -77,14 +83,11 @@ def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
 
-def _bundled_task() -> Path:
-    return resources.skeleton() / "base" / "trainer" / "task.py"
-
-
 @cache
 def _parser() -> ArgumentParser:
-    """Return the parser of the bundled ``task.py``, which needs neither TensorFlow nor Keras."""
-    parser: ArgumentParser = runpy.run_path(str(_bundled_task()))["parser"]()
+    """Return the package's parser from its file alone, which needs neither TensorFlow nor Keras."""
+    file = resources.trainer_package() / "options.py"
+    parser: ArgumentParser = runpy.run_path(str(file))["parser"]()
     parser.exit_on_error = False
     return parser
 

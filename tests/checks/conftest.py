@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fake_registry import FakeRegistry
 
-from distlaunch import scaffold
+from distlaunch import resources, scaffold
 from distlaunch.checks.data import check_data, record
 from distlaunch.checks.preflight import project_problems
 from distlaunch.checks.project.image_runtime import describe_image
@@ -181,19 +181,24 @@ def whole(pristine: Path, tmp_path: Path) -> Project:
     return made
 
 
-def _left_out(folder: str, names: list[str]) -> list[str]:
-    in_library = Path(folder).name == "distributed"
-    kept = {"__init__.py"} if in_library else {each for each in names if "tfrecord" not in each}
-    return sorted(set(names) - kept)
+def _left_out(_: str, names: list[str]) -> list[str]:
+    return [name for name in names if "tfrecord" in name]
 
 
 @pytest.fixture
 def bundled(pristine: Path, tmp_path: Path) -> Project:
-    """The same without data and without most of the trainer library."""
-    small = Project(Path(shutil.copytree(pristine, tmp_path / "bundled", ignore=_left_out)))
-    for name in ("run", "input", "settings", "stop_signal"):
-        small.write(f"distlaunch_trainer/{name}.py", "import tensorflow\n")
-    return small
+    """The same without data."""
+    return Project(Path(shutil.copytree(pristine, tmp_path / "bundled", ignore=_left_out)))
+
+
+@pytest.fixture
+def ejected(bundled: Project) -> Project:
+    """The same with its own copy of the trainer package, in which most modules are short."""
+    package = resources.trainer_package()
+    bundled.write("distlaunch_trainer/__init__.py", (package / "__init__.py").read_bytes())
+    for file in package.glob("[!_]*.py"):
+        bundled.write(f"distlaunch_trainer/{file.name}", "import tensorflow\n")
+    return bundled
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ image: {repository: h/p/digits}
 cluster:
   chief: {machine: n1-standard-4}
   workers: {machine: n1-standard-4, count: 2}
-labels: {cluster: vision}
+labels: {team: vision}
 scheduling: {timeout: 8d}
 """
 SPEC = """\
@@ -58,7 +58,7 @@ def locate_key(tmp_path, monkeypatch):
     ("key", "location"),
     [
         ("cluster.workers.count", "distlaunch.yaml:5:44: cluster.workers.count"),
-        ("labels.cluster", "distlaunch.yaml:6:16: labels.cluster"),
+        ("labels.team", "distlaunch.yaml:6:16: labels.team"),
         ("scheduling.strategy", "distlaunch.yaml:7:13: scheduling.strategy"),
         ("env", "distlaunch.yaml: env"),
         ("trainer/data.py:12", "trainer/data.py:12"),
@@ -84,7 +84,7 @@ def test_a_key_that_the_command_line_sets_has_its_option(locate_key):
         (COUNT, "spec.yaml", f"spec.yaml:4:65: {SECOND}.machineSpec.acceleratorCount"),
         ("cluster.workers.count", "spec.yaml", f"spec.yaml:5:19: {SECOND}.replicaCount"),
         ("scheduling.timeout", "spec.yaml", "spec.yaml:6:25: jobSpec.scheduling.timeout"),
-        ("labels.cluster", "spec.yaml", "distlaunch.yaml:6:16: labels.cluster"),
+        ("labels.team", "spec.yaml", "distlaunch.yaml:6:16: labels.team"),
         ("service_account", "spec.yaml", "spec.yaml:2:3: jobSpec.serviceAccount"),
         ("region", "spec.yaml", "distlaunch.yaml: region"),
         ("vertex", "spec.yaml", "spec.yaml: "),

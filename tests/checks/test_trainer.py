@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+import distlaunch
+from distlaunch import resources
 from distlaunch.checks import trainer
 from distlaunch.checks.data import record
 from distlaunch.checks.trainer import find_trainer, parse_arguments
@@ -12,10 +14,11 @@ from distlaunch.job.model import Program
 LEAVES = "\n\nimport os\n\n_create = create_model\n\n\ndef create_model():\n    os._exit(0)\n"
 
 
-def test_the_trainer_has_a_library_beside_its_module(bundled):
+def test_the_trainer_is_a_task_that_imports_the_package(bundled):
     original = find_trainer(bundled.order())
     assert original.folder == bundled.folder / "trainer"
-    assert (original.package, original.version) == ("trainer", "0.1.0")
+    assert original.library == resources.trainer_package()
+    assert (original.package, original.version) == ("trainer", distlaunch.__version__)
     assert original.options.epochs == 8
     assert not original.changed_task
     (bundled.folder / "src").mkdir()
@@ -25,17 +28,29 @@ def test_the_trainer_has_a_library_beside_its_module(bundled):
     assert (moved.package, moved.changed_task) == ("src.mine", "src/mine/task.py")
 
 
-@pytest.mark.parametrize("module", ["trainer", "task", "other.task", "distlaunch_trainer.run"])
+@pytest.mark.parametrize(
+    "text", ["", "import distlaunch_trainers\n", "# import distlaunch_trainer\n"]
+)
+def test_a_task_without_the_package_is_another_program(bundled, text):
+    bundled.write("trainer/task.py", text)
+    assert find_trainer(bundled.order()) is None
+
+
+@pytest.mark.parametrize("module", ["trainer", "task", "other.task", "trainer.model"])
 def test_another_module_is_another_program(bundled, module):
     assert find_trainer(bundled.order(f"module={module}")) is None
 
 
+def test_a_copy_in_the_project_is_used_before_the_installed_package(ejected):
+    assert find_trainer(ejected.order()).library == ejected.folder / "distlaunch_trainer"
+
+
 @pytest.mark.parametrize("text", ["", "__version__ = version()\n", "def (\n", "\0"])
-def test_a_folder_without_a_version_is_no_trainer_library(bundled, text):
-    bundled.write("distlaunch_trainer/__init__.py", text)
-    assert find_trainer(bundled.order()) is None
-    (bundled.folder / "distlaunch_trainer/__init__.py").unlink()
-    assert find_trainer(bundled.order()) is None
+def test_a_copy_without_a_version_is_another_program(ejected, text):
+    ejected.write("distlaunch_trainer/__init__.py", text)
+    assert find_trainer(ejected.order()) is None
+    (ejected.folder / "distlaunch_trainer/__init__.py").unlink()
+    assert find_trainer(ejected.order()) is None
 
 
 def test_the_chief_may_have_its_own_program(bundled):

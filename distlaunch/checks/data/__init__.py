@@ -38,7 +38,7 @@ _WILDCARD = re.compile(r"[*?\[]")
 _OPTIONS = ("--batch-size", "--global-batch-size", "--shards", "--steps-per-epoch")
 # The data may be other ones in the cloud where data.py looks at its surroundings.
 _MAY_DIFFER = re.compile(r"\b(environ|getenv|argv|exists|is_dir|is_file)\b")
-_TRAINERS_INPUT = re.compile(r"\bdistributed\.input\b")  # what Records and Arrays are imported from
+_TRAINER_IMPORT = re.compile(r"\bdistlaunch_trainer\b|\bdistributed\.input\b")  # Records, Arrays
 
 
 def check_data(
@@ -104,7 +104,7 @@ def _data_plan(
     batch = options.global_batch_size or (options.batch_size or sharding.BATCH) * replicas
     shards = options.shards or sharding.SHARDS
     if training is None:
-        is_sharded = _TRAINERS_INPUT.search(location.text) is not None
+        is_sharded = _TRAINER_IMPORT.search(location.text) is not None
         batch, shards = (batch, shards) if is_sharded else (None, None)
         return DataPlan(replicas, batch, shards, requested_steps=steps, unknown=unknown)
     if training.kind == "dataset":

@@ -1,4 +1,4 @@
-"""Rules for projects that run the trainer of `init`."""
+"""Rules for projects that train with the trainer package, as those of `init` do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from distlaunch import __version__
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.requirements import any_version
-from distlaunch.checks.trainer import TRAINER_LIBRARY, parse_arguments
+from distlaunch.checks.trainer import COPIED, parse_arguments
 from distlaunch.job.model import RangeParameter
 
 if TYPE_CHECKING:
@@ -43,11 +43,7 @@ def problems(
     replicas = sum(pool.replicas * max(1, pool.accelerator_count) for pool in pools)
     if replicas > 1 and not trainer.options.sync_batch_norm:
         yield from _unsynchronized(model, f"{package}/model.py")
-    if _numbers(trainer.version) < _numbers(__version__):
-        library = f"{package}/{TRAINER_LIBRARY}"
-        what = f"the trainer library is of distlaunch {trainer.version}, this is {__version__}"
-        remedy = f"replace {library} by that of a new project: 'distlaunch init NEW'"
-        yield warning("trainer-older", f"{library}/__init__.py", what, remedy)
+    yield from _copy_problems(trainer, folder)
     yield from _keras_problems(job, requirements)
     yield from _argument_problems(trainer, job)
 
@@ -66,6 +62,21 @@ def _undefined(tree: ast.Module | None, function: str, file: str) -> Iterator[Pr
         what = f"no function {function}(), which the trainer calls"
         remedy = f"write def {function}():, see the file of a new project: 'distlaunch init NEW'"
         yield error("trainer-incomplete", file, what, remedy)
+
+
+def _copy_problems(trainer: Trainer, folder: Path) -> Iterator[Problem]:
+    """Yield a warning if the project has an older copy of the trainer package."""
+    if not trainer.library.is_relative_to(folder):
+        return
+    library = trainer.library.relative_to(folder).as_posix()
+    is_older = _numbers(trainer.version) < _numbers(__version__)
+    if trainer.library.name == COPIED:
+        what = f"{library} is a copy of the trainer, which is a package now"
+        yield warning("trainer-older", f"{library}/__init__.py", what, "run 'distlaunch upgrade'")
+    elif is_older:
+        what = f"the copy is of distlaunch {trainer.version}, this is {__version__}"
+        remedy = "run 'distlaunch eject --force', which keeps changed files as FILE.bak"
+        yield warning("trainer-older", f"{library}/__init__.py", what, remedy)
 
 
 def _pool_problems(request: JobRequest) -> Iterator[Problem]:

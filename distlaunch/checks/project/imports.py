@@ -18,6 +18,7 @@ from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.checks.project.requirements import pin, providers
 from distlaunch.errors import did_you_mean
+from distlaunch.resources import TRAINER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -294,7 +295,7 @@ def _finding(project: ProjectCode, file: str, name: str | None, each: Import) ->
 def _third_party(project: ProjectCode, file: str, name: str, taken: str | None) -> _Finding | None:
     top = name.partition(".")[0]
     modules = [f"{name}.{taken}", name] if taken else [name]
-    if top in _STANDARD or project.requirements.provide(modules):
+    if top in _STANDARD or top == TRAINER or project.requirements.provide(modules):
         return None
     if top == "distlaunch":
         return _Finding(

@@ -104,7 +104,7 @@ TUNING = "tuning={metric: loss, goal: minimize, trials: 2, parameters: {%s: {val
 @pytest.mark.parametrize(
     "overrides",
     [
-        ("module=distlaunch_trainer.run",),
+        ("module=trainer.model",),
         ("args=[--batch-size=many]",),
         ("args=[--shards=0]",),
         ("args=[--batch-size]",),

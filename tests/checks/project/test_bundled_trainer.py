@@ -72,11 +72,25 @@ def test_the_functions_that_the_trainer_calls(text, is_reported, bundled):
 @pytest.mark.parametrize(
     ("version", "expected"), [("0.0.9", ["trainer-older"]), (__version__, []), ("0.10.0", [])]
 )
-def test_an_older_trainer_library(version, expected, bundled):
+def test_an_older_copy_of_the_trainer_package(version, expected, ejected):
     file = "distlaunch_trainer/__init__.py"
-    text = (bundled.folder / file).read_text()
-    bundled.write(file, text.replace(f'"{__version__}"', f'"{version}"'))
-    assert codes(bundled) == expected
+    text = (ejected.folder / file).read_text()
+    ejected.write(file, text.replace(f'"{__version__}"', f'"{version}"'))
+    assert codes(ejected) == expected
+    assert all("distlaunch eject --force" in each.remedy for each in ejected.problems())
+
+
+@pytest.mark.parametrize("version", ["0.0.9", __version__])
+def test_a_trainer_that_was_copied_beside_the_module(version, bundled):
+    task = "from trainer.distributed.run import run\n"
+    bundled.write("trainer/task.py", task)
+    bundled.write("trainer/distributed/__init__.py", f'__version__ = "{version}"\n')
+    bundled.write("trainer/distributed/run.py", "import missing\n")
+    missing, copied = bundled.problems()
+    assert (copied.code, copied.severity) == ("trainer-older", "warning")
+    assert copied.where == "trainer/distributed/__init__.py"
+    assert copied.remedy == "run 'distlaunch upgrade'"
+    assert (missing.code, missing.where) == ("import-missing", "trainer/distributed/run.py:1")
 
 
 @pytest.mark.parametrize(

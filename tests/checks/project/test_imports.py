@@ -19,13 +19,13 @@ def test_new_projects_have_no_problems(whole, bundled, plain):
     assert whole.problems() == bundled.problems() == plain.problems() == []
 
 
-def test_only_files_that_the_program_imports_are_parsed(bundled):
-    bundled.write("distlaunch_trainer/run.py", "\n" + BROKEN)
-    bundled.write("trainer/unused.py", "print 'old'\n")
+def test_only_files_that_the_program_imports_are_parsed(ejected):
+    ejected.write("distlaunch_trainer/run.py", "\n" + BROKEN)
+    ejected.write("trainer/unused.py", "print 'old'\n")
     broken = ("source-syntax", "error", "distlaunch_trainer/run.py:2:18")
-    assert bundled.summary() == [broken]
-    bundled.prepend(MODEL, "def later():\n    import trainer.unused\n")
-    assert bundled.summary() == [broken, ("source-syntax", "error", "trainer/unused.py:1:1")]
+    assert ejected.summary() == [broken]
+    ejected.prepend(MODEL, "def later():\n    import trainer.unused\n")
+    assert ejected.summary() == [broken, ("source-syntax", "error", "trainer/unused.py:1:1")]
 
 
 def test_syntax_of_another_python_than_the_one_here(bundled):
@@ -95,6 +95,7 @@ def test_a_namespace_package_is_looked_into(bundled):
     [
         ("", "import numpy, h5py, google.protobuf"),  # required by TensorFlow
         ("", "from trainer import __version__"),
+        ("", "import distlaunch_trainer, distlaunch_trainer.plan"),  # of the image's environment
         ("Scikit_Learn==1.7.0", "from sklearn import metrics"),
         ("opencv-python-headless==4.11.0.86", "import cv2"),
         ("google-cloud-storage", "from google.cloud import storage"),
