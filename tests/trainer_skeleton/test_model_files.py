@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import keras
 import pytest
+import tensorflow as tf
 
 from distlaunch_trainer.cluster import Role
 from distlaunch_trainer.errors import TrainerError
@@ -97,6 +99,32 @@ def test_model_that_cannot_be_exported_is_saved_for_keras(tmp_path, capsys, monk
     assert capsys.readouterr().err == f"trainer: warning: {warning}\n"
 
 
+@keras.saving.register_keras_serializable()
+class UsesTable(keras.layers.Layer):
+    """A layer with a lookup table of its module's, which no SavedModel can hold."""
+
+    values = tf.constant([1, 2], tf.int64)
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(values, values), 0)
+
+    def call(self, x: object) -> object:
+        return tf.cast(self.table.lookup(tf.cast(x, tf.int64)), tf.float32)
+
+
+@pytest.mark.parametrize("error", [None, SystemExit(9), tf.errors.InvalidArgumentError(0, 0, "no")])
+def test_model_is_in_its_folder_before_it_is_exported(tmp_path, monkeypatch, error):
+    """So it is not lost, whatever happens in the export."""
+    model = model_of(UsesTable(), keras.layers.Dense(3))
+    if error:
+        monkeypatch.setattr(model, "export", lambda *_, **__: raise_(error))
+    with contextlib.suppress(SystemExit):
+        assert save_model(model, str(tmp_path), report()) == ["model.keras"]
+    assert names(tmp_path) == ["model.keras"]
+
+
+def raise_(error: BaseException) -> None:
+    raise error
+
+
 def test_model_that_cannot_be_saved_at_all_is_an_error(tmp_path, monkeypatch):
     model = model_of(keras.layers.Dense(3))
     for way in ("export", "save", "save_weights"):
@@ -104,7 +132,7 @@ def test_model_that_cannot_be_saved_at_all_is_an_error(tmp_path, monkeypatch):
     with pytest.raises(TrainerError) as failed:
         save_model(model, str(tmp_path), report())
     assert str(failed.value) == (
-        "the model cannot be saved: saved_model.pb was not written: not me; model.keras was not "
-        "written: not me; model.weights.h5 was not written: not me"
+        "the model cannot be saved: model.keras was not written: not me; model.weights.h5 was not "
+        "written: not me; saved_model.pb was not written: not me"
     )
     assert names(tmp_path) == []

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import keras
@@ -17,7 +16,6 @@ from .report import Report
 from .storage import names_in, publish, scratch_folder
 
 _WEIGHTS, _KERAS, _SAVED_MODEL = "model.weights.h5", "model.keras", "saved_model.pb"
-# In the order in which they become visible.
 _FILES = (_WEIGHTS, _KERAS, _SAVED_MODEL)
 
 
@@ -73,11 +71,12 @@ def files_in(folder: str) -> list[str]:
 
 
 def save_model(model: keras.Model, folder: str, report: Report) -> list[str]:
-    """Write the finished model: ``model.keras`` and a SavedModel, both loadable without this code.
+    """Write the trained model: ``model.keras``, then a SavedModel, both loadable without this code.
 
-    If Keras cannot write one of them the other is written, and a warning printed; the weights are
-    written in place of ``model.keras``. A model that is there already stays until the whole of the
-    new one is beside it.
+    ``model.keras`` is in the folder before the SavedModel is written, which can fail for more
+    reasons. If Keras cannot write one of them, a warning is printed; the weights are written in
+    place of ``model.keras``. An earlier model in the folder is kept until ``model.keras`` is beside
+    it.
 
     Returns
     -------
@@ -91,42 +90,48 @@ def save_model(model: keras.Model, folder: str, report: Report) -> list[str]:
     TrainerError
         If Keras can write none of them.
     """
-    with scratch_folder(folder) as scratch:
-        try:
-            written, problems = _write(model, scratch)
-        except (tf.errors.OpError, OSError) as error:
-            raise StorageError(f"cannot write the model to {folder}: {gist(error)}") from error
-        if not written:
-            raise TrainerError(f"the model cannot be saved: {'; '.join(problems)}")
-        obsolete = [name for name in _FILES if name not in written]
-        publish(scratch, folder, last=written[-1], obsolete=obsolete)
+    problems: list[str] = []
+    keras_file = _save(model, folder, problems)
+    kept = [keras_file] if keras_file else []
+    is_exported = _export(model, folder, kept, problems)
+    if not keras_file and not is_exported:
+        raise TrainerError(f"the model cannot be saved: {'; '.join(problems)}")
+    written = [*kept, *([_SAVED_MODEL] if is_exported else [])]
     if problems:
         report.warn(f"{'; '.join(problems)}; written: {', '.join(written)}")
     return written
 
 
-def _write(model: keras.Model, folder: Path) -> tuple[list[str], list[str]]:
-    """Write what Keras can of a model; return the files, and why others are missing."""
-    written, problems = [], []
+def _save(model: keras.Model, folder: str, problems: list[str]) -> str | None:
+    """Write ``model.keras`` or the weights; return the name, or None if Keras can write neither."""
+    writers = {_KERAS: model.save, _WEIGHTS: model.save_weights}
+    for name, write in writers.items():
+        with scratch_folder(folder) as scratch:
+            try:
+                write(scratch / name)
+            except (tf.errors.OpError, OSError) as error:
+                raise StorageError(f"cannot write the model to {folder}: {gist(error)}") from error
+            except Exception as error:  # noqa: BLE001 - get_config() is the user's
+                reason = (name == _KERAS and serialization_problem(model)) or gist(error)
+                problems.append(f"{name} was not written: {reason}")
+            else:
+                _publish(scratch, folder, name, kept=())
+                return name
+    return None
 
-    def write(name: str, function: Callable[[], object]) -> bool:
+
+def _export(model: keras.Model, folder: str, kept: Sequence[str], problems: list[str]) -> bool:
+    """Write the SavedModel beside the files ``kept``; return whether Keras can."""
+    with scratch_folder(folder) as scratch:
         try:
-            function()
-        except (tf.errors.OpError, OSError):
-            raise
-        except Exception as error:  # noqa: BLE001 - get_config() and call() are the user's
-            reason = (name == _KERAS and serialization_problem(model)) or gist(error)
-            problems.append(f"{name} was not written: {reason}")
+            model.export(scratch, format="tf_saved_model", verbose=False)
+        except Exception as error:  # noqa: BLE001 - call() is the user's
+            problems.append(f"{_SAVED_MODEL} was not written: {gist(error)}")
             return False
-        written.append(name)
-        return True
+        _publish(scratch, folder, _SAVED_MODEL, kept)
+    return True
 
-    if not write(
-        _SAVED_MODEL, lambda: model.export(folder, format="tf_saved_model", verbose=False)
-    ):
-        shutil.rmtree(folder)
-        folder.mkdir()
-    if not write(_KERAS, lambda: model.save(folder / _KERAS)):
-        (folder / _KERAS).unlink(missing_ok=True)
-        write(_WEIGHTS, lambda: model.save_weights(folder / _WEIGHTS))
-    return [name for name in _FILES if name in written], problems
+
+def _publish(scratch: Path, folder: str, last: str, kept: Sequence[str]) -> None:
+    obsolete = [name for name in _FILES if name != last and name not in kept]
+    publish(scratch, folder, last=last, obsolete=obsolete)
