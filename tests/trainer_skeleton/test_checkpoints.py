@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from distlaunch_trainer import checkpoints as checkpoint_files
-from distlaunch_trainer.checkpoints import Checkpoints, Progress
+from distlaunch_trainer.checkpoints import Checkpoint, Checkpoints, TrainingState
 from distlaunch_trainer.cluster import Role
 from distlaunch_trainer.errors import StorageError
 from distlaunch_trainer.report import Report
+
+MODEL = {"model": "Sequential", "optimizers": {"optimizer": "Adam"}}
 
 
 @pytest.fixture
@@ -27,14 +29,18 @@ def checkpoints_in(folder):
     return Checkpoints(str(folder), Report(Role(), "logs"))
 
 
-def progress_at(step):
+def state_at(step):
     history = [{"epoch": 1, "logs": {"loss": 0.5}}]
-    return Progress(step, 100, 10, 12, 0, 100, 10, "float32", 1e-3, history)
+    return TrainingState(step, 100, 10, 12, 0, 100, 10, "float32", 1e-3, history)
+
+
+def checkpoint_at(step, size=3):
+    return Checkpoint(state_at(step), MODEL, {"dense/kernel": np.full(size, step, np.float32)})
 
 
 def write(checkpoints, *steps, size=3):
     for step in steps:
-        checkpoints.save(progress_at(step), [np.full(size, step, np.float32)])
+        checkpoints.save(checkpoint_at(step, size))
         checkpoints.wait()
 
 
@@ -42,14 +48,16 @@ def save(folder, *steps):
     write(checkpoints_in(folder), *steps)
 
 
-def newest_step(folder):
-    newest = checkpoints_in(folder).newest()
-    if newest is None:
+def latest_step(folder):
+    latest = checkpoints_in(folder).latest()
+    if latest is None:
         return None
-    progress, values = newest
-    assert progress == progress_at(progress.step)
-    np.testing.assert_array_equal(values, [np.full(3, progress.step, np.float32)])
-    return progress.step
+    step = latest.state.step
+    assert latest.state == state_at(step)
+    assert latest.model == MODEL
+    assert latest.values.keys() == {"dense/kernel"}
+    np.testing.assert_array_equal(latest.values["dense/kernel"], np.full(3, step, np.float32))
+    return step
 
 
 def names(folder):
@@ -57,27 +65,30 @@ def names(folder):
 
 
 def test_values_are_read_as_they_were_saved(folder):
-    values = [
-        np.arange(6, dtype=np.float32).reshape(2, 3),
-        np.array(3, np.int64),
-        np.array([0.1, -2.5, 1e30], ml_dtypes.bfloat16),
-        np.array(0.5, ml_dtypes.bfloat16),
-        np.array([True, False]),
-        np.zeros((0, 3), np.float16),
-    ]
+    values = {
+        "dense/kernel": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "transposed": np.arange(6, dtype=np.float64).reshape(2, 3).T,
+        "file": np.array(3, np.int64),
+        "dense/kernel#2": np.array([0.1, -2.5, 1e30], ml_dtypes.bfloat16),
+        "scale": np.array(0.5, ml_dtypes.bfloat16),
+        "quantized": np.array([-128, 127], np.int8),
+        "float8": np.array([0.5, -448], ml_dtypes.float8_e4m3fn),
+        "mask": np.array([True, False]),
+        "empty": np.zeros((0, 3), np.float16),
+    }
     checkpoints = checkpoints_in(folder)
-    checkpoints.save(progress_at(7), values)
+    checkpoints.save(Checkpoint(state_at(7), MODEL, values))
     checkpoints.wait()
-    _, restored = checkpoints_in(folder).newest()
-    for value, expected in zip(restored, values, strict=True):
-        assert (value.dtype, value.shape) == (expected.dtype, expected.shape)
-        assert value.tobytes() == expected.tobytes()
+    restored = checkpoints_in(folder).latest().values
+    for name, expected in values.items():
+        assert (restored[name].dtype, restored[name].shape) == (expected.dtype, expected.shape)
+        assert restored[name].tobytes() == expected.tobytes()
 
 
-def test_the_newest_three_are_kept(folder):
+def test_the_latest_three_are_kept(folder):
     save(folder, 5, 10, 15, 20, 25)
     assert names(folder) == ["15", "20", "25"]
-    assert newest_step(folder) == 25
+    assert latest_step(folder) == 25
 
 
 def test_a_step_that_is_saved_again_is_whole_all_the_time(folder, monkeypatch):
@@ -86,21 +97,21 @@ def test_a_step_that_is_saved_again_is_whole_all_the_time(folder, monkeypatch):
         patch.setattr(checkpoint_files, "write_whole", lambda *_: pytest.fail("killed here"))
         with pytest.raises(pytest.fail.Exception):
             save(folder, 10)
-    assert newest_step(folder) == 10
+    assert latest_step(folder) == 10
     save(folder, 10)
     assert names(folder) == ["05", "10-3"]
     save(folder, 10, 15)
     assert names(folder) == ["05", "10-4", "15"]
-    assert newest_step(folder) == 15
+    assert latest_step(folder) == 15
 
 
 def test_a_checkpoint_of_another_run_is_not_overwritten(folder):
     checkpoints = checkpoints_in(folder)
-    assert checkpoints.newest() is None
+    assert checkpoints.latest() is None
     save(folder, 5)
     with pytest.raises(StorageError, match=r"^cannot write .*/step-00000005: File exists$"):
         write(checkpoints, 5)
-    assert newest_step(folder) == 5
+    assert latest_step(folder) == 5
 
 
 def test_damaged_checkpoints_are_removed_first(folder):
@@ -108,21 +119,21 @@ def test_damaged_checkpoints_are_removed_first(folder):
     for step in (10, 15):
         flip(folder / f"step-000000{step}")
     checkpoints = checkpoints_in(folder)
-    assert checkpoints.newest()[0].step == 5
+    assert checkpoints.latest().state.step == 5
     write(checkpoints, 7)
     assert names(folder) == ["05", "07", "15"]
     write(checkpoints, 9)
     assert names(folder) == ["05", "07", "09"]
-    assert newest_step(folder) == 9
+    assert latest_step(folder) == 9
 
 
-def test_an_unfinished_save_is_no_checkpoint(folder, capsys):
-    assert newest_step(folder) is None
-    assert newest_step(folder / "nothing") is None
+def test_an_unwait_at_mosted_save_is_no_checkpoint(folder, capsys):
+    assert latest_step(folder) is None
+    assert latest_step(folder / "nothing") is None
     save(folder, 5, 10)
     (folder / "step-00000010" / "checkpoint.json").unlink()
     (folder / ".partial-abc").mkdir()
-    assert newest_step(folder) == 5
+    assert latest_step(folder) == 5
     assert capsys.readouterr().err == ""
 
 
@@ -141,11 +152,11 @@ def change_manifest(place, **changes):
 DAMAGES = {
     "a bit flipped": flip,
     "values missing": lambda place: (place / "values.npz").unlink(),
-    "manifest cut off": lambda place: (place / "checkpoint.json").write_text('{"progress": {'),
+    "manifest cut off": lambda place: (place / "checkpoint.json").write_text('{"state": {'),
     "manifest a list": lambda place: (place / "checkpoint.json").write_text("[]"),
     "manifest binary": lambda place: (place / "checkpoint.json").write_bytes(b"\xff\xfe\0"),
-    "progress of another version": lambda place: change_manifest(place, progress={"steps": 1}),
-    "fewer values": lambda place: change_manifest(place, types=["float32"] * 2),
+    "another state": lambda place: change_manifest(place, state={"steps": 1}),
+    "more values": lambda place: change_manifest(place, types={"a": "float32", "b": "float32"}),
     "types of another kind": lambda place: change_manifest(place, types=[3]),
 }
 
@@ -154,7 +165,7 @@ DAMAGES = {
 def test_a_damaged_checkpoint_is_passed_over_with_a_warning(folder, capsys, damage):
     save(folder, 5, 10)
     damage(folder / "step-00000010")
-    assert newest_step(folder) == 5
+    assert latest_step(folder) == 5
     (warning,) = capsys.readouterr().err.splitlines()
     assert warning.startswith("trainer: warning: ")
     assert str(folder / "step-00000010") in warning
@@ -165,7 +176,22 @@ def test_damaged_checkpoints_alone_are_an_error(folder):
     save(folder, 5)
     flip(folder / "step-00000005")
     with pytest.raises(StorageError, match=r"is damaged: --no-resume starts from scratch$"):
-        newest_step(folder)
+        latest_step(folder)
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_checkpoint_of_another_format_is_refused(folder, version):
+    save(folder, 5, 10)
+    path = folder / "step-00000010/checkpoint.json"
+    manifest = json.loads(path.read_text())
+    # Format 1 had no version.
+    path.write_text(json.dumps(manifest | {"format": 3} if version > 1 else {"progress": {}}))
+    with pytest.raises(StorageError) as refused:
+        latest_step(folder)
+    assert str(refused.value) == (
+        f"the checkpoint {path.parent} has format {version}, this trainer reads format 2: "
+        f"resume with the version of distlaunch that wrote it, or --no-resume to start from scratch"
+    )
 
 
 def test_clear_removes_all_checkpoints_and_nothing_else(folder):
@@ -189,7 +215,7 @@ def gate(monkeypatch):
 
 
 def begin(checkpoints, step=5):
-    checkpoints.save(progress_at(step), [np.full(3, step, np.float32)])
+    checkpoints.save(checkpoint_at(step))
 
 
 @pytest.mark.parametrize(("last_took", "is_waited_for"), [(0.0, True), (9.0, False)])
@@ -200,14 +226,14 @@ def test_training_continues_during_a_long_write(
     checkpoints._seconds = last_took
     waits = []
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "finish", waits.append)
+        patch.setattr(checkpoints, "wait_at_most", waits.append)
         begin(checkpoints)
     assert bool(waits) == is_waited_for
-    assert not checkpoints.finish(0)
-    assert newest_step(folder) is None
+    assert not checkpoints.wait_at_most(0)
+    assert latest_step(folder) is None
     gate.set()
     checkpoints.wait()
-    assert newest_step(folder) == 5
+    assert latest_step(folder) == 5
 
 
 def test_one_write_at_most_is_under_way(folder, gate):
@@ -228,7 +254,7 @@ def test_an_error_ends_the_run_after_the_write_under_way(folder, gate):
 
     with pytest.raises(ZeroDivisionError):
         run()
-    assert newest_step(folder) == 5
+    assert latest_step(folder) == 5
 
 
 def test_a_write_that_hangs_or_fails_is_not_waited_for(folder, gate, monkeypatch):
@@ -238,17 +264,17 @@ def test_a_write_that_hangs_or_fails_is_not_waited_for(folder, gate, monkeypatch
     shutil.rmtree(folder / "step-00000005")
     folder.joinpath("step-00000005").write_text("in the way")
     gate.set()
-    assert checkpoints.finish(60)
+    assert checkpoints.wait_at_most(60)
     with pytest.raises(StorageError):
         checkpoints.wait()
 
 
 def test_writing_takes_no_second_copy(folder):
     checkpoints = checkpoints_in(folder)
-    values = [np.zeros(25 << 20, np.uint8) for _ in range(4)]
+    values = {name: np.zeros(25 << 20, np.uint8) for name in "abcd"}
     tracemalloc.start()
     try:
-        checkpoints.save(progress_at(5), values)
+        checkpoints.save(Checkpoint(state_at(5), MODEL, values))
         checkpoints.wait()
         assert tracemalloc.get_traced_memory()[1] < 20 << 20
     finally:
@@ -262,4 +288,4 @@ def test_a_full_disk_is_reported_and_leaves_the_checkpoint_before(small_disk):
     assert str(failed.value) == f"cannot write {small_disk}/step-00000010: No space left on device"
     assert names(small_disk) == ["05"]
     save(small_disk, 15)
-    assert newest_step(small_disk) == 15
+    assert latest_step(small_disk) == 15

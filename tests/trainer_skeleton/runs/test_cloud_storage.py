@@ -67,31 +67,32 @@ CHECKPOINTS = """
 import numpy as np
 from distlaunch_trainer.cluster import Role
 from distlaunch_trainer.report import Report
-from distlaunch_trainer.checkpoints import Checkpoints, Progress
+from distlaunch_trainer.checkpoints import Checkpoint, Checkpoints, TrainingState
 
 def open_checkpoints():
     return Checkpoints("gs://jobs/checkpoints", Report(Role(), "logs"))
 
 checkpoints = open_checkpoints()
-assert checkpoints.newest() is None
+assert checkpoints.latest() is None
 for step in (1, 2, 3, 4):
     size = 25 << 20 if step == 4 else 10
-    progress = Progress(step, 100, 10, 12, 0, 100, 10, "float32")
-    checkpoints.save(progress, [np.full(size, step, np.float32)])
+    state = TrainingState(step, 100, 10, 12, 0, 100, 10, "float32")
+    checkpoints.save(Checkpoint(state, {}, {"kernel": np.full(size, step, np.float32)}))
     checkpoints.wait()
-progress, (values,) = open_checkpoints().newest()
-assert progress.step == 4
-assert values.size == 25 << 20 and (values == 4).all()
+latest = open_checkpoints().latest()
+assert latest.state.step == 4
+kernel = latest.values["kernel"]
+assert kernel.size == 25 << 20 and (kernel == 4).all()
 """
 
 
-def test_the_newest_three_checkpoints_are_kept(run, storage):
+def test_the_latest_three_checkpoints_are_kept(run, storage):
     run(CHECKPOINTS)
     assert storage.names("jobs/checkpoints/") == [
         f"step-0000000{step}/{name}" for step in (2, 3, 4) for name in ("values.npz", MANIFEST)
     ]
     first, second = [request for request in storage.requests if request.startswith("DELETE")]
-    assert first.endswith(f"/step-00000001/{MANIFEST}"), "what makes it a checkpoint goes first"
+    assert first.endswith(f"/step-00000001/{MANIFEST}"), "the manifest is removed first"
     assert second.endswith("/step-00000001/values.npz")
 
 

@@ -59,7 +59,7 @@ class End(keras.callbacks.Callback):
 KILL_IN_WRITE = """
 from distlaunch_trainer import checkpoints
 
-class Killed(saving._Summed):
+class Killed(checkpoints._Unseekable):
     written = 0
 
     def write(self, data):
@@ -68,7 +68,7 @@ class Killed(saving._Summed):
             signal_once("write", 9)
         return super().write(data)
 
-saving._Summed = Killed
+checkpoints._Unseekable = Killed
 """
 
 
@@ -209,14 +209,29 @@ def test_epoch_that_a_callback_cut_short_is_validated_after_a_resume(new_project
     assert saved.stat() != before
 
 
-CREATES = "strategy = tf.distribute.MultiWorkerMirroredStrategy(_resolver(role), options)"
+# Both tasks receive SIGTERM when the strategy has been created.
+STOPPED = """
+import os, sys
+import tensorflow as tf
+from trainer import task
+
+create = tf.distribute.MultiWorkerMirroredStrategy
+
+def create_and_stop(*arguments):
+    strategy = create(*arguments)
+    os.kill(os.getpid(), 15)
+    return strategy
+
+tf.distribute.MultiWorkerMirroredStrategy = create_and_stop
+sys.exit(task.main())
+"""
 
 
 def test_sigterm_while_the_cluster_forms_ends_the_tasks(project):
     """TensorFlow's own handler, in place until the strategy is there, would drop it."""
-    stop_when_connected = f"{CREATES}\n            os.kill(os.getpid(), 15)"
-    project.replace("distlaunch_trainer/cluster.py", CREATES, stop_when_connected)
-    result = project.local("job", "--workers", "2", "--", "--epochs=1", code=143)
+    project.write("stopped.py", STOPPED)
+    options = ("--workers", "2", "--set", "module=stopped", "--", "--epochs=1")
+    result = project.local("job", *options, code=143)
     assert "trainer: stopped by a signal before the training began" in result.out
     assert not (project.folder / "job/summary.json").exists()
 
@@ -230,3 +245,29 @@ def test_three_workers_then_two_past_a_damaged_checkpoint(regression, one_worker
     assert f"the checkpoint {newest} is damaged" in result.text
     assert regression.summary("moved")["resumed_from"] == STEPS - 1
     assert_same_weights(regression, "moved", one_worker)
+
+
+ANOTHER_OPTIMIZER = """
+import keras, sys
+from trainer import model, task
+
+create = model.create_model
+
+def create_other():
+    other = create()
+    other.compile(keras.optimizers.Adamax(1e-2), "mse", metrics=["mae"])
+    return other
+
+model.create_model = create_other
+sys.exit(task.main())
+"""
+
+
+def test_a_run_with_another_optimizer_is_refused(regression, three_workers):
+    regression.write("another.py", ANOTHER_OPTIMIZER)
+    result = regression.run("another", "--job-dir=three", *SETTINGS, "--epochs=4")
+    assert result.code == 1
+    assert result.err.splitlines()[-1] == (
+        "trainer: error: the checkpoint is not of this model: its optimizer is Adam, this one "
+        "Adamax; use a new --job-dir, or --no-resume to start from scratch"
+    )

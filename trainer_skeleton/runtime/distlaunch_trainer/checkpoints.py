@@ -1,18 +1,19 @@
-"""Checkpoints, from which a run goes on. Only the chief writes.
+"""Checkpoints, from which a run resumes. Only the chief writes.
 
-A checkpoint is a folder ``step-00000120`` with the values of all variables and, written last, a
-``checkpoint.json`` with the step, the order of the data and the checksum of the values. A
-folder without it is an unfinished save. What lies there is never written over: a second checkpoint
-of a step is ``step-00000120-2``, and takes the first one's place once it is whole.
+A checkpoint is a folder ``step-00000120`` with ``values.npz``, the values of all variables by name,
+and ``checkpoint.json``, which is written last: the training state, whose variables they are, and
+the format's version. A folder without it is an unfinished save. No checkpoint is overwritten: the
+second checkpoint of a step is ``step-00000120-2``; when it is complete, the first is removed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import re
 import time
+import zipfile
+from collections.abc import Mapping
 from concurrent import futures
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
@@ -36,19 +37,22 @@ from .storage import (
     write_whole,
 )
 
-KEPT = 3
+FORMAT = 2
+"""Version of the format; 1, without names of variables, is not read any more."""
+
+MAX_TO_KEEP = 3
 _MANIFEST = "checkpoint.json"
 _VALUES = "values.npz"
 _NAME = re.compile(r"step-(\d+)(?:-(\d+))?$")
-# What the training may wait for a checkpoint: a moment, or a share of the time since the last one.
-_MOMENT_SECONDS = 0.1
-_SHARE = 0.02
+# The training waits for a write for this long, or this fraction of the time since the last one.
+_MIN_WAIT_SECONDS = 0.1
+_MAX_WAIT_FRACTION = 0.02
 _LAST_WRITE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far a run has come, and what must stay the same for it to go on.
+class TrainingState:
+    """The step of a run, and what must stay the same when it resumes.
 
     Attributes
     ----------
@@ -67,7 +71,7 @@ class Progress:
     shard_policy
         The value of ``--shard-policy``.
     callbacks
-        What the callbacks had counted; their arrays stand behind the values of the variables.
+        The state of the callbacks; its arrays are among the checkpoint's values.
     """
 
     step: int
@@ -85,10 +89,29 @@ class Progress:
     shard_policy: str = "auto"
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """The contents of a checkpoint.
+
+    Attributes
+    ----------
+    state
+        The training state.
+    model
+        Whose variables these are, as `ModelState.describe` returns it.
+    values
+        Arrays by name, of any numeric type.
+    """
+
+    state: TrainingState
+    model: Mapping[str, Any]
+    values: Mapping[str, np.ndarray]
+
+
 class Checkpoints(AbstractContextManager):
     """The checkpoints of a job folder.
 
-    As a context manager they give a write under way some time to end before an error goes on.
+    As a context manager it waits some time for a write in progress before it passes an error on.
     """
 
     def __init__(self, folder: str, report: Report) -> None:
@@ -100,24 +123,24 @@ class Checkpoints(AbstractContextManager):
         self._seconds = 0.0
 
     def __exit__(self, *_: object) -> None:
-        self.finish(_LAST_WRITE_SECONDS)
+        self.wait_at_most(_LAST_WRITE_SECONDS)
 
-    def save(self, progress: Progress, values: list[np.ndarray]) -> None:
-        """Write a checkpoint, after the one before is written.
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint, when the previous one is written.
 
-        It is waited for a moment, or for a small share of the time since the one before, so that a
-        kill costs no more than the steps since it; but not at all where the last write took longer
-        than that: the training then goes on beside it.
+        The training waits for a short write only, so that a kill costs no more than the steps since
+        this checkpoint; a longer write continues beside the training.
 
         Raises
         ------
         StorageError
-            If this one or the one before could not be written.
+            If this one or the previous one could not be written.
         """
         self.wait()
-        little = max(_MOMENT_SECONDS, _SHARE * (time.monotonic() - self._saved))
-        self._pending = self._writer.submit(self._write, progress, values)
-        if self._seconds <= little and self.finish(little):
+        since_last = time.monotonic() - self._saved
+        allowance = max(_MIN_WAIT_SECONDS, _MAX_WAIT_FRACTION * since_last)
+        self._pending = self._writer.submit(self._write, checkpoint)
+        if self._seconds <= allowance and self.wait_at_most(allowance):
             self.wait()
         self._saved = time.monotonic()
 
@@ -133,28 +156,30 @@ class Checkpoints(AbstractContextManager):
         if pending is not None:
             pending.result()
 
-    def finish(self, seconds: float) -> bool:
-        """Wait so long at most for the last checkpoint; return whether its write has ended.
+    def wait_at_most(self, seconds: float) -> bool:
+        """Wait for the last checkpoint; return whether its write has ended.
 
         It raises nothing: `wait` raises if the write failed.
         """
-        under_way = [] if self._pending is None else [self._pending]
-        return not futures.wait(under_way, seconds).not_done
+        pending = [] if self._pending is None else [self._pending]
+        return not futures.wait(pending, seconds).not_done
 
-    def newest(self) -> tuple[Progress, list[np.ndarray]] | None:
-        """Return the newest whole checkpoint, or None where there is none at all.
+    def latest(self) -> Checkpoint | None:
+        """Return the latest complete checkpoint, or None if there is none at all.
 
         Raises
         ------
         StorageError
-            If there are checkpoints and each of them is damaged.
+            If all checkpoints are damaged, or one has another format.
         """
         is_damaged = False
         for name in reversed(list(self._names)):
             try:
                 checkpoint = self._read(name)
-            except StorageError as problem:
-                self._report.warn(f"{problem}; trying the checkpoint before it")
+            except _FormatError:
+                raise
+            except StorageError as error:
+                self._report.warn(f"{error}; trying the checkpoint before it")
                 checkpoint, is_damaged = None, True
             if checkpoint is not None:
                 return checkpoint
@@ -173,99 +198,130 @@ class Checkpoints(AbstractContextManager):
 
     @cached_property
     def _names(self) -> list[str]:
-        """The checkpoints, what is to go first being first: listed once, as no one else writes."""
-        return sorted((name for name in names_in(self._folder) if _NAME.match(name)), key=_order)
+        """The checkpoints, the next to remove first; listed once, as only this process writes."""
+        names = (name for name in names_in(self._folder) if _NAME.match(name))
+        return sorted(names, key=_step_and_number)
 
-    def _write(self, progress: Progress, values: list[np.ndarray]) -> None:
-        began = time.monotonic()
-        name = _name_beside(self._names, progress.step)
-        place = join(self._folder, name)
-        make_new_folder(place)
+    def _write(self, checkpoint: Checkpoint) -> None:
+        started = time.monotonic()
+        step = checkpoint.state.step
+        name = _unused_name(self._names, step)
+        path = join(self._folder, name)
+        make_new_folder(path)
         try:
+            _write_values(path, checkpoint.values)
             manifest = {
-                "progress": asdict(progress),
-                "types": [value.dtype.name for value in values],
-                "sha256": _write_values(place, values),
+                "format": FORMAT,
+                "state": asdict(checkpoint.state),
+                "model": checkpoint.model,
+                "types": {key: value.dtype.name for key, value in checkpoint.values.items()},
             }
-            write_whole(join(place, _MANIFEST), json.dumps(manifest).encode())
+            write_whole(join(path, _MANIFEST), json.dumps(manifest).encode())
         except StorageError:
             with suppress(StorageError):
-                remove_files(place, _MANIFEST, _VALUES)
+                remove_files(path, _MANIFEST, _VALUES)
             raise
-        self._report.event("checkpoint", step=progress.step, path=place)
+        self._report.event("checkpoint", step=step, path=path)
         self._replace_by(name)
-        self._seconds = time.monotonic() - began
+        self._seconds = time.monotonic() - started
 
     def _replace_by(self, name: str) -> None:
-        """Count a checkpoint in, and remove those of its step and those that are too many."""
-        same_step = [old for old in self._names if _order(old)[0] == _order(name)[0]]
+        """Add a checkpoint; remove others of its step, and the oldest."""
+        step, _ = _step_and_number(name)
+        same_step = [old for old in self._names if _step_and_number(old)[0] == step]
         others = [old for old in self._names if old not in same_step]
         self._names.append(name)
-        for old in (*same_step, *others[: -(KEPT - 1)]):
+        for old in (*same_step, *others[: -(MAX_TO_KEEP - 1)]):
             self._remove(old)
 
-    def _read(self, name: str) -> tuple[Progress, list[np.ndarray]] | None:
-        place = join(self._folder, name)
-        text = read_if_there(join(place, _MANIFEST))
+    def _read(self, name: str) -> Checkpoint | None:
+        """Return a checkpoint, or None for an unfinished save."""
+        path = join(self._folder, name)
+        text = read_if_there(join(path, _MANIFEST))
         if text is None:
             return None
-        data = read_whole(join(place, _VALUES))
         try:
             manifest = json.loads(text)
-            if hashlib.sha256(data).hexdigest() != manifest["sha256"]:
-                raise ValueError("its values do not match their checksum")
-            with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-                values = [
-                    _restored(stored[str(n)], type_) for n, type_ in enumerate(manifest["types"])
-                ]
-            return Progress(**manifest["progress"]), values
-        except (ValueError, KeyError, TypeError) as error:
-            raise StorageError(f"the checkpoint {place} is damaged: {error}") from error
+            if manifest.get("format", 1) != FORMAT:
+                raise _FormatError(_format_message(path, manifest.get("format", 1)))
+            values = _read_values(path, manifest["types"])
+            return Checkpoint(TrainingState(**manifest["state"]), manifest["model"], values)
+        except _DAMAGES as error:
+            raise StorageError(f"the checkpoint {path} is damaged: {error}") from error
 
     def _remove(self, name: str) -> None:
-        """Remove a checkpoint, first of all what makes it one."""
+        """Remove a checkpoint, its manifest first."""
         remove_files(join(self._folder, name), _MANIFEST, _VALUES)
         self._names.remove(name)
 
 
-def _order(name: str) -> tuple[int, int]:
-    """Return the step of a checkpoint's name, and which of that step's it is."""
+class _FormatError(StorageError):
+    """A checkpoint was written by a version of the trainer with another format."""
+
+
+_DAMAGES = (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile)
+
+
+def _format_message(path: str, version: object) -> str:
+    return (
+        f"the checkpoint {path} has format {version}, this trainer reads format {FORMAT}: resume "
+        f"with the version of distlaunch that wrote it, or --no-resume to start from scratch"
+    )
+
+
+def _step_and_number(name: str) -> tuple[int, int]:
+    """Return the step of a checkpoint's name, and its number among those of that step."""
     step, number = name.removeprefix("step-").partition("-")[::2]
     return int(step), int(number or 1)
 
 
-def _name_beside(names: list[str], step: int) -> str:
-    """Return a name for a checkpoint that none has yet."""
-    numbers = [_order(name)[1] for name in names if _order(name)[0] == step]
+def _unused_name(names: list[str], step: int) -> str:
+    """Return a name that no checkpoint has."""
+    numbers = [_step_and_number(name)[1] for name in names if _step_and_number(name)[0] == step]
     return f"step-{step:08d}" + (f"-{max(numbers) + 1}" if numbers else "")
 
 
+def _write_values(folder: str, values: Mapping[str, np.ndarray]) -> None:
+    """Write arrays by name, as ``numpy.load`` reads them; the format has a CRC of each."""
+    with (
+        explained("cannot write", folder),
+        new_file(join(folder, _VALUES)) as file,
+        zipfile.ZipFile(_Unseekable(file), "w", zipfile.ZIP_STORED) as archive,
+    ):
+        for name, value in values.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, _storable(value), allow_pickle=False)
+
+
+def _read_values(folder: str, types: Mapping[str, str]) -> dict[str, np.ndarray]:
+    data = io.BytesIO(read_whole(join(folder, _VALUES)))
+    with np.load(data, allow_pickle=False) as stored:
+        if set(stored.files) != set(types):
+            raise ValueError(f"{_VALUES} and {_MANIFEST} have different variables")
+        return {name: _restored(stored[name], type_name) for name, type_name in types.items()}
+
+
 def _storable(value: np.ndarray) -> np.ndarray:
-    """Return a value as numpy's file format can hold it: bfloat16 and the like as their bytes."""
+    """Return an array as numpy's file format can hold it: bfloat16 and the like as bytes."""
     return value if value.dtype.isbuiltin == 1 else value.view(f"u{value.dtype.itemsize}")
 
 
-def _restored(stored: np.ndarray, name: str) -> np.ndarray:
-    known = getattr(ml_dtypes, name, None)
+def _restored(stored: np.ndarray, type_name: str) -> np.ndarray:
+    known = getattr(ml_dtypes, type_name, None)
     return stored if known is None else stored.view(known)
 
 
-def _write_values(place: str, values: list[np.ndarray]) -> str:
-    """Write the values into the checkpoint's folder; return their checksum."""
-    with explained("cannot write", place), new_file(join(place, _VALUES)) as file:
-        summed = _Summed(file)
-        np.savez(summed, **{str(n): _storable(value) for n, value in enumerate(values)})
-    return summed.sha256.hexdigest()
-
-
-class _Summed(io.RawIOBase):
-    """A file to write in one go that takes the checksum on the way."""
+class _Unseekable(io.RawIOBase):
+    """A file that can only be written from its beginning to its end, as one in a bucket."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self.sha256 = hashlib.sha256()
 
-    def write(self, data: bytes) -> int:
-        self.sha256.update(data)
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write bytes; return their number."""
         self._file.write(data)
-        return len(data)
+        return memoryview(data).nbytes

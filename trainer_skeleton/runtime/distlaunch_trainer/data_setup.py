@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from .audit import Audit, is_audited
-from .checkpoints import Progress
+from .checkpoints import TrainingState
 from .cluster import Cluster
 from .errors import DataError, PlanError
 from .explain import from_user
@@ -41,7 +41,7 @@ class Dealt:
 
     training: Data
     validation: Data | None
-    progress: Progress
+    progress: TrainingState
     audit: Audit | None
 
 
@@ -74,7 +74,7 @@ class Dealer:
 
     def deal(
         self,
-        start: Progress | None,
+        start: TrainingState | None,
         load_training: Callable[[], Any],
         load_validation: Callable[[], Any],
     ) -> Dealt:
@@ -102,10 +102,10 @@ class Dealer:
             self._report.warn(note)
         return Dealt(data, self._validation(progress, load_validation), progress, audit)
 
-    def _progress(self, start: Progress | None, seed: int) -> Progress:
+    def _progress(self, start: TrainingState | None, seed: int) -> TrainingState:
         """Return what is known of the run before its data is: 0 for what is to be counted."""
         settings = self._settings
-        return Progress(
+        return TrainingState(
             step=start.step if start else 0,
             examples=start.examples if start else 0,
             global_batch=self._asked_batch(start),
@@ -126,7 +126,7 @@ class Dealer:
             },
         )
 
-    def _asked_batch(self, start: Progress | None) -> int:
+    def _asked_batch(self, start: TrainingState | None) -> int:
         """Return the requested or earlier global batch, 0 if none."""
         batch, replicas = self._settings.global_batch_size, self._cluster.replicas
         if self._settings.batch_size is not None:
@@ -146,7 +146,7 @@ class Dealer:
             self._report.warn(note)
         return items
 
-    def _planned(self, source: Records | Arrays, start: Progress) -> tuple[Data, Audit | None]:
+    def _planned(self, source: Records | Arrays, start: TrainingState) -> tuple[Data, Audit | None]:
         if self._settings.shard_policy:
             raise PlanError(
                 "--shard-policy is for a tf.data.Dataset of your own: Records and Arrays are dealt "
@@ -166,7 +166,9 @@ class Dealer:
         pipeline = Pipeline(items, plan, Order(start.seed, start.shuffle))
         return Data(pipeline, plan, items.describe()), audit
 
-    def _own_dataset(self, batches: tf.data.Dataset, start: Progress) -> tuple[Data, Audit | None]:
+    def _own_dataset(
+        self, batches: tf.data.Dataset, start: TrainingState
+    ) -> tuple[Data, Audit | None]:
         policy = start.shard_policy
         data, rows = open_dataset(
             batches, policy, self._cluster, self._report, numbered=is_audited()
@@ -187,7 +189,7 @@ class Dealer:
         positions = Positions(rows, self._cluster, data.plan.examples)
         return data, Audit(self._report, examples=positions.examples, numbers_of=positions)
 
-    def _counted(self, start: Progress, plan: Plan | Shares) -> Progress:
+    def _counted(self, start: TrainingState, plan: Plan | Shares) -> TrainingState:
         """Return the progress with what is known of the data."""
         if start.examples not in {0, plan.examples}:
             raise DataError(
@@ -201,7 +203,7 @@ class Dealer:
             steps_per_epoch=start.steps_per_epoch or plan.steps,
         )
 
-    def _validation(self, progress: Progress, load: Callable[[], Any]) -> Data | None:
+    def _validation(self, progress: TrainingState, load: Callable[[], Any]) -> Data | None:
         source = _source("validation", load)
         if source is None:
             return None

@@ -19,14 +19,16 @@ import tensorflow as tf
 
 from .audit import Audit
 from .callbacks import Callbacks, templates
-from .checkpoints import Checkpoints, Progress
+from .checkpoints import Checkpoint, Checkpoints, TrainingState
 from .cluster import Cluster
-from .errors import ModelError, TrainerError, TrainingStopped
+from .errors import TrainerError, TrainingStopped
 from .evaluator import Evaluator, metric_logs
+from .model_state import ModelState
 from .pipeline import Data
 from .report import Report, epoch_line
 from .step import StepFunctions
 from .stop_signal import StopSignal
+from .variable_names import stable_names, unique_names
 
 _SECONDS_PER_EXECUTION = 0.25
 _MAX_STEPS_PER_EXECUTION = 50
@@ -46,7 +48,7 @@ class Loop:
     checkpoints, report, stop
         Where the run saves and reports, and its stop signal.
     progress
-        The progress of the run: step 0, or that of a checkpoint.
+        The training state: of step 0, or of a checkpoint.
     epochs
         Epochs in total, with those done before a resume.
     checkpoint_every
@@ -69,7 +71,7 @@ class Loop:
         checkpoints: Checkpoints,
         report: Report,
         stop: StopSignal,
-        progress: Progress,
+        progress: TrainingState,
         epochs: int,
         checkpoint_every: int = 0,
         callbacks: Sequence[keras.callbacks.Callback] = (),
@@ -93,6 +95,7 @@ class Loop:
             synchronize=sync_batch_norm,
             record_examples=audit.see if audit else None,
         )
+        self._model_state = ModelState(model, cluster.strategy)
         self._audit = audit
         self._callbacks = Callbacks(
             list(callbacks),
@@ -110,30 +113,39 @@ class Loop:
         self._rows_of_epoch = 0
         self._evaluator: Evaluator | None = None
 
-    def restore(self, values: list[np.ndarray] | None) -> None:
-        """Broadcast the values of a checkpoint; only the chief needs to have them.
+    def restore(self, checkpoint: Checkpoint | None) -> None:
+        """Restore a checkpoint on every task; only the chief needs to have it.
 
         Raises
         ------
         ModelError
-            If the checkpoint is of another model.
+            If the checkpoint is of another model or optimizer.
         """
-        state, metrics = self._state(), self._steps.metric_variables
-        variables = [*state, *metrics]
-        of_model = [np.zeros(v.shape, v.dtype) for v in variables]
-        of_callbacks = templates(self._progress.callbacks)
-        if self._cluster.role.is_chief:
-            own = len(values or []) - len(of_callbacks)
-            _check_same_model((values or [])[:own], of_model, [v.path for v in variables])
-        expected = [*of_model, *of_callbacks]
-        agreed = [self._cluster.broadcast(value) for value in values or expected]
-        for variable, value in zip(state, agreed, strict=False):
-            variable.assign(value)
-        counted = agreed[len(state) : len(variables)]
-        self._steps.restore_metrics([tf.convert_to_tensor(v) for v in counted])
-        self._callback_arrays = agreed[len(variables) :]
+        if checkpoint is not None:
+            self._model_state.check_same(checkpoint.model)
+        state, metrics = self._model_state.variables, self._metrics_by_name
+        expected = {name: np.zeros(v.shape, v.dtype) for name, v in {**state, **metrics}.items()}
+        arrays = templates(self._progress.callbacks)
+        expected |= {_callback_name(number): array for number, array in enumerate(arrays)}
+        values = {
+            name: value
+            for name, value in (checkpoint.values if checkpoint is not None else {}).items()
+            if name in expected and _is_like(expected[name], value)
+        }
+        has_metrics = values.keys() >= metrics.keys()
+        if checkpoint is not None and not has_metrics:
+            self._report.warn("the metrics have changed: this epoch's start from scratch")
+        flag = np.array([has_metrics])
+        agreed = self._cluster.broadcast_all(
+            [flag, *(values.get(name, array) for name, array in expected.items())]
+        )
+        values = dict(zip(expected, agreed[1:], strict=True))
+        self._model_state.assign([values[name] for name in state])
+        if agreed[0]:
+            self._steps.restore_metrics([tf.convert_to_tensor(values[name]) for name in metrics])
+        self._callback_arrays = [values[_callback_name(number)] for number in range(len(arrays))]
 
-    def run(self) -> Progress:
+    def run(self) -> TrainingState:
         """Train until the last epoch is done or a callback ends the training.
 
         Raises
@@ -317,10 +329,11 @@ class Loop:
         self._report.scalars(epoch, logs)
         self._save(self._steps.metric_sums())
 
-    def _state(self) -> list[Any]:
-        """Return the variables of model and optimizer, each once, always in the same order."""
-        variables = [*self._model.variables, *self._model.optimizer.variables]
-        return list({id(variable): variable for variable in variables}.values())
+    @property
+    def _metrics_by_name(self) -> dict[str, Any]:
+        variables = self._steps.metric_variables
+        names = stable_names(variable.path for variable in variables)
+        return dict(zip(unique_names(f"metrics/{name}" for name in names), variables, strict=True))
 
     def _save(self, sums: list[tf.Tensor]) -> None:
         """Save on the chief, with the counts of all tasks' metrics."""
@@ -328,10 +341,11 @@ class Loop:
             self._checkpoints.wait()  # memory holds one set of values at a time
             states, arrays = self._callbacks.state()
             self._progress = replace(self._progress, callbacks=states)
-            tensors = (*(variable.value for variable in self._state()), *sums)
-            # numpy's own asarray takes twice as long for a distributed variable.
-            values = [tf.convert_to_tensor(tensor).numpy() for tensor in tensors]
-            self._checkpoints.save(self._progress, [*values, *arrays])
+            values = self._model_state.snapshot()
+            values |= zip(self._metrics_by_name, map(np.asarray, sums), strict=True)
+            values |= {_callback_name(number): array for number, array in enumerate(arrays)}
+            model = self._model_state.describe()
+            self._checkpoints.save(Checkpoint(self._progress, model, values))
 
     def _leave(self) -> NoReturn:
         """Stop together, when the chief has saved."""
@@ -340,19 +354,10 @@ class Loop:
         raise TrainingStopped(f"stopped by a signal: saved at step {self._progress.step}")
 
 
-def _check_same_model(
-    values: list[np.ndarray], templates: list[np.ndarray], paths: list[str]
-) -> None:
-    """Refuse values that are not those of this model's variables."""
-    remedy = "use a new --job-dir, or --no-resume to start from scratch"
-    if len(values) != len(templates):
-        raise ModelError(
-            f"the checkpoint is of another model: it has {len(values)} variables, this one "
-            f"{len(templates)}; {remedy}"
-        )
-    for value, template, path in zip(values, templates, paths, strict=True):
-        if value.shape != template.shape:
-            raise ModelError(
-                f"the checkpoint is of another model: {path} is {value.shape} there and "
-                f"{template.shape} here; {remedy}"
-            )
+def _callback_name(number: int) -> str:
+    """Return the name of an array of the callbacks' state in a checkpoint."""
+    return f"callbacks/{number}"
+
+
+def _is_like(expected: np.ndarray, value: np.ndarray) -> bool:
+    return (value.shape, value.dtype) == (expected.shape, expected.dtype)

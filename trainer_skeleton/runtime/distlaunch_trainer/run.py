@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from . import devices, explain, keras_compat, stop_signal
 from .audit import Audit
-from .checkpoints import Checkpoints, Progress
+from .checkpoints import Checkpoint, Checkpoints, TrainingState
 from .cluster import Cluster, Role, connect, role_from
 from .data_setup import Dealer, resolve_option
 from .errors import ModelError
@@ -105,14 +105,14 @@ class Run(AbstractContextManager):
         is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
         resume = settings.resume or is_restart
         self._saved = _checkpoint_to_resume(self._checkpoints, role, resume=resume)
-        self._start = _agreed_start(self._cluster, self._saved[0] if self._saved else None)
+        self._start = _agreed_start(self._cluster, self._saved and self._saved.state)
         precision = resolve_option(
             "--precision", settings.precision, self._start and self._start.precision, "float32"
         )
         self._settings = replace(settings, precision=precision)
         _set_precision(precision)
         self._data: _RunData | None = None
-        self._final: Progress | None = None
+        self._final: TrainingState | None = None
         self._results: dict[str, Any] = {}
 
     @property
@@ -207,7 +207,7 @@ class Run(AbstractContextManager):
         loop = self._loop(model, _checked_callbacks(callbacks))
         self._warn_of_model(model)
         if data.start.step:
-            loop.restore(self._saved[1] if self._saved else None)
+            loop.restore(self._saved)
             self._report.log(f"resuming after step {data.start.step}")
         if data.sets_learning_rate:
             _set_learning_rate(model, self._settings.learning_rate)
@@ -308,7 +308,7 @@ class Run(AbstractContextManager):
             "replicas": self._cluster.replicas,
         }
 
-    def _summary(self, final: Progress) -> dict[str, Any]:
+    def _summary(self, final: TrainingState) -> dict[str, Any]:
         facts = self._facts()
         return {
             "tasks": list(self._cluster.role.peers),
@@ -331,7 +331,7 @@ class _RunData:
     training: Data
     validation: Data | None
     audit: Audit | None
-    start: Progress
+    start: TrainingState
     sets_learning_rate: bool
 
 
@@ -345,7 +345,7 @@ def _prepare_devices(role: Role, settings: Settings) -> None:
         devices.allow_memory_growth()
 
 
-def _nothing_left(final: Progress) -> str:
+def _nothing_left(final: TrainingState) -> str:
     how = "a callback ended the training" if final.stopped else "all epochs are done"
     return (
         f"nothing is left to train, {how}: the model stays as it is; "
@@ -365,20 +365,22 @@ def _open_folders(folders: Folders, role: Role, report: Report) -> Checkpoints:
     return Checkpoints(folders.checkpoints, report)
 
 
-def _checkpoint_to_resume(checkpoints: Checkpoints, role: Role, *, resume: bool) -> Any:
+def _checkpoint_to_resume(
+    checkpoints: Checkpoints, role: Role, *, resume: bool
+) -> Checkpoint | None:
     """Return the checkpoint to resume from; only the chief reads it."""
     if not role.is_chief:
         return None
     if resume:
-        return checkpoints.newest()
+        return checkpoints.latest()
     checkpoints.clear()
     return None
 
 
-def _agreed_start(cluster: Cluster, progress: Progress | None) -> Progress | None:
-    """Return on every task where the chief's checkpoint left the run."""
-    start = json.loads(cluster.broadcast_text(json.dumps(asdict(progress) if progress else None)))
-    return Progress(**start) if start else None
+def _agreed_start(cluster: Cluster, state: TrainingState | None) -> TrainingState | None:
+    """Return on every task the training state of the chief's checkpoint."""
+    start = json.loads(cluster.broadcast_text(json.dumps(asdict(state) if state else None)))
+    return TrainingState(**start) if start else None
 
 
 def _set_learning_rate(model: keras.Model, rate: float | None) -> None:
