@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="module")
 def traced(tensorflow):
     """What the program prints."""
-    cases = "convolutions", "xla", "xla_with_collectives", "two_packs"
+    cases = "convolutions", "xla", "xla_with_collectives", "two_packs", "embedding"
     result = tensorflow.run("training_graph", *cases, cwd=HERE, env={"TF_CPP_MIN_LOG_LEVEL": "2"})
     assert result.code == 0, result.text
     return json.loads(result.out.splitlines()[-1])
@@ -58,3 +58,11 @@ def test_xla_compiles_forward_and_backward_pass_but_not_the_exchange(graphs):
 def test_xla_compiles_no_model_with_collectives_in_its_forward_pass(graphs):
     assert graphs["xla_with_collectives"]["xla"] == []
     assert len(sizes(graphs["xla_with_collectives"])) > 1
+
+
+def test_of_an_embedding_only_rows_are_exchanged(graphs):
+    """Not its 10,000 rows: the rows of the batch, their indices and how many there are."""
+    reduced = [c["bytes"] for c in graphs["embedding"]["collectives"] if "Reduce" in c["op"]]
+    gathered = [c["dtype"] for c in graphs["embedding"]["collectives"] if "Gather" in c["op"]]
+    assert reduced == [4 * (5 * 16 + 1 + 3)]
+    assert {"float32", "int32"} <= set(gathered)

@@ -167,7 +167,7 @@ def masked_sequences():
     )
 
 
-@case(words, as_fit=False)  # `fit` squares what an embedding's rows get before it sums it
+@case(words)
 def masked_words():
     return sequential(
         keras.optimizers.Adam(1e-2),

@@ -53,3 +53,20 @@ def sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
         for number, value in zip(numbers, reduced, strict=True):
             sums[number] = value
     return sums
+
+
+def gather_rows(values: list[tf.IndexedSlices]) -> list[tf.IndexedSlices]:
+    """Return the rows of all replicas, one after the other, as sparse gradients are summed.
+
+    Replicas may have different numbers of rows. TensorFlow requires that the numbers are the same
+    in all steps of one execution.
+
+    Raises
+    ------
+    CollectiveInXlaError
+        Inside of :func:`no_collectives`.
+    """
+    if getattr(_tracing, "in_xla", False):
+        raise CollectiveInXlaError
+    context = tf.distribute.get_replica_context()
+    return [context.all_reduce(tf.distribute.ReduceOp.SUM, value) for value in values]

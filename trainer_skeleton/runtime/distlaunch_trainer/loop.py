@@ -245,7 +245,8 @@ class Loop:
 
     def _next_boundary(self, end: int) -> int:
         step, every = self._progress.step, self._checkpoint_every
-        boundary = min(end, step + (1 if self._sees_batches else self._steps_per_execution))
+        is_single_step = self._sees_batches or self._steps.gathers_rows
+        boundary = min(end, step + (1 if is_single_step else self._steps_per_execution))
         return min(boundary, (step // every + 1) * every) if every else boundary
 
     def _is_checkpoint_due(self) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from . import keras_compat
-from .all_reduce import CollectiveInXlaError, no_collectives, sum_over_replicas
+from .all_reduce import CollectiveInXlaError, gather_rows, no_collectives, sum_over_replicas
 from .errors import ModelError
 from .losses import Losses, StepRows, per_step_counters
 from .normalization import BatchNormalizations
@@ -39,6 +39,13 @@ class StepFunctions:
         Whether all batch normalizations take their statistics from all replicas.
     record_examples
         Called with the numbers of the examples of each step and replica, for an audit.
+
+    Attributes
+    ----------
+    gathers_rows
+        Whether the replicas exchange rows of sparse gradients. An execution must be one step then:
+        TensorFlow fails where a collective has another shape in a later step of it. It is known
+        after the first step.
     """
 
     def __init__(
@@ -55,6 +62,7 @@ class StepFunctions:
         self._replicas = strategy.num_replicas_in_sync
         self._has_empty_replicas = has_empty_replicas
         self._record_examples = record_examples
+        self.gathers_rows = False  # set when the training step is traced
         _check_can_train(model)
         self._losses = Losses(model)
         self._normalizations = BatchNormalizations(model, self._replicas, synchronize=synchronize)
@@ -145,31 +153,34 @@ class StepFunctions:
         self, gradients: list[Any], loss: tf.Tensor, signals: tf.Tensor, rows: StepRows
     ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         """All-reduce gradients, loss and control signals together."""
-        # Dense: rows of an embedding that occur several times in a batch are summed before they are
-        # squared or clipped, on any number of replicas.
-        pairs = zip(gradients, self._model.trainable_variables, strict=True)
-        # Some gradients have no static shape; all need one to be grouped by size.
-        present = [
-            tf.ensure_shape(tf.convert_to_tensor(g), v.shape) for g, v in pairs if g is not None
-        ]
+        present = [gradient for gradient in gradients if gradient is not None]
         if not present:
             raise ModelError("no weight of the model has a gradient: see its layers and its loss")
         if self._replicas > 1:
+            pairs = zip(gradients, self._model.trainable_variables, strict=True)
+            present = [_with_static_shape(g, v.shape) for g, v in pairs if g is not None]
             present, loss, signals = self._all_reduce_all(present, loss, signals, rows)
         rest = iter(present)
         return [None if g is None else next(rest) for g in gradients], loss, signals
 
     def _all_reduce_all(
-        self, gradients: list[tf.Tensor], loss: tf.Tensor, signals: tf.Tensor, rows: StepRows
-    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+        self, gradients: list[Any], loss: tf.Tensor, signals: tf.Tensor, rows: StepRows
+    ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         if rows.may_be_empty:
-            # Not multiplied by 0: the gradient of a placeholder row may not be finite.
-            gradients = [tf.where(rows.local_rows > 0, g, tf.zeros_like(g)) for g in gradients]
+            gradients = [_without_placeholder_row(g, rows) for g in gradients]
         wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
         numbers = tf.concat([[tf.cast(loss, wire)], tf.cast(signals, wire)], 0)
-        numbers, *summed = sum_over_replicas([numbers, *gradients])
+        sparse = [g for g in gradients if isinstance(g, tf.IndexedSlices)]
+        dense = [g for g in gradients if not isinstance(g, tf.IndexedSlices)]
+        self.gathers_rows = bool(sparse)
+        gathered = iter(gather_rows(sparse))
+        numbers, *summed = sum_over_replicas([numbers, *dense])
+        reduced = iter(summed)
+        gradients = [
+            next(gathered if isinstance(g, tf.IndexedSlices) else reduced) for g in gradients
+        ]
         loss, signals = tf.cast(numbers[0], loss.dtype), tf.cast(numbers[1:], tf.float32)
-        return summed, loss, signals
+        return gradients, loss, signals
 
     def _count_loss(self, loss: tf.Tensor, rows: StepRows) -> None:
         """Count the global loss once, on the first replica."""
@@ -293,6 +304,21 @@ class StepFunctions:
             self._set_metrics([tf.where(is_first, v, tf.zeros_like(v)) for v in values])
 
         self._strategy.run(restore, args=(sums,))
+
+
+def _with_static_shape(gradient: Any, shape: tuple[int, ...]) -> Any:
+    """Return a gradient whose static shape is known, which all-reduce needs to group by size."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    return tf.ensure_shape(gradient, shape)
+
+
+def _without_placeholder_row(gradient: Any, rows: StepRows) -> Any:
+    """Return no gradient if this replica has no row; that of its placeholder may not be finite."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return tf.where(rows.local_rows > 0, gradient, tf.zeros_like(gradient))
+    kept = tf.where(rows.local_rows > 0, tf.size(gradient.indices), 0)
+    return tf.IndexedSlices(gradient.values[:kept], gradient.indices[:kept], gradient.dense_shape)
 
 
 def _statistics(model: keras.Model) -> list[Any]:
