@@ -7,3 +7,4 @@ from pathlib import Path
 FOLDER = Path(".distlaunch")
 JOBS = FOLDER / "jobs"  # records of launches
 LOCAL_JOBS = FOLDER / "local"  # job folders of local runs
+WHEELS = FOLDER / "wheels"  # the trainer package, for builds of an image

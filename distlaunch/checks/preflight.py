@@ -184,6 +184,7 @@ def project_problems(
                 starts.append(".".join((*copy.parts, "run")))
         code = imports.ProjectCode(order.folder, files, tuple(starts), listed, runtime)
         yield from imports.syntax_problems(code)
+        yield from image_runtime.trainer_problems(runtime, order.folder, files, job.module)
         if "PYTHONPATH" not in job.env and runtime.own is None:
             yield from imports.module_problems(code, job.module)
             yield from imports.import_problems(code)

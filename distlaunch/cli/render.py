@@ -72,6 +72,8 @@ def command(
     if not settings.quiet:
         for name in rendered.files:
             show(f"wrote {output / name}")
+        if rendered.wheel:
+            show(f"wrote {rendered.wheel[0].relative_to(folder)}")
         show("next:")
         for line in rendered.commands:
             show(f"  {line}")

@@ -110,7 +110,7 @@ class _Build:
                 self._build_dockerfile(docker)
             else:
                 self.show(Notice(f"building the image {self.target}"))
-                files = self.inputs.context.files
+                files = self.inputs.files
                 self._build(docker, environment, self.inputs.dockerfile, files, self.target)
         return str(self.target)
 
@@ -131,7 +131,7 @@ class _Build:
         from distlaunch.image.pip_secrets import pip_secrets
 
         text, folder = dockerfile.text, self.inputs.folder
-        copied = [(folder / file.path).read_bytes() for file in environment.files]
+        copied = [(folder / file.path).read_bytes() for file in environment.project_files]
         secrets = pip_secrets([text, *(data.decode(errors="replace") for data in copied)])
         if secrets and not docker.has_buildkit:
             raise ImageError(
@@ -151,7 +151,7 @@ class _Build:
         self.show(Notice(f"building the image {self.target}"))
         docker.pull(dockerfile.bases)
         secrets = dockerfile_secrets() if "type=secret" in dockerfile.text else {}
-        files = self.inputs.context.files
+        files = self.inputs.files
         docker.build(dockerfile.text, self.inputs.folder, files, self.target, secrets)
 
     def _push_wheels(

@@ -33,6 +33,7 @@ class ContextFile(NamedTuple):
     size: int  # bytes of its content, 0 for a symlink
     digest: str  # hexadecimal SHA-256 of its content, or of a symlink's target
     target: str | None = None  # a symlink's target as written
+    content: bytes | None = None  # of a file that is not in the context's folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -322,7 +322,10 @@ def _copy_files(folder: Path, files: Iterable[ContextFile], target: Path) -> Non
         if file.target is not None:
             path.symlink_to(file.target)
             continue
-        shutil.copyfile(folder / file.path, path)
+        if file.content is None:
+            shutil.copyfile(folder / file.path, path)
+        else:
+            path.write_bytes(file.content)
         path.chmod(file.mode)
         os.utime(path, (0, 0))
 

@@ -46,8 +46,13 @@ class Environment:
     """A Dockerfile without its last stage, which only adds the code."""
 
     dockerfile: Dockerfile  # with base images by digest
-    files: tuple[ContextFile, ...]  # the project's files that it copies
+    files: tuple[ContextFile, ...]  # that it copies
     code: ImageSettings  # of the last stage, which copies the code to `workdir`
+
+    @property
+    def project_files(self) -> tuple[ContextFile, ...]:
+        """The files that are in the project's folder."""
+        return tuple(file for file in self.files if file.content is None)
 
     @property
     def tag(self) -> str:
@@ -68,6 +73,12 @@ class BuildInputs:
     dockerfile: Dockerfile  # with base images by digest if the image is to be pushed
     context: Context
     environment: Environment | None = None  # None for a Dockerfile that is built as a whole
+    wheel: ContextFile | None = None  # of the trainer package, for an image that needs it
+
+    @property
+    def files(self) -> tuple[ContextFile, ...]:
+        """The files from which Docker builds the whole image."""
+        return (*self.context.files, *([self.wheel] if self.wheel else []))
 
     @property
     def tag(self) -> str:
@@ -75,6 +86,8 @@ class BuildInputs:
         instructions: object = self.dockerfile.text
         if self.environment:
             instructions = [self.environment.tag, asdict(self.environment.code)]
+        elif self.wheel:
+            instructions = [self.dockerfile.text, self.wheel.digest]
         return _hashed([instructions, self.context.digest])
 
 
@@ -140,12 +153,17 @@ def _read_inputs(job: Job, folder: Path, render: Render, *, pin: bool) -> BuildI
         if pin:
             dockerfile = pin_bases(dockerfile, _look_up_bases(dockerfile.bases))
         context = reading.result()
-    environment = None if texts.own_dockerfile else environment_of(dockerfile, context)
-    return BuildInputs(folder, dockerfile, context, environment)
+    inputs = BuildInputs(folder, dockerfile, context, wheel=texts.wheel)
+    if texts.own_dockerfile:
+        return inputs
+    return replace(inputs, environment=environment_of(dockerfile, inputs.files))
 
 
-def environment_of(dockerfile: Dockerfile, context: Context) -> Environment | None:
-    """Return the environment of a Dockerfile, None if its last stage adds more than the code."""
+def environment_of(dockerfile: Dockerfile, files: Iterable[ContextFile]) -> Environment | None:
+    """Return the environment of a Dockerfile, None if its last stage adds more than the code.
+
+    `files` are those that can be copied.
+    """
     code = code_settings(dockerfile)
     if code is None:
         return None
@@ -156,8 +174,8 @@ def environment_of(dockerfile: Dockerfile, context: Context) -> Environment | No
         for each in stage.instructions
         for source in each.sources
     ]
-    files = [each for each in context.files if any(_covers(s, each.path) for s in sources)]
-    return Environment(replace(dockerfile, stages=stages), tuple(files), code)
+    copied = tuple(each for each in files if any(_covers(s, each.path) for s in sources))
+    return Environment(replace(dockerfile, stages=stages), copied, code)
 
 
 def pin_bases(dockerfile: Dockerfile, digests: Mapping[str, str]) -> Dockerfile:

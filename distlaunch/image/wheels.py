@@ -31,12 +31,14 @@ from distlaunch.image.reference import Reference
 from distlaunch.image.registry.client import Registry
 from distlaunch.image.registry.manifests import ImageSettings, environment_variables
 from distlaunch.image.requirements import read_requirements, sed_script
+from distlaunch.image.trainer_wheel import install_command, install_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from distlaunch.image.base_python import BasePython
+    from distlaunch.image.context import ContextFile
     from distlaunch.image.dockerfile import Instruction
     from distlaunch.image.layers import Layer
     from distlaunch.image.plan import Environment
@@ -63,6 +65,9 @@ class Installation:
     folder: Path  # of the project
     settings: ImageSettings = field(default_factory=ImageSettings)
     copied: list[str] = field(default_factory=list)  # files of the project
+    wheel: ContextFile | None = None  # of the trainer package
+    wheel_path: str = ""  # in the image
+    installs_trainer: bool = False
     gpu: bool | None = None  # the TensorFlow that a step selects
     requirements: Requirements | None = None
     link_cuda: bool = False
@@ -84,7 +89,7 @@ def plan_installation(environment: Environment, folder: Path) -> Installation:
             env |= pairs
         elif each.word == "WORKDIR" and each.rest.startswith("/"):
             workdir = each.rest.strip('"')
-        elif not (_add_copy(each, environment, plan) or _add_run(each, plan)):
+        elif not (_add_copy(each, environment, plan) or _add_run(each, environment, plan)):
             raise _needs_docker(f"the Dockerfile's step '{each.word} {each.rest}'")
     plan.settings = ImageSettings(env=env, workdir=workdir)
     return plan
@@ -101,6 +106,8 @@ def environment_layer(plan: Installation, scratch: Path, progress: Callable[[str
     target.mkdir()
     if plan.requirements:
         _install(plan.requirements, target, scratch, python, progress)
+    if plan.wheel and plan.installs_trainer:
+        _install_trainer(plan.wheel, target, scratch, progress)
     edited = plan.requirements.files if plan.requirements else {}
     progress("packing the environment")
     with LayerWriter(scratch / "environment.tar.gz", level=_LEVEL) as layer:
@@ -110,6 +117,10 @@ def environment_layer(plan: Installation, scratch: Path, progress: Callable[[str
             content = edited[source].encode() if source in edited else original
             layer.add_folders(path)
             layer.add_file(path, 0o644, len(content), io.BytesIO(content))
+        if plan.wheel:
+            layer.add_folders(plan.wheel_path)
+            data = io.BytesIO(plan.wheel.content or b"")
+            layer.add_file(plan.wheel_path, plan.wheel.mode, plan.wheel.size, data)
         _add_packages(layer, target, python)
         if plan.link_cuda:
             _add_cuda_links(layer, target, python)
@@ -118,9 +129,13 @@ def environment_layer(plan: Installation, scratch: Path, progress: Callable[[str
 
 def _add_copy(instruction: Instruction, environment: Environment, plan: Installation) -> bool:
     """Add a rendered COPY to the plan; return whether it is one."""
-    paths = [file.path for file in environment.files if file.target is None]
+    paths = [file.path for file in environment.project_files if file.target is None]
     words = instruction.array or tuple(instruction.rest.split())
     source = words[0] if words else ""
+    for file in environment.files:
+        if file.content is not None and words == (file.path, f"{_code(environment)}/{file.path}"):
+            plan.wheel, plan.wheel_path = file, words[1].strip("/")
+            return True
     is_rendered = source in paths and words == (source, f"{_FOLDER}/{source}")
     if instruction.word == "COPY" and is_rendered:
         plan.copied.append(source)
@@ -128,10 +143,18 @@ def _add_copy(instruction: Instruction, environment: Environment, plan: Installa
     return False
 
 
-def _add_run(instruction: Instruction, plan: Installation) -> bool:
+def _code(environment: Environment) -> str:
+    """Return the folder of the code in the image."""
+    return environment.code.workdir or ""
+
+
+def _add_run(instruction: Instruction, environment: Environment, plan: Installation) -> bool:
     """Add a rendered RUN to the plan; return whether it is one."""
     if cuda.is_link_step(instruction):
         plan.link_cuda = True
+        return True
+    if plan.wheel and instruction.rest == install_command(_code(environment)):
+        plan.installs_trainer = True
         return True
     for gpu in (True, False):
         if instruction.rest.startswith(f"sed -i -E {shlex.quote(sed_script(gpu=gpu))} {_FOLDER}/"):
@@ -182,6 +205,29 @@ def _install(
     command += ["--implementation=cp", f"--python-version={python.version}"]
     command += [f"--platform={tag}" for tag in _platforms(python.glibc)]
     command += ["--requirement", str(scratch / "requirements" / requirements.name)]
+    if reason := _run_pip(command, progress):
+        raise ImageError(
+            f"pip cannot install wheels for Python {python.short} on linux/amd64 ({reason}); fix "
+            "the requirements, or install Docker"
+        )
+    _check_installed(json.loads(report.read_text(encoding="utf-8"))["install"], python)
+
+
+def _install_trainer(
+    wheel: ContextFile, target: Path, scratch: Path, progress: Callable[[str], None]
+) -> None:
+    """Run ``pip install`` for the trainer package alone."""
+    folder = scratch / "wheels"
+    folder.mkdir()
+    (folder / posixpath.basename(wheel.path)).write_bytes(wheel.content or b"")
+    command = [sys.executable, "-m", "pip", "--isolated", "install", "--target", str(target)]
+    command += ["--no-compile", "--no-user", "--disable-pip-version-check", "--progress-bar=off"]
+    if reason := _run_pip([*command, *install_options(folder)], progress):
+        raise ImageError(f"pip cannot install {wheel.path} ({reason}); install Docker")
+
+
+def _run_pip(command: list[str], progress: Callable[[str], None]) -> str:
+    """Run pip; return the reason of a failure, empty if there is none."""
     lines: deque[str] = deque(maxlen=_KEPT_LINES)
 
     def show(line: str) -> None:
@@ -189,14 +235,10 @@ def _install(
         progress(f"pip: {line.strip()}")
 
     # Not in the project's folder, which may have a folder named pip.
-    if run_command(command, show, cwd=sys.prefix):
-        errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-        reason = (errors or [*lines] or ["no output"])[-1]
-        raise ImageError(
-            f"pip cannot install wheels for Python {python.short} on linux/amd64 ({reason}); fix "
-            "the requirements, or install Docker"
-        )
-    _check_installed(json.loads(report.read_text(encoding="utf-8"))["install"], python)
+    if run_command(command, show, cwd=sys.prefix) == 0:
+        return ""
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return (errors or [*lines] or ["no output"])[-1]
 
 
 def _check_installed(items: list[dict[str, Any]], python: BasePython) -> None:

@@ -29,6 +29,7 @@ class Rendered:
     files: Mapping[str, str]  # text by name
     notes: tuple[str, ...]  # what they cannot express, a line each
     commands: tuple[str, ...]  # to type next, in the project's folder
+    wheel: tuple[Path, bytes] | None = None  # to write besides: where the build looks for it
 
     def write(self, folder: Path) -> None:
         """Write all files into a folder, which is made where it is missing."""
@@ -42,6 +43,10 @@ class Rendered:
             folder.mkdir(parents=True, exist_ok=True)
             for name, text in self.files.items():
                 atomic_write(folder / name, text)
+            if self.wheel:
+                path, content = self.wheel
+                path.parent.mkdir(parents=True, exist_ok=True)
+                atomic_write(path, content)
         except OSError as error:
             raise DistlaunchError(f"{folder}: cannot be written ({os_reason(error)})") from None
 
@@ -57,7 +62,8 @@ def render(job: Job, folder: Path, output: Path, format: templates.Format) -> Re
         if recipe.own_ignore is None:
             is_in_project = output.resolve() == folder.resolve()
             ignore = IGNORE if is_in_project else IGNORE_ELSEWHERE
-            files[ignore] = templates.stamped(recipe.ignore)
+            allowed = f"\n# For the environment.\n!{recipe.wheel.path}\n" if recipe.wheel else ""
+            files[ignore] = templates.stamped(recipe.ignore + allowed)
     files[CONFIG], config_notes = templates.config(job, format=format, image=image, folder=folder)
     notes = list(config_notes)
     if recipe is None:
@@ -65,7 +71,8 @@ def render(job: Job, folder: Path, output: Path, format: templates.Format) -> Re
     elif recipe.own_dockerfile:
         notes.append(f"the image is built by your own {recipe.own_dockerfile}, which is left alone")
     elif recipe.own_ignore:
-        notes.append(f"your own {recipe.own_ignore} is left alone")
+        allow = f"; it must include {recipe.wheel.path}" if recipe.wheel else ""
+        notes.append(f"your own {recipe.own_ignore} is left alone{allow}")
     commands = [*(_docker(recipe, image, folder, output) if recipe else ())]
     config = _relative(folder, output / CONFIG)
     skips = format == "vertex" and _skips_a_pool(job)
@@ -78,7 +85,9 @@ def render(job: Job, folder: Path, output: Path, format: templates.Format) -> Re
         commands.append(_gcloud(job, config))
     else:
         commands.append(shlex.join(["distlaunch", "submit", f"--config={config}"]))
-    return Rendered(files, tuple(notes), tuple(commands))
+    wheel = recipe.wheel if recipe else None
+    content = (folder / wheel.path, wheel.content or b"") if wheel else None
+    return Rendered(files, tuple(notes), tuple(commands), content)
 
 
 def _image(job: Job) -> str:

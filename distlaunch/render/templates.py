@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import jinja2
 
+    from distlaunch.image.context import ContextFile
     from distlaunch.image.requirements import Requirements
     from distlaunch.job.model import Job
 
@@ -42,9 +43,10 @@ class Recipe:
     """
 
     dockerfile: str  # the text, without a stamp
-    ignore: str  # the text; it defines the context
+    ignore: str  # the text; it defines the context, without the wheel
     own_dockerfile: Path | None = None  # relative to the project; None for a rendered one
     own_ignore: Path | None = None
+    wheel: ContextFile | None = None  # of the trainer package, for an image that needs it
 
 
 def recipe(job: Job, folder: Path) -> Recipe:
@@ -55,6 +57,9 @@ def recipe(job: Job, folder: Path) -> Recipe:
     custom Dockerfile without one gets all of the folder but what never belongs in an image.
     ImageError is raised if a file cannot be read, or something cannot be rendered.
     """
+    from distlaunch.image import trainer_wheel
+    from distlaunch.image.context import paths
+
     own = _own_dockerfile(job, folder)
     own_ignore = _own_ignore(folder, own)
     if own_ignore:
@@ -62,8 +67,10 @@ def recipe(job: Job, folder: Path) -> Recipe:
         ignore = f"{read_text(folder, own_ignore)}\n.distlaunch\n{_allowed_secrets(job, folder)}"
     else:
         ignore = _dockerignore(job, folder, None if own else _included(job, folder))
-    text = read_text(folder, own) if own else _dockerfile(job, folder)
-    return Recipe(text, ignore, own, own_ignore)
+    is_needed = trainer_wheel.is_needed(folder, paths(folder, ignore), job.module)
+    wheel = trainer_wheel.trainer_wheel() if is_needed else None
+    text = read_text(folder, own) if own else _dockerfile(job, folder, wheel)
+    return Recipe(text, ignore, own, own_ignore, wheel)
 
 
 def config(
@@ -127,8 +134,8 @@ def _escape_variables(value: Any) -> Any:
     return _VARIABLE.sub(r"$\g<0>", value) if isinstance(value, str) else value
 
 
-def _dockerfile(job: Job, folder: Path) -> str:
-    from distlaunch.image import cuda
+def _dockerfile(job: Job, folder: Path, wheel: ContextFile | None) -> str:
+    from distlaunch.image import cuda, trainer_wheel
 
     gpu = has_gpus(job.cluster)
     pip = _requirements(job, folder)
@@ -143,6 +150,8 @@ def _dockerfile(job: Job, folder: Path) -> str:
         tensorflow_script=sed_script(gpu=gpu),
         cuda_folder=cuda.FOLDER,
         link_cuda=cuda.LINK_COMMAND,
+        trainer_wheel=wheel.path if wheel else None,
+        install_trainer=trainer_wheel.install_command(CODE),
         entrypoint=cuda.entrypoint(job),
         code=CODE,
     )
@@ -170,6 +179,8 @@ def _included(job: Job, folder: Path) -> list[str]:
     """Return the patterns of what the image holds."""
     package = _package(job, folder)
     included = [_inner(folder, path, "include") for path in job.image.include]
+    if (folder / resources.TRAINER).is_dir():  # from `eject`
+        included.append(resources.TRAINER)
     requirements = _requirements(job, folder)
     files = requirements.files if requirements else ()
     return [_pattern(path) for path in dict.fromkeys([*files, package, *included])]

@@ -54,11 +54,11 @@ PYTHON_FILES = {
 # Projects and jobs
 
 
-def project(folder: Path, requirements: str = "six==1.16.0\n") -> Path:
-    """Write a project that prints its arguments."""
+def project(folder: Path, requirements: str = "six==1.16.0\n", program: str = PROGRAM) -> Path:
+    """Write a project; by default its program prints its arguments."""
     (folder / "trainer").mkdir(parents=True)
     (folder / "trainer/__init__.py").touch()
-    (folder / "trainer/task.py").write_text(PROGRAM)
+    (folder / "trainer/task.py").write_text(program)
     (folder / "requirements.txt").write_text(requirements)
     return folder
 

@@ -26,7 +26,9 @@ import pytest
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
 from distlaunch.job.model import Cluster, Machine, Pool
+from distlaunch.render.files import render
 from distlaunch.render.templates import recipe
+from distlaunch.resources import TRAINER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +92,7 @@ def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatc
 LIBRARY = "nvidia/foo/lib/libfoo.so.1"
 GPU_PROGRAM = """\
 import ctypes, os
+import distlaunch_trainer
 ctypes.CDLL("libfoo.so.1")
 print(os.readlink("/usr/local/lib/nvidia-wheels/libfoo.so.1"))
 """
@@ -137,12 +140,12 @@ def test_every_way_to_build_gives_the_same_image(
         monkeypatch.setenv("DOCKER_HOST", images.NO_DOCKER)
         of_wheels = build(other, folder, notices := [])
         assert any("of wheels, with pip alone" in notice for notice in notices)
-        rendered = recipe(job, folder)
-        (folder / "Dockerfile").write_text(rendered.dockerfile)
-        (folder / ".dockerignore").write_text(rendered.ignore)
+        render(job, folder, folder, "vertex").write(folder)
         environment = os.environ | {"DOCKER_BUILDKIT": "1"}
         by_hand = succeeded(engine.docker("build", "--quiet", str(folder), env=environment))
-    files = ("-c", "find /app -type f -not -name '*.pyc' -exec ls -l {} + | cut -c1-10,45-")
+    folders = f"/app /opt/python/lib/python3.11/site-packages/{TRAINER}*"
+    find = f"find {folders} -type f -not -name '*.pyc'"
+    files = ("-c", f"{find} -exec ls -l {{}} + | cut -c1-10,45-; {find} | xargs sha256sum")
     listed, configs = [], []
     for image in (by_docker, of_wheels, by_hand):
         if image != by_hand:
@@ -157,7 +160,8 @@ def test_every_way_to_build_gives_the_same_image(
         engine.docker("rmi", image)
     assert configs[0][3:] == [VARIABLES, "amd64"]
     assert configs[0] == configs[1] == configs[2]
-    assert "/trainer/task.py" in listed[0][-1]
+    assert any("/trainer/task.py" in each for each in listed[0])
+    assert any(f"/{TRAINER}/run.py" in each for each in listed[0])
     assert listed[0] == listed[1] == listed[2]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -10,12 +12,14 @@ from typing import TYPE_CHECKING
 import images
 import pytest
 
+from distlaunch import resources
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
-from distlaunch.image.context import Context, ContextFile
+from distlaunch.image.context import ContextFile
 from distlaunch.image.cuda import LINK_COMMAND
 from distlaunch.image.dockerfile import read_dockerfile
 from distlaunch.image.plan import environment_of, pin_bases, with_secrets
+from distlaunch.image.trainer_wheel import trainer_wheel
 from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
@@ -83,6 +87,78 @@ def test_only_changed_code_is_appended(job, folder, fake):
     (folder / "trainer/task.py").write_text("print(1)")
     changed = plan_image(job, folder, recipe)
     assert (changed.strategy, changed.reference != plan.reference) == ("append", True)
+
+
+TRAINS = "from distlaunch_trainer import Run\n"
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A trainer package to change."""
+    package = tmp_path / "installed/distlaunch_trainer"
+    package.mkdir(parents=True)
+    (package / "run.py").write_text("Run = 1\n")
+    monkeypatch.setattr(resources, "trainer_package", lambda: package)
+    trainer_wheel.cache_clear()
+    yield package
+    trainer_wheel.cache_clear()
+
+
+def test_the_trainer_package_belongs_to_the_environment(job, folder, fake, installed):
+    """A change of the code does not send it again, and its own change is another environment."""
+    (folder / "trainer/task.py").write_text(TRAINS)
+    push_environment(job, folder)
+    plan = plan_image(job, folder, recipe)
+    [wheel] = set(plan.inputs.environment.files) - set(plan.inputs.environment.project_files)
+    assert wheel.path.startswith(".distlaunch/wheels/distlaunch_trainer-")
+    built = execute_plan(plan, lambda _: None)
+    assert not [path for path in images.files(built) if path.endswith(".whl")]
+    (folder / "trainer/task.py").write_text(TRAINS + "print(1)\n")
+    assert plan_image(job, folder, recipe).strategy == "append"
+    (installed / "run.py").write_text("Run = 2\n")
+    trainer_wheel.cache_clear()
+    changed = plan_image(job, folder, recipe)
+    assert changed.strategy == "engine"
+    assert changed.inputs.environment.tag != plan.inputs.environment.tag
+
+
+def test_an_image_has_the_trainer_package_only_if_it_needs_it(job, folder):
+    def wheel():
+        return plan_image(job, folder, recipe).inputs.wheel
+
+    assert wheel() is None
+    (folder / "trainer/model.py").write_text("def f():\n    import distlaunch_trainer as d\n")
+    assert wheel() is not None
+    (folder / "distlaunch_trainer").mkdir()
+    (folder / "distlaunch_trainer/__init__.py").touch()  # from `eject`
+    assert wheel() is None
+    assert "distlaunch_trainer/__init__.py" in {
+        file.path for file in plan_image(job, folder, recipe).context.files
+    }
+
+
+def test_the_wheel_of_the_trainer_package_has_the_same_bytes_everywhere(installed):
+    first = trainer_wheel()
+    (installed / "__pycache__").mkdir()
+    (installed / "__pycache__/run.pyc").write_text("x")
+    os.utime(installed / "run.py", (0, 0))
+    trainer_wheel.cache_clear()
+    assert trainer_wheel() == first
+    assert hashlib.sha256(first.content).hexdigest() == first.digest
+    (installed / "run.py").write_text("Run = 2\n")
+    trainer_wheel.cache_clear()
+    assert trainer_wheel().digest != first.digest
+
+
+def test_the_trainer_package_in_an_image_of_the_users_own_dockerfile(job, folder, base, installed):
+    (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
+    assert plan_image(job, folder, recipe).inputs.wheel is None
+    (folder / "trainer/task.py").write_text(TRAINS)
+    plan = plan_image(job, folder, recipe)
+    assert plan.inputs.wheel in plan.inputs.files
+    (installed / "run.py").write_text("Run = 2\n")
+    trainer_wheel.cache_clear()
+    assert plan_image(job, folder, recipe).reference != plan.reference
 
 
 def test_the_users_own_dockerfile_is_for_docker(job, folder, base):
@@ -159,34 +235,33 @@ DIGEST = "python@sha256:" + "0" * 64
 FILES = ("a.txt", "requirements.txt", "trainer/task.py", "trainer/data/x.csv")
 
 
-def context(tmp_path, **digests: str) -> Context:
+def files(**digests: str) -> tuple[ContextFile, ...]:
     given = {path: digests.get(path.partition(".")[0], "0") for path in FILES}
-    files = tuple(ContextFile(path, 0o644, 1, digest) for path, digest in given.items())
-    return Context(tmp_path, files, repr(given), len(files))
+    return tuple(ContextFile(path, 0o644, 1, digest) for path, digest in given.items())
 
 
-def tag(tmp_path, text: str = DOCKERFILE, base: str = DIGEST, **digests: str) -> str:
+def tag(text: str = DOCKERFILE, base: str = DIGEST, **digests: str) -> str:
     environment = environment_of(
-        pin_bases(read_dockerfile(text), {"python:3.12": base}), context(tmp_path, **digests)
+        pin_bases(read_dockerfile(text), {"python:3.12": base}), files(**digests)
     )
     assert environment is not None
     return environment.tag
 
 
-def test_the_tag_is_that_of_the_environment_alone(tmp_path):
+def test_the_tag_is_that_of_the_environment_alone():
     for before, after in (
         ("ENV A=1", "# a comment\n\nENV A=1"),
         ("trainer.task", "trainer.other"),
         ("FROM environment", "# this image's own\nFROM environment"),
     ):
-        assert tag(tmp_path, DOCKERFILE.replace(before, after)) == tag(tmp_path)
+        assert tag(DOCKERFILE.replace(before, after)) == tag()
     others = {
-        tag(tmp_path),
-        tag(tmp_path, base=DIGEST.replace("0", "1")),
-        tag(tmp_path, requirements="1"),
-        tag(tmp_path, DOCKERFILE.replace("A=1", "A=2")),
-        tag(tmp_path, DOCKERFILE.replace("--no-cache-dir", "--no-deps")),
-        tag(tmp_path, "ARG X=1\n" + DOCKERFILE),
+        tag(),
+        tag(base=DIGEST.replace("0", "1")),
+        tag(requirements="1"),
+        tag(DOCKERFILE.replace("A=1", "A=2")),
+        tag(DOCKERFILE.replace("--no-cache-dir", "--no-deps")),
+        tag("ARG X=1\n" + DOCKERFILE),
     }
     assert len(others) == 6
 
@@ -204,24 +279,24 @@ def test_the_tag_is_that_of_the_environment_alone(tmp_path):
         ("https://example.com/a.txt", ()),
     ],
 )
-def test_what_the_environment_copies_belongs_to_it(sources, paths, tmp_path):
+def test_what_the_environment_copies_belongs_to_it(sources, paths):
     text = f"FROM a AS environment\nCOPY {sources} /x/\n{LAST}"
-    environment = environment_of(read_dockerfile(text), context(tmp_path))
+    environment = environment_of(read_dockerfile(text), files())
     assert tuple(file.path for file in environment.files) == paths
 
 
-def test_stages_before_it_belong_to_it(tmp_path):
+def test_stages_before_it_belong_to_it():
     text = "FROM b AS tools\nRUN make\n" + DOCKERFILE
-    environment = environment_of(read_dockerfile(text), context(tmp_path))
+    environment = environment_of(read_dockerfile(text), files())
     assert environment.dockerfile.bases == ("b", "python:3.12")
     assert environment.dockerfile.text == text.removesuffix(LAST) + "WORKDIR /app\n"
-    assert tag(tmp_path, text) != tag(tmp_path)
+    assert tag(text) != tag()
 
 
-def test_secrets_are_mounted_into_pip_steps_alone(tmp_path):
+def test_secrets_are_mounted_into_pip_steps_alone():
     text = DOCKERFILE.replace("WORKDIR", f"RUN {LINK_COMMAND}\nWORKDIR")
     text = text.replace("ENV A=1", 'RUN --network=host ["pip", "install", "a b"]\nRUN echo pip')
-    environment = environment_of(read_dockerfile(text), context(tmp_path))
+    environment = environment_of(read_dockerfile(text), files())
     mounted = with_secrets(environment.dockerfile, ["pip.env", "netrc"])
     mounts = " ".join(f"--mount=type=secret,id={name},mode=0444" for name in ("pip.env", "netrc"))
     variables = "set -a; . /run/secrets/pip.env; set +a;"

@@ -9,7 +9,7 @@ from dataclasses import replace
 import images
 import pytest
 
-from distlaunch import resources
+from distlaunch import __version__, resources
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
 from distlaunch.job.model import Cluster, Machine, Pool
@@ -46,8 +46,11 @@ def build(registry, push_base, tmp_path):
     """Build the image of a project, and return its URI; `step` is added to the rendered ones."""
     numbers = itertools.count()
 
-    def build_image(requirements, step="", *, base=None, progress=lambda _: None, **changes):
-        folder = images.project(tmp_path / f"project-{next(numbers)}", requirements)
+    def build_image(
+        requirements, step="", *, base=None, progress=lambda _: None, program="", **changes
+    ):
+        path = tmp_path / f"project-{next(numbers)}"
+        folder = images.project(path, requirements, program)
         if step:
             template = (resources.templates() / "Dockerfile.j2").read_text(encoding="utf-8")
             (folder / "templates").mkdir()
@@ -160,6 +163,23 @@ def test_no_module_of_the_project_runs_in_place_of_pips(build, index, tmp_path, 
     images.write_wheel(index, "one")
     assert f"{images.SITE_PACKAGES}/one/__init__.py" in images.files(build("one\n"), -2)
     assert not (tmp_path / "marker").exists()
+
+
+def test_the_trainer_package_is_installed_without_an_index(build, index):
+    """Not one of an index or of a folder with packages, which anyone could have uploaded."""
+    images.write_wheel(index, "distlaunch_trainer", "99")
+    images.write_wheel(index, "one")
+    uri = build("one\n", program="from distlaunch_trainer import Run\n")
+    files = images.files(uri, -2)
+    for file in resources.trainer_package().glob("*.py"):
+        installed = f"{images.SITE_PACKAGES}/distlaunch_trainer/{file.name}"
+        assert files[installed] == file.read_bytes()
+    info = f"distlaunch_trainer-{__version__}.dist-info"
+    assert f"{images.SITE_PACKAGES}/{info}/RECORD" in files
+    assert not [path for path in files if "direct_url" in path]  # a path of this machine
+    [wheel] = [path for path in files if path.endswith(".whl")]
+    assert wheel == f"app/.distlaunch/wheels/distlaunch_trainer-{__version__}-py3-none-any.whl"
+    assert not [path for path in images.files(uri) if path.endswith(".whl")]
 
 
 def test_cuda_libraries_have_symlinks_in_one_folder(build, push_base, index):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shlex
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from distlaunch import __version__
 from distlaunch.errors import DistlaunchError, ImageError
+from distlaunch.image.context import paths
+from distlaunch.image.dockerfile import read_dockerfile
 from distlaunch.job.model import (
     ChoiceParameter,
     Cluster,
@@ -53,6 +57,32 @@ def test_the_files_and_the_commands_for_them(folder):
         f"{GCLOUD} --display-name=digits --labels=team=vision,cost=42 --config=config.yaml",
     )
     assert f"imageUri: {REPOSITORY}:latest" in rendered.files["config.yaml"]
+
+
+@pytest.mark.parametrize("output", ["", "out"])
+def test_the_trainer_package_is_written_for_a_build_by_hand(folder, output):
+    (folder / "trainer/task.py").write_text("import distlaunch_trainer\n")
+    rendered = render(JOB, folder, folder / output, "vertex")
+    rendered.write(folder / output)
+    [wheel] = (folder / ".distlaunch/wheels").iterdir()
+    path = wheel.relative_to(folder).as_posix()
+    dockerfile = read_dockerfile(rendered.files["Dockerfile"])
+    [copy] = [each for each in dockerfile.instructions if path in each.sources]
+    assert copy.array == (path, f"/app/{path}")
+    ignore = next(text for name, text in rendered.files.items() if name.endswith("ignore"))
+    (folder / ".distlaunch/jobs").mkdir()
+    (folder / ".distlaunch/jobs/secret").touch()
+    (folder / ".distlaunch/wheels/older.whl").touch()
+    assert paths(folder, ignore) == [path, "trainer/task.py"]
+    assert zipfile.is_zipfile(wheel)
+
+
+def test_the_users_own_ignore_file_must_include_the_trainer_package(folder):
+    (folder / "trainer/task.py").write_text("import distlaunch_trainer\n")
+    (folder / ".dockerignore").write_text("data\n")
+    [note] = render(JOB, folder, folder, "vertex").notes
+    wheel = f".distlaunch/wheels/distlaunch_trainer-{__version__}-py3-none-any.whl"
+    assert note == f"your own .dockerignore is left alone; it must include {wheel}"
 
 
 def test_another_folder_is_named_in_the_commands(folder):

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import warning
 from distlaunch.image.dockerfile import read_dockerfile
+from distlaunch.image.trainer_wheel import is_needed
 from distlaunch.job.model import DEFAULT_BASE
 from distlaunch.render import templates
+from distlaunch.resources import TRAINER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from distlaunch.checks.problem import Problem
@@ -142,6 +144,24 @@ def ignored_settings(own: OwnDockerfile, job: Job) -> Iterator[Problem]:
         what = f"{own.path} builds the image, and does not install {requirements}"
         remedy = f"write RUN pip install -r {requirements} in {own.path}, or remove one of them"
         yield warning("dockerfile-wins", "image.requirements", what, remedy)
+
+
+def trainer_problems(
+    runtime: ImageRuntime, folder: Path, files: Collection[str], module: str
+) -> Iterator[Problem]:
+    """Yield a warning if the user's Dockerfile or template leaves out the trainer package.
+
+    `files` are the project's files in the image.
+    """
+    if runtime.own:
+        path, text = runtime.own.path, runtime.own.parsed.text  # without comments
+    else:
+        path, text = f"{templates.OWN_TEMPLATES}/Dockerfile.j2", runtime.template
+    is_installed = not text or "install_trainer" in text or TRAINER in text
+    if not is_installed and is_needed(folder, files, module):
+        what = f"the project imports {TRAINER}, which this file does not install"
+        remedy = "add the two lines of docs/submit.md, or run 'distlaunch eject'"
+        yield warning("trainer-not-installed", path, what, remedy)
 
 
 def _own_file(folder: Path, path: str | None, name: str) -> str | None:

@@ -93,6 +93,20 @@ def test_a_trainer_that_was_copied_beside_the_module(version, bundled):
     assert (missing.code, missing.where) == ("import-missing", "trainer/distributed/run.py:1")
 
 
+@pytest.mark.parametrize("file", ["Dockerfile", "templates/Dockerfile.j2"])
+def test_a_dockerfile_of_the_user_installs_the_trainer_package(file, bundled):
+    base = "FROM python:3.12.12-slim-bookworm\n"
+    text = f"{base}COPY requirements.txt .\nRUN pip install -r requirements.txt\n"
+    bundled.write(file, text)
+    assert bundled.summary() == [("trainer-not-installed", "warning", file)]
+    bundled.write(file, f"{text}RUN pip install --no-index --find-links=x distlaunch_trainer\n")
+    assert bundled.summary() == []
+    bundled.write(file, text)
+    bundled.write("distlaunch_trainer/__init__.py", f'__version__ = "{__version__}"\n')
+    bundled.write("distlaunch_trainer/run.py", "")
+    assert bundled.summary() == []
+
+
 @pytest.mark.parametrize(
     ("keras", "is_reported"), [("==3.10.0", True), ("<3", True), ("<4", False)]
 )

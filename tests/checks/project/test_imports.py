@@ -172,7 +172,8 @@ def test_imports_are_not_checked_with_a_pythonpath(plain):
 
 
 def test_an_unknown_image_of_the_users_dockerfile_may_have_any_module(bundled):
-    bundled.write("Dockerfile", "FROM company/base\nCOPY . /srv\nENTRYPOINT train\n")
+    install = "RUN pip install --no-index distlaunch_trainer"
+    bundled.write("Dockerfile", f"FROM company/base\nCOPY . /srv\n{install}\nENTRYPOINT train\n")
     bundled.prepend(MODEL, "import company_library\n")
     assert bundled.problems("module=other.program", OWN) == []
     bundled.write(MODEL, BROKEN)

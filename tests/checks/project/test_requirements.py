@@ -88,7 +88,7 @@ def test_constraints_pin_and_install_nothing(bundled):
     ],
 )
 def test_the_requirements_that_a_dockerfile_names_are_checked(text, are_checked, bundled):
-    bundled.write("Dockerfile", text)
+    bundled.write("Dockerfile", f"{text}RUN pip install --no-index distlaunch_trainer\n")
     bundled.prepend("trainer/data.py", "import seaborn\n")  # the Dockerfile may install it
     problems = check(bundled, "wandb\n", DEFAULT)
     assert [each.code for each in problems] == ["requirement-unpinned"] * are_checked
