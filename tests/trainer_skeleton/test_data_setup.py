@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from distlaunch_trainer import Arrays, Records
 from distlaunch_trainer.cluster import Role
-from distlaunch_trainer.data_setup import Dealer
+from distlaunch_trainer.data_setup import load_data
 from distlaunch_trainer.errors import DataError, PlanError
 from distlaunch_trainer.options import Settings, parser
 
@@ -25,8 +25,8 @@ def cluster_of(replicas, is_equal=True):
     return SimpleNamespace(
         replicas=replicas,
         local_replicas=1,
-        replica_ids=[0],
-        role=Role(),
+        replica_ids=range(1),
+        role=Role("worker:0", tuple(f"worker:{number}" for number in range(replicas))),
         all_equal=lambda value: is_equal,
         all_gather=lambda value: [value] * replicas,
         broadcast_text=lambda text: text,
@@ -37,9 +37,17 @@ def deal(training, *arguments, validation=None, cluster=None, job_dir=""):
     """Return the data as a run deals them out, and its warnings."""
     warnings: list[str] = []
     settings = Settings.of(parser().parse_args(arguments))
-    report = SimpleNamespace(warn=warnings.append)
-    dealer = Dealer(settings, cluster or cluster_of(1), str(job_dir), report)
-    return dealer.deal(None, lambda: training, lambda: validation), warnings
+    report = SimpleNamespace(warn=warnings.append, log=lambda line: None)
+    data = load_data(
+        settings,
+        cluster or cluster_of(1),
+        str(job_dir),
+        report,
+        start=None,
+        training=lambda: training,
+        validation=lambda: validation,
+    )
+    return data, warnings
 
 
 def write(folder, *counts):
@@ -123,20 +131,13 @@ def rows():
 @pytest.mark.parametrize(
     ("batched", "options", "message"),
     [
-        (
-            lambda rows: rows.batch(24).repeat(),
-            "",
-            "the data set has no end, so no epoch has: take .repeat()",
-        ),
-        (lambda rows: rows, "", "end it with .batch(n), n the global batch"),
-        (lambda rows: rows.batch(24).take(0), "", "the data set is empty"),
+        (lambda rows: rows.batch(24).repeat(), "", "so an epoch has no length: set --steps-per-"),
         (
             lambda rows: rows.batch(24),
             "--global-batch-size=20",
             "the data set's batch(24) is the global batch, and 20 is",
         ),
-        (lambda rows: rows.batch(25), "", "parts of it: use batch(24) or batch(26)"),
-        (lambda rows: Arrays(X), "--shard-policy=data", "is for a tf.data.Dataset of your own"),
+        (lambda rows: Arrays(X), "--shard-policy=data", "is for a tf.data.Dataset: leave it out"),
     ],
 )
 def test_data_that_cannot_be_sharded_are_refused(rows, batched, options, message):
@@ -145,8 +146,29 @@ def test_data_that_cannot_be_sharded_are_refused(rows, batched, options, message
     assert message in str(refused.value)
 
 
+def test_a_data_set_without_an_end_takes_steps_per_epoch(rows):
+    data, warnings = deal(rows.batch(24).repeat(), "--steps-per-epoch=7", cluster=cluster_of(2))
+    assert data.progress.steps_per_epoch == 7
+    assert not warnings
+
+
+def test_validation_data_without_an_end_are_refused(rows):
+    with pytest.raises(DataError, match=r"validation data has no end: take .repeat\(\) out"):
+        deal(rows.batch(24), validation=rows.batch(24).repeat())
+
+
+def test_steps_that_cover_a_part_of_a_data_set_are_noted(rows):
+    _, warnings = deal(rows.batch(5), "--steps-per-epoch=6")
+    assert warnings == [
+        "--steps-per-epoch 6 covers 60 % of the 10 steps and leaves 4 to the next epoch; "
+        "--steps-per-epoch 10 (the default) sees each once"
+    ]
+
+
 def test_batches_of_other_sizes_on_other_tasks_are_refused(rows):
-    with pytest.raises(DataError, match=r"batches of other sizes on other tasks \(chief has 24\)"):
+    with pytest.raises(
+        DataError, match=r"batches of other sizes on other tasks \(worker:0 has 24\)"
+    ):
         deal(rows.batch(24), cluster=cluster_of(2, is_equal=False))
 
 
@@ -154,5 +176,21 @@ def test_fewer_files_than_workers_are_refused(tmp_path):
     write(tmp_path / "one", 48)
     files = tf.data.Dataset.list_files(f"{tmp_path}/one/*", shuffle=False)
     data = tf.data.TFRecordDataset(files).map(lambda record: (record, record)).batch(24)
-    with pytest.raises(PlanError, match=r"1 file\(s\) for 2 replicas: use --shard-policy data"):
+    with pytest.raises(
+        PlanError, match=r"1 file\(s\), fewer than there are tasks: use --shard-pol"
+    ):
         deal(data, "--shard-policy=file", cluster=cluster_of(2))
+    _, warnings = deal(data, cluster=cluster_of(2))
+    assert "rows are sharded instead of files: it has 1 file(s), fewer" in warnings[0]
+
+
+def test_generators_and_their_functions_are_data():
+    def batches():
+        while True:
+            yield X, X[:, 0]
+
+    for training in (batches(), batches):
+        data, _ = deal(training, "--steps-per-epoch=3")
+        assert (data.training.plan.global_batch, data.progress.steps_per_epoch) == (5, 3)
+    with pytest.raises(DataError, match="the generator has no end, so an epoch has no length"):
+        deal(batches())

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from distlaunch_trainer.errors import PlanError
 from distlaunch_trainer.pipeline import Order, Pipeline
-from distlaunch_trainer.plan import Plan, Shares, coverage_note
+from distlaunch_trainer.plan import Plan, UnevenBatchPlan, coverage_note
 from distlaunch_trainer.record_index import EVERY, FileIndex, Index
 from distlaunch_trainer.sources import Arrays, RecordItems, Records
-from distlaunch_trainer.user_dataset import OwnDataset, Rows
 
 
 @st.composite
@@ -62,7 +61,7 @@ def test_rows_are_those_that_the_shards_give_and_within_one_of_each_other(plan):
     for step, counts in enumerate(zip(*rows, strict=True)):
         assert max(counts) - min(counts) <= 1
         assert sum(counts) == plan.global_rows(step)
-    assert plan.may_lack_rows == any(0 in counts for counts in rows)
+    assert plan.has_empty_replicas == any(0 in counts for counts in rows)
 
 
 @given(plans())
@@ -199,37 +198,23 @@ def test_every_example_is_trained_on_once_in_a_pass(cluster, plan, pool, data):
     assert numbers_of(of_one, 0, steps, first) == alone[first:]
 
 
-shares = st.builds(
-    lambda counts, batch: Shares((*counts, 1), batch * (len(counts) + 1)),
-    st.lists(st.integers(0, 50), max_size=5),
-    st.integers(1, 9),
+uneven_plans = st.builds(
+    lambda counts, tasks, replicas, batch: UnevenBatchPlan(
+        batch + tasks * replicas, tasks, replicas, (*counts[: tasks - 1], 1)[:tasks]
+    ),
+    st.lists(st.integers(0, 50), min_size=3, max_size=3),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(0, 30),
 )
 
 
-@given(shares, st.integers(0, 100))
-def test_shares_see_all_their_rows_in_a_pass(plan, steps):
-    assert plan.examples_seen(plan.steps) == plan.examples == sum(plan.counts)
-    assert plan.examples_seen(plan.steps + steps) == plan.examples + plan.examples_seen(steps)
-    assert plan.may_lack_rows == (min(map(plan.steps_of, range(plan.replicas))) < plan.steps)
-
-
-@settings(max_examples=4)
-@given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 5), st.data())
-def test_own_data_sets_are_seen_once_in_a_pass(rows, replicas, batch, data):
-    batches = tf.data.Dataset.range(rows).map(lambda x: (x, x)).batch(batch * replicas)
-    dealt_out = Rows(batches, replicas, "data")
-    counts = tuple(len(range(replica, rows, replicas)) for replica in range(replicas))
-    plan = Shares(counts, batch * replicas)
-    own = OwnDataset(dealt_out, plan)
-    first = data.draw(st.integers(0, plan.steps - 1))
-    seen: Counter[int] = Counter()
-    for replica in range(replicas):
-        iterator = iter(own.dataset(range(replica, replica + 1), first, 2 * plan.steps))
-        for step in range(first, 2 * plan.steps):
-            (x, _), count, total = next(iterator)
-            left = [max(0, min(batch, c - step % plan.steps * batch)) for c in counts]
-            assert (int(count), int(total)) == (left[replica], sum(left))
-            assert len(x) == max(1, left[replica])
-            seen.update(x.numpy()[: int(count)].tolist())
-    skipped = {p for r in range(replicas) for p in list(range(r, rows, replicas))[: first * batch]}
-    assert seen == {row: 1 if row in skipped else 2 for row in range(rows)}
+@given(uneven_plans)
+def test_tasks_have_all_their_rows_in_a_pass(plan):
+    for task, count in enumerate(plan.counts):
+        rows = [plan.rows(step, task) for step in range(plan.steps)]
+        assert sum(rows) == count
+        assert all(rows[: plan.steps_of(task)])
+        assert not any(rows[plan.steps_of(task) :])
+    least = min(plan.rows(step, task) for step in range(plan.steps) for task in range(plan.tasks))
+    assert plan.has_empty_replicas == (least < plan.local_replicas)

@@ -72,7 +72,8 @@ def check_data(
         problems += sharding.problems(plan, trainer.options, machines, source)
         for name, dataset in datasets.items():
             examples = _examples(dataset, location)
-            problems += sharding.example_problems(name, examples, machines, source)
+            if examples is not None:
+                problems += sharding.example_problems(name, examples, machines, source)
     return plan, _with_severity(problems, location)
 
 
@@ -113,7 +114,7 @@ def _data_plan(
     return DataPlan(replicas, batch, shards, examples, steps, files or None)
 
 
-def _examples(dataset: DatasetRecord, location: DataLocation) -> int:
+def _examples(dataset: DatasetRecord, location: DataLocation) -> int | None:
     files = location.files(dataset)
     if files == dataset.files:
         return dataset.examples

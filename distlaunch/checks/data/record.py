@@ -54,7 +54,7 @@ class DatasetRecord:
     """The training or the validation data."""
 
     kind: Literal["records", "arrays", "dataset"]
-    examples: int
+    examples: int | None  # None if the trainer has not counted them
     batch: int | None  # the global batch of a dataset
     pattern: str
     files: tuple[DataFile, ...]

@@ -177,11 +177,11 @@ def _dataset_batch_problems(
     if requested and requested != batch:
         remedy = f"write batch({requested}), or leave the batch out of args"
         yield error("batch-clash", source, f"{message} and args set {requested}", remedy)
-    elif batch % replicas:
-        below = batch // replicas * replicas
-        fitting = " or ".join(f"batch({size})" for size in (below, below + replicas) if size)
-        message += f" which {replicas} replicas cannot share equally"
-        yield error("batch-clash", source, message, f"write {fitting}")
+    elif batch < replicas:
+        idle = (
+            f"batch({batch}) of the data set leaves {replicas - batch} of {replicas} replicas idle"
+        )
+        yield error("batch-idle", source, idle, f"write batch({replicas}) or more")
 
 
 def _step_problems(plan: DataPlan, requested: int, examples: int, batch: int) -> Iterator[Problem]:

@@ -125,8 +125,7 @@ def test_data_of_jobs_that_other_checks_refuse_or_that_differ_are_not_predicted(
     ("tasks", "args", "remedy"),
     [
         (2, "", None),
-        (7, "", "batch(56) or batch(63)"),
-        (61, "", "write batch(61)"),
+        (7, "", None),
         (2, "--global-batch-size=64", "batch(64)"),
         (2, "--batch-size=32", "batch(64)"),
     ],

@@ -19,7 +19,7 @@ GOLDEN = json.loads((TESTS / "golden" / "plan.json").read_text())["cases"]
 
 sys.path.insert(0, str(TESTS.parent / "trainer_skeleton" / "base"))
 from distlaunch_trainer.errors import PlanError  # noqa: E402 - found by the path just set
-from distlaunch_trainer.plan import Plan, Shares, coverage_note  # noqa: E402
+from distlaunch_trainer.plan import Plan, SharedBatchPlan, coverage_note  # noqa: E402
 
 sys.path.pop(0)
 
@@ -97,8 +97,8 @@ def test_steps_are_warned_of_where_the_trainer_warns(examples, batch, steps):
 @given(SIZES, st.integers(1, 200))
 def test_a_dataset_batch_is_an_error_where_the_trainer_refuses_it(replicas, batch):
     problems = check(TrainingMachines(replicas, 0), batch, None)
-    refusal = trainer_error((1,) * replicas, batch, of=Shares)
-    assert [each.code for each in problems] == (["batch-clash"] if refusal else [])
+    refusal = trainer_error(batch, replicas, of=SharedBatchPlan)
+    assert [each.code for each in problems] == (["batch-idle"] if refusal else [])
     assert all(each.remedy.removeprefix("write ") in refusal for each in problems)
 
 

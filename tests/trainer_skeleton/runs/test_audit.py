@@ -127,8 +127,8 @@ def test_files_of_a_users_dataset_are_sharded(audited, few):
     project, result = audited(OWN, few)
     seen = "297 examples was seen exactly once in each of 2 epochs (chief 255, worker:0 42"
     assert seen in result.out
-    idle = "the replicas have 255, 42 rows: in 18 of the 22 steps of an epoch replica 1 is idle"
-    assert f"{idle}; --shard-policy data deals" in result.text
+    idle = "the tasks have 255, 42 rows: in 18 of the 22 steps of an epoch worker:0 is idle"
+    assert f"{idle}; --shard-policy data shards" in result.text
     assert project.summary("job")["global_batch"] == 24
 
 
@@ -136,9 +136,28 @@ def test_one_file_of_a_users_dataset_is_sharded_by_rows(audited, tmp_path):
     """Rows that are equal are counted separately."""
     pattern = write_records(tmp_path / "one", (50,), copies=2)
     _, result = audited(OWN, pattern)
-    assert "the files cannot be dealt out, it has 1 file(s) for 2 replicas" in result.text
+    assert "rows are sharded instead of files: it has 1 file(s), fewer than there" in result.text
     seen = "each of 100 examples was seen exactly once in each of 2 epochs (chief 50, worker:0 50"
     assert seen in result.out
+
+
+SHUFFLED = """
+import numpy as np
+import tensorflow as tf
+
+def training():
+    x = np.random.default_rng(0).normal(size=(101, 4))
+    data = tf.data.Dataset.from_tensor_slices((x, x.sum(1, keepdims=True)))
+    return data.shuffle(1000).batch(10)
+"""
+
+
+def test_each_row_of_a_shuffled_dataset_once(audited):
+    """The last batch has one row, fewer than there are workers; each pass has its order."""
+    project, result = audited(SHUFFLED, "", "--epochs=3")
+    assert "each of 101 examples was seen exactly once in each of 3 epochs" in result.out
+    epochs = project.summary("job")["epochs"]
+    assert [epoch["examples"] for epoch in epochs] == [101] * 3
 
 
 def test_a_users_dataset_on_all_tasks_is_explained_and_refuted(audited, few):

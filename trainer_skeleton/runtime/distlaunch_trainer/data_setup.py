@@ -1,8 +1,8 @@
-"""The data of a run: opened, dealt out, and held to the order of the run that is resumed."""
+"""The data of a run: opened, sharded, and in the order of the run that is resumed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -14,27 +14,32 @@ from .checkpoints import TrainingState
 from .cluster import Cluster
 from .errors import DataError, PlanError
 from .explain import from_user
+from .fingerprints import FingerprintIndex
 from .options import Settings
 from .pipeline import Data, Items, Order, Pipeline
-from .plan import Plan, Shares, coverage_note
+from .plan import Plan, coverage_note
+from .python_data import generator_source, py_dataset_source
 from .report import Report
 from .sources import Arrays, Records
-from .user_dataset import Positions, open_dataset
+from .user_dataset import BatchSource, dataset_source, open_batches
 
-Source = Records | Arrays | tf.data.Dataset
+Source = Records | Arrays | BatchSource
 _Value = TypeVar("_Value", int, str)
+
+_DEFAULT_SHARDS = 12
+_DEFAULT_SHUFFLE = 10_000
 
 
 @dataclass(frozen=True)
-class Dealt:
-    """The data of a run, and its progress.
+class TrainingData:
+    """The data of a run, and where it starts.
 
     Attributes
     ----------
     training, validation
         The data; validation may be None.
     progress
-        Where the run begins or goes on.
+        Where the run starts or resumes.
     audit
         Where to record what is trained on, if an audit is requested.
     """
@@ -45,8 +50,27 @@ class Dealt:
     audit: Audit | None
 
 
-class Dealer:
-    """Deals the user's data out to the tasks; every method is a collective.
+@dataclass(frozen=True)
+class _Setup:
+    """What all data are opened with: options, tasks, folder of the index, and log."""
+
+    settings: Settings
+    cluster: Cluster
+    job_dir: str
+    report: Report
+
+
+def load_data(
+    settings: Settings,
+    cluster: Cluster,
+    job_dir: str,
+    report: Report,
+    *,
+    start: TrainingState | None,
+    training: Callable[[], Any],
+    validation: Callable[[], Any],
+) -> TrainingData:
+    """Shard the data that the user's functions return over the tasks; a collective.
 
     Parameters
     ----------
@@ -58,165 +82,190 @@ class Dealer:
         Where an index may be kept.
     report
         Where to log what follows from the data and the cluster.
+    start
+        Where an earlier run stopped, if this one resumes it.
+    training, validation
+        Return Records, Arrays, a ``tf.data.Dataset``, a ``keras.utils.PyDataset`` or a generator;
+        `validation` may return None.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be used, or are other data than before.
+    PlanError
+        If data, batch and cluster do not fit, or are others than before.
     """
+    setup = _Setup(settings, cluster, job_dir, report)
+    seed = resolve_option("--seed", settings.seed, start and start.seed, 0)
+    progress = _progress(setup, start, seed)
+    keras.utils.set_random_seed(seed)  # a user's data set shuffles by it too
+    source = _source("training", training, progress)
+    if source is None:
+        raise DataError("training() in trainer/data.py returned None: return Records or Arrays")
+    if isinstance(source, BatchSource):
+        data, audit = _user_batches(setup, source, progress)
+    else:
+        data, audit = _planned(setup, source, progress)
+    progress = _with_data(progress, data)
+    if note := coverage_note(data.plan, progress.steps_per_epoch):
+        report.warn(note)
+    source = _source("validation", validation, replace(progress, shuffle=0))
+    return TrainingData(data, _validation(setup, source, progress), progress, audit)
 
-    def __init__(
-        self,
-        settings: Settings,
-        cluster: Cluster,
-        job_dir: str,
-        report: Report,
-    ) -> None:
-        self._settings = settings
-        self._cluster = cluster
-        self._job_dir = job_dir
-        self._report = report
 
-    def deal(
-        self,
-        start: TrainingState | None,
-        load_training: Callable[[], Any],
-        load_validation: Callable[[], Any],
-    ) -> Dealt:
-        """Return the data, dealt out as for the run that left off at ``start``.
+def _progress(setup: _Setup, start: TrainingState | None, seed: int) -> TrainingState:
+    """Return what is known of the run before its data is: 0 for what is to be counted."""
+    settings = setup.settings
+    return TrainingState(
+        step=start.step if start else 0,
+        examples=start.examples if start else 0,
+        global_batch=_requested_batch(setup, start),
+        shards=resolve_option("--shards", settings.shards, start and start.shards, _DEFAULT_SHARDS),
+        shard_policy=resolve_option(
+            "--shard-policy", settings.shard_policy, start and start.shard_policy, "auto"
+        ),
+        seed=seed,
+        shuffle=resolve_option(
+            "--shuffle", settings.shuffle, start and start.shuffle, _DEFAULT_SHUFFLE
+        ),
+        steps_per_epoch=resolve_option(
+            "--steps-per-epoch", settings.steps_per_epoch, start and start.steps_per_epoch, 0
+        ),
+        precision=settings.precision or "float32",
+        **{
+            name: getattr(start, name)
+            for name in ("learning_rate", "history", "stopped", "callbacks")
+            if start
+        },
+    )
 
-        Raises
-        ------
-        DataError
-            If it cannot be used, or is other data than before.
-        PlanError
-            If data, batch and cluster do not go together, or are others than before.
-        """
-        seed = resolve_option("--seed", self._settings.seed, start and start.seed, 0)
-        keras.utils.set_random_seed(seed)  # also what a data set of the user's own shuffles by
-        source = _source("training", load_training)
-        if source is None:
-            raise DataError("training() in trainer/data.py returned None: return Records or Arrays")
-        start = self._progress(start, seed)
-        if isinstance(source, tf.data.Dataset):
-            data, audit = self._own_dataset(source, start)
-        else:
-            data, audit = self._planned(source, start)
-        progress = self._counted(start, data.plan)
-        if note := coverage_note(data.plan, progress.steps_per_epoch):
-            self._report.warn(note)
-        return Dealt(data, self._validation(progress, load_validation), progress, audit)
 
-    def _progress(self, start: TrainingState | None, seed: int) -> TrainingState:
-        """Return what is known of the run before its data is: 0 for what is to be counted."""
-        settings = self._settings
-        return TrainingState(
-            step=start.step if start else 0,
-            examples=start.examples if start else 0,
-            global_batch=self._asked_batch(start),
-            shards=resolve_option("--shards", settings.shards, start and start.shards, 12),
-            shard_policy=resolve_option(
-                "--shard-policy", settings.shard_policy, start and start.shard_policy, "auto"
-            ),
-            seed=seed,
-            shuffle=resolve_option("--shuffle", settings.shuffle, start and start.shuffle, 10_000),
-            steps_per_epoch=resolve_option(
-                "--steps-per-epoch", settings.steps_per_epoch, start and start.steps_per_epoch, 0
-            ),
-            precision=settings.precision or "float32",
-            **{
-                name: getattr(start, name)
-                for name in ("learning_rate", "history", "stopped", "callbacks")
-                if start
-            },
-        )
-
-    def _asked_batch(self, start: TrainingState | None) -> int:
-        """Return the requested or earlier global batch, 0 if none."""
-        batch, replicas = self._settings.global_batch_size, self._cluster.replicas
-        if self._settings.batch_size is not None:
-            batch = self._settings.batch_size * replicas
-            if start and batch != start.global_batch:
-                raise PlanError(
-                    f"this job was started with a global batch of {start.global_batch} and cannot "
-                    f"continue with {batch} (--batch-size {self._settings.batch_size} on "
-                    f"{replicas} replicas): leave --batch-size out, or use --no-resume to start "
-                    "from scratch"
-                )
-        return resolve_option("--global-batch-size", batch, start and start.global_batch, 0)
-
-    def _open(self, source: Records | Arrays, *, numbered: bool = False) -> Items:
-        items = source.open(self._cluster, self._job_dir, numbered=numbered)
-        if note := items.empty_files_note():
-            self._report.warn(note)
-        return items
-
-    def _planned(self, source: Records | Arrays, start: TrainingState) -> tuple[Data, Audit | None]:
-        if self._settings.shard_policy:
+def _requested_batch(setup: _Setup, start: TrainingState | None) -> int:
+    """Return the requested or earlier global batch, 0 if none."""
+    settings, replicas = setup.settings, setup.cluster.replicas
+    batch = settings.global_batch_size
+    if settings.batch_size is not None:
+        batch = settings.batch_size * replicas
+        if start and batch != start.global_batch:
             raise PlanError(
-                "--shard-policy is for a tf.data.Dataset of your own: Records and Arrays are dealt "
-                "out evenly by themselves; leave it out"
+                f"this job was started with a global batch of {start.global_batch} and cannot "
+                f"continue with {batch} (--batch-size {settings.batch_size} on {replicas} "
+                "replicas): leave --batch-size out, or use --no-resume to start from scratch"
             )
-        items = self._open(source, numbered=is_audited())
-        batch = start.global_batch or 32 * self._cluster.replicas
-        plan = Plan(items.examples, batch, self._cluster.replicas, start.shards)
-        audit = None
-        if is_audited():
-            audit = Audit(
-                self._report,
-                examples=plan.examples,
-                index_bytes=items.index_bytes,
-                data_bytes=items.data_bytes,
-            )
-        pipeline = Pipeline(items, plan, Order(start.seed, start.shuffle))
-        return Data(pipeline, plan, items.describe()), audit
+    return resolve_option("--global-batch-size", batch, start and start.global_batch, 0)
 
-    def _own_dataset(
-        self, batches: tf.data.Dataset, start: TrainingState
-    ) -> tuple[Data, Audit | None]:
-        policy = start.shard_policy
-        data, rows = open_dataset(
-            batches, policy, self._cluster, self._report, numbered=is_audited()
+
+def _open(setup: _Setup, source: Records | Arrays, *, numbered: bool = False) -> Items:
+    items = source.open(setup.cluster, setup.job_dir, numbered=numbered)
+    if note := items.empty_files_note():
+        setup.report.warn(note)
+    return items
+
+
+def _planned(
+    setup: _Setup, source: Records | Arrays, progress: TrainingState
+) -> tuple[Data, Audit | None]:
+    """Return records or arrays, sharded by the plan."""
+    if setup.settings.shard_policy:
+        raise PlanError(
+            "--shard-policy is for a tf.data.Dataset: leave it out, Records and Arrays are always "
+            "sharded evenly"
         )
-        batch = data.plan.global_batch
-        if start.global_batch not in {0, batch}:
-            raise PlanError(
-                f"the data set's batch({batch}) is the global batch, and {start.global_batch} is "
-                f"requested: change batch() in trainer/data.py, or leave the option out"
-            )
-        if start.step % data.plan.steps:
-            self._report.warn(
-                "a data set of your own is entered by skipping what was read: where it shuffles, "
-                "the epoch that was interrupted may see examples twice or never; later ones do not"
-            )
-        if not is_audited():
-            return data, None
-        positions = Positions(rows, self._cluster, data.plan.examples)
-        return data, Audit(self._report, examples=positions.examples, numbers_of=positions)
-
-    def _counted(self, start: TrainingState, plan: Plan | Shares) -> TrainingState:
-        """Return the progress with what is known of the data."""
-        if start.examples not in {0, plan.examples}:
-            raise DataError(
-                f"this job was started on {start.examples:,} examples and now finds "
-                f"{plan.examples:,}: bring the data back, or use --no-resume to start from scratch"
-            )
-        return replace(
-            start,
+    items = _open(setup, source, numbered=is_audited())
+    batch = progress.global_batch or 32 * setup.cluster.replicas
+    plan = Plan(items.examples, batch, setup.cluster.replicas, progress.shards)
+    audit = None
+    if is_audited():
+        audit = Audit(
+            setup.report,
             examples=plan.examples,
-            global_batch=plan.global_batch,
-            steps_per_epoch=start.steps_per_epoch or plan.steps,
+            index_bytes=items.index_bytes,
+            data_bytes=items.data_bytes,
         )
+    pipeline = Pipeline(items, plan, Order(progress.seed, progress.shuffle))
+    return Data(pipeline, plan, items.describe()), audit
 
-    def _validation(self, progress: TrainingState, load: Callable[[], Any]) -> Data | None:
-        source = _source("validation", load)
-        if source is None:
-            return None
-        try:
-            if isinstance(source, tf.data.Dataset):
-                return open_dataset(source, progress.shard_policy, self._cluster, self._report)[0]
-            items = self._open(source)
-            plan = Plan(
-                items.examples, progress.global_batch, self._cluster.replicas, progress.shards
-            )
-        except PlanError as problem:
-            raise PlanError(f"validation data: {problem}") from problem
-        return Data(Pipeline(items, plan, Order()), plan, items.describe())
+
+def _user_batches(
+    setup: _Setup, source: BatchSource, progress: TrainingState
+) -> tuple[Data, Audit | None]:
+    """Return batches that the user has made, sharded by the policy."""
+    is_endless = source.one_pass.cardinality() == tf.data.INFINITE_CARDINALITY
+    is_numbered = is_audited() and not is_endless
+    data = open_batches(
+        source,
+        progress.shard_policy,
+        setup.cluster,
+        setup.report,
+        steps_per_epoch=progress.steps_per_epoch,
+        first_step=progress.step,
+        numbered=is_numbered,
+    )
+    batch = data.plan.global_batch
+    if progress.global_batch not in {0, batch}:
+        raise PlanError(
+            f"the {source.kind}'s batch({batch}) is the global batch, and {progress.global_batch} "
+            "is requested: change batch() in trainer/data.py, or leave the option out"
+        )
+    if note := _resume_note(source, data, progress):
+        setup.report.warn(note)
+    if is_audited() and is_endless:
+        setup.report.warn(f"the {source.kind} has no end, so an audit cannot identify its examples")
+    if not is_numbered:
+        return data, None
+    index = FingerprintIndex(source.one_pass, setup.cluster, data.plan.examples)
+    return data, Audit(setup.report, examples=index.examples, numbers_of=index)
+
+
+def _resume_note(source: BatchSource, data: Data, progress: TrainingState) -> str | None:
+    """Return a warning where the examples of an interrupted epoch may be seen twice or never."""
+    if not progress.step or source.resumes_exactly:
+        return None
+    if source.one_pass.cardinality() == tf.data.INFINITE_CARDINALITY:
+        return (
+            f"the {source.kind} has no end and starts from its beginning when a run is resumed: "
+            "examples may be seen more often or less often than others"
+        )
+    if data.plan.steps and progress.step % data.plan.steps == 0:
+        return None
+    return (
+        f"what was read is skipped: if the {source.kind} shuffles, examples of the interrupted "
+        "epoch may be seen twice or never; later epochs are whole"
+    )
+
+
+def _with_data(progress: TrainingState, data: Data) -> TrainingState:
+    """Return the progress with what is known of the data."""
+    examples = data.plan.examples or 0
+    if examples and progress.examples not in {0, examples}:
+        raise DataError(
+            f"this job was started on {progress.examples:,} examples and now finds "
+            f"{examples:,}: bring the data back, or use --no-resume to start from scratch"
+        )
+    return replace(
+        progress,
+        examples=examples or progress.examples,
+        global_batch=data.plan.global_batch,
+        steps_per_epoch=progress.steps_per_epoch or data.plan.steps,
+    )
+
+
+def _validation(setup: _Setup, source: Source | None, progress: TrainingState) -> Data | None:
+    if source is None:
+        return None
+    try:
+        if isinstance(source, BatchSource):
+            if source.one_pass.cardinality() == tf.data.INFINITE_CARDINALITY:
+                raise DataError(
+                    f"the {source.kind} of the validation data has no end: take .repeat() out, or "
+                    "end it with .take(n)"
+                )
+            return open_batches(source, progress.shard_policy, setup.cluster, setup.report)
+        items = _open(setup, source)
+        plan = Plan(items.examples, progress.global_batch, setup.cluster.replicas, progress.shards)
+    except PlanError as problem:
+        raise PlanError(f"validation data: {problem}") from problem
+    return Data(Pipeline(items, plan, Order()), plan, items.describe())
 
 
 def resolve_option(
@@ -239,12 +288,24 @@ def resolve_option(
     return saved
 
 
-def _source(name: str, function: Callable[[], Any]) -> Source | None:
+def _source(name: str, function: Callable[[], Any], progress: TrainingState) -> Source | None:
     """Return what one of the functions of ``trainer/data.py`` gives."""
-    source = from_user(f"{name}()", function)
-    if source is not None and not isinstance(source, (Records, Arrays, tf.data.Dataset)):
-        raise DataError(
-            f"{name}() in trainer/data.py returned {type(source).__name__}: return Records(...) or "
-            f"Arrays(...) of distlaunch_trainer, or a tf.data.Dataset"
+    value = from_user(f"{name}()", function)
+    if value is None or isinstance(value, (Records, Arrays)):
+        return value
+    if isinstance(value, tf.data.Dataset):
+        return dataset_source(value)
+    if isinstance(value, keras.utils.PyDataset):
+        shuffles = progress.shuffle > 0
+        return from_user(
+            f"{name}()", lambda: py_dataset_source(value, progress.seed, shuffles=shuffles)
         )
-    return source
+    restart = value if callable(value) else function
+    generator = from_user(f"{name}()", restart) if callable(value) else value
+    if isinstance(generator, Iterator):
+        return from_user(f"{name}()", lambda: generator_source(generator, restart))
+    raise DataError(
+        f"{name}() in trainer/data.py returned {type(value).__name__}: return Records(...) or "
+        "Arrays(...) of distlaunch_trainer, a tf.data.Dataset, a keras.utils.PyDataset or a "
+        "generator"
+    )

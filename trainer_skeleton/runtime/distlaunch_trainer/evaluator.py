@@ -81,7 +81,7 @@ class Evaluator:
             self._functions.evaluate(
                 self._batches,
                 tf.constant(block),
-                has_empty_replicas=self._data.plan.may_lack_rows,
+                has_empty_replicas=self._data.plan.has_empty_replicas,
             )
             done += block
             logs = metric_logs(self._functions) if self._calls_batch_hooks else None

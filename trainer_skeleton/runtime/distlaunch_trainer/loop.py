@@ -91,7 +91,7 @@ class Loop:
         self._steps = StepFunctions(
             model,
             cluster.strategy,
-            has_empty_replicas=training.plan.may_lack_rows,
+            has_empty_replicas=training.plan.has_empty_replicas,
             synchronize=sync_batch_norm,
             record_examples=audit.see if audit else None,
         )

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from .cluster import Cluster
-from .plan import Plan, Shares
+from .plan import Plan, SharedBatchPlan, UnevenBatchPlan
 from .sources import ArrayItems, RecordItems
 
 Dataset = tf.data.Dataset
@@ -71,11 +71,7 @@ class Batches(ABC):
 
         Nothing is read ahead beyond ``last_step``.
         """
-        streams = [self._stream(replica, first_step) for replica in replicas]
-        if len(streams) > 1:
-            turns = Dataset.range(len(streams)).repeat()
-            streams = [Dataset.choose_from_datasets(streams, turns)]
-        stream = streams[0]
+        stream = self._stream(replicas, first_step)
         if last_step is not None:
             stream = stream.take((last_step - first_step) * len(replicas))
         # No more is ever requested, and TensorFlow need not check whether there is more.
@@ -84,13 +80,16 @@ class Batches(ABC):
         )
         return endless.prefetch(tf.data.AUTOTUNE)
 
-    @abstractmethod
-    def culprit(self, replica: int) -> str | None:
-        """Return which record of a replica's cannot be read or parsed, and why, if one can't."""
+    def find_bad_record(self, replicas: range) -> str | None:  # noqa: ARG002
+        """Return which record of the replicas' cannot be read or parsed, and why.
+
+        None if there is none, or if only the user's own code knows the records.
+        """
+        return None
 
     @abstractmethod
-    def _stream(self, replica: int, first_step: int) -> Dataset:
-        """Return the batches of one replica, from a step on."""
+    def _stream(self, replicas: range, first_step: int) -> Dataset:
+        """Return the batches of the replicas in turn, from a step on."""
 
 
 class Pipeline(Batches):
@@ -122,13 +121,24 @@ class Pipeline(Batches):
         fitting = _POOL_BYTES // (self._plan.shards * max(1, self._items.item_bytes))
         return max(1, min(longest, fitting, -(-self._order.pool // self._plan.shards)))
 
-    def culprit(self, replica: int) -> str | None:
-        """Return which record of a replica's cannot be read or parsed, and why, if one can't."""
-        shards = (self._plan.shard_bounds(shard) for shard in self._plan.shards_of(replica))
+    def find_bad_record(self, replicas: range) -> str | None:
+        """Return which record of the replicas' cannot be read or parsed, and why, if one can't."""
+        shards = [
+            self._plan.shard_bounds(shard)
+            for replica in replicas
+            for shard in self._plan.shards_of(replica)
+        ]
         problems = (self._items.culprit(*bounds) for bounds in shards)
         return next(filter(None, problems), None)
 
-    def _stream(self, replica: int, first_step: int) -> Dataset:
+    def _stream(self, replicas: range, first_step: int) -> Dataset:
+        """Return the batches of the replicas in turn, from a step on."""
+        streams = [self._replica_stream(replica, first_step) for replica in replicas]
+        if len(streams) == 1:
+            return streams[0]
+        return Dataset.choose_from_datasets(streams, Dataset.range(len(streams)).repeat())
+
+    def _replica_stream(self, replica: int, first_step: int) -> Dataset:
         """Return the batches of one replica: the rest of the pass under way, then all others."""
         number, step = divmod(first_step, self._plan.steps)
         left = self._one_pass(tf.constant(number, tf.int64), replica, step) if step else None
@@ -304,9 +314,12 @@ class Data:
     """Batches, how they are sharded, and the source that they are read from."""
 
     pipeline: Batches
-    plan: Plan | Shares
+    plan: Plan | SharedBatchPlan | UnevenBatchPlan
     source: dict[str, Any]
 
-    def describe(self) -> dict[str, Any]:
-        """Return what ``summary.json`` records of the data."""
-        return {**self.source, "examples": self.plan.examples}
+    def describe(self, examples: int | None = None) -> dict[str, Any]:
+        """Return what ``summary.json`` records of the data.
+
+        ``examples`` is the number of examples where only the training has shown it.
+        """
+        return {**self.source, "examples": self.plan.examples or examples}

@@ -82,7 +82,7 @@ class Plan:
         return self.period * self.global_batch // self.replicas
 
     @property
-    def may_lack_rows(self) -> bool:
+    def has_empty_replicas(self) -> bool:
         """Whether the last batch is smaller than the cluster, so that some replica has no row."""
         return self.global_rows(self.steps - 1) < self.replicas
 
@@ -126,70 +126,144 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Shares:
-    """How a data set that TensorFlow shards is dealt out: each replica its own rows.
+class SharedBatchPlan:
+    """A user's data set of which all tasks iterate over the same batches.
+
+    A step is one batch, of which replica ``r`` of ``R`` has the rows ``r, r + R, r + 2R ...``.
 
     Parameters
     ----------
-    counts
-        Rows of each replica in one pass.
     global_batch
-        Rows of a step over all replicas, while all of them have some.
+        Rows of a batch; batches may also have other sizes.
+    replicas
+        Number of replicas.
+    steps
+        Batches of a pass; None if unknown or endless.
+    examples
+        Rows of a pass; None if unknown or endless.
+    least_rows
+        Rows of the smallest batch; None if unknown.
 
     Raises
     ------
     PlanError
-        If the replicas cannot have equal parts of a batch, or there are no rows.
+        If there are no batches, or fewer rows in a batch than replicas.
     """
 
-    counts: tuple[int, ...]
     global_batch: int
+    replicas: int = 1
+    steps: int | None = None
+    examples: int | None = None
+    least_rows: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.examples:
+        if self.steps == 0:
             raise PlanError("there are no examples to train on: the data set is empty")
-        if self.global_batch % self.replicas:
-            below = self.global_batch // self.replicas * self.replicas
-            fitting = [str(n) for n in (below, below + self.replicas) if n]
+        if self.global_batch < self.replicas:
             raise PlanError(
-                f"batch({self.global_batch}) of the data set is the global batch, and "
-                f"{self.replicas} replicas cannot have equal parts of it: use "
-                f"batch({') or batch('.join(fitting)})"
+                f"batch({self.global_batch}) of the data set leaves "
+                f"{self.replicas - self.global_batch} of {self.replicas} replicas idle: use "
+                f"batch({self.replicas}) or more"
+            )
+
+    @property
+    def has_empty_replicas(self) -> bool:
+        """Whether a batch may have fewer rows than there are replicas."""
+        return self.replicas > 1 and (self.least_rows is None or self.least_rows < self.replicas)
+
+
+@dataclass(frozen=True)
+class UnevenBatchPlan:
+    """A user's data set of which each task iterates over batches of its own.
+
+    A batch has the rows of ``tasks`` steps of one task: step ``t`` has part ``t mod tasks`` of it.
+
+    Parameters
+    ----------
+    global_batch
+        Rows of a batch, the last one of a task excepted, which may be smaller.
+    tasks
+        Number of tasks.
+    local_replicas
+        Replicas of a task.
+    counts
+        Rows of each task in one pass; None if the data set is endless.
+
+    Raises
+    ------
+    PlanError
+        If there are no rows, or fewer in a batch than replicas.
+    """
+
+    global_batch: int
+    tasks: int
+    local_replicas: int = 1
+    counts: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.examples == 0:
+            raise PlanError("there are no examples to train on: the data set is empty")
+        if self.global_batch < self.replicas:
+            raise PlanError(
+                f"batch({self.global_batch}) of the data set leaves "
+                f"{self.replicas - self.global_batch} of {self.replicas} replicas idle: use "
+                f"batch({self.replicas}) or more"
             )
 
     @property
     def replicas(self) -> int:
         """Number of replicas."""
-        return len(self.counts)
+        return self.tasks * self.local_replicas
 
     @property
-    def examples(self) -> int:
-        """Rows that all replicas together see in one pass."""
-        return sum(self.counts)
+    def examples(self) -> int | None:
+        """Rows that all tasks together see in one pass; None if it is endless."""
+        return None if self.counts is None else sum(self.counts)
 
     @property
-    def batch(self) -> int:
-        """Rows of a step on one replica."""
-        return self.global_batch // self.replicas
+    def steps(self) -> int | None:
+        """Steps of one pass, which is as long as that of the longest task; None if endless."""
+        if self.counts is None:
+            return None
+        return max(self.steps_of(task) for task in range(self.tasks))
 
     @property
-    def steps(self) -> int:
-        """Steps of one pass, which is as long as the longest share."""
-        return max(self.steps_of(replica) for replica in range(self.replicas))
+    def has_empty_replicas(self) -> bool:
+        """Whether a replica has no row in some step."""
+        if self.counts is None:
+            return False
+        least = min(
+            self.rows(step, task) for task in range(self.tasks) for step in self._last_steps(task)
+        )
+        return least < self.local_replicas
 
-    @property
-    def may_lack_rows(self) -> bool:
-        """Whether some replica has no row left while others have."""
-        return any(self.steps_of(replica) < self.steps for replica in range(self.replicas))
+    def part_bounds(self, part: int) -> tuple[int, int]:
+        """Return the first and one past the last row of a part of a whole batch."""
+        return (
+            part * self.global_batch // self.tasks,
+            (part + 1) * self.global_batch // self.tasks,
+        )
 
-    def steps_of(self, replica: int) -> int:
-        """Return the steps of a pass in which ``replica`` has rows."""
-        return ceil(self.counts[replica] / self.batch)
+    def steps_of(self, task: int) -> int:
+        """Return the steps of a pass in which ``task`` has rows."""
+        assert self.counts is not None
+        batches, rows = divmod(self.counts[task], self.global_batch)
+        parts = sum(self.part_bounds(part)[0] < rows for part in range(self.tasks))
+        return batches * self.tasks + parts
 
-    def examples_seen(self, steps: int) -> int:
-        """Return how many rows ``steps`` steps from the start of a pass train on."""
-        passes, rest = divmod(steps, self.steps)
-        return passes * self.examples + sum(min(count, rest * self.batch) for count in self.counts)
+    def rows(self, step: int, task: int) -> int:
+        """Return the rows that ``task`` has in step ``step`` of a pass."""
+        batch, part = divmod(step, self.tasks)
+        first, end = (batch * self.global_batch + bound for bound in self.part_bounds(part))
+        if self.counts is None:
+            return end - first
+        return min(end, self.counts[task]) - min(first, self.counts[task])
+
+    def _last_steps(self, task: int) -> range:
+        """Return the steps in which ``task`` has its fewest rows: those of its last batch."""
+        assert self.steps is not None
+        end = self.steps_of(task)
+        return range(max(0, end - self.tasks), min(self.steps, end + 1))
 
 
 def _congruent_below(position: int, residue: int, modulus: int) -> int:
@@ -197,20 +271,27 @@ def _congruent_below(position: int, residue: int, modulus: int) -> int:
     return (position - residue + modulus - 1) // modulus
 
 
-def coverage_note(plan: Plan | Shares, steps_per_epoch: int) -> str | None:
-    """Say what a user's own number of steps makes of the data, or None where it fits exactly."""
-    if steps_per_epoch == plan.steps:
+def coverage_note(
+    plan: Plan | SharedBatchPlan | UnevenBatchPlan, steps_per_epoch: int
+) -> str | None:
+    """Describe what a user's number of steps makes of the data, None where it fits exactly.
+
+    Figures are of examples, or of steps where the number of examples is not known.
+    """
+    if plan.steps is None or steps_per_epoch == plan.steps:
         return None
-    seen = plan.examples_seen(steps_per_epoch)
-    right = f"--steps-per-epoch {plan.steps} (the default) sees each once"
+    total, unit = plan.steps, "steps"
+    seen = steps_per_epoch
+    if isinstance(plan, Plan):
+        total, unit = plan.examples, "examples"
+        seen = plan.examples_seen(steps_per_epoch)
+    remedy = f"--steps-per-epoch {plan.steps} (the default) sees each once"
     if steps_per_epoch < plan.steps:
-        percent = 100 * seen // plan.examples
         return (
-            f"--steps-per-epoch {steps_per_epoch} covers {percent} % of the {plan.examples:,} "
-            f"examples and leaves {plan.examples - seen:,} to the next epoch; {right}"
+            f"--steps-per-epoch {steps_per_epoch} covers {100 * seen // total} % of the {total:,} "
+            f"{unit} and leaves {total - seen:,} to the next epoch; {remedy}"
         )
-    times = seen * 10 // plan.examples / 10
     return (
-        f"--steps-per-epoch {steps_per_epoch} sees each example {times} times in an epoch "
-        f"of {plan.examples:,} examples; {right}"
+        f"--steps-per-epoch {steps_per_epoch} sees each example {seen * 10 // total / 10} times in "
+        f"an epoch of {total:,} {unit}; {remedy}"
     )

@@ -18,7 +18,7 @@ from . import devices, explain, keras_compat, stop_signal
 from .audit import Audit
 from .checkpoints import Checkpoint, Checkpoints, TrainingState
 from .cluster import Cluster, Role, connect, role_from
-from .data_setup import Dealer, resolve_option
+from .data_setup import load_data, resolve_option
 from .errors import ModelError
 from .explain import from_user, model_build
 from .loop import Loop
@@ -143,8 +143,15 @@ class Run(AbstractContextManager):
         PlanError
             If data, batch and cluster do not fit.
         """
-        dealer = Dealer(self._settings, self._cluster, self._folders.job, self._report)
-        loaded = dealer.deal(self._start, training, validation or (lambda: None))
+        loaded = load_data(
+            self._settings,
+            self._cluster,
+            self._folders.job,
+            self._report,
+            start=self._start,
+            training=training,
+            validation=validation or (lambda: None),
+        )
         rate = self._settings.learning_rate or loaded.progress.learning_rate
         start = replace(loaded.progress, learning_rate=rate)
         sets_rate = self._settings.learning_rate not in {None, loaded.progress.learning_rate}
@@ -241,7 +248,7 @@ class Run(AbstractContextManager):
         summary = self._summary(final) | {
             "model_files": files,
             "data": {
-                "training": data.training.describe(),
+                "training": data.training.describe(_examples_per_epoch(data.training, final)),
                 "validation": data.validation.describe() if data.validation else None,
             },
         }
@@ -292,9 +299,8 @@ class Run(AbstractContextManager):
     def _find_bad_record(self) -> str | None:
         """Look for a record of this task's that cannot be read or parsed."""
         for part in filter(None, (self._loaded.training, self._loaded.validation)):
-            for replica in self._cluster.replica_ids:
-                if problem := part.pipeline.culprit(replica):
-                    return problem
+            if problem := part.pipeline.find_bad_record(self._cluster.replica_ids):
+                return problem
         return None
 
     def _facts(self) -> dict[str, Any]:
@@ -315,7 +321,7 @@ class Run(AbstractContextManager):
             "replicas": facts["replicas"],
             "global_batch": facts["global_batch"],
             "steps_per_epoch": facts["steps_per_epoch"],
-            "examples_per_epoch": facts["examples"],
+            "examples_per_epoch": _examples_per_epoch(self._loaded.training, final),
             "validation_examples": facts["validation_examples"],
             "steps": final.step,
             "epochs": final.history,
@@ -343,6 +349,13 @@ def _prepare_devices(role: Role, settings: Settings) -> None:
         print(f"trainer: warning: {warning}", file=sys.stderr, flush=True)
     if settings.gpu_memory_growth:
         devices.allow_memory_growth()
+
+
+def _examples_per_epoch(data: Data, final: TrainingState) -> int | None:
+    """Return the examples of a pass over the data; None if no epoch was one pass."""
+    if data.plan.examples or final.steps_per_epoch != data.plan.steps:
+        return data.plan.examples
+    return next((epoch["examples"] for epoch in final.history if epoch["examples"]), None)
 
 
 def _nothing_left(final: TrainingState) -> str:
