@@ -15,7 +15,7 @@ from pathlib import Path
 
 from common import Limit, alternate, first_step, make_project, options, show, train, verdict
 
-LIMIT = Limit("4 workers", "1 worker", most=1.7)
+LIMIT = Limit("4 workers", "1 worker", most=1.5)
 WORKERS = {"1 worker": 1, "4 workers": 4}
 
 

@@ -57,9 +57,9 @@ TUTORIALS = {
 }
 BY_HAND = "by hand"
 LIMITS = (
-    Limit("from memory", "tutorial, tf_keras", least=2.5),
+    Limit("from memory", "tutorial, tf_keras", least=3.5),
     Limit("from TFRecords", "from memory", least=0.95),
-    Limit("from memory", BY_HAND, least=0.9),
+    Limit("from memory", BY_HAND, least=0.95),
 )
 
 

@@ -3,7 +3,8 @@
 `small` has 13,000 weights, and a step of 64 images takes some 5 ms on one core. `tutorial` is the
 one of TensorFlow's tutorial on multi-worker training: 2.8 million weights, nearly all of them
 between two layers, and 11 MB to exchange at each step of some 20 ms. A step of `wide` takes 50 ms
-and more.
+and more. `mlp` has two dense layers. `resnet` is ResNet50 for images of 64 x 64 in color, `jpeg` a
+small network for 224 x 224, which waits for its data.
 """
 
 import os
@@ -30,17 +31,30 @@ LAYERS = {
         layers.MaxPooling2D(),
         layers.Flatten(),
     ],
+    "mlp": lambda: [layers.Flatten(), layers.Dense(128, activation="relu")],
 }
 
 
 def create_model() -> keras.Model:
     """Return a compiled model."""
-    middle = LAYERS[os.environ["MODEL"]]()
-    ends = layers.Input((28, 28)), layers.Reshape((28, 28, 1))
-    model = keras.Sequential([*ends, *middle, layers.Dense(10)])
+    model = layered(os.environ["MODEL"])
     model.compile(
         optimizer=keras.optimizers.SGD(0.001),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
     return model
+
+
+def layered(name: str) -> keras.Model:
+    """Return a model that is not compiled."""
+    if name == "resnet":
+        shape = (64, 64, 3)
+        return keras.applications.ResNet50(
+            weights=None, input_shape=shape, classes=10, classifier_activation=None
+        )
+    if name == "jpeg":
+        hidden = layers.Conv2D(16, 7, strides=4, activation="relu"), layers.GlobalMaxPooling2D()
+        return keras.Sequential([layers.Input((224, 224, 3)), *hidden, layers.Dense(10)])
+    ends = layers.Input((28, 28)), layers.Reshape((28, 28, 1))
+    return keras.Sequential([*ends, *LAYERS[name](), layers.Dense(10)])

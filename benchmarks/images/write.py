@@ -28,13 +28,13 @@ def main() -> None:
         with tf.io.TFRecordWriter(str(path)) as file:
             part = slice(number, None, FILES)
             for image, label in zip(images[part], labels[part], strict=True):
-                file.write(serialized(image, label))
+                file.write(serialized(image.tobytes(), label))
 
 
-def serialized(image: np.ndarray, label: int) -> bytes:
+def serialized(image: bytes, label: int) -> bytes:
     """Return an image and its label as a serialized example."""
     feature = {
-        "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()])),
+        "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image])),
         "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
     }
     return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
