@@ -8,6 +8,7 @@ from distlaunch.errors import UsageError, did_you_mean
 
 DESCRIPTION = "DESCRIPTION"  # a starter's file with its one line for `init --list`
 TRAINER = "distlaunch_trainer"  # the trainer package
+COPIED = "distributed"  # what it was before: a folder beside the job's module
 
 _HERE = Path(__file__).parent
 

@@ -47,7 +47,7 @@ class Scaffold:
         try:
             self._refuse(folder, overwrite=overwrite)
             for written, (path, content) in enumerate(self.files.items()):  # noqa: B007
-                copy = _write_file(folder / path, content)
+                copy = write_file(folder / path, content)
                 if copy and on_copy:
                     on_copy(folder / path, copy)
         except OSError as problem:
@@ -81,6 +81,14 @@ def plan(folder: Path, starter: str) -> Scaffold:
     for source in sources:
         files |= dict(_contents(source, name))
     return Scaffold(name, files | {SCHEMA: schema_text().encode()})
+
+
+def trainer_copy(folder: Path) -> Scaffold:
+    """Return the trainer package as files of a project, without those that are there already."""
+    package = resources.trainer_package()
+    files = {Path(package.name) / path: content for path, content in _contents(package, "")}
+    missing = {path: data for path, data in files.items() if not _is_equal(folder / path, data)}
+    return Scaffold(package.name, missing)
 
 
 def _contents(source: Path, name: str) -> Iterator[tuple[Path, bytes]]:
@@ -124,9 +132,9 @@ def _is_taken(folder: Path, path: Path) -> bool:
     return any(parent.exists() and not parent.is_dir() for parent in above)
 
 
-def _write_file(path: Path, content: bytes) -> Path | None:
+def write_file(path: Path, content: bytes) -> Path | None:
     """Write a file atomically; one with other content is renamed, and its new path returned."""
-    if path.is_file() and path.read_bytes() == content:
+    if _is_equal(path, content):
         return None
     path.parent.mkdir(parents=True, exist_ok=True)
     copy = _free_path(path) if path.is_symlink() or path.is_file() else None
@@ -139,6 +147,10 @@ def _write_file(path: Path, content: bytes) -> Path | None:
             copy.rename(path)
         raise
     return copy
+
+
+def _is_equal(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == content
 
 
 def _free_path(path: Path) -> Path:

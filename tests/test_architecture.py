@@ -29,6 +29,7 @@ ALLOWED = {
     "checks": {*SHARED, "job", "ui", "render", "google", "image"},
     "submit": {*SHARED, "job", "ui", "render", "google", "image", "checks", "redaction"},
     "scaffold": {*SHARED, "job"},
+    "upgrade": {*SHARED, "job", "scaffold"},
 }
 """What each room imports, also within functions; `cli` and `__main__` may import everything."""
 

@@ -18,6 +18,7 @@ from distlaunch import resources
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import did_you_mean
 from distlaunch.job.load import FILE_NAME
+from distlaunch.resources import COPIED
 from distlaunch.text import duration
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Job
     from distlaunch.submit.plan import LaunchRequest
 
-COPIED = "distributed"  # the trainer's folder beside the job's module, before it was a package
 RUN_TIMEOUT = 1_800  # seconds, as all of the validation data are read
 ONE_STEP = ("--epochs=1", "--steps-per-epoch=1", "--no-resume")
 

@@ -22,6 +22,7 @@ from distlaunch.exit_codes import EXIT_ERROR, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from distlaunch.ui.console import Console
     from distlaunch.ui.events import Level
@@ -40,6 +41,8 @@ COMMANDS = {
     "render": ("render:command", "Write Dockerfile, .dockerignore and config.yaml."),
     "build": ("build:command", "Build and push the job's image."),
     "emulator": ("emulator:command", "Run a local Vertex AI job service."),
+    "eject": ("eject:command", "Copy the trainer package into the project."),
+    "upgrade": ("upgrade:command", "Bring an older project to the trainer package."),
     "tf-config": ("tf_config:command", "Print TF_CONFIG for your own machines."),
 }
 
@@ -57,6 +60,11 @@ class Settings:
         from distlaunch.ui.console import Console
 
         return Console(cast("Level", "error" if self.quiet else self.log_level))
+
+    def show_copy(self, file: Path, copy: Path) -> None:
+        """Print that a file that is replaced was kept as a copy."""
+        if not self.quiet:
+            show(f"kept {file} as {copy}")
 
 
 class LazyGroup(click.Group):

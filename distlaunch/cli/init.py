@@ -47,11 +47,7 @@ def command(
     path = Path(folder)
     project = scaffold.plan(path, starter)
 
-    def show_copy(file: Path, copy: Path) -> None:
-        if not settings.quiet:
-            show(f"kept {file} as {copy}")
-
-    project.write(path, overwrite=force, on_copy=show_copy)
+    project.write(path, overwrite=force, on_copy=settings.show_copy)
     if not settings.quiet:
         _show_next(project, path)
 

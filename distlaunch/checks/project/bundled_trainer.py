@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from distlaunch import __version__
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.requirements import any_version
-from distlaunch.checks.trainer import COPIED, parse_arguments
+from distlaunch.checks.trainer import parse_arguments
 from distlaunch.job.model import RangeParameter
+from distlaunch.resources import COPIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
