@@ -42,7 +42,8 @@ fuzz: $(VENV)/.test ## Run the property-based tests on random examples, 3 rounds
 
 laws: $(VENV)/.test ## Run the long tests of the trainer's promises: every model and kill, on every size
 	@DISTLAUNCH_TEST_LAWS=1 $(PYTEST) \
-	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_zoo.py
+	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_zoo.py \
+	  tests/trainer_skeleton/keras_suite
 
 docs-test: $(VENV)/.test ## Run the long sessions of the documents
 	@$(BIN)/python -m pytest --numprocesses=2 -m docs tests/test_documents.py

@@ -120,7 +120,7 @@ class Callbacks(kc.CallbackList):
                 _drop_later_rows(callback, len(epochs))
         self.on_train_begin()
         for record in epochs:
-            self.model.history.on_epoch_end(record["epoch"] - 1, dict(record["logs"]))
+            self.model.history.on_epoch_end(record["epoch"] - 1, logs_of(record))
         known = dict(states)
         for name, callback in self._named():
             if name in known:
@@ -141,6 +141,12 @@ class Callbacks(kc.CallbackList):
             count[name] += 1
             named.append((f"{name}-{count[name]}", callback))
         return named
+
+
+def logs_of(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the logs of an epoch's record as callbacks get them, with arrays instead of lists."""
+    logs = record["logs"].items()
+    return {name: np.array(value) if isinstance(value, list) else value for name, value in logs}
 
 
 def templates(states: list[Any]) -> list[np.ndarray]:

@@ -30,8 +30,8 @@ class Evaluator:
     callbacks
         Callbacks, of which the test hooks are called.
     calls_batch_hooks
-        Whether some callback has a hook for batches, on any task: the evaluation then goes step by
-        step.
+        Whether some callback has a hook for batches, on any task: the evaluation then takes as many
+        steps at once as ``compile(steps_per_execution=...)`` requests.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Evaluator:
 
         Returns
         -------
-        dict of str to float or list, or None
+        dict of str to float or numpy.ndarray, or None
             The loss and the metrics; None if the run must stop.
         """
         self._model.reset_metrics()
@@ -75,17 +75,20 @@ class Evaluator:
         if self._batches is None:
             self._batches = self._data.pipeline.batches(self._cluster)
         done, steps = 0, self._data.plan.steps
+        if self._calls_batch_hooks:
+            steps_per_execution = self._model.steps_per_execution
         while done < steps:
-            block = 1 if self._calls_batch_hooks else min(steps - done, steps_per_execution)
+            block = min(steps - done, steps_per_execution)
             self._callbacks.on_test_batch_begin(done)
             self._functions.evaluate(
                 self._batches,
                 tf.constant(block),
                 has_empty_replicas=self._data.plan.has_empty_replicas,
             )
-            done += block
             logs = metric_logs(self._functions) if self._calls_batch_hooks else None
-            self._callbacks.on_test_batch_end(done - 1, logs)
+            # As `fit` counts, also at the end, where an execution may be shorter.
+            self._callbacks.on_test_batch_end(done + steps_per_execution - 1, logs)
+            done += block
             if done < steps and must_stop():
                 self._callbacks.on_test_end(metric_logs(self._functions))
                 return None
@@ -103,6 +106,6 @@ class Evaluator:
 
 
 def metric_logs(functions: StepFunctions) -> dict[str, Any]:
-    """Return the metrics over all replicas: numbers, or lists if a metric has several."""
-    results = functions.results().items()
-    return {name: np.asarray(value, float).tolist() for name, value in results}
+    """Return the metrics over all replicas: numbers, or arrays if a metric has several."""
+    results = {name: np.asarray(v, float) for name, v in functions.results().items()}
+    return {name: v if v.size != 1 else v.item() for name, v in results.items()}

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from .audit import Audit
-from .callbacks import Callbacks, templates
+from .callbacks import Callbacks, logs_of, templates
 from .checkpoints import Checkpoint, Checkpoints, TrainingState
 from .cluster import Cluster
 from .errors import TrainerError, TrainingStopped
@@ -169,7 +169,7 @@ class Loop:
             self._run_epoch(batches)
         # After the last checkpoint: a resumed run needs the weights before this.
         self._model.optimizer.finalize_variable_values(self._model.trainable_weights)
-        self._callbacks.on_train_end(self._progress.history[-1]["logs"])
+        self._callbacks.on_train_end(logs_of(self._progress.history[-1]))
         self._checkpoints.wait()
         return self._progress
 
@@ -244,9 +244,11 @@ class Loop:
         return bool(must_leave)
 
     def _next_boundary(self, end: int) -> int:
+        """Return the step at which callbacks are called, or a checkpoint is due."""
         step, every = self._progress.step, self._checkpoint_every
-        is_single_step = self._sees_batches or self._steps.gathers_rows
-        boundary = min(end, step + (1 if is_single_step else self._steps_per_execution))
+        # Batch hooks are called as under `fit`: as often as compile() requests.
+        requested = self._model.steps_per_execution
+        boundary = min(end, step + (requested if self._sees_batches else self._steps_per_execution))
         return min(boundary, (step // every + 1) * every) if every else boundary
 
     def _is_checkpoint_due(self) -> bool:
@@ -257,22 +259,35 @@ class Loop:
         first = self._progress.step
         in_epoch = first - epoch * self._progress.steps_per_epoch
         self._callbacks.on_train_batch_begin(in_epoch)
+        must_stop = False
+        while self._progress.step < boundary:
+            must_stop = self._execute(batches, boundary, epoch) or must_stop
+        steps = boundary - first
+        if self._sees_batches and boundary % self._progress.steps_per_epoch == 0:
+            steps = self._model.steps_per_execution  # also of a shorter one, as `fit` counts
+        self._callbacks.on_train_batch_end(
+            in_epoch + steps - 1, metric_logs(self._steps) if self._sees_batches else None
+        )
+        return must_stop
+
+    def _execute(self, batches: Iterator[Any], boundary: int, epoch: int) -> bool:
+        """Train one or more steps; return whether some task received a stop signal."""
+        first = self._progress.step
+        # Only the first step shows whether replicas exchange rows of sparse gradients.
+        is_first = math.isinf(self._seconds_per_step)
+        end = first + 1 if is_first or self._steps.gathers_rows else boundary
         started = time.perf_counter()
-        steps = tf.constant(boundary - first)
+        steps = tf.constant(end - first)
         loss, not_finite, signals, rows = self._steps.train(batches, steps, self._control_signals())
         self._rows_of_epoch += int(rows)
         self._check_finite(int(not_finite), first, float(loss))
-        self._progress = replace(self._progress, step=boundary)
-        self._seconds_per_step = (time.perf_counter() - started) / (boundary - first)
+        self._progress = replace(self._progress, step=end)
+        self._seconds_per_step = (time.perf_counter() - started) / (end - first)
         self._steps_per_execution = max(1, round(float(signals[1])))
         if self._audit:
-            self._audit.report(first, boundary)
+            self._audit.report(first, end)
             self._cluster.barrier()  # all have reported what a checkpoint will hold
-        self._report.event("step", step=boundary, epoch=epoch + 1, loss=float(loss))
-        last = boundary - 1 - epoch * self._progress.steps_per_epoch
-        self._callbacks.on_train_batch_end(
-            last, metric_logs(self._steps) if self._sees_batches else None
-        )
+        self._report.event("step", step=end, epoch=epoch + 1, loss=float(loss))
         return float(signals[0]) > 0
 
     def _control_signals(self) -> tf.Tensor:
@@ -322,7 +337,8 @@ class Loop:
             "examples": examples,
             # Of an epoch that was only validated here, there is none.
             "examples_per_second": examples / seconds if examples else None,
-            "logs": logs,
+            # A record becomes JSON, and has lists instead of arrays.
+            "logs": {name: np.asarray(value).tolist() for name, value in logs.items()},
         }
         self._progress = replace(self._progress, history=[*self._progress.history, record])
         self._report.event("epoch", **record)

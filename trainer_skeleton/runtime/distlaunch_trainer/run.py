@@ -291,6 +291,8 @@ class Run(AbstractContextManager):
             model, self._cluster.replicas, synchronized=synchronized
         ):
             self._report.warn(note)
+        if not model.trainable_variables:
+            self._report.warn("the model has no trainable weights: no gradients are applied")
         if self.is_chief and (problem := serialization_problem(model)):
             self._report.warn(
                 f"model.keras will not be written, only weights and a SavedModel: {problem}"

@@ -106,7 +106,8 @@ class StepFunctions:
         data, rows = self._unpack(batch, has_empty_replicas=self._has_empty_replicas)
         gradients, loss = self._forward_and_backward(data, rows)
         gradients, loss, signals = self._all_reduce_gradients(gradients, loss, signals, rows)
-        self._model.optimizer.apply(gradients, self._model.trainable_variables)
+        if gradients:
+            self._model.optimizer.apply(gradients, self._model.trainable_variables)
         self._count_loss(loss, rows)
         return tf.concat([[tf.cast(loss, tf.float32)], signals], 0)
 
@@ -154,7 +155,7 @@ class StepFunctions:
     ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         """All-reduce gradients, loss and control signals together."""
         present = [gradient for gradient in gradients if gradient is not None]
-        if not present:
+        if gradients and not present:
             raise ModelError("no weight of the model has a gradient: see its layers and its loss")
         if self._replicas > 1:
             pairs = zip(gradients, self._model.trainable_variables, strict=True)
@@ -277,9 +278,7 @@ class StepFunctions:
     def _results_replica(self) -> dict[str, tf.Tensor]:
         counts = [tf.identity(variable.value) for variable in self.metric_variables]
         self._set_metrics(self._sums_replica())
-        results = {
-            name: tf.identity(value) for name, value in self._model.get_metrics_result().items()
-        }
+        results = _flatten(self._model.get_metrics_result())
         self._set_metrics(counts)
         return results
 
@@ -325,6 +324,14 @@ def _statistics(model: keras.Model) -> list[Any]:
     """Return the weights that a forward pass may change; frozen layers change none."""
     layers = [layer for layer in keras_compat.all_layers(model) if layer.trainable]
     return [v for layer in layers for v in keras_compat.own_non_trainable_variables(layer)]
+
+
+def _flatten(results: dict[str, Any]) -> dict[str, tf.Tensor]:
+    """Return results with those of metrics that return a dict, as ``fit`` logs them."""
+    flat = {}
+    for name, value in results.items():
+        flat |= _flatten(value) if isinstance(value, dict) else {name: tf.identity(value)}
+    return flat
 
 
 def _check_can_train(model: keras.Model) -> None:
