@@ -286,7 +286,7 @@ def metrics_of_several_values():
             self.high.assign(ops.maximum(self.high, ops.max(predicted)))
 
         def result(self):
-            return {"low": self.low, "high": self.high}
+            return {"low": ops.copy(self.low), "high": ops.copy(self.high)}
 
     model = sequential(
         layers.Input((6,)),
