@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import keras
@@ -17,9 +19,14 @@ from ..conftest import environment_outside_clusters  # noqa: TID252
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tensorflow_host import PythonHost, Result
+
+
+HERE = Path(__file__).parent
+
+# `make laws` runs the laws once more with two virtual devices in each task of a cluster.
+TWO_DEVICES = bool(os.environ.get("DISTLAUNCH_TEST_TWO_DEVICES"))
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,22 @@ class Project:
 
     def local(self, job: str, *arguments: str, code: int = 0) -> Result:
         """Run `distlaunch local` with a job folder; check its exit code."""
+        if TWO_DEVICES:
+            return self.local_with_two_devices(job, *arguments, code=code)
         result = self.run("distlaunch", "local", "--job-dir", self.job_dir(job), *arguments)
+        assert result.code == code, result.text
+        return result
+
+    def local_with_two_devices(self, job: str, *arguments: str, code: int = 0) -> Result:
+        """Do what `local` does, with two virtual devices in each task of a cluster."""
+        shutil.copy(HERE / "virtual_devices.py", self.folder)
+        module = next((a for a in arguments if a.startswith("module=")), "module=trainer.task")
+        launcher = [a for a in arguments if a != module]
+        at = launcher.index("--set") if "--set" in launcher else 0
+        del launcher[at : at + ("--set" in launcher)]
+        command = ("distlaunch", "local", "--job-dir", self.job_dir(job))
+        options = ("--set", "module=virtual_devices", *launcher)
+        result = self.run(*command, *options, PROGRAM=module.removeprefix("module="))
         assert result.code == code, result.text
         return result
 

@@ -68,6 +68,16 @@ def test_two_replicas_of_one_task_end_with_one_replicas_weights(regression, one_
     np.testing.assert_allclose(regression.weights("replicas"), weights, rtol=0, atol=1e-9)
 
 
+def test_two_tasks_with_two_devices_end_with_one_replicas_weights(regression, one_worker):
+    regression.local_with_two_devices("four-replicas", "--workers", "2", "--", *SETTINGS)
+    summary = regression.summary("four-replicas")
+    assert (summary["tasks"], summary["replicas"]) == (["chief", "worker:0"], 4)
+    weights, expected = one_worker
+    np.testing.assert_allclose(regression.weights("four-replicas"), weights, rtol=0, atol=1e-9)
+    for epoch, other in zip(summary["epochs"], expected["epochs"], strict=True):
+        assert epoch["logs"] == pytest.approx(other["logs"], abs=1e-6)
+
+
 # GPUs are CPUs here: the chief has two virtual ones.
 UNEVEN = """
 import os, sys
