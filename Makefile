@@ -40,10 +40,12 @@ fuzz: $(VENV)/.test ## Run the property-based tests on random examples, 3 rounds
 	  $(BIN)/python -m pytest --numprocesses=2 --quiet -m hypothesis --hypothesis-profile=fuzz || exit; \
 	done
 
-laws: $(VENV)/.test ## Run the long tests of the trainer's promises: every model and kill, on every size
+laws: $(VENV)/.test ## Run the long tests of the trainer's promises: models, kills, random faults, two devices per task
 	@DISTLAUNCH_TEST_LAWS=1 $(PYTEST) \
-	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_zoo.py \
-	  tests/trainer_skeleton/keras_suite
+	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_random_faults.py \
+	  tests/trainer_skeleton/runs/test_zoo.py tests/trainer_skeleton/keras_suite
+	@DISTLAUNCH_TEST_LAWS=1 DISTLAUNCH_TEST_TWO_DEVICES=1 $(PYTEST) \
+	  tests/trainer_skeleton/runs/test_promises.py tests/trainer_skeleton/runs/test_zoo.py
 
 docs-test: $(VENV)/.test ## Run the long sessions of the documents
 	@$(BIN)/python -m pytest --numprocesses=2 -m docs tests/test_documents.py

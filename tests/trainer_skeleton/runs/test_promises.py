@@ -96,6 +96,9 @@ sys.exit(task.main())
 
 def test_tasks_with_different_numbers_of_devices_are_named(regression):
     regression.write("uneven.py", UNEVEN)
-    result = regression.local("uneven", "--workers", "2", "--set", "module=uneven", code=1)
+    # Not `local`, which may give each task two devices.
+    options = ("--job-dir", "uneven", "--workers", "2", "--set", "module=uneven")
+    result = regression.run("distlaunch", "local", *options)
+    assert result.code == 1
     (error,) = [line for line in result.out.splitlines() if "trainer: error: " in line]
     assert "the tasks have different numbers of CPUs (chief has 2, worker:0 has 1)" in error

@@ -35,7 +35,7 @@ APART = EVERY + 1
 OF_CHIEF = ("checkpoint", "write")
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGTERM, signal.SIGSTOP)
 
-CASES = [2, 4]
+CASES = [2, 8]
 if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
     CASES = range(80)
 MOST_SECONDS = float(os.environ.get("DISTLAUNCH_TEST_FAULT_SECONDS") or "inf")
@@ -74,7 +74,7 @@ def training():
     arrays = _arrays(121, 1)
     return {
         "arrays": lambda: Arrays(*arrays),
-        "records": lambda: Records("data/*.tfrecord", _parse),
+        "records": lambda: Records("rows/*.tfrecord", _parse),
         "dataset": lambda: tf.data.Dataset.from_tensor_slices(arrays).batch(BATCH),
         "pydataset": Batches,
     }[os.environ["DATA"]]()
@@ -83,7 +83,7 @@ def training():
 def validation():
     return Arrays(*_arrays(37, 2))
 """
-KINDS = ("arrays", "records", "dataset")
+KINDS = ("arrays", "records", "dataset", "pydataset")
 
 
 def faults_of(case):
@@ -111,12 +111,12 @@ def faults_of(case):
 def project(new_project):
     project = new_project(REGRESSION_MODEL, DATA)
     project.write("faulty_task.py", (HERE / "faulty_task.py").read_text())
-    (project.folder / "data").mkdir(exist_ok=True)
+    (project.folder / "rows").mkdir()
     code: dict = {}
     exec(DATA, code)  # noqa: S102 - the project's own
     rows = np.concatenate([a.reshape(121, -1) for a in code["_arrays"](121, 1)], axis=1)
     for name, part in zip("abc", np.split(rows, [50, 53]), strict=True):
-        with tf.io.TFRecordWriter(str(project.folder / f"data/{name}.tfrecord")) as file:
+        with tf.io.TFRecordWriter(str(project.folder / f"rows/{name}.tfrecord")) as file:
             for row in part:
                 file.write(row.tobytes())
     return project

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 
+from .conftest import TWO_DEVICES
 from .zoo import CASES
 
 pytestmark = pytest.mark.slow
@@ -23,6 +24,8 @@ NAMES, SIZES = (*NAMES, "scaled_loss"), (2,)
 CALLED = ("with_callbacks", "bad_value")
 if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
     NAMES, SIZES = tuple(name for name in CASES if name not in CALLED), (2, 3, 4)
+if TWO_DEVICES:
+    SIZES = (2,)  # of two replicas each
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What a run reports: events for a launcher, lines for a person, a summary at the end."""
+"""Reports of a run: events for a launcher, lines for the user, a summary at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .cluster import Role
 from .errors import StorageError
 from .storage import join, read_whole, write_whole
 
-# What tf.summary.scalar would write, were the tensorboard package always there.
+# As tf.summary.scalar writes it, which needs the tensorboard package.
 _SCALAR = tf.compat.v1.Summary.Value().metadata
 _SCALAR.plugin_data.plugin_name = "scalars"
 
@@ -81,7 +81,7 @@ def epoch_line(epoch: int, epochs: int, record: Mapping[str, Any]) -> str:
 def write_summary(job_dir: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Write ``summary.json`` into the job folder and return its contents."""
     rates = [r["examples_per_second"] for r in facts["epochs"] if r["examples_per_second"]]
-    # The first epoch's time holds the tracing of the model.
+    # The first epoch includes the tracing of the model.
     steady = rates[1:] or rates
     summary = {
         **facts,
@@ -93,8 +93,8 @@ def write_summary(job_dir: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def is_summed_up(job_dir: str, epochs: list[dict[str, Any]]) -> bool:
-    """Return whether ``summary.json``, written last, is of the run that had these epochs."""
+def summary_matches(job_dir: str, epochs: list[dict[str, Any]]) -> bool:
+    """Return whether ``summary.json``, which is written last, is of the run with these epochs."""
     try:
         summary = json.loads(read_whole(join(job_dir, "summary.json")))
     except (StorageError, ValueError):
@@ -104,10 +104,10 @@ def is_summed_up(job_dir: str, epochs: list[dict[str, Any]]) -> bool:
 
 
 def _numbers(logs: Mapping[str, Any]) -> dict[str, float]:
-    """Leave out the metrics that give a list, one number a class for instance."""
+    """Return the metrics that are one number; others are lists, e.g. a number per class."""
     return {name: value for name, value in logs.items() if isinstance(value, float)}
 
 
 def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return facts that JSON can hold: NaN and infinities become null."""
+    """Return facts as JSON can hold them: NaN and infinities become null."""
     return json.loads(json.dumps(facts, default=float), parse_constant=lambda _: None)

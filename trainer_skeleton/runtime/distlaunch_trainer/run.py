@@ -26,7 +26,7 @@ from .model_files import files_in, save_model, serialization_problem
 from .normalization import replica_count_warnings
 from .options import Settings
 from .pipeline import Data
-from .report import Report, is_summed_up, write_summary
+from .report import Report, summary_matches, write_summary
 from .stop_signal import StopSignal
 from .storage import join, make_folder
 
@@ -241,8 +241,8 @@ class Run(AbstractContextManager):
         folders, final, data = self._folders, self._final, self._loaded
         # The folder may also have a model of an earlier run that was stopped before its end.
         files = files_in(folders.model)
-        if files and is_summed_up(folders.job, final.history):
-            self._report.warn(_nothing_left(final))
+        if files and summary_matches(folders.job, final.history):
+            self._report.warn(_nothing_to_train_message(final))
         else:
             files = save_model(model, folders.model, self._report)
         summary = self._summary(final) | {
@@ -360,7 +360,7 @@ def _examples_per_epoch(data: Data, final: TrainingState) -> int | None:
     return next((epoch["examples"] for epoch in final.history if epoch["examples"]), None)
 
 
-def _nothing_left(final: TrainingState) -> str:
+def _nothing_to_train_message(final: TrainingState) -> str:
     how = "a callback ended the training" if final.stopped else "all epochs are done"
     return (
         f"nothing is left to train, {how}: the model stays as it is; "

@@ -1,8 +1,8 @@
 """Files of a job folder: a local path, ``/gcs/BUCKET/...`` and ``gs://...`` alike.
 
-Neither a bucket nor its mount can rename a folder, so what belongs together is written file by
-file, the one that makes the rest visible last. In a bucket a file is seen when it is closed, a
-folder is the names of its files, and a call is a request or several: none is made that need not be.
+Neither a bucket nor its mount can rename a folder, so the files of a model are written one by one,
+and the file that readers look for is the last. In a bucket a file is visible when it is closed, and
+a folder is a prefix of names. Each call is one or more requests, so there are as few as possible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import tensorflow as tf
 from .errors import StorageError
 
 _CHUNK = 1 << 20
-_NEAR = ".partial"
+_STAGING = ".partial"
 
 
 def is_remote(path: str) -> bool:
@@ -39,7 +39,7 @@ def join(folder: str, *names: str) -> str:
 
 @contextlib.contextmanager
 def explained(failure: str, path: str) -> Iterator[None]:
-    """Turn an error of the file system into one line: what could not be done, and where."""
+    """Raise errors of the file system as one line with the failure and the path."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -49,7 +49,7 @@ def explained(failure: str, path: str) -> Iterator[None]:
 
 
 def make_folder(path: str) -> None:
-    """Make a folder, and prove that it can be written.
+    """Create a folder, and check that it can be written.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def make_folder(path: str) -> None:
     """
     with explained("cannot write the folder", path):
         if is_remote(path):
-            # An empty folder's object: all that ``makedirs`` writes, after many requests.
+            # The object of an empty folder, for which ``makedirs`` makes many requests.
             with new_file(join(path, "")) as file:
                 file.write(b"")
         else:
@@ -68,12 +68,12 @@ def make_folder(path: str) -> None:
 
 
 def make_new_folder(path: str) -> None:
-    """Make a folder that is not there yet; in a bucket nothing has to be made.
+    """Create a folder that does not exist; in a bucket nothing is to be done.
 
     Raises
     ------
     StorageError
-        If it cannot be made, or is there.
+        If it cannot be created, or exists.
     """
     if not is_remote(path):
         with explained("cannot write", path):
@@ -81,7 +81,7 @@ def make_new_folder(path: str) -> None:
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Write a file so that no reader ever sees half of it.
+    """Write a file that becomes visible when it is complete.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def write_whole(path: str, data: bytes) -> None:
 
 
 def _discard(partial: Path) -> None:
-    # Not even its folder may be one: the error to report is the one before.
+    # This may fail too, e.g. where the folder is a file: the first error is the one to report.
     with contextlib.suppress(OSError):
         partial.unlink()
 
@@ -121,7 +121,7 @@ def read_whole(path: str) -> bytes:
 
 
 def read_if_there(path: str) -> bytes | None:
-    """Return a file's bytes, or None where there is no such file.
+    """Return a file's bytes, or None if there is no such file.
 
     Raises
     ------
@@ -136,14 +136,14 @@ def read_if_there(path: str) -> bytes | None:
 
 
 def _read(path: str) -> bytes:
-    # In pieces until there is no more: a request for its size first would be one more.
+    # In pieces until the end: to read its size first would be one more request.
     with tf.io.gfile.GFile(path, "rb") as file:
         return b"".join(iter(lambda: file.read(_CHUNK), b""))
 
 
 @contextlib.contextmanager
 def new_file(path: str) -> Iterator[BinaryIO]:
-    """Give a file to write in one go."""
+    """Open a file to write from its beginning to its end."""
     _make_folder_of(path)
     with tf.io.gfile.GFile(path, "wb") if is_remote(path) else Path(path).open("wb") as file:
         yield file
@@ -157,9 +157,8 @@ def _make_folder_of(path: str) -> None:
 def publish(folder: Path, destination: str, last: str, obsolete: Collection[str] = ()) -> None:
     """Move the files of a local ``folder`` to ``destination``, the file named ``last`` last.
 
-    What was published there before stays until all of the new files are beside it. Then its own
-    ``last`` goes first, and the files named ``obsolete``, so that no reader takes the old and the
-    new for one.
+    The files that were published before are kept until all new files are beside them. Then the old
+    ``last`` and the files named ``obsolete`` are removed first, so that no reader sees a mixture.
 
     Raises
     ------
@@ -168,33 +167,33 @@ def publish(folder: Path, destination: str, last: str, obsolete: Collection[str]
     """
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     names.sort(key=lambda name: name == last)
-    there = names_in(destination)
+    existing = names_in(destination)
     with explained("cannot write", destination):
-        replaced = {last, *obsolete} & set(there)
-        if is_remote(destination) and not replaced and _NEAR not in there:
+        replaced = {last, *obsolete} & set(existing)
+        if is_remote(destination) and not replaced and _STAGING not in existing:
             _copy(folder, destination, names)
             return
         _make_folder_of(join(destination, last))
-        with _brought_near(folder, destination, names) as near:
+        with _staged(folder, destination, names) as staging:
             for name in replaced:
                 tf.io.gfile.remove(join(destination, name))
             for name in names:
-                _rename(join(near, name), join(destination, name))
+                _rename(join(staging, name), join(destination, name))
 
 
 @contextlib.contextmanager
-def _brought_near(folder: Path, destination: str, names: list[str]) -> Iterator[str]:
-    """Give a folder with the same files from where each can be renamed into ``destination``."""
+def _staged(folder: Path, destination: str, names: list[str]) -> Iterator[str]:
+    """Yield a folder with the same files, on the file system of ``destination``."""
     if not is_remote(destination) and folder.stat().st_dev == Path(destination).stat().st_dev:
         yield str(folder)
         return
-    near = join(destination, _NEAR)
+    staging = join(destination, _STAGING)
     try:
-        _copy(folder, near, names)
-        yield near
+        _copy(folder, staging, names)
+        yield staging
     finally:
         with contextlib.suppress(StorageError):
-            remove(near)
+            remove(staging)
 
 
 def _copy(folder: Path, destination: str, names: list[str]) -> None:
@@ -209,11 +208,11 @@ def _rename(source: str, target: str) -> None:
 
 
 @contextlib.contextmanager
-def scratch_folder(near: str) -> Iterator[Path]:
-    """Give a folder to write in, on ``near``'s file system unless that is a bucket."""
-    with explained("cannot write", near):
-        place = None if _is_bucket(near) else near
-        folder = tempfile.mkdtemp(prefix=".partial-", dir=place)
+def scratch_folder(destination: str) -> Iterator[Path]:
+    """Yield a temporary folder, on the file system of ``destination`` unless that is a bucket."""
+    with explained("cannot write", destination):
+        parent = None if _is_bucket(destination) else destination
+        folder = tempfile.mkdtemp(prefix=".partial-", dir=parent)
     try:
         yield Path(folder)
     finally:
@@ -221,7 +220,7 @@ def scratch_folder(near: str) -> Iterator[Path]:
 
 
 def names_in(folder: str) -> list[str]:
-    """Return the names in a folder; none where there is no folder.
+    """Return the names in a folder; none if there is no folder.
 
     Raises
     ------
@@ -236,7 +235,7 @@ def names_in(folder: str) -> list[str]:
 
 
 def remove(path: str) -> None:
-    """Remove a file or a folder with all that is in it; one that is gone already is fine."""
+    """Remove a file, or a folder with its contents, if it exists."""
     with explained("cannot remove", path):
         try:
             if tf.io.gfile.isdir(path):
@@ -248,7 +247,7 @@ def remove(path: str) -> None:
 
 
 def remove_files(folder: str, *names: str) -> None:
-    """Remove a folder of these files, in this order; what is gone already is fine."""
+    """Remove these files of a folder in this order, then the folder; missing ones are ignored."""
     with explained("cannot remove", folder):
         for name in names:
             with contextlib.suppress(tf.errors.NotFoundError):
