@@ -49,23 +49,20 @@ def test_all_layers_are_those_inside_of_layers_too():
     assert model not in keras_compat.all_layers(model, include_self=False)
 
 
-def test_build_makes_all_variables_of_a_model_that_was_not_called():
-    class Late(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.out = layers.Dense(1)
+def test_calls_create_variables_and_update_none():
+    layer = layers.Dense(1, kernel_initializer="ones", kernel_regularizer="l2")
+    metric = keras.metrics.MeanSquaredError()
 
-        def call(self, x):
-            return self.out(x)
+    @tf.function
+    def call(x):
+        metric.update_state(tf.zeros((2, 1)), layer(x))
+        assert len(layer.losses) == 1  # also of variables that have no value yet
 
-    model = Late()
-    model.compile("adam", "mse", metrics=["mae"])
-    spec = tf.TensorSpec((None, 3), "float32")
-    keras_compat.build_model(model, (spec, tf.TensorSpec((None, 1), "float32")))
-    assert [v.shape for v in model.trainable_variables] == [(3, 1), (1,)]
-    assert len(model.optimizer.variables) == 2 + 2 * 2
-    assert [m.name for m in model.metrics] == ["loss", "compile_metrics"]
-    assert len(model.metrics_variables) == 4
+    with keras_compat.variable_creation():
+        call.get_concrete_function(tf.TensorSpec((2, 3), layer.compute_dtype))
+    assert [tuple(v.shape) for v in layer.variables] == [(3, 1), (1,)]
+    np.testing.assert_array_equal(layer.kernel, np.ones((3, 1)))
+    assert float(metric.total) == 0
 
 
 def test_loss_tracker_is_the_metric_named_loss_of_the_logs():

@@ -12,9 +12,9 @@ pytestmark = pytest.mark.slow
 MODEL, DATA = "trainer/model.py", "trainer/data.py"
 TRAIN = "data/train-00000-of-00005.tfrecord"
 SHAPE, OTHER_SHAPE = "(-1, 8, 8, 1))", "(-1, 4, 16, 1))"
-OWN_TRAIN_STEP = """\
+OWN_TRAIN_FUNCTION = """\
 class Own(keras.Sequential):
-    def train_step(self, data):
+    def make_train_function(self, force=False):
         raise RuntimeError
 
 
@@ -33,12 +33,12 @@ CASES = [
     ("Received a label value of", MODEL, {"Dense(10)": "Dense(5)"}),
     ("SyntaxError: invalid syntax (trainer/model.py, line", MODEL, {"model()": "model("}),
     (
-        "Own.train_step() of trainer/model.py would not be called",
+        "Own.make_train_function() of trainer/model.py would not be called",
         MODEL,
-        {"def create_model()": OWN_TRAIN_STEP, "keras.Sequential(\n": "Own(\n"},
+        {"def create_model()": OWN_TRAIN_FUNCTION, "keras.Sequential(\n": "Own(\n"},
     ),
     (
-        "callbacks() in trainer/model.py has to return a list of Keras callbacks",
+        "callbacks have to be a list of Keras callbacks, got ",
         MODEL,
         {"return []": "return keras.callbacks.TerminateOnNaN()"},
     ),

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 
 NAMES = ("masked_words", "masked_sequences", "every_reduction", "accumulated_gradients")
-NAMES, SIZES = (*NAMES, "scaled_loss"), (2,)
+NAMES, SIZES = (*NAMES, "scaled_loss", "subclassed", "adversarial"), (2,)
 CALLED = ("with_callbacks", "bad_value")
 if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
     NAMES, SIZES = tuple(name for name in CASES if name not in CALLED), (2, 3, 4)

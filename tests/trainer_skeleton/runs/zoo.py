@@ -261,11 +261,77 @@ class Own(keras.Model):
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         return loss + 0.1 * tf.reduce_mean(tf.abs(y_pred))
 
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        """Return a number of the last batch besides the metrics."""
+        metrics = super().compute_metrics(x, y, y_pred, sample_weight)
+        return {**metrics, "spread": tf.reduce_mean(tf.abs(y_pred))}
+
 
 @case(weighted)
 def subclassed():
     model = Own()
     model.compile(keras.optimizers.Adam(1e-2), "mse", metrics=["mae"])
+    return model
+
+
+def noise_and_samples(examples):
+    random = np.random.default_rng(examples)
+    return random.normal(size=(examples, 4)), random.normal(size=(examples, 3)) + 1, None, None
+
+
+class Adversarial(keras.Model):
+    """Steps of its own, two optimizers, layers that the first step builds, and no ``call()``."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = keras.Sequential([layers.Dense(8, "tanh"), layers.Dense(3)])
+        self.discriminator = keras.Sequential([layers.Dense(8, "tanh"), layers.Dense(1)])
+        self.tracker = keras.metrics.Mean(name="generator_loss")
+
+    def compile(self, optimizers, loss_fn):
+        super().compile()
+        self.optimizers = optimizers
+        self.loss_fn = loss_fn
+
+    @property
+    def metrics(self):
+        return [self.tracker]
+
+    def generator_loss(self, noise, training):
+        judged = self.discriminator(self.generator(noise, training=training), training=training)
+        return self.loss_fn(tf.zeros_like(judged), judged)
+
+    def train_step(self, data):
+        noise, real = data[:2]
+        both = tf.concat([self.generator(noise, training=True), real], 0)
+        labels = tf.repeat([1.0, 0.0], tf.shape(noise)[0])[:, tf.newaxis]
+        with tf.GradientTape() as tape:
+            loss = self.loss_fn(labels, self.discriminator(both, training=True))
+        self.learn("discriminator", tape, loss)
+        with tf.GradientTape() as tape:
+            generator_loss = self.generator_loss(noise, training=True)
+        self.learn("generator", tape, generator_loss)
+        self.tracker.update_state(generator_loss)
+        return {"generator_loss": self.tracker.result(), "discriminator_loss": loss}
+
+    def learn(self, part, tape, loss):
+        weights = getattr(self, part).trainable_weights
+        gradients = tape.gradient(loss, weights)
+        self.optimizers[part].apply_gradients(zip(gradients, weights, strict=True))
+
+    def test_step(self, data):
+        self.tracker.update_state(self.generator_loss(data[0], training=False))
+        return {"generator_loss": self.tracker.result()}
+
+
+@case(noise_and_samples)
+def adversarial():
+    model = Adversarial()
+    optimizers = {
+        "generator": keras.optimizers.SGD(0.05, momentum=0.9, use_ema=True, ema_momentum=0.8),
+        "discriminator": keras.optimizers.Adam(1e-2, global_clipnorm=0.1),
+    }
+    model.compile(optimizers, keras.losses.BinaryCrossentropy(from_logits=True))
     return model
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import tensorflow as tf
 
@@ -53,6 +54,23 @@ def sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
         for number, value in zip(numbers, reduced, strict=True):
             sums[number] = value
     return sums
+
+
+def sum_gradients(gradients: Sequence[Any]) -> list[Any]:
+    """Return sums of dense gradients, and the gathered rows of sparse ones."""
+    is_sparse = [isinstance(gradient, tf.IndexedSlices) for gradient in gradients]
+    pairs = list(zip(gradients, is_sparse, strict=True))
+    gathered = iter(gather_rows([gradient for gradient, sparse in pairs if sparse]))
+    dense = [gradient for gradient, sparse in pairs if not sparse]
+    summed = iter(sum_over_replicas(dense) if dense else [])
+    return [next(gathered if sparse else summed) for sparse in is_sparse]
+
+
+def with_static_shape(gradient: Any, shape: tuple[int, ...]) -> Any:
+    """Return a gradient whose static shape is known, which all-reduce needs to group by size."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    return tf.ensure_shape(gradient, shape)
 
 
 def gather_rows(values: list[tf.IndexedSlices]) -> list[tf.IndexedSlices]:

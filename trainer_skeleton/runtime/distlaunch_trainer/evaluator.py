@@ -85,17 +85,17 @@ class Evaluator:
                 tf.constant(block),
                 has_empty_replicas=self._data.plan.has_empty_replicas,
             )
-            logs = metric_logs(self._functions) if self._calls_batch_hooks else None
+            logs = self._functions.logs() if self._calls_batch_hooks else None
             # As `fit` counts, also at the end, where an execution may be shorter.
             self._callbacks.on_test_batch_end(done + steps_per_execution - 1, logs)
             done += block
             if done < steps and must_stop():
-                self._callbacks.on_test_end(metric_logs(self._functions))
+                self._callbacks.on_test_end(self._functions.logs())
                 return None
             if self._calls_batch_hooks and self._agree_to_end():
                 self._batches = None  # the next evaluation starts with the first batch
                 break
-        logs = metric_logs(self._functions)
+        logs = self._functions.logs()
         self._callbacks.on_test_end(logs)
         return logs
 
@@ -103,9 +103,3 @@ class Evaluator:
         """Agree whether a callback has set ``model.stop_evaluating``."""
         is_set = np.array(self._model.stop_evaluating, np.int64)
         return bool(self._cluster.all_reduce_sum(is_set) > 0)
-
-
-def metric_logs(functions: StepFunctions) -> dict[str, Any]:
-    """Return the metrics over all replicas: numbers, or arrays if a metric has several."""
-    results = {name: np.asarray(v, float) for name, v in functions.results().items()}
-    return {name: v if v.size != 1 else v.item() for name, v in results.items()}

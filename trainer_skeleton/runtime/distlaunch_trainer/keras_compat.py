@@ -7,11 +7,13 @@ and tests/trainer_skeleton/test_keras_compat.py tests each function.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend.common.symbolic_scope import SymbolicScope
 from keras.src.losses import loss as keras_loss
 from keras.src.optimizers import base_optimizer
 
@@ -57,17 +59,11 @@ def all_layers(layer: keras.Layer, *, include_self: bool = True) -> list[keras.L
     return list(layer._flatten_layers(include_self=include_self))  # noqa: SLF001
 
 
-def build_model(model: keras.Model, batch_spec: Any) -> None:
-    """Build model, losses, metrics and optimizer for batches of ``(x, y, sample_weight)``.
-
-    Parameters
-    ----------
-    model
-        A compiled model.
-    batch_spec
-        A ``tf.TensorSpec`` for each array of a batch.
-    """
-    model._symbolic_build(data_batch=batch_spec)  # noqa: SLF001
+@contextmanager
+def variable_creation() -> Iterator[None]:
+    """Create the variables of layers, losses and metrics that are called in here; update none."""
+    with keras.StatelessScope(), SymbolicScope():
+        yield
 
 
 def loss_tracker(model: keras.Model) -> keras.metrics.Metric | None:

@@ -22,7 +22,7 @@ from .callbacks import Callbacks, logs_of, templates
 from .checkpoints import Checkpoint, Checkpoints, TrainingState
 from .cluster import Cluster
 from .errors import TrainerError, TrainingStopped
-from .evaluator import Evaluator, metric_logs
+from .evaluator import Evaluator
 from .model_state import ModelState
 from .pipeline import Data
 from .report import Report, epoch_line
@@ -210,7 +210,7 @@ class Loop:
             self._save(self._steps.metric_sums())
             self._leave()
         seconds = time.perf_counter() - started
-        logs = metric_logs(self._steps)
+        logs = self._steps.logs()
         if self._evaluator is not None:
             logs |= {f"val_{name}": value for name, value in self._validate().items()}
         self._callbacks.on_epoch_end(epoch, logs)
@@ -266,7 +266,7 @@ class Loop:
         if self._sees_batches and boundary % self._progress.steps_per_epoch == 0:
             steps = self._model.steps_per_execution  # also of a shorter one, as `fit` counts
         self._callbacks.on_train_batch_end(
-            in_epoch + steps - 1, metric_logs(self._steps) if self._sees_batches else None
+            in_epoch + steps - 1, self._steps.logs() if self._sees_batches else None
         )
         return must_stop
 

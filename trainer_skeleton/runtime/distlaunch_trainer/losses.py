@@ -55,6 +55,22 @@ class StepRows:
         """Return 1, or 0 if this replica has only a placeholder row."""
         return tf.cast(self.local_rows > 0, dtype)
 
+    def without_placeholder(self, gradient: Any) -> Any:
+        """Return no gradient if this replica has no row; a placeholder's may not be finite."""
+        if not isinstance(gradient, tf.IndexedSlices):
+            return tf.where(self.local_rows > 0, gradient, tf.zeros_like(gradient))
+        kept = tf.where(self.local_rows > 0, tf.size(gradient.indices), 0)
+        slices = gradient.values[:kept], gradient.indices[:kept], gradient.dense_shape
+        return tf.IndexedSlices(*slices)
+
+    def weigh(self, mean: Any) -> Any:
+        """Return this replica's part of a mean over the rows of all replicas."""
+        mean = self.without_placeholder(mean)
+        fraction = self.local_fraction(mean.dtype)
+        if isinstance(mean, tf.IndexedSlices):
+            return tf.IndexedSlices(mean.values * fraction, mean.indices, mean.dense_shape)
+        return mean * fraction
+
 
 @dataclass(frozen=True)
 class LossShare:
@@ -82,7 +98,6 @@ class Losses:
     """
 
     def __init__(self, model: keras.Model) -> None:
-        keras_compat.replace_loss_reduction(_globally_normalized)
         self._model = model
         self._sums_activity = _sums_activity()
         self._takes_training = "training" in signature(model.compute_loss).parameters
@@ -149,9 +164,15 @@ def _sums_activity() -> bool:
 _replica_rows = threading.local()  # a replica is traced in a thread of its own
 
 
+def current_rows() -> StepRows | None:
+    """Return the rows of the replica whose step is traced in this thread, None outside of it."""
+    return getattr(_replica_rows, "rows", None)
+
+
 @contextmanager
 def normalize_globally(rows: StepRows) -> Iterator[None]:
     """Rescale Keras's losses, reduced in here, so that they are means over ``rows``."""
+    keras_compat.replace_loss_reduction(_globally_normalized)
     _replica_rows.rows = rows
     try:
         yield
@@ -170,7 +191,7 @@ def _globally_normalized(reduce: Callable[..., tf.Tensor]) -> Callable[..., tf.T
         dtype: Any = None,
     ) -> tf.Tensor:
         value = reduce(values, sample_weight, mask, reduction, dtype)
-        rows = getattr(_replica_rows, "rows", None)
+        rows = current_rows()
         if rows is None or reduction in {None, "none"}:
             return value
         if reduction == "sum":

@@ -22,6 +22,7 @@ from .data_setup import load_data, resolve_option
 from .errors import ModelError
 from .explain import from_user, model_build
 from .loop import Loop
+from .model_build import build_model
 from .model_files import files_in, save_model, serialization_problem
 from .normalization import replica_count_warnings
 from .options import Settings
@@ -112,6 +113,7 @@ class Run(AbstractContextManager):
         self._settings = replace(settings, precision=precision)
         _set_precision(precision)
         self._data: _RunData | None = None
+        self._step_notes: list[str] = []
         self._final: TrainingState | None = None
         self._results: dict[str, Any] = {}
 
@@ -182,7 +184,7 @@ class Run(AbstractContextManager):
             )
         with model_build():
             spec = data.training.pipeline.dataset(self._cluster.replica_ids).element_spec[0]
-            keras_compat.build_model(model, spec)
+            self._step_notes = build_model(model, spec)
         return model
 
     def fit(
@@ -286,10 +288,9 @@ class Run(AbstractContextManager):
 
     def _warn_of_model(self, model: keras.Model) -> None:
         """Warn of what depends on the number of replicas, and of files that cannot be written."""
-        synchronized = self._settings.sync_batch_norm
-        for note in replica_count_warnings(
-            model, self._cluster.replicas, synchronized=synchronized
-        ):
+        replicas, synchronized = self._cluster.replicas, self._settings.sync_batch_norm
+        notes = replica_count_warnings(model, replicas, synchronized=synchronized)
+        for note in [*notes, *(self._step_notes if replicas > 1 else [])]:
             self._report.warn(note)
         if not model.trainable_variables:
             self._report.warn("the model has no trainable weights: no gradients are applied")

@@ -17,11 +17,19 @@ import numpy as np
 import tensorflow as tf
 
 from . import keras_compat
-from .all_reduce import CollectiveInXlaError, gather_rows, no_collectives, sum_over_replicas
+from .all_reduce import (
+    CollectiveInXlaError,
+    no_collectives,
+    sum_gradients,
+    sum_over_replicas,
+    with_static_shape,
+)
+from .custom_steps import CustomSteps, overrides
 from .errors import ModelError
 from .losses import Losses, StepRows, per_step_counters
 from .normalization import BatchNormalizations
 from .optimizer import use_cross_replica_cond
+from .step_logs import StepLogs
 
 
 class StepFunctions:
@@ -39,13 +47,6 @@ class StepFunctions:
         Whether all batch normalizations take their statistics from all replicas.
     record_examples
         Called with the numbers of the examples of each step and replica, for an audit.
-
-    Attributes
-    ----------
-    gathers_rows
-        Whether the replicas exchange rows of sparse gradients. An execution must be one step then:
-        TensorFlow fails where a collective has another shape in a later step of it. It is known
-        after the first step.
     """
 
     def __init__(
@@ -62,57 +63,140 @@ class StepFunctions:
         self._replicas = strategy.num_replicas_in_sync
         self._has_empty_replicas = has_empty_replicas
         self._record_examples = record_examples
-        self.gathers_rows = False  # set when the training step is traced
-        _check_can_train(model)
+        self._gathers_rows = False  # set when the training step is traced
         self._losses = Losses(model)
         self._normalizations = BatchNormalizations(model, self._replicas, synchronize=synchronize)
+        self._custom = CustomSteps(model, self._normalizations, self._replicas)
+        self._train_logs, self._test_logs = StepLogs(), StepLogs()
+        self._last_logs: tuple[StepLogs, tf.Tensor] | None = None
         self._per_step_counters = per_step_counters(model)
         self._loss_tracker = keras_compat.loss_tracker(model)
         keras_compat.disable_gradient_aggregation(model.optimizer)
         use_cross_replica_cond()
-        self.train = tf.function(self._train)
-        self.evaluate = tf.function(self._evaluate)
-        self.results = tf.function(self._results)
+        self._train_function = tf.function(self._train)
+        self._test_function = tf.function(self._evaluate)
+        self._results_function = tf.function(self._results)
         self.metric_sums = tf.function(self._metric_sums)
+
+    @property
+    def gathers_rows(self) -> bool:
+        """Whether the replicas exchange rows of sparse gradients; known after the first step.
+
+        An execution must be one step then: TensorFlow fails where a collective has another shape in
+        a later step of it.
+        """
+        return self._gathers_rows or self._custom.gathers_rows
 
     @property
     def metric_variables(self) -> list[Any]:
         """The variables of the metrics; each replica counts its rows."""
         return [variable for metric in self._model.metrics for variable in metric.variables]
 
-    def _train(
+    def train(
         self, batches: Any, steps: tf.Tensor, signals: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Train ``steps`` steps.
+        """Train some steps on all replicas.
 
-        ``signals`` are this task's control signals (shape [2]), all-reduced with the gradients.
-        Returns the last step's loss, the first step whose loss was not finite (or -1), the summed
-        signals, and the rows of all steps over all replicas.
+        Parameters
+        ----------
+        batches
+            The iterator of the batches.
+        steps
+            Number of steps (scalar, int32).
+        signals
+            This task's control signals (shape [2]), all-reduced with the gradients.
+
+        Returns
+        -------
+        loss
+            The last step's loss (scalar).
+        not_finite
+            The first step whose loss was not finite, or -1.
+        signals
+            The signals of the last step, summed over the replicas.
+        rows
+            The rows of all steps over all replicas.
         """
+        *results, others = self._train_function(batches, steps, signals)
+        self._last_logs = self._train_logs, others
+        return tuple(results)
+
+    def evaluate(self, batches: Any, steps: tf.Tensor, *, has_empty_replicas: bool) -> None:
+        """Evaluate some steps on all replicas; the metrics hold the results.
+
+        Parameters
+        ----------
+        batches
+            The iterator of the batches.
+        steps
+            Number of steps (scalar, int32).
+        has_empty_replicas
+            Whether some replica has no row in some step.
+        """
+        others = self._test_function(batches, steps, has_empty_replicas=has_empty_replicas)
+        self._last_logs = self._test_logs, others
+
+    def logs(self) -> dict[str, Any]:
+        """Return the logs of the steps so far: numbers, or arrays if a metric has several."""
+        metrics = self._results_function()
+        logs, others = self._last_logs or (self._train_logs, None)
+        merged = dict(metrics) if others is None else logs.merge(metrics, others)
+        results = {name: np.asarray(value, float) for name, value in merged.items()}
+        return {name: v if v.size != 1 else v.item() for name, v in results.items()}
+
+    def _train(
+        self, batches: Any, steps: tf.Tensor, signals: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         report = tf.zeros([3])
         not_finite = tf.constant(-1)
         rows = tf.constant(0, tf.int64)
+        others = tf.zeros([0], tf.float64)
         for number in tf.range(steps):
+            tf.autograph.experimental.set_loop_options(
+                shape_invariants=[(others, tf.TensorShape([None]))]
+            )
             batch = next(batches)
             rows += self._strategy.experimental_local_results(batch[2])[0]
-            reports = self._strategy.run(self._train_replica, args=(batch, signals))
-            report = self._strategy.experimental_local_results(reports)[0]
+            results = self._strategy.run(self._train_replica, args=(batch, signals))
+            report, others = [self._strategy.experimental_local_results(r)[0] for r in results]
             is_first = tf.logical_and(not_finite < 0, ~tf.math.is_finite(report[0]))
             not_finite = tf.where(is_first, number, not_finite)
-        return report[0], not_finite, report[1:], rows
+        return report[0], not_finite, report[1:], rows, others
 
     @tf.autograph.experimental.do_not_convert
-    def _train_replica(self, batch: Any, signals: tf.Tensor) -> tf.Tensor:
+    def _train_replica(self, batch: Any, signals: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Train one replica's part of a step; return loss and signals, and the other logs."""
         data, rows = self._unpack(batch, has_empty_replicas=self._has_empty_replicas)
-        gradients, loss = self._forward_and_backward(data, rows)
+        if self._custom.has_train_step:
+            return self._train_replica_by_model(data, rows, signals)
+        gradients, loss, others = self._forward_and_backward(data, rows)
         gradients, loss, signals = self._all_reduce_gradients(gradients, loss, signals, rows)
         if gradients:
             self._model.optimizer.apply(gradients, self._model.trainable_variables)
         self._count_loss(loss, rows)
-        return tf.concat([[tf.cast(loss, tf.float32)], signals], 0)
+        if self._train_logs.others:
+            others = self._mean_over_rows(others, rows)
+        return tf.concat([[tf.cast(loss, tf.float32)], signals], 0), others
 
-    def _forward_and_backward(self, data: Any, rows: StepRows) -> tuple[list[Any], tf.Tensor]:
-        """Return the gradients of this replica's share of the loss, and the share to report.
+    def _train_replica_by_model(
+        self, data: Any, rows: StepRows, signals: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        before = self._snapshot(rows)
+        logs = self._custom.train(data, rows)
+        self._rescale_local_updates(before, rows)
+        others = self._train_logs.vector(_flatten(logs), self._metric_results())
+        loss = logs.get("loss", next(iter(logs.values()), 0.0))
+        numbers = tf.concat([[tf.reduce_mean(tf.cast(loss, tf.float64))], others], 0)
+        signals = tf.cast(signals, tf.float64)
+        summed = self._all_reduce(tf.concat([signals, rows.weigh(numbers)], 0))
+        count = signals.shape[0]
+        report = tf.concat([summed[count : count + 1], summed[:count]], 0)
+        return tf.cast(report, tf.float32), summed[count + 1 :]
+
+    def _forward_and_backward(
+        self, data: Any, rows: StepRows
+    ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
+        """Return the gradients of this replica's share of the loss, the share, and other logs.
 
         With ``jit_compile`` XLA compiles it, once for each shape of a batch; unless it has
         collectives, which XLA does not compile.
@@ -132,7 +216,7 @@ class StepFunctions:
         except CollectiveInXlaError:
             return self._gradients(data, rows)
 
-    def _gradients(self, data: Any, rows: StepRows) -> tuple[list[Any], tf.Tensor]:
+    def _gradients(self, data: Any, rows: StepRows) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         before = self._snapshot(rows)
         with tf.GradientTape() as tape:
@@ -141,8 +225,16 @@ class StepFunctions:
             share = self._losses.share(x, y, predicted, weights, rows, training=True)
             scaled = self._model.optimizer.scale_loss(share.loss_to_differentiate)
         self._rescale_local_updates(before, rows)
-        self._count_metrics(rows, x, y, predicted, weights)
-        return tape.gradient(scaled, self._model.trainable_variables), share.loss_to_report
+        others = self._count_metrics(self._train_logs, rows, x, y, predicted, weights)
+        gradients = tape.gradient(scaled, self._model.trainable_variables)
+        return gradients, share.loss_to_report, others
+
+    def _mean_over_rows(self, values: tf.Tensor, rows: StepRows) -> tf.Tensor:
+        """Return the means of numbers of all replicas, weighted by their rows."""
+        return self._all_reduce(rows.weigh(values))
+
+    def _all_reduce(self, value: tf.Tensor) -> tf.Tensor:
+        return value if self._replicas == 1 else sum_over_replicas([value])[0]
 
     def _unpack(self, batch: Any, *, has_empty_replicas: bool) -> tuple[Any, StepRows]:
         data, local_rows, global_rows, *numbers = batch
@@ -159,7 +251,7 @@ class StepFunctions:
             raise ModelError("no weight of the model has a gradient: see its layers and its loss")
         if self._replicas > 1:
             pairs = zip(gradients, self._model.trainable_variables, strict=True)
-            present = [_with_static_shape(g, v.shape) for g, v in pairs if g is not None]
+            present = [with_static_shape(g, v.shape) for g, v in pairs if g is not None]
             present, loss, signals = self._all_reduce_all(present, loss, signals, rows)
         rest = iter(present)
         return [None if g is None else next(rest) for g in gradients], loss, signals
@@ -168,18 +260,11 @@ class StepFunctions:
         self, gradients: list[Any], loss: tf.Tensor, signals: tf.Tensor, rows: StepRows
     ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         if rows.may_be_empty:
-            gradients = [_without_placeholder_row(g, rows) for g in gradients]
+            gradients = [rows.without_placeholder(g) for g in gradients]
         wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
         numbers = tf.concat([[tf.cast(loss, wire)], tf.cast(signals, wire)], 0)
-        sparse = [g for g in gradients if isinstance(g, tf.IndexedSlices)]
-        dense = [g for g in gradients if not isinstance(g, tf.IndexedSlices)]
-        self.gathers_rows = bool(sparse)
-        gathered = iter(gather_rows(sparse))
-        numbers, *summed = sum_over_replicas([numbers, *dense])
-        reduced = iter(summed)
-        gradients = [
-            next(gathered if isinstance(g, tf.IndexedSlices) else reduced) for g in gradients
-        ]
+        self._gathers_rows = any(isinstance(g, tf.IndexedSlices) for g in gradients)
+        numbers, *gradients = sum_gradients([numbers, *gradients])
         loss, signals = tf.cast(numbers[0], loss.dtype), tf.cast(numbers[1:], tf.float32)
         return gradients, loss, signals
 
@@ -191,16 +276,20 @@ class StepFunctions:
         weight = tf.where(tf.equal(replica, 0), rows.global_rows, 0)
         self._loss_tracker.update_state(loss, sample_weight=weight)
 
-    def _count_metrics(self, rows: StepRows, *data: Any) -> None:
+    def _count_metrics(self, logs: StepLogs, rows: StepRows, *data: Any) -> tf.Tensor:
+        """Update the metrics; return the numbers that ``compute_metrics()`` returns beside them."""
+
         def count() -> tf.Tensor:
             x, y, predicted, weights = data
-            self._model.compute_metrics(x, y, predicted, sample_weight=weights)
-            return tf.constant(True)
+            result = self._model.compute_metrics(x, y, predicted, sample_weight=weights)
+            if not overrides(self._model, "compute_metrics"):
+                return tf.zeros([0], tf.float64)
+            return logs.vector(_flatten(result), self._metric_results())
 
         if rows.may_be_empty:
-            tf.cond(rows.local_rows > 0, count, lambda: tf.constant(False))
-        else:
-            count()
+            none = lambda: tf.zeros([len(logs.others)], tf.float64)  # noqa: E731
+            return tf.cond(rows.local_rows > 0, count, none)
+        return count()
 
     def _snapshot(self, rows: StepRows) -> list[tuple[Any, tf.Tensor]]:
         """Return the variables that a forward pass and its loss change, and their values."""
@@ -223,13 +312,22 @@ class StepFunctions:
             else:
                 variable.assign(tf.where(rows.local_rows > 0, variable.value, value))
 
-    def _evaluate(self, batches: Any, steps: tf.Tensor, *, has_empty_replicas: bool) -> None:
+    def _evaluate(self, batches: Any, steps: tf.Tensor, *, has_empty_replicas: bool) -> tf.Tensor:
+        others = tf.zeros([0], tf.float64)
         for _ in tf.range(steps):
-            self._strategy.run(self._evaluate_replica, args=(next(batches), has_empty_replicas))
+            tf.autograph.experimental.set_loop_options(
+                shape_invariants=[(others, tf.TensorShape([None]))]
+            )
+            args = next(batches), has_empty_replicas
+            results = self._strategy.run(self._evaluate_replica, args=args)
+            others = self._strategy.experimental_local_results(results)[0]
+        return others
 
     @tf.autograph.experimental.do_not_convert
-    def _evaluate_replica(self, batch: Any, has_empty_replicas: bool) -> None:
+    def _evaluate_replica(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
         data, rows = self._unpack(batch, has_empty_replicas=has_empty_replicas)
+        if self._custom.has_test_step:
+            return self._evaluate_replica_by_model(data, rows)
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         before = self._snapshot(rows)
         predicted = self._model(x, training=False)
@@ -239,7 +337,15 @@ class StepFunctions:
             # Over all replicas this counts the global loss once for each global row.
             weight = tf.cast(rows.global_rows, loss.dtype) / self._replicas
             self._loss_tracker.update_state(loss * self._replicas, sample_weight=weight)
-        self._count_metrics(rows, x, y, predicted, weights)
+        others = self._count_metrics(self._test_logs, rows, x, y, predicted, weights)
+        return self._mean_over_rows(others, rows) if self._test_logs.others else others
+
+    def _evaluate_replica_by_model(self, data: Any, rows: StepRows) -> tf.Tensor:
+        before = self._snapshot(rows)
+        logs = self._custom.test(data, rows)
+        self._rescale_local_updates(before, rows)
+        others = self._test_logs.vector(_flatten(logs), self._metric_results())
+        return self._mean_over_rows(others, rows) if self._test_logs.others else others
 
     def average_statistics(self) -> None:
         """Give all replicas the mean of the moving statistics that each has of its own rows.
@@ -278,7 +384,7 @@ class StepFunctions:
     def _results_replica(self) -> dict[str, tf.Tensor]:
         counts = [tf.identity(variable.value) for variable in self.metric_variables]
         self._set_metrics(self._sums_replica())
-        results = _flatten(self._model.get_metrics_result())
+        results = self._metric_results()
         self._set_metrics(counts)
         return results
 
@@ -288,6 +394,9 @@ class StepFunctions:
         if self._replicas == 1 or not values:
             return values
         return sum_over_replicas(values)
+
+    def _metric_results(self) -> dict[str, tf.Tensor]:
+        return _flatten(self._model.get_metrics_result())
 
     def _set_metrics(self, values: list[tf.Tensor]) -> None:
         for variable, value in zip(self.metric_variables, values, strict=True):
@@ -305,21 +414,6 @@ class StepFunctions:
         self._strategy.run(restore, args=(sums,))
 
 
-def _with_static_shape(gradient: Any, shape: tuple[int, ...]) -> Any:
-    """Return a gradient whose static shape is known, which all-reduce needs to group by size."""
-    if isinstance(gradient, tf.IndexedSlices):
-        return gradient
-    return tf.ensure_shape(gradient, shape)
-
-
-def _without_placeholder_row(gradient: Any, rows: StepRows) -> Any:
-    """Return no gradient if this replica has no row; that of its placeholder may not be finite."""
-    if not isinstance(gradient, tf.IndexedSlices):
-        return tf.where(rows.local_rows > 0, gradient, tf.zeros_like(gradient))
-    kept = tf.where(rows.local_rows > 0, tf.size(gradient.indices), 0)
-    return tf.IndexedSlices(gradient.values[:kept], gradient.indices[:kept], gradient.dense_shape)
-
-
 def _statistics(model: keras.Model) -> list[Any]:
     """Return the weights that a forward pass may change; frozen layers change none."""
     layers = [layer for layer in keras_compat.all_layers(model) if layer.trainable]
@@ -332,13 +426,3 @@ def _flatten(results: dict[str, Any]) -> dict[str, tf.Tensor]:
     for name, value in results.items():
         flat |= _flatten(value) if isinstance(value, dict) else {name: tf.identity(value)}
     return flat
-
-
-def _check_can_train(model: keras.Model) -> None:
-    """Refuse a model with training steps of its own."""
-    for method in ("train_step", "test_step"):
-        if getattr(type(model), method) is not getattr(keras.Model, method):
-            raise ModelError(
-                f"{type(model).__name__}.{method}() of trainer/model.py would not be called, as "
-                f"the steps are this trainer's own: do the same in compute_loss() or add_loss()"
-            )

@@ -1,0 +1,146 @@
+"""A model's own ``train_step()`` and ``test_step()``, on several replicas as on one.
+
+Such a step computes means over the rows of its batch, differentiates them and calls its optimizers.
+Each optimizer is given the gradients of the global batch: those of each replica, weighted by its
+fraction of the rows and all-reduced. So clipping and moments are those of one worker, and all
+replicas have the same weights. Metrics that are given one number per step are weighted likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from . import keras_compat
+from .all_reduce import sum_gradients, with_static_shape
+from .errors import ModelError
+from .losses import StepRows, current_rows, normalize_globally
+from .model_state import find_optimizers
+from .normalization import BatchNormalizations
+
+_SCALAR_METRICS = (keras.metrics.Mean.update_state, keras.metrics.Sum.update_state)
+
+
+def overrides(model: keras.Model, method: str) -> bool:
+    """Return whether a model's class has its own version of a method of ``keras.Model``."""
+    return getattr(type(model), method) is not getattr(keras.Model, method)
+
+
+def check_can_train(model: keras.Model) -> None:
+    """Refuse a model that replaces the loop around its steps.
+
+    Raises
+    ------
+    ModelError
+        If it does.
+    """
+    for method in ("make_train_function", "make_test_function"):
+        if overrides(model, method):
+            raise ModelError(
+                f"{type(model).__name__}.{method}() of trainer/model.py would not be called: "
+                f"override train_step() or test_step() instead"
+            )
+
+
+def weights_scalars(metric: keras.metrics.Metric) -> bool:
+    """Return whether a metric takes numbers with weights."""
+    return type(metric).update_state in _SCALAR_METRICS
+
+
+class CustomSteps:
+    """Calls a model's own steps.
+
+    Parameters
+    ----------
+    model
+        A compiled model, built in the strategy's scope.
+    normalizations
+        Its batch normalizations.
+    replicas
+        Number of replicas.
+
+    Attributes
+    ----------
+    gathers_rows
+        Whether the replicas exchange rows of sparse gradients; known after the first step.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        normalizations: BatchNormalizations,
+        replicas: int,
+    ) -> None:
+        check_can_train(model)
+        self._model = model
+        self._normalizations = normalizations
+        self.gathers_rows = False
+        self.has_train_step = overrides(model, "train_step")
+        self.has_test_step = overrides(model, "test_step")
+        if replicas > 1 and self.has_train_step:
+            for optimizer in find_optimizers(model).values():
+                keras_compat.disable_gradient_aggregation(optimizer)
+                optimizer.apply = self._weighted_apply(optimizer.apply)
+        if replicas > 1 and (self.has_train_step or self.has_test_step):
+            for metric in model.metrics:
+                if weights_scalars(metric):
+                    metric.update_state = _weighted_update(metric, metric.update_state)
+
+    def train(self, data: Any, rows: StepRows) -> dict[str, Any]:
+        """Train one replica's step; return what ``train_step()`` returned."""
+        with normalize_globally(rows), self._normalizations.in_replica(rows.local_rows):
+            return _checked_logs(self._model, "train_step", self._model.train_step(data))
+
+    def test(self, data: Any, rows: StepRows) -> dict[str, Any]:
+        """Evaluate one replica's step; return what ``test_step()`` returned."""
+        with normalize_globally(rows):
+            return _checked_logs(self._model, "test_step", self._model.test_step(data))
+
+    def _weighted_apply(self, apply: Callable[..., None]) -> Callable[..., None]:
+        """Return an optimizer's ``apply()`` that all-reduces the gradients of each replica."""
+
+        def weighted(grads: Iterable[Any], trainable_variables: Any = None) -> None:
+            rows = current_rows()
+            if rows is None:
+                apply(grads, trainable_variables)
+                return
+            gradients = list(grads)
+            variables = None if trainable_variables is None else list(trainable_variables)
+            shapes = [
+                tf.TensorShape(None) if v is None else v.shape for v in variables or gradients
+            ]
+            present = [
+                rows.weigh(with_static_shape(gradient, shape))
+                for gradient, shape in zip(gradients, shapes, strict=True)
+                if gradient is not None
+            ]
+            self.gathers_rows |= any(isinstance(g, tf.IndexedSlices) for g in present)
+            summed = iter(sum_gradients(present))
+            apply([None if g is None else next(summed) for g in gradients], variables)
+
+        return weighted
+
+
+def _weighted_update(metric: Any, update: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a metric's ``update_state()`` that weights a number per step by the rows."""
+
+    def weighted(values: Any, sample_weight: Any = None) -> Any:
+        rows = current_rows()
+        is_per_step = sample_weight is None and not keras.ops.ndim(values)
+        if rows is not None and is_per_step:
+            sample_weight = rows.local_fraction(metric.dtype)
+        return update(values, sample_weight=sample_weight)
+
+    return weighted
+
+
+def _checked_logs(model: keras.Model, method: str, logs: Any) -> dict[str, Any]:
+    if not isinstance(logs, dict):
+        raise ModelError(
+            f"{type(model).__name__}.{method}() in trainer/model.py returned "
+            f"{type(logs).__name__}: return a dict of metrics"
+        )
+    return logs
