@@ -4,9 +4,13 @@ import json
 import os
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from distlaunch_trainer.cluster import Role, connect, role_from
+from distlaunch_trainer import cluster as cluster_module
+from distlaunch_trainer.cluster import Cluster, Role, connect, role_from
 from distlaunch_trainer.errors import ClusterError
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "replicas.json").read_text())
@@ -141,3 +145,46 @@ def test_a_peer_that_does_not_come_is_named(run_code, ports, rank):
     missing = (f"worker:0 (127.0.0.1:{ports[1]})", f"chief (127.0.0.1:{ports[0]})")[rank]
     assert f"trainer: error: {missing} did not come within 1 s: " in task.err
     assert "Traceback" not in task.err
+
+
+def arrays() -> list[np.ndarray]:
+    return [
+        np.array([-0.0, np.nan, 1e-320]),
+        np.arange(7, dtype=np.int8),
+        np.array(True),
+        np.array([1.5, -2], ml_dtypes.bfloat16),
+        np.arange(24, dtype=np.float32).reshape(2, 3, 4).T,
+        np.zeros((0, 3)),
+        np.arange(1000, dtype=np.int64),
+    ]
+
+
+@pytest.mark.parametrize("is_chief", [True, False])
+def test_arrays_of_every_type_are_broadcast_bit_by_bit(monkeypatch, is_chief):
+    """One collective takes arrays of 64 bytes here; the last array takes 125."""
+    monkeypatch.setattr(cluster_module, "_PACK_BYTES", 64)
+    own, sizes, wire = [], [], []
+    tasks = {
+        name: Cluster(Role(name, ("chief", "worker:0")), tf.distribute.get_strategy())
+        for name in ("chief", "worker:0")
+    }
+
+    def send(value: np.ndarray) -> np.ndarray:
+        wire.append(value)
+        return value
+
+    def receive(value: np.ndarray) -> np.ndarray:
+        own.append(value)
+        sizes.append(value.nbytes)
+        return value + wire[len(own) - 1]
+
+    monkeypatch.setattr(tasks["chief"], "all_reduce_sum", send)
+    monkeypatch.setattr(tasks["worker:0"], "all_reduce_sum", receive)
+    result = tasks["chief"].broadcast_all(arrays())
+    if not is_chief:
+        result = tasks["worker:0"].broadcast_all([np.ones_like(array) for array in arrays()])
+        assert not any(value.any() for value in own)
+        assert max(sizes) <= 64
+    for array, expected in zip(result, arrays(), strict=True):
+        assert (array.dtype, array.shape) == (expected.dtype, expected.shape)
+        assert array.tobytes() == expected.tobytes()

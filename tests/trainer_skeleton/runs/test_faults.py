@@ -247,15 +247,18 @@ def test_three_workers_then_two_past_a_damaged_checkpoint(regression, one_worker
     assert_same_weights(regression, "moved", one_worker)
 
 
-ANOTHER_OPTIMIZER = """
-import keras, sys
+ANOTHER = """
+import keras, os, sys
 from trainer import model, task
 
 create = model.create_model
 
 def create_other():
-    other = create()
-    other.compile(keras.optimizers.Adamax(1e-2), "mse", metrics=["mae"])
+    other, known = create(), keras.optimizers
+    if os.environ["ANOTHER"] == "optimizer":
+        other.compile(known.Adamax(1e-2), "mse", metrics=["mae"])
+    else:
+        other.compile(known.Adam(1e-2, global_clipnorm=0.5), "mse", metrics=["mse", "mae"])
     return other
 
 model.create_model = create_other
@@ -263,11 +266,26 @@ sys.exit(task.main())
 """
 
 
-def test_a_run_with_another_optimizer_is_refused(regression, three_workers):
-    regression.write("another.py", ANOTHER_OPTIMIZER)
-    result = regression.run("another", "--job-dir=three", *SETTINGS, "--epochs=4")
+@pytest.fixture(scope="module")
+def another(regression, three_workers):
+    """Resume the job of three workers on one with another optimizer, or other metrics."""
+    regression.write("another.py", ANOTHER)
+    shutil.copytree(regression.folder / "three", regression.folder / "another")
+    options = ("--job-dir=another", *SETTINGS, "--epochs=4")
+    return lambda change: regression.run("another", *options, ANOTHER=change)
+
+
+def test_a_run_with_another_optimizer_is_refused(another):
+    result = another("optimizer")
     assert result.code == 1
     assert result.err.splitlines()[-1] == (
         "trainer: error: the checkpoint is not of this model: its optimizer is Adam, this one "
         "Adamax; use a new --job-dir, or --no-resume to start from scratch"
     )
+
+
+def test_a_run_with_other_metrics_resumes(another, regression):
+    result = another("metrics")
+    assert result.code == 0, result.text
+    assert "trainer: warning: the metrics have changed" in result.err
+    assert "mse" in regression.summary("another")["epochs"][-1]["logs"]
