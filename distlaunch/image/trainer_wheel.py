@@ -73,12 +73,16 @@ def install_command(code: str) -> str:
     It is copied to where a build by hand has it in the code, so that all builds have equal files.
     """
     folder = f"{code}/{paths.WHEELS.as_posix()}"
-    return f"python -m pip install --no-cache-dir {' '.join(install_options(folder))}"
+    return f"python -m pip {' '.join(install_words(folder))} --no-cache-dir"
 
 
-def install_options(folder: Path | str) -> tuple[str, ...]:
-    """Return the words of ``pip install`` for the wheel in a folder, whatever else is installed."""
-    return ("--no-deps", "--no-index", "--force-reinstall", f"--find-links={folder}", TRAINER)
+def install_words(folder: Path | str) -> tuple[str, ...]:
+    """Return the arguments by which pip installs the wheel in a folder, and no other.
+
+    pip's variables are ignored: they may name folders with another distribution of the name.
+    """
+    options = ("--no-deps", "--no-index", "--force-reinstall", f"--find-links={folder}")
+    return ("--isolated", "install", *options, f"{TRAINER}=={__version__}")
 
 
 def _imports_it(source: Path) -> bool:

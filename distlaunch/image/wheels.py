@@ -31,7 +31,7 @@ from distlaunch.image.reference import Reference
 from distlaunch.image.registry.client import Registry
 from distlaunch.image.registry.manifests import ImageSettings, environment_variables
 from distlaunch.image.requirements import read_requirements, sed_script
-from distlaunch.image.trainer_wheel import install_command, install_options
+from distlaunch.image.trainer_wheel import install_command, install_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -220,9 +220,9 @@ def _install_trainer(
     folder = scratch / "wheels"
     folder.mkdir()
     (folder / posixpath.basename(wheel.path)).write_bytes(wheel.content or b"")
-    command = [sys.executable, "-m", "pip", "--isolated", "install", "--target", str(target)]
+    command = [sys.executable, "-m", "pip", *install_words(folder), "--target", str(target)]
     command += ["--no-compile", "--no-user", "--disable-pip-version-check", "--progress-bar=off"]
-    if reason := _run_pip([*command, *install_options(folder)], progress):
+    if reason := _run_pip(command, progress):
         raise ImageError(f"pip cannot install {wheel.path} ({reason}); install Docker")
 
 

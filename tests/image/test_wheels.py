@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
+import subprocess
+import sys
+import venv
 from dataclasses import replace
 
 import images
@@ -12,7 +16,9 @@ import pytest
 from distlaunch import __version__, resources
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
+from distlaunch.image.dockerfile import read_dockerfile
 from distlaunch.job.model import Cluster, Machine, Pool
+from distlaunch.render.files import render
 from distlaunch.render.templates import recipe
 
 T4 = Cluster(Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1)))
@@ -165,18 +171,35 @@ def test_no_module_of_the_project_runs_in_place_of_pips(build, index, tmp_path, 
     assert not (tmp_path / "marker").exists()
 
 
-def test_the_trainer_package_is_installed_without_an_index(build, index):
+def files_by_command(folder, scratch):
+    """Return the packages that the rendered Dockerfile's command for the trainer installs."""
+    render(images.job("host/p/r"), folder, folder, "vertex").write(folder)
+    dockerfile = read_dockerfile((folder / "Dockerfile").read_text())
+    [step] = [each.rest for each in dockerfile.instructions if "--find-links=/app/" in each.rest]
+    venv.create(scratch)
+    pip = f"{sys.executable} -m pip --python {scratch}"
+    command = step.replace("python -m pip", pip).replace("/app/", f"{folder}/")
+    subprocess.run([*shlex.split(command), "--no-compile"], check=True, capture_output=True)
+    [site_packages] = scratch.glob("lib/python*/site-packages")
+    paths = [path for path in site_packages.rglob("*") if path.is_file()]
+    return {path.relative_to(site_packages).as_posix(): path.read_bytes() for path in paths}
+
+
+def test_the_trainer_package_is_installed_without_an_index(build, index, tmp_path):
     """Not one of an index or of a folder with packages, which anyone could have uploaded."""
     images.write_wheel(index, "distlaunch_trainer", "99")
     images.write_wheel(index, "one")
     uri = build("one\n", program="from distlaunch_trainer import Run\n")
     files = images.files(uri, -2)
+    installed = {
+        path.removeprefix(f"{images.SITE_PACKAGES}/"): data
+        for path, data in files.items()
+        if path.startswith(f"{images.SITE_PACKAGES}/distlaunch_trainer")
+    }
     for file in resources.trainer_package().glob("*.py"):
-        installed = f"{images.SITE_PACKAGES}/distlaunch_trainer/{file.name}"
-        assert files[installed] == file.read_bytes()
-    info = f"distlaunch_trainer-{__version__}.dist-info"
-    assert f"{images.SITE_PACKAGES}/{info}/RECORD" in files
-    assert not [path for path in files if "direct_url" in path]  # a path of this machine
+        assert installed[f"distlaunch_trainer/{file.name}"] == file.read_bytes()
+    assert f"distlaunch_trainer-{__version__}.dist-info/RECORD" in installed
+    assert installed == files_by_command(tmp_path / "project-0", tmp_path / "environment")
     [wheel] = [path for path in files if path.endswith(".whl")]
     assert wheel == f"app/.distlaunch/wheels/distlaunch_trainer-{__version__}-py3-none-any.whl"
     assert not [path for path in images.files(uri) if path.endswith(".whl")]
