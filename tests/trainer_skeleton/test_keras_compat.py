@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.losses import loss as keras_loss
 from keras.src.optimizers import base_optimizer
 
@@ -192,7 +193,7 @@ def test_losses_are_reduced_by_the_replaced_function(monkeypatch, reduction):
     theirs = keras_loss.reduce_weighted_values
     monkeypatch.setattr(keras_loss, "reduce_weighted_values", partial(theirs))
     for name in ("scale_loss_for_distribution", "unscale_loss_for_distribution"):
-        monkeypatch.setattr(keras_loss, name, lambda value: value / 0)
+        monkeypatch.setattr(keras_loss, name, lambda value: value / 2)
     reduced = []
 
     def wrap(reduce):
@@ -202,12 +203,15 @@ def test_losses_are_reduced_by_the_replaced_function(monkeypatch, reduction):
 
         return function
 
-    keras_compat.replace_loss_reduction(wrap)
-    keras_compat.replace_loss_reduction(wrap)  # once
+    scaled_by_caller = [True]
+    for _ in range(2):  # replaced once
+        keras_compat.replace_loss_reduction(wrap, lambda: scaled_by_caller[0])
     loss = keras.losses.MeanSquaredError(reduction=reduction)
     loss(tf.zeros((4, 1)), tf.ones((4, 1)))
     assert reduced == [((4,), reduction)]
     assert keras_loss.scale_loss_for_distribution(2.0) == 2.0
+    scaled_by_caller[0] = False
+    assert keras_loss.unscale_loss_for_distribution(2.0) == 1.0
 
 
 def test_a_mask_zeroes_weights():
@@ -235,3 +239,77 @@ def test_distributed_variables_are_read_as_numbers():
         variable = keras.Variable(0.25)
     keras_compat.allow_float([variable, keras.Variable(1.0)])
     assert float(variable) == 0.25
+
+
+@pytest.fixture
+def restored_trainer(monkeypatch):
+    """Keras's trainer, which a test may change."""
+    for owner, names in (
+        (keras_trainer, ("TFEpochIterator", "reduce_per_replica")),
+        (
+            keras_trainer.TensorFlowTrainer,
+            ("_maybe_symbolic_build", "_make_function", "make_predict_function"),
+        ),
+    ):
+        for name in names:
+            monkeypatch.setattr(owner, name, getattr(owner, name))
+
+
+@pytest.mark.usefixtures("restored_trainer")
+def test_fit_reads_builds_and_steps_by_the_functions_that_replace_its_own():
+    steps = []
+
+    def distribute(adapter):
+        dataset = adapter.get_tf_dataset().take(1)
+        return dataset, dataset.element_spec
+
+    def wrap_step(_, step):
+        steps.append(step.__name__)
+        return step
+
+    def wrap_predict(step):
+        return lambda batch: step(batch) + 1.0
+
+    keras_compat.replace_fit_data(distribute, lambda: True)
+    keras_compat.replace_fit_steps(wrap_step, wrap_predict, lambda value, _: value)
+    model = keras.Sequential([layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    built = []
+    remember = keras.callbacks.LambdaCallback(on_train_begin=lambda _: built.append(model.built))
+    x, y = np.ones((6, 3)), np.ones((6, 1))
+    model.fit(x, y, batch_size=4, steps_per_epoch=1, callbacks=[remember], verbose=0)
+    assert built == [True]
+    assert keras_compat.counted_rows(model) == 4
+    model.evaluate(x, y, batch_size=4, steps=1, verbose=0)
+    assert steps == ["train_step", "test_step"]
+    np.testing.assert_array_equal(
+        model.predict(x, batch_size=4, steps=1, verbose=0), np.ones((4, 1))
+    )
+
+
+def test_the_initial_epoch_is_where_fit_starts():
+    model = nested()
+    epochs = []
+
+    class Start(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            assert keras_compat.initial_epoch(model) is None
+            keras_compat.set_initial_epoch(model, 2)
+
+        def on_epoch_begin(self, epoch, logs=None):
+            epochs.append(epoch)
+
+    model.fit(np.ones((2, 3)), np.ones((2, 1)), epochs=4, callbacks=[Start()], verbose=0)
+    assert epochs == [2, 3]
+
+
+def test_saved_variables_are_those_of_weights_and_all_optimizers_without_metrics():
+    model = nested()
+    model.second_optimizer = keras.optimizers.Adam()
+    model.second_optimizer.build(model.trainable_variables)
+    variables = keras_compat.saved_variables(model)
+    optimizers = [*model.optimizer.variables, *model.second_optimizer.variables]
+    ids = [id(variable) for variable in variables]
+    assert {id(v) for v in [*model.weights, *optimizers]} <= set(ids)
+    assert not {id(v) for v in model.metrics_variables} & set(ids)
+    assert len(ids) == len(set(ids))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,29 @@ _CUDA_12 = (
     _NCCL,
 )
 _LOGICAL_DEVICE = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)/device:\w+:\d+")
+
+
+def prepare(task: str, environ: Mapping[str, str], *, allow_cpu: bool, memory_growth: bool) -> None:
+    """Print this task's devices, and check them before TensorFlow waits for the other tasks.
+
+    Parameters
+    ----------
+    task, environ, allow_cpu
+        See `check_gpus`.
+    memory_growth
+        Whether to allocate GPU memory when it is needed.
+
+    Raises
+    ------
+    DeviceError
+        If there are fewer GPUs than expected, and ``allow_cpu`` is not set.
+    """
+    print(describe_devices(), flush=True)
+    warning = check_gpus(task, environ, allow_cpu=allow_cpu)
+    if warning:
+        print(f"trainer: warning: {warning}", file=sys.stderr, flush=True)
+    if memory_growth:
+        allow_memory_growth()
 
 
 def check_gpus(task: str, environ: Mapping[str, str], *, allow_cpu: bool) -> str | None:

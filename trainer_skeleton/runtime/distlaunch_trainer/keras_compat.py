@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import keras
 import tensorflow as tf
 from keras.src.backend.common.symbolic_scope import SymbolicScope
+from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.losses import loss as keras_loss
 from keras.src.optimizers import base_optimizer
 
@@ -122,17 +124,26 @@ def optimizer_operations() -> Any:
     return base_optimizer.ops
 
 
-def replace_loss_reduction(wrap: Callable[[Reduce], Reduce]) -> None:
-    """Replace the function that reduces losses, and remove Keras's scaling by replicas.
+def replace_loss_reduction(
+    wrap: Callable[[Reduce], Reduce], is_scaled_by_caller: Callable[[], bool]
+) -> None:
+    """Replace the function that reduces losses, and Keras's scaling by replicas.
 
-    Keras divides means by the number of replicas, but not sums nor what `compute_loss` adds.
+    Keras divides means by the number of replicas, but not sums nor what `compute_loss` adds. It
+    does not where `is_scaled_by_caller` returns true.
     """
     if not getattr(keras_loss.reduce_weighted_values, "is_replaced", False):
         reduce: Any = wrap(keras_loss.reduce_weighted_values)
         reduce.is_replaced = True
         keras_loss.reduce_weighted_values = reduce
-        keras_loss.scale_loss_for_distribution = lambda value: value
-        keras_loss.unscale_loss_for_distribution = lambda value: value
+        for name in ("scale_loss_for_distribution", "unscale_loss_for_distribution"):
+            scale = getattr(keras_loss, name)
+            conditional = partial(_scale_unless, scale, is_scaled_by_caller)
+            setattr(keras_loss, name, conditional)
+
+
+def _scale_unless(scale: Callable[[Any], Any], is_scaled: Callable[[], bool], value: Any) -> Any:
+    return value if is_scaled() else scale(value)
 
 
 def apply_mask(sample_weight: tf.Tensor, mask: Any, dtype: Any, reduction: str) -> tf.Tensor:
@@ -151,3 +162,119 @@ def allow_float(variables: Sequence[keras.Variable]) -> None:
         kind: Any = type(variable.value)
         if not hasattr(kind, "__float__"):
             kind.__float__ = lambda value: float(value.numpy())
+
+
+def replace_fit_data(
+    distribute: Callable[[Any], tuple[Any, Any]], must_build: Callable[[], bool]
+) -> None:
+    """Replace how ``fit``, ``evaluate`` and ``predict`` distribute their data, and build models.
+
+    Parameters
+    ----------
+    distribute
+        Is given Keras's data adapter, and returns what to iterate, and the specification of a
+        batch to build the model with, None if it is not known before a batch is read.
+    must_build
+        Whether models must be built before their first step.
+    """
+    theirs = keras_trainer.TFEpochIterator
+
+    class EpochIterator(theirs):
+        def __init__(self, distribute_strategy: Any = None, *args: Any, **options: Any) -> None:
+            super(theirs, self).__init__(*args, **options)  # without distributing the data
+            self._distribute_strategy = distribute_strategy
+            self._distributed_dataset, self.batch_spec = distribute(self.data_adapter)
+
+    def build(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
+        if not must_build():
+            return
+        strategy = model.distribute_strategy
+        with strategy.scope():
+            if iterator is not None:
+                data_batch = iterator.batch_spec
+                if data_batch is None:
+                    first = next(iter(iterator._get_iterator()))  # noqa: SLF001
+                    data_batch = _unwrapped(strategy, first)
+            try:
+                model._symbolic_build(data_batch=data_batch)  # noqa: SLF001
+            except RuntimeError:
+                # A model whose own steps do not call it needs no build.
+                if type(model).train_step is keras.Model.train_step:
+                    raise
+
+    keras_trainer.TFEpochIterator = EpochIterator
+    keras_trainer.TensorFlowTrainer._maybe_symbolic_build = build  # noqa: SLF001
+
+
+def _unwrapped(strategy: tf.distribute.Strategy, batch: Any) -> Any:
+    """Return the data of this task's first replica."""
+    return keras.tree.map_structure(lambda v: strategy.experimental_local_results(v)[0], batch)
+
+
+def replace_fit_steps(
+    wrap_step: Callable[[Any, Any], Any],
+    wrap_predict: Callable[[Any], Any],
+    to_local: Callable[[Any, tf.distribute.Strategy], Any],
+) -> None:
+    """Replace what Keras's ``fit``, ``evaluate`` and ``predict`` run on each replica.
+
+    Parameters
+    ----------
+    wrap_step
+        Is given a model and its ``train_step`` or ``test_step``; returns the function to run.
+    wrap_predict
+        Is given a model's ``predict_step``; returns the function to run.
+    to_local
+        Returns this task's result of a value of all replicas.
+    """
+    trainer = keras_trainer.TensorFlowTrainer
+    make, make_predict = trainer._make_function, trainer.make_predict_function  # noqa: SLF001
+
+    def make_function(model: Any, step: Any) -> Any:
+        return make(model, wrap_step(model, step))
+
+    def make_predict_function(model: Any, force: bool = False) -> Any:
+        if model.predict_function is None or force:
+            step = type(model).predict_step.__get__(model)
+            vars(model)["predict_step"] = wrap_predict(step)
+        return make_predict(model, force)
+
+    def reduce(values: Any, strategy: Any, reduction: str) -> Any:
+        del reduction
+        return keras.tree.map_structure(lambda value: to_local(value, strategy), values)
+
+    trainer._make_function = make_function  # noqa: SLF001
+    trainer.make_predict_function = make_predict_function
+    keras_trainer.reduce_per_replica = reduce
+
+
+def initial_epoch(model: keras.Model) -> int | None:
+    """Return the epoch from which ``fit`` resumes, None if BackupAndRestore has set none."""
+    return model._initial_epoch  # noqa: SLF001
+
+
+def set_initial_epoch(model: keras.Model, epoch: int | None) -> None:
+    """Set the epoch from which ``fit`` resumes, in place of its argument; called at its start."""
+    model._initial_epoch = epoch  # noqa: SLF001
+
+
+def saved_variables(model: keras.Model) -> list[keras.Variable]:
+    """Return the variables of a model and of all optimizers that it holds, without its metrics.
+
+    Every variable is there once, in an order that only the model's code decides.
+    """
+    optimizers = [each for each in vars(model).values() if isinstance(each, keras.Optimizer)]
+    counted = {id(variable) for variable in model.metrics_variables}
+    variables = [*model.variables, *(v for each in optimizers for v in each.variables)]
+    return list({id(v): v for v in variables if id(v) not in counted}.values())
+
+
+def counted_rows(model: keras.Model) -> int | None:
+    """Return the rows that a model has been trained on since its metrics were reset.
+
+    None if it has a ``train_step`` that may not count them. A collective on several replicas.
+    """
+    tracker = loss_tracker(model)
+    if type(model).train_step is not keras.Model.train_step or tracker is None:
+        return None
+    return round(float(tf.convert_to_tensor(tracker.count))) or None

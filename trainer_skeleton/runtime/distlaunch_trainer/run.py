@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
@@ -98,7 +97,12 @@ class Run(AbstractContextManager):
         self._folders = folders_from(settings.job_dir, os.environ)
         self._report = Report(role, self._folders.logs)
         stop_signal.end_if_pending()
-        _prepare_devices(role, settings)
+        devices.prepare(
+            role.name,
+            os.environ,
+            allow_cpu=settings.allow_cpu,
+            memory_growth=settings.gpu_memory_growth,
+        )
         self._cluster = Cluster(role, connect(role))
         self._stop = StopSignal()
         self._checkpoints = _open_folders(self._folders, role, self._report)
@@ -342,16 +346,6 @@ class _RunData:
     audit: Audit | None
     start: TrainingState
     sets_learning_rate: bool
-
-
-def _prepare_devices(role: Role, settings: Settings) -> None:
-    """Print this task's devices, and check them before TensorFlow waits for the other tasks."""
-    print(devices.describe_devices(), flush=True)
-    warning = devices.check_gpus(role.name, os.environ, allow_cpu=settings.allow_cpu)
-    if warning:
-        print(f"trainer: warning: {warning}", file=sys.stderr, flush=True)
-    if settings.gpu_memory_growth:
-        devices.allow_memory_growth()
 
 
 def _examples_per_epoch(data: Data, final: TrainingState) -> int | None:

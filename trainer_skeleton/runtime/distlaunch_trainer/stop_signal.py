@@ -57,6 +57,10 @@ class StopSignal:
         """Only set `received` from now on: the tasks agree on a step to stop at."""
         self._is_deferred = True
 
+    def end_at_once(self) -> None:
+        """End this process on SIGTERM from now on."""
+        self._is_deferred = False
+
     def _handle(self, *_: object) -> None:
         if not self._is_deferred:
             _end()

@@ -1,0 +1,66 @@
+"""Two networks with an optimizer each, as in keras.io's "DCGAN"; random numbers are data here."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+keras.utils.set_random_seed(6)
+
+
+class GAN(keras.Model):
+    def __init__(self, discriminator, generator):
+        super().__init__()
+        self.discriminator = discriminator
+        self.generator = generator
+        self.d_loss_metric = keras.metrics.Mean(name="d_loss")
+        self.g_loss_metric = keras.metrics.Mean(name="g_loss")
+
+    def compile(self, d_optimizer, g_optimizer, loss_fn):
+        super().compile()
+        self.d_optimizer = d_optimizer
+        self.g_optimizer = g_optimizer
+        self.loss_fn = loss_fn
+
+    @property
+    def metrics(self):
+        return [self.d_loss_metric, self.g_loss_metric]
+
+    def train_step(self, data):
+        real, noise = data
+        rows = tf.shape(real)[0]
+        combined = tf.concat([self.generator(noise), real], axis=0)
+        labels = tf.concat([tf.ones((rows, 1)), tf.zeros((rows, 1))], axis=0)
+        with tf.GradientTape() as tape:
+            d_loss = self.loss_fn(labels, self.discriminator(combined))
+        weights = self.discriminator.trainable_weights
+        self.d_optimizer.apply_gradients(zip(tape.gradient(d_loss, weights), weights, strict=True))
+        with tf.GradientTape() as tape:
+            predictions = self.discriminator(self.generator(noise))
+            g_loss = self.loss_fn(tf.zeros((rows, 1)), predictions)
+        weights = self.generator.trainable_weights
+        self.g_optimizer.apply_gradients(zip(tape.gradient(g_loss, weights), weights, strict=True))
+        self.d_loss_metric.update_state(d_loss, sample_weight=rows)
+        self.g_loss_metric.update_state(g_loss, sample_weight=rows)
+        return {"d_loss": self.d_loss_metric.result(), "g_loss": self.g_loss_metric.result()}
+
+
+discriminator = keras.Sequential(
+    [keras.Input((5,)), layers.Dense(8, activation="tanh"), layers.Dense(1)]
+)
+generator = keras.Sequential(
+    [keras.Input((3,)), layers.Dense(8, activation="tanh"), layers.Dense(5)]
+)
+gan = GAN(discriminator, generator)
+gan.compile(
+    d_optimizer=keras.optimizers.Adam(1e-2),
+    g_optimizer=keras.optimizers.Adam(1e-2, global_clipnorm=0.1),
+    loss_fn=keras.losses.BinaryCrossentropy(from_logits=True),
+)
+rng = np.random.default_rng(6)
+real, noise = rng.normal(1, 1, (81, 5)), rng.normal(size=(81, 3))
+dataset = tf.data.Dataset.from_tensor_slices((real.astype("float32"), noise.astype("float32")))
+history = gan.fit(dataset.shuffle(100).batch(16), epochs=3)
+print("Discriminator loss:", history.history["d_loss"][-1])
+print("Generator loss:", history.history["g_loss"][-1])
+generator.save("model.keras")

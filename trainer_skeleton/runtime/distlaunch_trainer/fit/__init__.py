@@ -1,0 +1,12 @@
+"""Run a script that calls Keras's ``fit`` on several workers, without changes to the script.
+
+``python -m distlaunch_trainer.fit train.py [ARGS]``. Modules:
+
+``script``      the cluster, then the script as ``__main__``; the run's events and summary
+``strategy``    the strategy that the script gets, whichever it makes
+``hooks``       Keras's ``fit``, ``evaluate`` and ``predict`` on several replicas
+``batches``     the rows of each global batch that a replica reads
+``weighting``   gradients, metrics and logs of uneven batches
+``progress``    a callback: events, stopping together
+``chief_files`` files that only the chief writes
+"""

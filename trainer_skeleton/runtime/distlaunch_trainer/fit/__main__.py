@@ -1,0 +1,57 @@
+"""``python -m distlaunch_trainer.fit train.py [ARGS]``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from distlaunch_trainer.process import launch
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options, which come before the script."""
+    options = argparse.ArgumentParser(
+        prog="python -m distlaunch_trainer.fit",
+        description="Run a script that calls fit() of Keras as one task of TF_CONFIG's cluster.",
+        allow_abbrev=False,
+    )
+    add = options.add_argument
+    add("--job-dir", help="folder or gs:// URL to write to (from AIP_MODEL_DIR, else ./job)")
+    add(
+        "--resume",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="resume from the checkpoints of the job folder, or remove them",
+    )
+    add(
+        "--allow-cpu",
+        action="store_true",
+        help="train even if TensorFlow sees fewer GPUs than the machine has",
+    )
+    add(
+        "--gpu-memory-growth",
+        action="store_true",
+        help="allocate GPU memory when it is needed instead of all of it at the start",
+    )
+    is_default = bool(os.environ.get("DISTLAUNCH_DEBUG"))
+    add("--debug", action="store_true", default=is_default, help="show tracebacks")
+    add("script", help="the Python file to run")
+    add("args", nargs=argparse.REMAINDER, help="arguments of the script")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the script; return the exit code."""
+
+    def train(options: argparse.Namespace) -> None:
+        # TensorFlow is imported here, so that wrong options are reported at once.
+        from .script import run_script
+
+        run_script(options)
+
+    return launch(train, parser().parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""The rows of each global batch that a replica reads.
+
+Every task iterates the script's data set as one process would, and takes the rows of its own
+replicas: all rows are read in the same steps as in one process, each by one replica. So the data
+set must yield the same batches on every task.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from distlaunch_trainer.losses import StepRows
+
+ROWS, GLOBAL_ROWS, MAY_BE_EMPTY, DATA = "rows", "global_rows", "may_be_empty", "distlaunch_data"
+
+
+def split_batches(
+    dataset: tf.data.Dataset, replicas: int, replica_ids: range, *, least_rows: int = 0
+) -> tf.data.Dataset:
+    """Return the parts of a data set's batches that belong to some replicas, in turn.
+
+    Parameters
+    ----------
+    dataset
+        Batches, the same on every task.
+    replicas
+        Number of replicas of the cluster.
+    replica_ids
+        The replicas to return batches for, numbered over the cluster.
+    least_rows
+        Rows that every batch has at least.
+
+    Returns
+    -------
+    tf.data.Dataset
+        Elements for `unpack_batch`. Replica r of R has the rows ``ceil(r n / R)`` to ``ceil((r + 1)
+        n / R)`` of a batch with n rows. If that is none, the batch has one row, which is not to be
+        counted.
+    """
+    may_be_empty = least_rows < replicas
+
+    def split(*elements: Any) -> Any:
+        data = elements[0] if len(elements) == 1 else elements
+        total = _row_count(data)
+        parts = [_part(data, total, replica, replicas) for replica in replica_ids]
+        for part in parts if may_be_empty else ():
+            part[MAY_BE_EMPTY] = tf.constant(True)
+        return parts[0] if len(parts) == 1 else tuple(parts)
+
+    parts = dataset.map(
+        tf.autograph.experimental.do_not_convert(split), num_parallel_calls=tf.data.AUTOTUNE
+    )
+    if len(replica_ids) > 1:
+        parts = parts.flat_map(_in_turn)
+    return parts.prefetch(tf.data.AUTOTUNE)
+
+
+def unpack_batch(batch: Any) -> tuple[Any, StepRows]:
+    """Return a replica's data and its rows; called in a replica.
+
+    Batches that `split_batches` did not make, such as those of ``train_on_batch``, are a replica's
+    own as they are.
+    """
+    context = tf.distribute.get_replica_context()
+    replicas = context.num_replicas_in_sync
+    if isinstance(batch, dict) and DATA in batch:
+        rows = batch[ROWS], batch[GLOBAL_ROWS]
+        return batch[DATA], StepRows(*rows, replicas, may_be_empty=MAY_BE_EMPTY in batch)
+    own = _row_count(batch)
+    total = context.all_reduce(tf.distribute.ReduceOp.SUM, own)
+    return batch, StepRows(own, total, replicas, may_be_empty=False)
+
+
+def data_spec(dataset: Any) -> Any:
+    """Return the specification of a batch for Keras to build a model with, None if it has gaps."""
+    spec = getattr(dataset, "element_spec", None)
+    leaves = [leaf for leaf in tf.nest.flatten(spec) if not isinstance(leaf, tf.OptionalSpec)]
+    if not all(hasattr(leaf, "shape") and leaf.shape.rank is not None for leaf in leaves):
+        return None
+    return tf.nest.map_structure(
+        lambda leaf: None if isinstance(leaf, tf.OptionalSpec) else leaf, spec
+    )
+
+
+def _in_turn(*parts: Any) -> tf.data.Dataset:
+    """Return a data set of the parts of one batch, which may differ in their number of rows."""
+    streams = [tf.data.Dataset.from_tensors(part) for part in parts]
+    together = streams[0]
+    for stream in streams[1:]:
+        together = together.concatenate(stream)
+    return together
+
+
+def _part(data: Any, total: tf.Tensor, replica: int, replicas: int) -> dict[str, Any]:
+    start, stop = -(-replica * total // replicas), -(-(replica + 1) * total // replicas)
+    rows = stop - start
+    start = tf.minimum(start, total - 1)
+    stop = tf.maximum(stop, start + 1)
+    sliced = tf.nest.map_structure(lambda value: _slice(value, start, stop), data)
+    return {ROWS: rows, GLOBAL_ROWS: total, DATA: sliced}
+
+
+def _slice(value: Any, start: tf.Tensor, stop: tf.Tensor) -> Any:
+    if isinstance(value, tf.SparseTensor):
+        shape = value.dense_shape
+        begin = tf.concat([[start], tf.zeros_like(shape[1:])], 0)
+        return tf.sparse.slice(value, begin, tf.concat([[stop - start], shape[1:]], 0))
+    is_batched = isinstance(value, tf.RaggedTensor) or (tf.is_tensor(value) and value.shape.rank)
+    return value[start:stop] if is_batched else value
+
+
+def _row_count(data: Any) -> tf.Tensor:
+    """Return the number of rows of a batch (int64), that of its first array."""
+    for value in tf.nest.flatten(data):
+        if isinstance(value, tf.RaggedTensor):
+            return tf.cast(value.nrows(), tf.int64)
+        if isinstance(value, tf.SparseTensor):
+            return value.dense_shape[0]
+        if not isinstance(value, tf.experimental.Optional) and value is not None:
+            return tf.shape(value, tf.int64)[0]
+    raise ValueError("a batch has no array")

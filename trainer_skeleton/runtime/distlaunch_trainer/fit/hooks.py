@@ -1,0 +1,77 @@
+"""Keras's ``fit``, ``evaluate`` and ``predict`` on several replicas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from distlaunch_trainer import keras_compat
+from distlaunch_trainer.cluster import Cluster
+
+from . import weighting
+from .batches import data_spec, split_batches
+from .session import Session
+
+
+def install(cluster: Cluster, session: Session) -> None:
+    """Have Keras train, evaluate and predict on the replicas of a cluster.
+
+    Models split their data's batches over the replicas, weigh what each replica computes by its
+    rows, and return the results of the global batch on every task.
+    """
+    keras_compat.replace_fit_data(
+        lambda adapter: _distribute(adapter, cluster, session), lambda: session.must_build
+    )
+    if cluster.replicas > 1:
+        weighting.install()
+        keras_compat.replace_fit_steps(_wrap_step, weighting.gathered, _local_result)
+
+
+def _distribute(adapter: Any, cluster: Cluster, session: Session) -> tuple[Any, Any]:
+    """Return a data set of this task's part, and the specification of a global batch."""
+    session.observe(_examples(adapter), adapter.batch_size)
+    dataset = adapter.get_tf_dataset()
+    if isinstance(dataset, tf.distribute.DistributedDataset):
+        return dataset, None
+    spec = data_spec(dataset)
+    if cluster.replicas == 1:
+        return dataset, spec
+    least = _least_rows(adapter)
+
+    def split() -> tf.data.Dataset:
+        return split_batches(dataset, cluster.replicas, cluster.replica_ids, least_rows=least)
+
+    if cluster.local_replicas == 1:
+        return split(), spec
+    return cluster.strategy.distribute_datasets_from_function(lambda _: split()), spec
+
+
+def _examples(adapter: Any) -> int | None:
+    """Return the number of rows of arrays, None for other data."""
+    if adapter.has_partial_batch is None or adapter.num_batches is None:
+        return None
+    missing = adapter.batch_size - (adapter.partial_batch_size or adapter.batch_size)
+    return adapter.num_batches * adapter.batch_size - missing
+
+
+def _least_rows(adapter: Any) -> int:
+    """Return the rows that every batch has at least, as far as that is known."""
+    if adapter.has_partial_batch is None:
+        return adapter.batch_size or 0
+    return adapter.partial_batch_size or adapter.batch_size or 0
+
+
+def _wrap_step(model: keras.Model, step: weighting.StepFunction) -> weighting.StepFunction:
+    if model.jit_compile:
+        model.jit_compile = False  # XLA does not compile the exchange between replicas
+    is_custom = getattr(step, "__func__", step) not in {
+        keras.Model.train_step,
+        keras.Model.test_step,
+    }
+    return weighting.weighted(model, step, average_logs=is_custom)
+
+
+def _local_result(value: Any, strategy: tf.distribute.Strategy) -> Any:
+    return strategy.experimental_local_results(value)[0]

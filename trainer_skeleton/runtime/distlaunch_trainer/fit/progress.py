@@ -1,0 +1,182 @@
+"""A callback that reports a call of ``fit``, saves it, and stops all tasks at one step."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+
+from distlaunch_trainer import keras_compat
+from distlaunch_trainer.errors import TrainingStopped
+
+from .backup import Backup, FitState
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_AGREE_SECONDS = 0.5
+_MAX_BATCHES_BETWEEN = 10_000
+
+
+class Progress(keras.callbacks.Callback):
+    """The last callback of a call of ``fit``; every task has one.
+
+    Parameters
+    ----------
+    session
+        The script's session.
+    backup
+        Where the call is saved.
+    initial_epoch, epochs
+        The arguments of ``fit``.
+    """
+
+    def __init__(self, session: Session, backup: Backup, initial_epoch: int, epochs: int) -> None:
+        super().__init__()
+        self._session = session
+        self._backup = backup
+        self._epochs = epochs
+        self._epoch = initial_epoch
+        self._epoch_start = session.step
+        self._started = self._agreed = time.perf_counter()
+        self._seconds: float | None = None
+        self._examples: float | None = None
+        self._batches = 0
+        self._agreement_due = 1
+        self._interval = 1
+        self._wants_end = False
+
+    def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002 - the arguments of Keras
+        session = self._session
+        restored = self._backup.restore(self.model)
+        if restored:
+            self._epoch = min(restored.epoch, self._epochs)
+            session.step, session.epochs = restored.step, list(restored.epochs)
+            session.resumed_from = restored.step
+            keras_compat.set_initial_epoch(self.model, self._epoch)
+            session.report.log(self._describe(restored))
+        session.cluster.barrier()  # from here on all tasks can agree to stop
+        session.stop.defer()
+        self._report_start()
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        self._epoch = epoch
+        self._epoch_start = self._session.step
+        self._started = self._agreed = time.perf_counter()
+        self._seconds = None
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        # With several steps per execution, Keras counts the last ones of an epoch even if the data
+        # has fewer.
+        steps = self.params.get("steps") or math.inf
+        self._session.step = self._epoch_start + int(min(batch + 1, steps))
+        if self.model.stop_training and self._session.cluster.role.num_workers > 1:
+            self._wants_end, self.model.stop_training = True, False  # until all tasks agree
+        self._count_batch(logs)
+
+    def on_test_begin(self, logs: Any = None) -> None:  # noqa: ARG002
+        self._end_training()
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+        self._count_batch(None)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        session = self._session
+        self._end_training()
+        session.average_statistics(self.model)
+        results = {name: np.asarray(value, float).tolist() for name, value in (logs or {}).items()}
+        record = {
+            "epoch": len(session.epochs) + 1,
+            "step": session.step,
+            "examples": self._examples,
+            "examples_per_second": self._examples / self._seconds if self._examples else None,
+            "logs": results,
+        }
+        session.epochs.append(record)
+        session.report.event("epoch", **record)
+        self._wants_end = self._wants_end or self.model.stop_training
+        must_stop = self._agree(None)
+        self._save(FitState(epoch + 1, 0, session.step, session.epochs))
+        if must_stop:
+            self._leave(f"after epoch {epoch + 1}")
+
+    def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
+        # After what other callbacks change in the end, e.g. EarlyStopping.
+        session = self._session
+        self._save(FitState(self._epochs, 0, session.step, session.epochs, is_done=True))
+
+    def _describe(self, restored: FitState) -> str:
+        if restored.is_done:
+            return f"fit() was done at step {restored.step}: its weights are restored"
+        again = ""
+        if restored.batch:
+            again = f", which starts from its first batch again ({restored.batch} were trained)"
+        return f"resuming after step {restored.step}, in epoch {restored.epoch + 1}{again}"
+
+    def _report_start(self) -> None:
+        session = self._session
+        data = session.data
+        session.facts = {
+            "global_batch": data.global_batch if data else None,
+            "steps_per_epoch": self.params.get("steps"),
+            "epochs": len(session.epochs) + self._epochs - self._epoch,
+            "examples": data.examples if data else None,
+            "replicas": session.cluster.replicas,
+        }
+        known = {name: value for name, value in session.facts.items() if value is not None}
+        tasks = session.cluster.role.num_workers
+        session.report.event("ready", **known, tasks=tasks, step=session.step)
+
+    def _end_training(self) -> None:
+        """Take the time and the examples of an epoch, before its validation."""
+        if self._seconds is None:
+            self._seconds = time.perf_counter() - self._started
+            self._examples = keras_compat.counted_rows(self.model)
+
+    def _count_batch(self, logs: Any) -> None:
+        self._batches += 1
+        if self._batches >= self._agreement_due and self._agree(logs):
+            self._save(self._position())
+            self._leave(f"at step {self._session.step}")
+
+    def _position(self) -> FitState:
+        session = self._session
+        if self._seconds is not None:  # in the validation of an epoch
+            return FitState(self._epoch + 1, 0, session.step, session.epochs)
+        batch = session.step - self._epoch_start
+        return FitState(self._epoch, batch, session.step, session.epochs)
+
+    def _agree(self, logs: Any) -> bool:
+        """Agree with all tasks to end or to stop; return whether to stop.
+
+        Report the mean of the tasks' losses, if there are `logs`.
+        """
+        session = self._session
+        seconds = max(time.perf_counter() - self._agreed, 1e-6) / self._interval
+        batches = min(_AGREE_SECONDS / seconds, 4 * self._interval, _MAX_BATCHES_BETWEEN)
+        loss = float(logs["loss"]) if logs and "loss" in logs else math.nan
+        own = [session.stop.received, self._wants_end, loss]
+        proposal = batches if session.cluster.role.is_chief else 0.0
+        votes = session.cluster.all_reduce_sum(np.array([*own, proposal], np.float64))
+        must_stop, must_end, loss, batches = (float(vote) for vote in votes)
+        self._interval = max(1, int(batches))
+        self._agreement_due = self._batches + self._interval
+        self._agreed = time.perf_counter()
+        if must_end:
+            self.model.stop_training = True
+        if logs:
+            loss /= session.cluster.role.num_workers
+            known = {"loss": loss} if math.isfinite(loss) else {}
+            session.report.event("step", step=session.step, epoch=len(session.epochs) + 1, **known)
+        return bool(must_stop)
+
+    def _save(self, state: FitState) -> None:
+        self._backup.save(self.model, state)
+
+    def _leave(self, when: str) -> None:
+        """Stop together, after the chief has saved."""
+        self._session.cluster.barrier()
+        raise TrainingStopped(f"stopped by a signal: saved {when}")

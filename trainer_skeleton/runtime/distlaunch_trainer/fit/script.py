@@ -1,0 +1,126 @@
+"""A script as the program of one task of a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from distlaunch_trainer import devices, stop_signal
+from distlaunch_trainer.cluster import Cluster, Role, connect, role_from
+from distlaunch_trainer.errors import TrainerError
+from distlaunch_trainer.model_files import save_model
+from distlaunch_trainer.report import Report, write_summary
+from distlaunch_trainer.run import Folders, folders_from
+from distlaunch_trainer.stop_signal import StopSignal
+from distlaunch_trainer.storage import make_folder
+
+from . import hooks
+from .chief_files import redirected_writes
+from .session import Session
+from .strategy import set_strategy
+
+_NOTE = (
+    "fit() runs on {replicas} replicas: every task reads all data and trains on its rows of each "
+    "batch; a resumed epoch starts from its first batch; files that the script opens itself are "
+    "written by every task"
+)
+
+
+def run_script(options: argparse.Namespace) -> None:
+    """Run a script as one task of the cluster of ``TF_CONFIG``.
+
+    Parameters
+    ----------
+    options
+        The arguments, parsed by :func:`distlaunch_trainer.fit.__main__.parser`.
+
+    Raises
+    ------
+    TrainingStopped
+        If a task received SIGTERM during ``fit``; the chief has saved.
+    TrainerError
+        If the cluster cannot be formed, or a checkpoint cannot be read or written.
+    SystemExit
+        If the script calls ``sys.exit`` with another code than 0.
+    """
+    role = role_from(os.environ)
+    folders = folders_from(options.job_dir, os.environ)
+    report = Report(role, folders.logs)
+    stop_signal.end_if_pending()
+    devices.prepare(
+        role.name,
+        os.environ,
+        allow_cpu=options.allow_cpu,
+        memory_growth=options.gpu_memory_growth,
+    )
+    cluster = Cluster(role, connect(role))
+    stop = StopSignal()
+    if role.is_chief:
+        make_folder(folders.job)
+        make_folder(folders.checkpoints)
+    is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
+    session = Session(
+        cluster,
+        report,
+        stop,
+        checkpoints_dir=folders.checkpoints,
+        resume=options.resume or is_restart,
+    )
+    # All tasks must draw the same numbers, e.g. to shuffle the data alike.
+    keras.utils.set_random_seed(0)
+    session.install()
+    hooks.install(cluster, session)
+    if cluster.replicas > 1:
+        set_strategy(cluster.strategy, report.warn)
+        report.log(_NOTE.format(replicas=cluster.replicas))
+    with redirected_writes() if not role.is_chief else contextlib.nullcontext():
+        _run(options.script, options.args)
+    tf.distribute.experimental_set_strategy(None)  # in its scope, the chief could not save alone
+    results = _finish(session, folders, role) if role.is_chief else {}
+    cluster.barrier()
+    report.event("end", step=session.step, **results)
+
+
+def _run(script: str, args: list[str]) -> None:
+    """Do what ``python script args`` does."""
+    if not Path(script).is_file():
+        raise TrainerError(f"{script}: no such file; the working directory is {Path.cwd()}")
+    sys.argv = [script, *args]
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        if end.code not in {None, 0}:
+            raise
+
+
+def _finish(session: Session, folders: Folders, role: Role) -> dict[str, Any]:
+    """Write the model that was trained last, and the summary."""
+    if session.model is None:
+        session.report.warn("the script has not called fit()")
+        return {}
+    make_folder(folders.model)
+    files = save_model(session.model, folders.model, session.report)
+    facts = session.facts
+    summary = {
+        "tasks": list(role.peers),
+        "replicas": facts.get("replicas"),
+        "global_batch": facts.get("global_batch"),
+        "steps_per_epoch": facts.get("steps_per_epoch"),
+        "examples_per_epoch": facts.get("examples"),
+        "steps": session.step,
+        "epochs": session.epochs,
+        "resumed_from": session.resumed_from,
+        "model": folders.model,
+        "model_files": files,
+    }
+    session.report.log(f"model: {folders.model}")
+    return {"model": folders.model, "summary": write_summary(folders.job, summary)}

@@ -1,0 +1,152 @@
+"""The calls of ``fit`` of a script: what they report, and where they start."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from distlaunch_trainer import keras_compat
+from distlaunch_trainer.cluster import Cluster
+from distlaunch_trainer.report import Report
+from distlaunch_trainer.stop_signal import StopSignal
+
+from .backup import Backup
+from .progress import Progress
+from .weighting import StatisticsAverager
+
+
+@dataclass(frozen=True)
+class FitData:
+    """What is known of the data of a call of ``fit`` before it is read."""
+
+    examples: int | None
+    global_batch: int | None
+
+
+class Session:
+    """The calls of ``fit`` of one task's script.
+
+    Parameters
+    ----------
+    cluster
+        The cluster.
+    report
+        Where to report.
+    stop
+        The handler of SIGTERM.
+    checkpoints_dir
+        The folder for checkpoints.
+    resume
+        Whether to resume from the checkpoints of an earlier run of the script.
+
+    Attributes
+    ----------
+    step
+        Steps of all calls.
+    epochs
+        The records of the epochs of all calls.
+    resumed_from
+        The step that the run resumed from, None if it started from scratch.
+    model
+        The model that was trained last.
+    facts
+        What the last call's ``ready`` event reported of data and replicas.
+    data
+        The training data of the last call.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        report: Report,
+        stop: StopSignal,
+        *,
+        checkpoints_dir: str,
+        resume: bool,
+    ) -> None:
+        self.cluster = cluster
+        self.report = report
+        self.stop = stop
+        self.step = 0
+        self.epochs: list[dict[str, Any]] = []
+        self.resumed_from: int | None = None
+        self.model: keras.Model | None = None
+        self.facts: dict[str, Any] = {}
+        self.data: FitData | None = None
+        self.must_build = cluster.replicas > 1
+        self._checkpoints_dir = checkpoints_dir
+        self._resume = resume
+        self._calls = 0
+        self._statistics = StatisticsAverager(cluster.strategy)
+
+    def install(self) -> None:
+        """Report all calls of ``fit``, and print the progress of Keras on the chief only."""
+        model = keras.Model
+        model.fit = _intercepted(model.fit, self._fit)
+        for name in ("evaluate", "predict"):
+            setattr(model, name, _intercepted(getattr(model, name), self._evaluate))
+
+    def observe(self, examples: int | None, global_batch: int | None) -> None:
+        """Take note of the data that a call reads; the first ones are the training data."""
+        if self.data is None:
+            self.data = FitData(examples, global_batch)
+
+    def average_statistics(self, model: keras.Model) -> None:
+        """Give all replicas the same moving statistics; a collective."""
+        if self.cluster.replicas > 1 and model.built:
+            self._statistics.average(model)
+
+    def _fit(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
+        values = arguments.arguments
+        self._set_verbosity(values)
+        self._calls += 1
+        backup = Backup(self._checkpoints_dir, self._calls, self.cluster, self.report)
+        if not self._resume:
+            backup.clear()
+        self.must_build = self.cluster.replicas > 1 or backup.exists()
+        self.model, self.data = values["self"], None
+        keras_compat.set_initial_epoch(self.model, None)
+        progress = Progress(self, backup, values["initial_epoch"], values["epochs"])
+        callbacks = values["callbacks"]
+        if isinstance(callbacks, keras.callbacks.CallbackList):
+            callbacks.append(progress)
+        else:
+            values["callbacks"] = [*keras.tree.flatten(callbacks or []), progress]
+        try:
+            return function(*arguments.args, **arguments.kwargs)
+        finally:
+            self.stop.end_at_once()
+
+    def _evaluate(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
+        self._set_verbosity(arguments.arguments)
+        self.average_statistics(arguments.arguments["self"])
+        return function(*arguments.args, **arguments.kwargs)
+
+    def _set_verbosity(self, values: dict[str, Any]) -> None:
+        """Print on the chief only, and no progress bars into files and pipes."""
+        if not self.cluster.role.is_chief:
+            values["verbose"] = 0
+        elif values["verbose"] == "auto" and not sys.stdout.isatty():
+            values["verbose"] = 2
+
+
+def _intercepted(
+    function: Callable[..., Any],
+    intercept: Callable[[Callable[..., Any], inspect.BoundArguments], Any],
+) -> Callable[..., Any]:
+    """Return a function whose calls are given to `intercept`, with the arguments by name."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        arguments = signature.bind(*args, **options)
+        arguments.apply_defaults()
+        return intercept(function, arguments)
+
+    return call

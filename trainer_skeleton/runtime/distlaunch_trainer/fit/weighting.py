@@ -1,0 +1,167 @@
+"""What a replica's rows count for in a step of the global batch.
+
+A step function of Keras or of the script runs on the rows of one replica. Its gradients are
+multiplied by the replica's fraction of the rows and summed over the replicas before the optimizer
+clips and applies them; so any loss that is a mean over the rows has the gradient of the global
+batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from distlaunch_trainer import keras_compat
+from distlaunch_trainer.all_reduce import sum_gradients
+from distlaunch_trainer.losses import StepRows, normalize_globally, per_step_counters
+from distlaunch_trainer.normalization import BatchNormalizations
+from distlaunch_trainer.optimizer import use_cross_replica_cond
+
+from .batches import unpack_batch
+
+StepFunction = Callable[[Any], Any]
+
+_replica = threading.local()  # a replica is traced in a thread of its own
+
+
+def install() -> None:
+    """Weigh the gradients of all optimizers in step functions that `weighted` returns."""
+    use_cross_replica_cond()
+    for kind in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
+        kind.apply = _weighted_apply(kind.apply)
+
+
+def weighted(model: keras.Model, step: StepFunction, *, average_logs: bool) -> StepFunction:
+    """Return a step function whose results count for a replica's fraction of the global batch.
+
+    Parameters
+    ----------
+    model
+        The model that the step function trains or evaluates, built.
+    step
+        Is called with a batch of one replica, and returns logs.
+    average_logs
+        Whether to average the logs over the rows of all replicas, instead of returning those of
+        this replica.
+    """
+    normalizations = BatchNormalizations(model, tf.distribute.get_strategy().num_replicas_in_sync)
+
+    def weighted_step(batch: Any) -> Any:
+        data, rows = unpack_batch(batch)
+        counters = _values(per_step_counters(model))
+        before = _values(_changed(model)) if rows.may_be_empty else []
+        with _weighing(rows), normalizations.in_replica(rows.local_rows):
+            logs = step(data)
+        for variable, value in before:
+            variable.assign(tf.where(rows.local_rows > 0, variable.value, value))
+        for variable, value in counters:
+            change = (variable.value - value) * rows.local_fraction(variable.dtype)
+            variable.assign(value + change)
+        return _averaged(logs, rows) if average_logs else logs
+
+    return weighted_step
+
+
+def gathered(step: StepFunction) -> StepFunction:
+    """Return a step function that returns the predictions of all replicas, in the rows' order."""
+
+    def gathered_step(batch: Any) -> Any:
+        data, rows = unpack_batch(batch)
+        outputs = step(data)
+        if data is batch:  # as in predict_on_batch(): every replica has all rows
+            return outputs
+        return tf.nest.map_structure(lambda output: _gather(output[: rows.local_rows]), outputs)
+
+    return gathered_step
+
+
+class StatisticsAverager:
+    """Averages the moving statistics that each replica keeps of its own rows."""
+
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        self._strategy = strategy
+        self._functions: dict[tuple[int, ...], Callable[[], None]] = {}
+
+    def average(self, model: keras.Model) -> None:
+        """Give all replicas the same moving statistics; a collective."""
+        replicas = self._strategy.num_replicas_in_sync
+        variables = BatchNormalizations(model, replicas).moving_statistics
+        if variables:
+            key = tuple(id(variable) for variable in variables)
+            if key not in self._functions:
+                self._functions[key] = self._function(variables)
+            self._functions[key]()
+
+    def _function(self, variables: list[Any]) -> Callable[[], None]:
+        def average() -> None:
+            context = tf.distribute.get_replica_context()
+            values = [tf.identity(variable.value) for variable in variables]
+            means = context.all_reduce(tf.distribute.ReduceOp.MEAN, values)
+            for variable, mean in zip(variables, means, strict=True):
+                variable.assign(mean)
+
+        return tf.function(lambda: self._strategy.run(average), autograph=False)
+
+
+@contextmanager
+def _weighing(rows: StepRows) -> Iterator[None]:
+    _replica.rows = rows
+    try:
+        with normalize_globally(rows):
+            yield
+    finally:
+        _replica.rows = None
+
+
+def _weighted_apply(apply: Callable[..., Any]) -> Callable[..., Any]:
+    def weighted_apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        rows = getattr(_replica, "rows", None)
+        if rows is None:
+            return apply(optimizer, grads, trainable_variables)
+        keras_compat.disable_gradient_aggregation(optimizer)
+        _replica.rows = None  # LossScaleOptimizer applies the gradients by another optimizer
+        try:
+            return apply(optimizer, _summed(list(grads), rows), trainable_variables)
+        finally:
+            _replica.rows = rows
+
+    return weighted_apply
+
+
+def _summed(gradients: list[Any], rows: StepRows) -> list[Any]:
+    """Return the gradients of the global batch; those of embeddings as rows, as on one replica."""
+    summed = iter(sum_gradients([rows.weigh(g) for g in gradients if g is not None]))
+    return [None if gradient is None else next(summed) for gradient in gradients]
+
+
+def _gather(value: tf.Tensor) -> tf.Tensor:
+    return tf.distribute.get_replica_context().all_gather(value, axis=0)
+
+
+def _averaged(logs: Any, rows: StepRows) -> Any:
+    """Return logs averaged over the rows of all replicas; those that are no floats as they are."""
+    context = tf.distribute.get_replica_context()
+
+    def average(value: Any) -> Any:
+        value = tf.convert_to_tensor(value)
+        if not value.dtype.is_floating:
+            return value
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, rows.weigh(value))
+
+    return tf.nest.map_structure(average, logs)
+
+
+def _changed(model: keras.Model) -> list[Any]:
+    """Return the variables that a step changes beside the optimizer."""
+    layers = [layer for layer in keras_compat.all_layers(model) if layer.trainable]
+    variables = [v for layer in layers for v in keras_compat.own_non_trainable_variables(layer)]
+    return variables + [v for metric in model.metrics for v in metric.variables]
+
+
+def _values(variables: list[Any]) -> list[tuple[Any, tf.Tensor]]:
+    return [(variable, tf.identity(variable.value)) for variable in variables]
