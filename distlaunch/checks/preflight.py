@@ -176,7 +176,8 @@ def project_problems(
     job = order.job
     listed = requirements.load_requirements(job, order.folder, runtime)
     if files is not None:
-        starts = [job.module, f"{job.module}.__main__"]
+        start = imports.script_module(job.script) if job.script else job.module
+        starts = [start, f"{start}.__main__"]
         if bundled:
             starts += [f"{bundled.package}.{name}" for name in ("model", "data")]
             if bundled.library.is_relative_to(order.folder):
@@ -184,10 +185,14 @@ def project_problems(
                 starts.append(".".join((*copy.parts, "run")))
         code = imports.ProjectCode(order.folder, files, tuple(starts), listed, runtime)
         yield from imports.syntax_problems(code)
-        yield from image_runtime.trainer_problems(runtime, order.folder, files, job.module)
+        yield from image_runtime.trainer_problems(runtime, order.folder, files, job.main[0])
         if "PYTHONPATH" not in job.env and runtime.own is None:
-            yield from imports.module_problems(code, job.module)
-            yield from imports.import_problems(code)
+            if job.script:
+                yield from imports.script_problems(code, job.script)
+            else:
+                yield from imports.module_problems(code, job.module)
+            if "/" not in (job.script or ""):  # a script imports from its own folder
+                yield from imports.import_problems(code)
     if runtime.own:
         yield from image_runtime.ignored_settings(runtime.own, job)
     if runtime.own is None or runtime.own.names(listed.file):
@@ -249,7 +254,7 @@ def _refusal(line: str) -> Problem:
     location, colon, message = text.partition(": ")
     if not colon or " " in location:
         location, message = "image", text
-    code = "module-missing" if location == "module" else "image-refused"
+    code = f"{location}-missing" if location in {"module", "script"} else "image-refused"
     return error(code, location, message, remedy or "fix it, or name an image with --image")
 
 

@@ -49,7 +49,7 @@ def entrypoint(job: Job) -> tuple[str, ...]:
     first; elsewhere the script does not exist.
     https://docs.cloud.google.com/gemini-enterprise-agent-platform/machine-learning/training/configure-compute
     """
-    program = ("python", "-m", job.module)
+    program = ("python", "-m", *job.main)
     if not any(has_rdma(pool.machine.type) for pool in job.cluster.pools if pool):
         return program
     command = f'if [ -f {_NCCL_SETTINGS} ]; then source {_NCCL_SETTINGS}; fi; exec "$@"'

@@ -254,6 +254,9 @@ def _to_job(path: Path, document: SourceMap, full_job: Job | None = None) -> Job
     """
     section, problems = validate(document, JobSection)
     job = Job(**dict(section)) if section else None
+    if document.data.get("script") is not None and "module" in document.data:
+        message = "script: expected either module or script, got both; remove one"
+        problems.append(YamlProblem(document.location(("script",), of_key=True), message))
     if isinstance(document.data.get("vertex"), dict) and document.data["vertex"]:
         from distlaunch.job.vertex.passthrough import merge_passthrough
 

@@ -23,6 +23,7 @@ DEFAULT_BASE = "python:3.12.12-slim-bookworm"
 DEFAULT_REQUIREMENTS = "requirements.txt"
 
 LONGEST_NAME = 63  # characters in a label's value
+FIT_MODULE = "distlaunch_trainer.fit"  # runs a script that calls Keras's fit()
 JOB_NAME = r"[a-z][a-z0-9_-]{0,62}"
 _TASK_NAME = re.compile(r"(worker|ps|evaluator):(0|[1-9][0-9]*)", re.ASCII)
 
@@ -240,7 +241,8 @@ class Tuning:
 class Job:
     """What to run and where.
 
-    The program, ``python -m MODULE ARGS``, writes to BUCKET/NAME/JOB_ID. `vertex` is any other
+    The program, ``python -m MODULE ARGS``, or the `script` with args under the trainer package's
+    `fit`, writes to BUCKET/NAME/JOB_ID. `vertex` is any other
     field of Google's CustomJob (HyperparameterTuningJob for a tuned job), in Google's JSON names;
     the fields of this class override it.
     """
@@ -262,6 +264,12 @@ class Job:
     reduction_server: ReductionServer | None = None
     tuning: Tuning | None = None
     vertex: Mapping[str, Any] = field(default_factory=dict)
+    script: str | None = None  # in place of `module`; relative to the project
+
+    @property
+    def main(self) -> tuple[str, ...]:
+        """What follows ``python -m``, before the args."""
+        return (FIT_MODULE, self.script) if self.script else (self.module,)
 
 
 def project_name(text: str) -> str:

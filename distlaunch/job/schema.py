@@ -159,6 +159,9 @@ JobName = Annotated[
 ModuleName = Annotated[
     str, text("a Python module such as trainer.task", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 ]
+ScriptPath = Annotated[
+    str, text("a Python file of the project such as train.py", r"(?!/|(.*/)?\.\./)[^\n]*[^/\n]\.py")
+]
 ProjectId = Annotated[
     str,
     text(
@@ -353,6 +356,7 @@ class JobSection(Section):
     region: RegionName | None = None
     bucket: Bucket | None = None
     module: ModuleName = "trainer.task"
+    script: ScriptPath | None = None
     args: Annotated[tuple[Text, ...] | None, or_default(tuple)] = None
     image: Annotated[ImageSection | None, or_default(dict)] = None
     cluster: ClusterSection

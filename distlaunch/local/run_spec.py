@@ -126,4 +126,5 @@ def parse_program(job: Job | None, words: tuple[str, ...], job_dir: str | None) 
             "remove it, or run a program of your own after '--'"
         )
     args = job.args if job_dir is None else tuple(without_job_dir(job.args))
-    return Module(job.module, args + words)
+    module, *script = job.main
+    return Module(module, (*script, *args, *words))

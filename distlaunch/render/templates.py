@@ -67,7 +67,7 @@ def recipe(job: Job, folder: Path) -> Recipe:
         ignore = f"{read_text(folder, own_ignore)}\n.distlaunch\n{_allowed_secrets(job, folder)}"
     else:
         ignore = _dockerignore(job, folder, None if own else _included(job, folder))
-    is_needed = trainer_wheel.is_needed(folder, paths(folder, ignore), job.module)
+    is_needed = trainer_wheel.is_needed(folder, paths(folder, ignore), job.main[0])
     wheel = trainer_wheel.trainer_wheel() if is_needed else None
     text = read_text(folder, own) if own else _dockerfile(job, folder, wheel)
     return Recipe(text, ignore, own, own_ignore, wheel)
@@ -187,6 +187,8 @@ def _included(job: Job, folder: Path) -> list[str]:
 
 
 def _package(job: Job, folder: Path) -> str:
+    if job.script:
+        return _inner(folder, job.script, "script").partition("/")[0]
     name = job.module.partition(".")[0]
     for path in (name, f"{name}.py"):
         if (folder / path).exists():
@@ -198,10 +200,11 @@ def _package(job: Job, folder: Path) -> str:
 
 
 def _inner(folder: Path, path: str, key: str) -> str:
-    """Return a path of the job file's section image, cleaned."""
+    """Return a path of the job file, cleaned; `key` is that of its section image, or script."""
+    where = key if key == "script" else f"image.{key}"
     clean = posixpath.normpath(path)
     if not (folder / clean).exists():
-        raise ImageError(f"image.{key}: {path}: no such file or folder in {folder}")
+        raise ImageError(f"{where}: {path}: no such file or folder in {folder}")
     return clean
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from distlaunch.errors import DistlaunchError, UsageError
@@ -35,6 +37,12 @@ def test_arguments_follow_those_of_the_file_of_which_a_folder_given_before_is_le
     kept = ("--epochs", "5", "--seed", "1", "--more")
     assert parse_program(by_file, ("--more",), "b") == Module("trainer.task", kept)
     assert parse_program(by_file, (), None) == Module("trainer.task", by_file.args)
+
+
+def test_a_script_runs_under_fit_with_its_arguments():
+    by_file = replace(job("--epochs", "5"), script="train.py")
+    expected = Module("distlaunch_trainer.fit", ("train.py", "--epochs", "5", "--more"))
+    assert parse_program(by_file, ("--more",), None) == expected
 
 
 @pytest.mark.parametrize(

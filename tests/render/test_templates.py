@@ -143,6 +143,15 @@ def test_the_lines_for_gpus_are_those_of_the_document(folder, checkout):
     assert "nvidia" not in dockerfile(JOB, folder)
 
 
+def test_a_script_is_copied_and_run_under_fit(folder):
+    (folder / "train.py").touch()
+    job = replace(JOB, script="train.py")
+    (entrypoint,) = instructions(job, folder, "ENTRYPOINT")
+    assert entrypoint.array == ("python", "-m", "distlaunch_trainer.fit", "train.py")
+    assert "train.py" in files_in(job, folder)
+    assert recipe(job, folder).wheel
+
+
 @pytest.mark.parametrize("has_script", [True, False])
 def test_on_machines_with_rdma_googles_settings_for_nccl_come_first(folder, has_script):
     rdma = Machine("a4-highgpu-8g", "NVIDIA_B200", 8)

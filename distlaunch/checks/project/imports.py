@@ -228,6 +228,19 @@ def module_problems(project: ProjectCode, module: str) -> Iterator[Problem]:
         yield error("module-missing", "module", what, remedy)
 
 
+def script_module(script: str) -> str:
+    """Return the name in `ProjectCode.modules` of a script's path."""
+    return script.removesuffix(".py").replace("/", ".")
+
+
+def script_problems(project: ProjectCode, script: str) -> Iterator[Problem]:
+    """Yield why the script would not be there in the image."""
+    if script not in project.files:
+        near = did_you_mean(script, [path for path in project.files if path.endswith(".py")])
+        remedy = near.removeprefix("; ") or "name the Python file to run, e.g. train.py"
+        yield error("script-missing", "script", f"no file {script} in the image", remedy)
+
+
 def syntax_problems(project: ProjectCode) -> Iterator[Problem]:
     """Yield the files that the program may import and that do not parse."""
     python = project.runtime.python

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING
 from distlaunch.emulator.run.job_spec import package_command, storage_path, variables
 from distlaunch.emulator.run.replica_group import ExitStatus, LineWriter
 from distlaunch.emulator.run.supervisor import BOOT
+from distlaunch.job.model import FIT_MODULE
 from distlaunch.local.ports import HOST, HeldPorts
 from distlaunch.local.task_spec import without_proxy
 
@@ -95,7 +96,7 @@ class ProcessEnvironment:
         if replica.command:
             return replica.command
         if replica.module is None:
-            return ("python", "-m", _project_module(self._backend.project_dir))
+            return ("python", "-m", *_project_main(self._backend.project_dir))
         files = [str(storage_path(self._backend.storage, package)) for package in replica.packages]
         return package_command(replica.module, files, f"{self._scratch}/{replica.name}-packages")
 
@@ -185,13 +186,16 @@ def _read_all(stream: IO[bytes], lines: LineWriter) -> None:
     lines.close()
 
 
-def _project_module(project_dir: Path) -> str:
-    """Return the module that the project's job file names, or the default."""
+def _project_main(project_dir: Path) -> tuple[str, ...]:
+    """Return what the project's job file has after ``python -m``, or the default."""
     import yaml
 
     default = "trainer.task"
     try:
         job_file = yaml.safe_load((project_dir / "distlaunch.yaml").read_bytes())
     except (OSError, yaml.YAMLError):
-        return default
-    return str(job_file.get("module", default)) if isinstance(job_file, dict) else default
+        return (default,)
+    if not isinstance(job_file, dict):
+        return (default,)
+    script = job_file.get("script")
+    return (FIT_MODULE, str(script)) if script else (str(job_file.get("module", default)),)

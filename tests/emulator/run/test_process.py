@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from distlaunch.emulator.run.process import ProcessBackend, ReplicaProcess
+from distlaunch.emulator.run.process import ProcessBackend, ReplicaProcess, _project_main
 
 from .jobs import TIMEOUT, custom_job, jobs_on, pool
 
@@ -91,6 +91,11 @@ def test_the_default_command_is_the_project_s_module_without_variables_of_other_
     assert report["argv"] == [str(project / program), "--epochs=1"]
     assert not {"TF_CONFIG", "AIP_MODEL_DIR"} & report["env"].keys()
     assert report["env"]["CLOUD_ML_JOB_ID"] == name.rpartition("/")[2]
+
+
+def test_the_default_command_of_a_script_runs_it_under_fit(project):
+    (project / "distlaunch.yaml").write_text("script: train.py")
+    assert _project_main(project) == ("distlaunch_trainer.fit", "train.py")
 
 
 def test_a_job_that_expects_gpus_runs_on_cpus_with_one_warning(jobs):
