@@ -172,9 +172,7 @@ def current_rows() -> StepRows | None:
 @contextmanager
 def normalize_globally(rows: StepRows) -> Iterator[None]:
     """Rescale Keras's losses, reduced in here, so that they are means over ``rows``."""
-    keras_compat.replace_loss_reduction(
-        _globally_normalized, lambda: current_rows() is not None
-    )
+    keras_compat.replace_loss_reduction(_globally_normalized, lambda: current_rows() is not None)
     _replica_rows.rows = rows
     try:
         yield
