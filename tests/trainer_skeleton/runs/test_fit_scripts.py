@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[1] / "fit_scripts"
-QUICK = {"gan", "steps_per_execution"}
+QUICK = {"gan", "image_classification"}
 OTHER_BATCHES = {"multi_worker_tutorial"}  # its global batch grows with the cluster
 TOLERANCE = 1e-6
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -231,7 +231,21 @@ def replace_fit_steps(
     make, make_predict = trainer._make_function, trainer.make_predict_function  # noqa: SLF001
 
     def make_function(model: Any, step: Any) -> Any:
-        return make(model, wrap_step(model, step))
+        function = make(model, wrap_step(model, step))
+
+        def run_steps(iterator: Any) -> Any:
+            # Keras's loop of several steps in one graph fails on several replicas.
+            steps, model.steps_per_execution = model.steps_per_execution, 1
+            try:
+                logs = function(iterator)
+                for _ in range(steps - 1):
+                    with suppress(StopIteration, tf.errors.OutOfRangeError):
+                        logs = function(iterator)
+            finally:
+                model.steps_per_execution = steps
+            return logs
+
+        return run_steps
 
     def make_predict_function(model: Any, force: bool = False) -> Any:
         if model.predict_function is None or force:

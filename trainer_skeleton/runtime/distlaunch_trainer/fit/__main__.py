@@ -54,4 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    if code:  # all tasks have agreed to stop; TensorFlow would wait for their iterators and peers
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -54,7 +54,7 @@ def weighted(model: keras.Model, step: StepFunction, *, average_logs: bool) -> S
     def weighted_step(batch: Any) -> Any:
         data, rows = unpack_batch(batch)
         counters = _values(per_step_counters(model))
-        before = _values(_changed(model)) if rows.may_be_empty else []
+        before = _values(_changed(model, normalizations)) if rows.may_be_empty else []
         with _weighing(rows), normalizations.in_replica(rows.local_rows):
             logs = step(data)
         for variable, value in before:
@@ -156,9 +156,10 @@ def _averaged(logs: Any, rows: StepRows) -> Any:
     return tf.nest.map_structure(average, logs)
 
 
-def _changed(model: keras.Model) -> list[Any]:
-    """Return the variables that a step changes beside the optimizer."""
+def _changed(model: keras.Model, normalizations: BatchNormalizations) -> list[Any]:
+    """Return the variables that a step changes by the rows of a replica alone."""
     layers = [layer for layer in keras_compat.all_layers(model) if layer.trainable]
+    layers = [layer for layer in layers if layer not in normalizations.synchronized]
     variables = [v for layer in layers for v in keras_compat.own_non_trainable_variables(layer)]
     return variables + [v for metric in model.metrics for v in metric.variables]
 
