@@ -447,6 +447,78 @@ def methods_of_compute():
     return model, {"x": {"a": numbers(6), "b": numbers(6, seed=1)}, "y": numbers(1)}
 
 
+@example
+def own_train_step():
+    """keras.io: Customizing what happens in fit(), with metrics of the user's."""
+
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(1)
+            self.mean_loss = metrics.Mean(name="loss")
+            self.error = metrics.MeanAbsoluteError(name="mae")
+
+        def call(self, x):
+            return self.dense(x)
+
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                predicted = self(x, training=True)
+                loss = ops.mean(losses.mean_squared_error(y, predicted))
+            gradients = tape.gradient(loss, self.trainable_weights)
+            self.optimizer.apply(gradients, self.trainable_weights)
+            self.mean_loss.update_state(loss)
+            self.error.update_state(y, predicted)
+            return {"loss": self.mean_loss.result(), "mae": self.error.result()}
+
+        @property
+        def metrics(self):
+            return [self.mean_loss, self.error]
+
+    model = Own()
+    model.compile(keras.optimizers.Adam(1e-2, clipnorm=0.3))
+    return model, {"x": numbers(6), "y": numbers(1, seed=1)}
+
+
+@example
+def generative_adversarial_network():
+    """keras.io: DCGAN; two optimizers, and random numbers in the step."""
+
+    class Gan(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.seeds = keras.random.SeedGenerator(5)
+            self.generator = keras.Sequential([layers.Input((2,)), layers.Dense(6)])
+            self.critic = keras.Sequential([layers.Input((6,)), layers.Dense(1)])
+            self.generator_loss = metrics.Mean(name="generator_loss")
+
+        def compile(self, generator_optimizer, critic_optimizer):
+            super().compile(optimizer=critic_optimizer)
+            self.generator_optimizer = generator_optimizer
+
+        def call(self, x):
+            return self.critic(x)
+
+        def train_step(self, x):
+            x = x[0] if isinstance(x, tuple) else x
+            noise = keras.random.normal((ops.shape(x)[0], 2), seed=self.seeds)
+            with tf.GradientTape() as tape:
+                loss = ops.mean(self.critic(self.generator(noise))) - ops.mean(self.critic(x))
+            weights = self.critic.trainable_weights
+            self.optimizer.apply(tape.gradient(loss, weights), weights)
+            with tf.GradientTape() as tape:
+                loss = -ops.mean(self.critic(self.generator(noise)))
+            weights = self.generator.trainable_weights
+            self.generator_optimizer.apply(tape.gradient(loss, weights), weights)
+            self.generator_loss.update_state(loss)
+            return {"generator_loss": self.generator_loss.result()}
+
+    model = Gan()
+    model.compile(keras.optimizers.Adam(1e-2), keras.optimizers.RMSprop(1e-2))
+    return model, {"x": numbers(6)}
+
+
 # Optimizers.
 
 

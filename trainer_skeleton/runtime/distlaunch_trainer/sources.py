@@ -9,6 +9,7 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from .cluster import Cluster
@@ -76,7 +77,8 @@ class Arrays:
 
     def __post_init__(self) -> None:
         for name, part in vars(self).items():
-            if isinstance(part, list) and not all(hasattr(each, "shape") for each in part):
+            arrays = [each for each in part if each is not None] if isinstance(part, list) else []
+            if not all(hasattr(array, "shape") for array in arrays):
                 raise DataError(
                     f"Arrays takes arrays, and {name} is a list: "
                     f"give np.asarray({name}), see trainer/data.py"
@@ -320,7 +322,8 @@ def _weighing(class_weight: Mapping[int, float] | None) -> Callable[[Any], Any]:
     if not class_weight:
         return lambda data: data
     last = max(class_weight) + 1
-    weights = tf.constant([class_weight.get(n, 1.0) for n in range(last + 1)], tf.float32)
+    by_class = [class_weight.get(n, 1.0) for n in range(last + 1)]
+    weights = tf.constant(by_class, keras.config.floatx())
 
     def weigh(data: Any) -> tuple[Any, Any, tf.Tensor]:
         if not isinstance(data, tuple) or len(data) != 2 or tf.nest.is_nested(data[1]):
