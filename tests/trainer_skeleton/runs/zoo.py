@@ -87,6 +87,22 @@ def words(examples):
     return x, x % 3, None, None
 
 
+def weighted_steps(examples):
+    x, *_ = sequences(examples)
+    weights = np.random.default_rng(examples + 1).random((examples, 5))
+    return x, np.sin(x.sum(-1, keepdims=True)), weights, None
+
+
+def pairs(examples):
+    x, y, _, _ = weighted(examples)
+    return [x, x[::-1]], (y > 0).astype(int), None, None
+
+
+def one_hot_classes(examples):
+    x, y, _, _ = classes(examples)
+    return x, np.eye(3)[y], None, None
+
+
 def pictures(examples):
     random = np.random.default_rng(examples)
     x = random.normal(size=(examples, 6, 6, 2)) * 3 + 5
@@ -355,3 +371,40 @@ def scheduled():
     model = mlp(keras.optimizers.Lion(rates))
     model.layers[-1].kernel.constraint = keras.constraints.NonNeg()
     return model
+
+
+@case(weighted_steps)
+def attention_with_weights_of_steps():
+    x = layers.Input((5, 3))
+    hidden = layers.Dense(4)(layers.Masking()(x))
+    hidden = layers.Add()([hidden, layers.MultiHeadAttention(2, 3)(hidden, hidden)])
+    hidden = layers.LSTM(3, return_sequences=True)(layers.LayerNormalization()(hidden))
+    model = keras.Model(x, layers.TimeDistributed(layers.Dense(1))(hidden))
+    model.compile(keras.optimizers.RMSprop(clipnorm=0.3), "mse", weighted_metrics=["mae"])
+    return model
+
+
+@case(pairs)
+def shared_layers():
+    embed = keras.Sequential([layers.Input((6,)), layers.Dense(3, activation="tanh")])
+    sides = [layers.Input((6,)), layers.Input((6,))]
+    distance = layers.Lambda(lambda pair: (pair[0] - pair[1]) ** 2)([embed(side) for side in sides])
+    model = keras.Model(sides, layers.Dense(1, activation="sigmoid")(distance))
+
+    def contrastive(y, predicted):
+        y = keras.ops.cast(y, predicted.dtype)
+        return keras.ops.mean((1 - y) * predicted**2 + y * (1 - predicted) ** 2)
+
+    model.compile("rmsprop", contrastive, metrics=["accuracy"])
+    return model
+
+
+@case(one_hot_classes)
+def metrics_of_several_values():
+    return sequential(
+        keras.optimizers.Adam(1e-2),
+        "categorical_crossentropy",
+        layers.Input((6,)),
+        layers.Dense(3, activation="softmax"),
+        metrics=[keras.metrics.F1Score(name="f1"), keras.metrics.Recall(class_id=1, name="recall")],
+    )
