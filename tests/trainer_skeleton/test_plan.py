@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from distlaunch_trainer.epoch_order import EpochOrder
 from distlaunch_trainer.errors import PlanError
 from distlaunch_trainer.pipeline import Order, Pipeline
 from distlaunch_trainer.plan import Plan, UnevenBatchPlan, coverage_note
 from distlaunch_trainer.record_index import EVERY, FileIndex, Index
-from distlaunch_trainer.sources import Arrays, RecordItems, Records
+from distlaunch_trainer.sources import Arrays, _FileTable
 
 
 @st.composite
@@ -147,20 +146,33 @@ def index_of(files: list[int]) -> Index:
     )
 
 
-@settings(max_examples=40)
-@given(st.lists(st.integers(0, 90) | st.just(1), max_size=50), st.integers(1, 16), st.data())
-def test_every_record_of_every_file_is_in_one_shard(files, replicas, data):
-    files = [replicas, *files]
-    batch = data.draw(st.integers(max(replicas, sum(files) // 40), 200))
-    plan = Plan(sum(files), batch, replicas, replicas * data.draw(st.integers(1, 4)))
-    items = RecordItems(Records("file-*", parse=lambda record: record), index_of(files))
-    read: Counter[tuple[int, int]] = Counter()
-    for replica in range(plan.replicas):
-        for shard in plan.shards_of(replica):
-            for first, file, offset, skip, count in items.between(*plan.shard_bounds(shard)):
-                assert first == sum(files[:file]) + offset // 10 + skip
-                read.update((file, offset // 10 + skip + at) for at in range(count))
-    assert read == {(file, n): 1 for file, count in enumerate(files) for n in range(count)}
+@settings(max_examples=5)
+@given(
+    st.lists(st.integers(0, 90) | st.just(1), max_size=20), st.sampled_from([1, 2, 5, 7]), st.data()
+)
+def test_every_example_is_in_one_range_of_a_pass(files, replicas, data):
+    count = sum(files) + replicas
+    plan = Plan(count, count, replicas, replicas * data.draw(st.integers(1, 40)))
+    longest = -(-count // plan.shards)
+    order = EpochOrder(plan, data.draw(st.integers(1, longest)), 3, shuffles=True)
+    read: list[int] = []
+    for replica in range(replicas):
+        ranges = list(order.ranges(tf.constant(1, tf.int64), replica, 0).as_numpy_iterator())
+        own = [number for start, stop in ranges for number in range(start, stop)]
+        assert len(own) == plan.rows(0, replica)
+        read += own
+    assert sorted(read) == list(range(count))
+
+
+@settings(max_examples=10)
+@given(st.lists(st.integers(0, 90) | st.just(1), min_size=1, max_size=20), st.data())
+def test_every_record_is_entered_in_its_file(files, data):
+    table = _FileTable.of(index_of(files).files)
+    number = data.draw(st.integers(0, len(files) - 1).filter(lambda n: files[n]))
+    record = data.draw(st.integers(0, files[number] - 1))
+    offset, skipped = table.entry(tf.constant(number), tf.constant(record, tf.int64))
+    assert int(offset) // 10 + int(skipped) == record
+    assert int(table.begins[number]) == sum(files[:number])
 
 
 def numbers_of(pipeline, replica, steps, first=0):
@@ -175,11 +187,11 @@ def numbers_of(pipeline, replica, steps, first=0):
     return steps_rows
 
 
-@settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
-@given(plans(200, replicas=4, steps=8, shards=3), st.integers(0, 60), st.data())
+@settings(max_examples=3, suppress_health_check=[HealthCheck.too_slow])
+@given(plans(200, replicas=4, steps=8, shards=60), st.integers(0, 400), st.data())
 def test_every_example_is_trained_on_once_in_a_pass(cluster, plan, pool, data):
     x = np.arange(plan.examples)
-    shuffling = Order(seed=pool, pool=pool)
+    shuffling = Order(seed=pool, shuffle_buffer=pool)
     plan_of_one = Plan(plan.examples, plan.global_batch, 1, plan.shards)
     of_all, of_one = (
         Pipeline(Arrays(x).open(cluster, "", numbered=True), of_cluster, shuffling)

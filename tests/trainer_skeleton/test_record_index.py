@@ -5,6 +5,7 @@ import io
 import json
 import os
 import struct
+import threading
 from contextlib import contextmanager
 from functools import cache
 from itertools import cycle
@@ -110,6 +111,18 @@ def test_an_index_is_reused_while_files_are_unchanged(data, records_of):
     before = (data / "part-2").stat()
     os.utime(data / "part-2", ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000_000))
     assert records_of() == ([4, 0, 130], ["part-0", "part-2"])
+
+
+def test_files_are_scanned_several_at_once(data, records_of, monkeypatch):
+    """A scan does not end before another one has begun."""
+    together = threading.Barrier(3)
+
+    def scan_together(*file):
+        together.wait(timeout=60)
+        return scan(*file)
+
+    monkeypatch.setattr(record_index, "scan", scan_together)
+    assert records_of()[0] == [3, 0, 130]
 
 
 def test_one_index_serves_the_patterns_of_one_folder(data, records_of):

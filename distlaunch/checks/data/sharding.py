@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.request_view import JobRequest
 
 BATCH = 32  # default rows of a step on a replica
-SHARDS = 12  # default number of logical shards
+SHARDS = 240  # default number of logical shards
 
 
 @dataclass(frozen=True, slots=True)

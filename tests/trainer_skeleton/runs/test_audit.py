@@ -84,8 +84,8 @@ def test_each_record_once_and_by_one_worker(audited, tmp_path):
     project.write("count_bytes.py", COUNT_BYTES)
     counted = project.run("count_bytes")
     assert counted.code == 0, counted.text
-    read, buffer, shards = map(int, counted.out.split())
-    assert size / 3 < read < size / 3 * 1.05 + shards * buffer + (64 << 10)
+    read, ranges = map(int, counted.out.split())
+    assert size / 3 < read < size / 3 * 1.05 + ranges * (4 << 10) + (64 << 10)
 
 
 # What Linux counts as read while one of three replicas takes a pass of its batches.
@@ -105,7 +105,7 @@ iterator = iter(batches.dataset(range(1, 2), 0, dealt.steps))
 before = read()
 for _ in range(dealt.steps):
     next(iterator)
-print(read() - before, batches._buffer_bytes, len(dealt.shards_of(1)))
+print(read() - before, dealt.regions // 3)
 """
 
 

@@ -23,6 +23,7 @@ import tensorflow as tf
 import zoo
 
 from distlaunch_trainer import Arrays, cluster, run, storage
+from distlaunch_trainer.epoch_order import EpochOrder
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.plan import Plan
 
@@ -131,8 +132,8 @@ def train(name, case, folder, task):
 def in_turn(case, examples):
     """Return the arrays in the order of the plan's positions, and the weights of classes."""
     plan = Plan(examples, zoo.BATCH)
-    shards = [range(*plan.shard_bounds(shard)) for shard in range(plan.shards)]
-    rows = [shards[p % plan.shards][p // plan.shards] for p in range(examples)]
+    order = EpochOrder(plan, block=-(-examples // plan.shards))
+    rows = [order.example_at(position) for position in range(examples)]
     *arrays, class_weight = case.data(examples)
     ordered = tf.nest.map_structure(lambda a: None if a is None else a[rows], arrays)
     return ordered, class_weight

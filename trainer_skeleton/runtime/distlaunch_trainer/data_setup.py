@@ -16,17 +16,16 @@ from .errors import DataError, PlanError
 from .explain import from_user
 from .fingerprints import FingerprintIndex
 from .options import Settings
-from .pipeline import Data, Items, Order, Pipeline
-from .plan import Plan, coverage_note
+from .pipeline import Data, Order, Pipeline
+from .plan import DEFAULT_SHARDS, Plan, coverage_note
 from .python_data import generator_source, py_dataset_source
 from .report import Report
-from .sources import Arrays, Records
+from .sources import Arrays, ExampleSource, Records
 from .user_dataset import BatchSource, dataset_source, open_batches
 
 Source = Records | Arrays | BatchSource
 _Value = TypeVar("_Value", int, str)
 
-_DEFAULT_SHARDS = 12
 _DEFAULT_SHUFFLE = 10_000
 
 
@@ -120,7 +119,7 @@ def _progress(setup: _Setup, start: TrainingState | None, seed: int) -> Training
         step=start.step if start else 0,
         examples=start.examples if start else 0,
         global_batch=_requested_batch(setup, start),
-        shards=resolve_option("--shards", settings.shards, start and start.shards, _DEFAULT_SHARDS),
+        shards=resolve_option("--shards", settings.shards, start and start.shards, DEFAULT_SHARDS),
         shard_policy=resolve_option(
             "--shard-policy", settings.shard_policy, start and start.shard_policy, "auto"
         ),
@@ -155,7 +154,7 @@ def _requested_batch(setup: _Setup, start: TrainingState | None) -> int:
     return resolve_option("--global-batch-size", batch, start and start.global_batch, 0)
 
 
-def _open(setup: _Setup, source: Records | Arrays, *, numbered: bool = False) -> Items:
+def _open(setup: _Setup, source: Records | Arrays, *, numbered: bool = False) -> ExampleSource:
     items = source.open(setup.cluster, setup.job_dir, numbered=numbered)
     if note := items.empty_files_note():
         setup.report.warn(note)

@@ -114,7 +114,7 @@ def parser(
     add(
         "--shards",
         type=_at_least(1, 10_000),
-        help="logical shards of the data: clusters whose size divides it train alike (12)",
+        help="logical shards of the data: clusters whose size divides it train alike (240)",
     )
     add(
         "--shard-policy",

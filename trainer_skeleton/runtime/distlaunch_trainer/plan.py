@@ -14,6 +14,9 @@ from math import ceil, gcd
 
 from .errors import PlanError
 
+DEFAULT_SHARDS = 240
+_MOST_REGIONS = 12
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -39,7 +42,7 @@ class Plan:
     examples: int
     global_batch: int
     replicas: int = 1
-    shards: int = 12
+    shards: int = DEFAULT_SHARDS
 
     def __post_init__(self) -> None:
         if self.examples < 1:
@@ -90,14 +93,19 @@ class Plan:
         """Return the logical shards that ``replica`` reads."""
         return range(replica, self.shards, self.replicas)
 
-    def shard_bounds(self, shard: int) -> tuple[int, int]:
-        """Return the first and one past the last example of ``shard``; the longer shards first."""
-        size, longer = divmod(self.examples, self.shards)
-        start = shard * size + min(shard, longer)
-        return start, start + size + (shard < longer)
+    @property
+    def regions(self) -> int:
+        """Contiguous parts of the data, read one after another: a divisor of the shards."""
+        return max(n for n in range(1, _MOST_REGIONS + 1) if self.shards % n == 0)
+
+    def region_bounds(self, region: int) -> tuple[int, int]:
+        """Return the first and one past the last example of a region; the longer ones first."""
+        size, longer = divmod(self.examples, self.regions)
+        start = region * size + min(region, longer)
+        return start, start + size + (region < longer)
 
     def position_of(self, shard: int, item: int) -> int:
-        """Return the position in the pass of the ``item``-th example read from ``shard``."""
+        """Return the position in the pass of the ``item``-th example of ``shard``."""
         return item * self.shards + shard
 
     def done_in_shard(self, shard: int, step: int) -> int:

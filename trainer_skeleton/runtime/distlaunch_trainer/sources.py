@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from .batch_rows import as_tensor, count_rows, map_tensors, row_reader, tensors_in
 from .cluster import Cluster
 from .errors import DataError, gist
-from .record_index import FileIndex, Index, index_files
+from .record_index import EVERY, FileIndex, Index, index_files
+from .storage import is_remote
 
 Dataset = tf.data.Dataset
 
-_BUFFER_BYTES = 256 << 10
+_REMOTE_READS, _LOCAL_READS = 16, 4  # ranges of examples read at once
+_SEARCHED_AT_ONCE = 256  # records
 _FRAME_BYTES = 16  # of a record, around its data
 _MOST_NAMED = 3  # files in a message
 
@@ -51,9 +55,9 @@ class Records:
         if (self.parse is None) == (self.parse_batch is None):
             raise DataError("Records takes one of parse= and parse_batch=: see trainer/data.py")
 
-    def open(self, cluster: Cluster, fallback_dir: str, *, numbered: bool = False) -> RecordItems:
+    def open(self, cluster: Cluster, fallback_dir: str, *, numbered: bool = False) -> RecordSource:
         """Index the files; a collective."""
-        return RecordItems(
+        return RecordSource(
             self, index_files(self.pattern, cluster, fallback_dir), numbered=numbered
         )
 
@@ -92,87 +96,125 @@ class Arrays:
         fallback_dir: str,  # noqa: ARG002
         *,
         numbered: bool = False,
-    ) -> ArrayItems:
+    ) -> ArraySource:
         """Check that all arrays have one length, on all tasks."""
-        items = ArrayItems(self, numbered=numbered)
-        if not cluster.all_equal(items.examples):
+        source = ArraySource(self, numbered=numbered)
+        if not cluster.all_equal(source.examples):
             raise DataError(
                 f"the arrays do not have the same length on all tasks ({cluster.role.name} has "
-                f"{items.examples:,}): give every task the whole data, see trainer/data.py"
+                f"{source.examples:,}): give every task the whole data, see trainer/data.py"
             )
-        return items
+        return source
 
 
-class ArrayItems:
-    """The items of `Arrays` are the numbers of the examples."""
+class ExampleSource(ABC):
+    """Examples that can be read in any order: as *items*, of which batches are made.
 
+    Attributes
+    ----------
+    examples
+        Number of examples.
+    item_bytes
+        Bytes of an item in memory, on average.
+    numbered
+        Whether batches come with the numbers of their examples, for an audit.
+    index_bytes, data_bytes
+        Bytes read to index the data, and of all data; 0 if unknown.
+    is_compressed
+        Whether a file can only be read from its beginning.
+    """
+
+    examples: int
+    item_bytes: int
+    numbered: bool
     index_bytes = data_bytes = 0
+    is_compressed = False
 
-    def __init__(self, source: Arrays, *, numbered: bool = False) -> None:
-        given = [_without_lists(part) for part in (source.x, source.y, source.sample_weight)]
-        last = max(n for n, part in enumerate(given) if part is not None)
-        self._data = tf.nest.map_structure(tf.convert_to_tensor, tuple(given[: last + 1]))
-        self._weigh = _weighing(source.class_weight)
+    @abstractmethod
+    def read(self, start: Any, stop: Any) -> Dataset:
+        """Return the items of the examples ``start ... stop-1``."""
+
+    @abstractmethod
+    def read_ranges(self, ranges: Dataset) -> Dataset:
+        """Return a vector of items for each range ``(start, stop)`` of examples, in their order."""
+
+    @abstractmethod
+    def to_batches(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
+        """Return batches of examples, with their numbers if these are requested."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return what ``summary.json`` records of the data, besides the number of examples."""
+
+    def find_bad_record(self, start: int, stop: int) -> str | None:  # noqa: ARG002
+        """Return what is wrong with which of the examples ``start ... stop-1``, if any is."""
+        return None
+
+    def empty_files_note(self) -> str | None:
+        """Return a warning that names files without records, if there are some among others."""
+        return None
+
+
+class ArraySource(ExampleSource):
+    """The examples of `Arrays`; an item is an example's number."""
+
+    item_bytes = 8
+
+    def __init__(self, arrays: Arrays, *, numbered: bool = False) -> None:
+        parts = [_without_lists(part) for part in (arrays.x, arrays.y, arrays.sample_weight)]
+        last = max(n for n, part in enumerate(parts) if part is not None)
+        with tf.device("CPU"):  # not the first GPU, where a batch alone has its place
+            tensors = map_tensors(as_tensor, tuple(parts[: last + 1]))
+            self._readers = map_tensors(row_reader, tensors)
+            self._weigh = _weighing(arrays.class_weight)
+            lengths = {int(count_rows(tensor)) for tensor in tensors_in(tensors)}
         self.numbered = numbered
-        lengths = {len(array) for array in tf.nest.flatten(self._data) if array is not None}
         if len(lengths) > 1:
             raise DataError(f"the arrays differ in length: {sorted(lengths)}: see trainer/data.py")
         self.examples = lengths.pop()
-        self.item_bytes = 8
 
-    def between(self, start: int, stop: int) -> list[tuple[int, ...]]:
-        """Return the segments that hold the examples ``start ... stop-1``."""
-        return [(start, stop)]
-
-    def read(self, buffer_bytes: int, start: tf.Tensor, stop: tf.Tensor) -> Dataset:  # noqa: ARG002
-        """Return the items of a segment."""
+    def read(self, start: Any, stop: Any) -> Dataset:
+        """Return the items of the examples ``start ... stop-1``."""
         return Dataset.range(start, stop)
 
-    def parsed(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
-        """Return batches of examples, with their numbers where these are requested."""
+    def read_ranges(self, ranges: Dataset) -> Dataset:
+        """Return a vector of items for each range of examples."""
+        return ranges.map(tf.range)
+
+    def to_batches(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
+        """Return batches of examples, with their numbers if these are requested."""
 
         def pick(numbers: tf.Tensor, *rest: tf.Tensor) -> tuple[Any, ...]:
-            data = self._weigh(tf.nest.map_structure(lambda a: tf.gather(a, numbers), self._data))
+            data = self._weigh(map_tensors(lambda read: read(numbers), self._readers))
             return (data, numbers) if self.numbered else data, *rest
 
         return batched(items).map(pick, num_parallel_calls=tf.data.AUTOTUNE)
-
-    def culprit(self, start: int, stop: int) -> str | None:  # noqa: ARG002
-        """Arrays have no damaged records."""
-        return None
 
     def describe(self) -> dict[str, Any]:
         """Return what ``summary.json`` records of the data, besides the number of examples."""
         return {"kind": "arrays"}
 
-    def empty_files_note(self) -> str | None:
-        """Arrays have no files."""
-        return None
 
+class RecordSource(ExampleSource):
+    """The examples of `Records`; an item is a serialized record."""
 
-class RecordItems:
-    """The items of `Records` are serialized records."""
-
-    def __init__(self, source: Records, index: Index, *, numbered: bool = False) -> None:
-        self._source = source
+    def __init__(self, records: Records, index: Index, *, numbered: bool = False) -> None:
+        self._records = records
         # By itself, as AutoGraph looks at nothing else of a pipeline.
-        self._compiled_parse = tf.function(source.parse or source.parse_batch)
+        self._compiled_parse = tf.function(records.parse or records.parse_batch)
         self._files = files = index.files
-        self._weigh = _weighing(source.class_weight)
+        self._weigh = _weighing(records.class_weight)
         self.numbered = numbered
         self.index_bytes = index.bytes_read
         self._ends = list(accumulate(file.records for file in files))
         self.examples = self._ends[-1]
         size = sum(file.size for file in files)
-        self.data_bytes = 0 if self.compressed else size
+        self.is_compressed = any(file.compression for file in files)
+        self.data_bytes = 0 if self.is_compressed else size
         self.item_bytes = size // max(1, self.examples)
-        self._paths = tf.constant([file.path for file in files])
-        self._compressions = tf.constant([file.compression for file in files])
-
-    @property
-    def compressed(self) -> bool:
-        """Whether some file can only be read from its beginning."""
-        return any(file.compression for file in self._files)
+        is_remote_data = any(is_remote(file.path) for file in files)
+        self._reads_at_once = _REMOTE_READS if is_remote_data else _LOCAL_READS
+        self._table = _FileTable.of(files)
 
     def describe(self) -> dict[str, Any]:
         """Return what ``summary.json`` records of the data, besides the number of examples."""
@@ -185,7 +227,7 @@ class RecordItems:
             }
             for file in self._files
         ]
-        return {"kind": "records", "pattern": self._source.pattern, "files": files}
+        return {"kind": "records", "pattern": self._records.pattern, "files": files}
 
     def empty_files_note(self) -> str | None:
         """Return a warning that names files without records, if there are some among others."""
@@ -199,50 +241,50 @@ class RecordItems:
             f"empty ({names}): the others hold {self.examples:,} examples"
         )
 
-    def between(self, start: int, stop: int) -> list[tuple[int, ...]]:
-        """Return segments of these examples.
+    def read(self, start: Any, stop: Any) -> Dataset:
+        """Return the items of the examples ``start ... stop-1``, entering files at byte offsets."""
+        start, stop = (tf.cast(bound, tf.int64) for bound in (start, stop))
+        bounds = [start, tf.maximum(start, stop - 1)]
+        places = tf.searchsorted(self._table.ends, bounds, side="right", out_type=tf.int64)
+        first, last = tf.unstack(tf.minimum(places, len(self._files) - 1))
+        files = Dataset.range(first, last + 1)
+        return files.flat_map(lambda file: self._read_file(file, start, stop))
 
-        A segment is (number of its first example, file, byte offset, records to skip, records).
-        """
-        segments = []
-        number = bisect_right(self._ends, start)
-        while start < stop:
-            first = self._ends[number] - self._files[number].records
-            end = min(stop, self._ends[number])
-            if end > start:
-                entry = self._files[number].entry(start - first)
-                segments.append((start, number, *entry, end - start))
-            start, number = max(start, end), number + 1
-        return segments
-
-    def read(  # noqa: PLR0917 - a segment, and how to read it
-        self,
-        buffer_bytes: int,
-        number: tf.Tensor,
-        file: tf.Tensor,
-        offset: tf.Tensor,
-        skip: tf.Tensor,
-        count: tf.Tensor,
-    ) -> Dataset:
-        """Return the records of a segment, entering its file at the byte offset."""
+    def _read_file(self, file: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> Dataset:
+        """Return the items of those examples that are in a file."""
+        table = self._table
+        first = tf.maximum(start, table.begins[file])
+        count = tf.maximum(tf.minimum(stop, table.ends[file]) - first, 0)
+        offset, skipped = table.entry(file, first - table.begins[file])
+        # Small beside what is read, as the last buffer reaches beyond it.
+        size = tf.clip_by_value(count * self.item_bytes // 32, 4 << 10, 256 << 10)
         # The public class has no byte offsets; the raw operation keeps them inside flat_map alone.
         variant = tf.raw_ops.TFRecordDatasetV2(
-            filenames=[self._paths[file]],
-            compression_type=self._compressions[file],
-            buffer_size=buffer_bytes,
+            filenames=[table.paths[file]],
+            compression_type=table.compressions[file],
+            buffer_size=size,
             byte_offsets=[offset],
         )
         spec = tf.TensorSpec([], tf.string)
-        records = tf.data.experimental.from_variant(variant, spec).skip(skip).take(count)
+        records = tf.data.experimental.from_variant(variant, spec).skip(skipped).take(count)
         if not self.numbered:
             return records
-        numbers = Dataset.range(number, number + count)
+        numbers = Dataset.range(first, first + count)
         return Dataset.zip((numbers, records)).map(_with_bytes)
 
-    def parsed(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
-        """Return batches of parsed examples, with their numbers where these are requested."""
+    def read_ranges(self, ranges: Dataset) -> Dataset:
+        """Return a vector of items for each range of examples; several are read at once."""
+        return ranges.interleave(
+            lambda start, stop: self.read(start, stop).batch(tf.maximum(stop - start, 1)),
+            cycle_length=self._reads_at_once,
+            num_parallel_calls=self._reads_at_once,
+            deterministic=True,
+        )
+
+    def to_batches(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
+        """Return batches of parsed examples, with their numbers if these are requested."""
         parse = self._parsing(self._compiled_parse)
-        if self._source.parse_batch is not None:
+        if self._records.parse_batch is not None:
             batches = batched(items)
             done = batches.map(
                 lambda records, *rest: (parse(records), *rest), num_parallel_calls=tf.data.AUTOTUNE
@@ -250,7 +292,7 @@ class RecordItems:
         else:
             take = (lambda *item: parse(item)) if self.numbered else parse
             done = batched(items.map(take, num_parallel_calls=tf.data.AUTOTUNE))
-        return done.map(self._weighed) if self._source.class_weight else done
+        return done.map(self._weighed) if self._records.class_weight else done
 
     def _parsing(self, parse: Callable[[tf.Tensor], Any]) -> Callable[[Any], Any]:
         """Return a function of records, or of numbers and records where these are requested."""
@@ -263,41 +305,100 @@ class RecordItems:
             return self._weigh(data), *rest
         return (self._weigh(data[0]), data[1]), *rest
 
-    def culprit(self, start: int, stop: int) -> str | None:
-        """Return what is wrong with which of the examples ``start ... stop-1``, if any is."""
-        for number, file, offset, skip, count in self.between(start, stop):
-            first = start - (self._ends[file] - self._files[file].records)
-            segment = (number, file, offset, skip, count)
-            reader = Dataset.from_tensors(
-                tuple(tf.constant(part, tf.int64) for part in segment)
-            ).flat_map(partial(self.read, _BUFFER_BYTES))
-            problem = self._first_problem(iter(reader), self._files[file], first)
-            if problem:
-                return problem
-            start += count
+    @tf.autograph.experimental.do_not_convert
+    def find_bad_record(self, start: int, stop: int) -> str | None:
+        """Return what is wrong with the first bad one of the examples, if any is."""
+        records = self._serialized(start, stop)
+        every = _SEARCHED_AT_ONCE
+        if self._records.parse_batch is None:
+            parsed = records.map(self._compiled_parse, num_parallel_calls=tf.data.AUTOTUNE)
+            marks = parsed.enumerate().filter(lambda number, _: number % every == 0)
+        else:
+            parsed = records.batch(every).map(self._compiled_parse)
+            marks = parsed.enumerate().map(lambda number, data: (number * every, data))
+        good = start
+        try:
+            for number, _ in marks:
+                good = start + int(number)
+        except tf.errors.OpError:
+            return self._first_problem(good, min(good + 2 * every, stop))
         return None
 
-    def _first_problem(
-        self, reader: Iterator[tf.Tensor], file: FileIndex, record: int
-    ) -> str | None:
-        while True:
+    def _serialized(self, start: int, stop: int) -> Dataset:
+        bounds = Dataset.from_tensors((tf.constant(start, tf.int64), tf.constant(stop, tf.int64)))
+        records = bounds.flat_map(self.read)
+        return records.map(lambda _, record: record) if self.numbered else records
+
+    def _first_problem(self, start: int, stop: int) -> str | None:
+        """Return what is wrong with the first bad one of a few examples."""
+        records = iter(self._serialized(start, stop))
+        for number in range(start, stop):
+            place = bisect_right(self._ends, number)
+            file = self._files[place]
+            row = number - (self._ends[place] - file.records)
             try:
-                item = next(reader)
-            except StopIteration:
-                return None
-            except tf.errors.OpError as error:
-                entry, skip = file.entry(record)
-                place = f"byte {entry}" if not skip else f"{skip} records after byte {entry}"
-                return f"{file.path} is damaged at record {record} ({place}): {gist(error)}"
-            serialized = item[1] if self.numbered else item
+                record = next(records)
+            except (tf.errors.OpError, StopIteration) as error:
+                entry, skipped = file.entry(row)
+                location = f"{skipped} records after byte {entry}" if skipped else f"byte {entry}"
+                return f"{file.path} is damaged at record {row} ({location}): {gist(error)}"
             try:
-                if self._source.parse is not None:
-                    self._source.parse(serialized)
+                if self._records.parse is not None:
+                    self._records.parse(record)
                 else:
-                    self._source.parse_batch(serialized[tf.newaxis])
+                    self._records.parse_batch(record[tf.newaxis])
             except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-                return f"parse failed on record {record} of {file.path}: {gist(error)}"
-            record += 1
+                return f"parse failed on record {row} of {file.path}: {gist(error)}"
+        return None
+
+
+@dataclass(frozen=True)
+class _FileTable:
+    """Which file has which examples, and where to enter it, as tensors.
+
+    Attributes
+    ----------
+    paths, compressions
+        Of each file (vectors of strings).
+    begins, ends
+        The first and one past the last example of each file (vectors, int64).
+    first_entries
+        The place of each file's first offset in ``offsets`` (vector, int64).
+    offsets
+        Byte offsets of every so many records (vector, int64).
+    """
+
+    paths: tf.Tensor
+    compressions: tf.Tensor
+    begins: tf.Tensor
+    ends: tf.Tensor
+    first_entries: tf.Tensor
+    offsets: tf.Tensor
+
+    @classmethod
+    def of(cls, files: list[FileIndex]) -> _FileTable:
+        """Return the table of files."""
+        counts = np.array([file.records for file in files], np.int64)
+        entries = np.array([len(file.offsets) for file in files], np.int64)
+        offsets = [np.array(file.offsets, np.int64) for file in files]
+        with tf.device("CPU"):
+            return cls(
+                tf.constant([file.path for file in files]),
+                tf.constant([file.compression for file in files]),
+                tf.constant(np.cumsum(counts) - counts),
+                tf.constant(np.cumsum(counts)),
+                tf.constant(np.cumsum(entries) - entries),
+                tf.constant(
+                    np.concatenate([*offsets, [0]]), tf.int64
+                ),  # one for an empty last file
+            )
+
+    def entry(self, file: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return where to enter a file for a record: a byte offset, and records to skip."""
+        is_packed = tf.not_equal(self.compressions[file], "")
+        zero = tf.constant(0, tf.int64)
+        offset = self.offsets[self.first_entries[file] + record // EVERY]
+        return tf.where(is_packed, zero, offset), tf.where(is_packed, record, record % EVERY)
 
 
 def _with_bytes(number: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
