@@ -38,7 +38,7 @@ def weights_and_history(name: str, fit: Any) -> dict[str, Any]:
     history = fit(model, **arguments, epochs=2, verbose=0).history
     return {
         "weights": {
-            f"{number} {v.path}": np.asarray(v.value, float).tolist()
+            f"{number} {v.path.rpartition('/')[2]}": np.asarray(v.value, float).tolist()
             for number, v in enumerate([*model.variables, *model.optimizer.variables])
             if v.dtype != "string"
         },
