@@ -74,6 +74,15 @@ def test_loss_tracker_is_the_metric_named_loss_of_the_logs():
     assert keras_compat.loss_tracker(keras.Sequential([layers.Dense(1)])) is None
 
 
+def test_results_are_in_the_order_of_evaluate():
+    model = nested()
+    arrays = np.ones((2, 3)), np.ones((2, 1))
+    logs = model.evaluate(*arrays, verbose=0, return_dict=True)
+    in_order = keras_compat.metrics_in_order(model, dict(reversed(logs.items())))
+    assert in_order == model.evaluate(*arrays, verbose=0) == [logs["loss"], logs["mae"]]
+    assert keras_compat.metrics_in_order(model, {"loss": 2.0}) == 2.0
+
+
 def test_metrics_of_outputs_are_those_of_several_losses():
     x = layers.Input((3,))
     model = keras.Model(x, {name: layers.Dense(1, name=name)(x) for name in "ab"})

@@ -31,6 +31,11 @@ def train(settings: Namespace) -> None:
         with run.strategy.scope():
             network = run.build_model(model.create_model)
 
+        # With --evaluate: the weights of a checkpoint or a saved model, evaluated on all replicas.
+        if settings.evaluate:
+            run.evaluate(network)
+            return
+
         # Training: each replica differentiates its part of the loss, and the gradients are summed
         # over all replicas before the optimizer applies them, so the weights stay the same.
         callbacks = getattr(model, "callbacks", list)

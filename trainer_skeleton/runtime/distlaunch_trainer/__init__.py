@@ -6,6 +6,7 @@ program of a training function. Modules, in the order in which data flows throug
 ``options``          the options of the command line
 ``process``          a task's environment, signals and exit code; ``stop_signal``: SIGTERM
 ``run``              a run: cluster, data, model, training and saving
+``job_folders``      the folders that a job writes to
 ``cluster``          the strategy from TF_CONFIG, and collectives between the tasks
 ``peer_watchdog``    a program that names missing peers; ``devices``: GPUs
 ``data_setup``       the data, sharded, as of the run that is resumed
@@ -18,6 +19,9 @@ program of a training function. Modules, in the order in which data flows throug
 ``normalization``    batch normalization over all replicas, moving statistics
 ``optimizer``        the optimizer of several replicas
 ``evaluator``        evaluation: the same numbers on any number of workers
+``evaluation``       evaluations of saved models, and in callbacks
+``model_build``      the variables of a model; ``custom_steps``: its own training steps
+``step_logs``        the numbers in a step's logs; ``step_watchdog``: a step that never ends
 ``loop``             epochs, validation, checkpoints, stopping together
 ``callbacks``        which callbacks run on which task, and their state
 ``checkpoints``      checkpoints; ``model_files``: the files of the trained model

@@ -175,7 +175,7 @@ class Checkpoints(AbstractContextManager):
         is_damaged = False
         for name in reversed(list(self._names)):
             try:
-                checkpoint = self._read(name)
+                checkpoint = self.read(name)
             except _FormatError:
                 raise
             except StorageError as error:
@@ -234,8 +234,14 @@ class Checkpoints(AbstractContextManager):
         for old in (*same_step, *others[: -(MAX_TO_KEEP - 1)]):
             self._remove(old)
 
-    def _read(self, name: str) -> Checkpoint | None:
-        """Return a checkpoint, or None for an unfinished save."""
+    def read(self, name: str) -> Checkpoint | None:
+        """Return a checkpoint by the name of its folder, or None for an unfinished save.
+
+        Raises
+        ------
+        StorageError
+            If it is damaged or has another format.
+        """
         path = join(self._folder, name)
         text = read_if_there(join(path, _MANIFEST))
         if text is None:

@@ -29,14 +29,22 @@ def overrides(model: keras.Model, method: str) -> bool:
     return getattr(type(model), method) is not getattr(keras.Model, method)
 
 
-def check_can_train(model: keras.Model) -> None:
-    """Refuse a model that replaces the loop around its steps.
+def check_can_train(model: keras.Model, replicas: int) -> None:
+    """Refuse a model that cannot be trained on these replicas.
 
     Raises
     ------
     ModelError
-        If it does.
+        If it replaces the loop around its steps, or has stateful layers on several replicas.
     """
+    rnn = keras.layers.RNN
+    layers = [layer for layer in keras_compat.all_layers(model) if isinstance(layer, rnn)]
+    stateful = [layer.name for layer in layers if layer.stateful]
+    if stateful and replicas > 1:
+        raise ModelError(
+            f"the layers {', '.join(stateful)} are stateful, and {replicas} replicas would each "
+            f"keep the state of other rows: train on one worker, or with stateful=False"
+        )
     for method in ("make_train_function", "make_test_function"):
         if overrides(model, method):
             raise ModelError(
@@ -74,7 +82,7 @@ class CustomSteps:
         normalizations: BatchNormalizations,
         replicas: int,
     ) -> None:
-        check_can_train(model)
+        check_can_train(model, replicas)
         self._model = model
         self._normalizations = normalizations
         self.gathers_rows = False

@@ -112,6 +112,55 @@ def load_data(
     return TrainingData(data, _validation(setup, source, progress), progress, audit)
 
 
+def load_evaluation_data(
+    settings: Settings,
+    cluster: Cluster,
+    job_dir: str,
+    report: Report,
+    *,
+    training: Callable[[], Any],
+    validation: Callable[[], Any],
+) -> TrainingData:
+    """Shard the validation data over the tasks, or the training data if there are none.
+
+    The parameters and errors are those of `load_data`.
+    """
+    setup = _Setup(settings, cluster, job_dir, report)
+    progress = replace(_progress(setup, None, settings.seed or 0), shuffle=0)
+    keras.utils.set_random_seed(progress.seed)
+    source = _source("validation", validation, progress)
+    if source is None:
+        source = _source("training", training, progress)
+    batch = progress.global_batch or 32 * cluster.replicas
+    data = _validation(setup, source, replace(progress, global_batch=batch))
+    if data is None:
+        raise DataError("training() in trainer/data.py returned None: return Records or Arrays")
+    return TrainingData(data, None, _with_data(progress, data), None)
+
+
+def open_evaluation_data(
+    value: Any, cluster: Cluster, report: Report, *, global_batch: int
+) -> Data:
+    """Shard the data of one evaluation over the tasks.
+
+    Parameters
+    ----------
+    value
+        Arrays, a ``tf.data.Dataset``, a ``keras.utils.PyDataset`` or a generator.
+    cluster
+        The tasks.
+    report
+        Where to log what follows from the data and the cluster.
+    global_batch
+        Rows of a batch of arrays over all replicas.
+    """
+    setup = _Setup(Settings(global_batch_size=global_batch, shuffle=0), cluster, "", report)
+    progress = replace(_progress(setup, None, 0), shards=cluster.replicas)
+    data = _validation(setup, _source("evaluate", lambda: value, progress), progress)
+    assert data is not None, "model.evaluate() needs x"
+    return data
+
+
 def _progress(setup: _Setup, start: TrainingState | None, seed: int) -> TrainingState:
     """Return what is known of the run before its data is: 0 for what is to be counted."""
     settings = setup.settings

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import tensorflow as tf
@@ -179,6 +180,21 @@ def _place(error: BaseException) -> str:
         if path := _project_path(name):
             return f" ({path}, line {line})"
     return ""
+
+
+def user_location(frame: FrameType | None) -> str | None:
+    """Return the innermost line of the project that a thread runs, None if the package called it.
+
+    Parameters
+    ----------
+    frame
+        The thread's innermost frame.
+    """
+    while frame is not None and not Path(frame.f_code.co_filename).is_relative_to(_PACKAGE):
+        if path := _project_path(frame.f_code.co_filename):
+            return f"{path}, line {frame.f_lineno}"
+        frame = frame.f_back
+    return None
 
 
 def _project_path(name: str) -> Path | None:

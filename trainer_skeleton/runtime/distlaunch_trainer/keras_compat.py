@@ -7,7 +7,7 @@ and tests/trainer_skeleton/test_keras_compat.py tests each function.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -149,6 +149,11 @@ def _scale_unless(scale: Callable[[Any], Any], is_scaled: Callable[[], bool], va
 def apply_mask(sample_weight: tf.Tensor, mask: Any, dtype: Any, reduction: str) -> tf.Tensor:
     """Return sample weights, multiplied by a mask as Keras's losses do."""
     return keras_loss.apply_mask(sample_weight, mask, dtype, reduction)
+
+
+def metrics_in_order(model: keras.Model, logs: Mapping[str, Any]) -> Any:
+    """Return logs as ``model.evaluate()`` returns them: a list, or one number."""
+    return model._flatten_metrics_in_order(dict(logs))  # noqa: SLF001
 
 
 def traces_batches(callback: keras.callbacks.TensorBoard) -> bool:

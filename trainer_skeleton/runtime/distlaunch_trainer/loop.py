@@ -22,11 +22,13 @@ from .callbacks import Callbacks, logs_of, templates
 from .checkpoints import Checkpoint, Checkpoints, TrainingState
 from .cluster import Cluster
 from .errors import TrainerError, TrainingStopped
+from .evaluation import collective_evaluate
 from .evaluator import Evaluator
 from .model_state import ModelState
 from .pipeline import Data
 from .report import Report, epoch_line
 from .step import StepFunctions
+from .step_watchdog import StepWatchdog
 from .stop_signal import StopSignal
 from .variable_names import stable_names, unique_names
 
@@ -59,6 +61,8 @@ class Loop:
         Whether all batch normalizations take their statistics from all replicas.
     audit
         Records the examples that are trained on, if the data has their numbers.
+    step_timeout
+        Seconds without a finished step after which this task ends; 0 for none.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Loop:
         callbacks: Sequence[keras.callbacks.Callback] = (),
         sync_batch_norm: bool = False,
         audit: Audit | None = None,
+        step_timeout: float = 0.0,
     ) -> None:
         self._model = model
         self._cluster = cluster
@@ -97,6 +102,7 @@ class Loop:
         )
         self._model_state = ModelState(model, cluster.strategy)
         self._audit = audit
+        self._watchdog = StepWatchdog(cluster.role.name, step_timeout)
         self._callbacks = Callbacks(
             list(callbacks),
             model,
@@ -155,6 +161,11 @@ class Loop:
         TrainerError
             If the loss is not finite, or a checkpoint cannot be written.
         """
+        evaluate = collective_evaluate(self._model, self._steps, self._cluster, self._report)
+        with self._watchdog, evaluate:
+            return self._run()
+
+    def _run(self) -> TrainingState:
         self._agree_on_hooks()
         self._model.stop_training = self._progress.stopped
         if self._progress.step:
@@ -237,6 +248,7 @@ class Loop:
 
     def _agree_to_stop(self) -> bool:
         """Agree whether a callback has ended the training; return whether a task must stop."""
+        self._watchdog.progress()  # the tasks have met
         wanted = [self._model.stop_training, self._stop.received]
         has_ended, must_leave = self._cluster.all_reduce_sum(np.array(wanted, np.int64)) > 0
         self._model.stop_training = bool(has_ended)
@@ -280,6 +292,7 @@ class Loop:
         steps = tf.constant(end - first)
         loss, not_finite, signals, rows = self._steps.train(batches, steps, self._control_signals())
         self._rows_of_epoch += int(rows)
+        self._watchdog.progress()
         self._check_finite(int(not_finite), first, float(loss))
         self._progress = replace(self._progress, step=end)
         self._seconds_per_step = (time.perf_counter() - started) / (end - first)
@@ -344,6 +357,7 @@ class Loop:
         self._report.event("epoch", **record)
         self._report.log(epoch_line(epoch + 1, self._epochs, record))
         self._report.scalars(epoch, logs)
+        self._watchdog.end_epoch()
         self._save(self._steps.metric_sums())
 
     @property

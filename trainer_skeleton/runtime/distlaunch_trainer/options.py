@@ -36,6 +36,8 @@ class Settings:
     sync_batch_norm: bool = False
     checkpoint_every: int = 0
     resume: bool = True
+    evaluate: str | None = None
+    step_timeout: int = 1800
     allow_cpu: bool = False
     gpu_memory_growth: bool = False
     debug: bool = False
@@ -149,6 +151,18 @@ def parser(
         action=argparse.BooleanOptionalAction,
         default=True,
         help="resume from the newest checkpoint of the job folder, or remove its checkpoints",
+    )
+    add(
+        "--evaluate",
+        metavar="PATH",
+        help="evaluate a checkpoint, or a saved model (.keras, .weights.h5), instead of training",
+    )
+    add(
+        "--step-timeout",
+        type=_at_least(0),
+        default=1800,
+        metavar="SECONDS",
+        help="time without a finished step after which a task ends; 0 for none (%(default)s)",
     )
     add(
         "--allow-cpu",

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from .cluster import Role
@@ -76,6 +77,21 @@ def epoch_line(epoch: int, epochs: int, record: Mapping[str, Any]) -> str:
     logs = " ".join(f"{name} {value:.4f}" for name, value in _numbers(record["logs"]).items())
     rate = record["examples_per_second"]
     return f"epoch {epoch}/{epochs}: {logs}" + (f" ({rate:,.0f} examples/s)" if rate else "")
+
+
+def evaluation_line(path: str, logs: Mapping[str, Any]) -> str:
+    """Return the results of an evaluation as a line."""
+    results = " ".join(f"{name} {value:.4f}" for name, value in _numbers(logs).items())
+    return f"evaluation of {path}: {results}"
+
+
+def write_evaluation(job_dir: str, facts: Mapping[str, Any]) -> str:
+    """Write ``evaluation.json`` into the job folder; return its path."""
+    logs = {name: np.asarray(value).tolist() for name, value in facts["logs"].items()}
+    path = join(job_dir, "evaluation.json")
+    text = json.dumps(_plain({**facts, "logs": logs}), indent=2)
+    write_whole(path, (text + "\n").encode())
+    return path
 
 
 def write_summary(job_dir: str, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -17,43 +17,28 @@ from . import devices, explain, keras_compat, stop_signal
 from .audit import Audit
 from .checkpoints import Checkpoint, Checkpoints, TrainingState
 from .cluster import Cluster, Role, connect, role_from
-from .data_setup import load_data, resolve_option
+from .data_setup import load_data, load_evaluation_data, resolve_option
 from .errors import ModelError
+from .evaluation import STEPS_PER_EXECUTION, read_checkpoint, restore_weights
+from .evaluator import Evaluator
 from .explain import from_user, model_build
+from .job_folders import Folders, folders_from
 from .loop import Loop
 from .model_build import build_model
 from .model_files import files_in, save_model, serialization_problem
 from .normalization import replica_count_warnings
 from .options import Settings
 from .pipeline import Data
-from .report import Report, summary_matches, write_summary
+from .report import (
+    Report,
+    evaluation_line,
+    summary_matches,
+    write_evaluation,
+    write_summary,
+)
+from .step import StepFunctions
 from .stop_signal import StopSignal
-from .storage import join, make_folder
-
-
-@dataclass(frozen=True)
-class Folders:
-    """Where a job writes."""
-
-    job: str
-    model: str
-    checkpoints: str
-    logs: str
-
-
-def folders_from(job_dir: str | None, environ: Mapping[str, str]) -> Folders:
-    """Return the job's folders: those of ``--job-dir``, else those that Vertex AI names."""
-    model = environ.get("AIP_MODEL_DIR", "").rstrip("/")
-    if job_dir or not model:
-        job = (job_dir or "job").rstrip("/") or "/"
-        return Folders(job, join(job, "model"), join(job, "checkpoints"), join(job, "logs"))
-    job = model.rpartition("/")[0]
-    return Folders(
-        job,
-        model,
-        environ.get("AIP_CHECKPOINT_DIR", "").rstrip("/") or join(job, "checkpoints"),
-        environ.get("AIP_TENSORBOARD_LOG_DIR", "").rstrip("/") or join(job, "logs"),
-    )
+from .storage import make_folder
 
 
 class Run(AbstractContextManager):
@@ -106,15 +91,14 @@ class Run(AbstractContextManager):
         self._cluster = Cluster(role, connect(role))
         self._stop = StopSignal()
         self._checkpoints = _open_folders(self._folders, role, self._report)
-        # Restarted tasks always resume from their checkpoints.
-        is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
-        resume = settings.resume or is_restart
-        self._saved = _checkpoint_to_resume(self._checkpoints, role, resume=resume)
+        self._saved = _checkpoint_to_read(self._checkpoints, role, settings, self._report)
         self._start = _agreed_start(self._cluster, self._saved and self._saved.state)
         precision = resolve_option(
             "--precision", settings.precision, self._start and self._start.precision, "float32"
         )
         self._settings = replace(settings, precision=precision)
+        if settings.evaluate:
+            self._start = None  # only its precision counts
         _set_precision(precision)
         self._data: _RunData | None = None
         self._step_notes: list[str] = []
@@ -149,15 +133,12 @@ class Run(AbstractContextManager):
         PlanError
             If data, batch and cluster do not fit.
         """
-        loaded = load_data(
-            self._settings,
-            self._cluster,
-            self._folders.job,
-            self._report,
-            start=self._start,
-            training=training,
-            validation=validation or (lambda: None),
-        )
+        setup = self._settings, self._cluster, self._folders.job, self._report
+        functions = {"training": training, "validation": validation or (lambda: None)}
+        if self._settings.evaluate:
+            loaded = load_evaluation_data(*setup, **functions)
+        else:
+            loaded = load_data(*setup, start=self._start, **functions)
         rate = self._settings.learning_rate or loaded.progress.learning_rate
         start = replace(loaded.progress, learning_rate=rate)
         sets_rate = self._settings.learning_rate not in {None, loaded.progress.learning_rate}
@@ -233,6 +214,47 @@ class Run(AbstractContextManager):
             self._final = loop.run()
         return list(self._final.history)
 
+    def evaluate(self, model: keras.Model) -> dict[str, Any]:
+        """Evaluate the saved weights that ``--evaluate`` names, instead of `fit`.
+
+        The data are the validation data, or the training data if there are none. The chief writes
+        the results to ``evaluation.json`` in the job folder.
+
+        Parameters
+        ----------
+        model
+            A model that `build_model` returned; it is given the saved weights.
+
+        Returns
+        -------
+        dict of str to float or numpy.ndarray
+            The loss and the metrics.
+
+        Raises
+        ------
+        ModelError
+            If the weights are not of this model.
+        StorageError
+            If they cannot be read.
+        """
+        data, path = self._loaded.training, str(self._settings.evaluate)
+        restore_weights(model, path, self._saved, self._cluster)
+        functions = StepFunctions(
+            model,
+            self._cluster.strategy,
+            has_empty_replicas=False,
+            synchronize=self._settings.sync_batch_norm,
+        )
+        self._report.event("ready", **self._facts(), tasks=self._cluster.role.num_workers, step=0)
+        with explain.steps(self._find_bad_record):
+            evaluator = Evaluator(model, functions, self._cluster, data)
+            logs = evaluator.evaluate(STEPS_PER_EXECUTION) or {}
+        self._report.log(evaluation_line(path, logs))
+        if self.is_chief:
+            facts = self._facts() | {"evaluated": path, "logs": logs, "data": data.describe()}
+            self._results = {"evaluation": write_evaluation(self._folders.job, facts)}
+        return logs
+
     def save_model(self, model: keras.Model) -> None:
         """Write the trained model and ``summary.json``; only the chief may call it.
 
@@ -263,9 +285,10 @@ class Run(AbstractContextManager):
 
     def __exit__(self, kind: object, *_: object) -> None:
         """Wait for all tasks, unless this one failed."""
-        if kind is None and self._final is not None:
+        if kind is None and (self._final is not None or self._settings.evaluate):
             self._cluster.barrier()
-            self._report.event("end", step=self._final.step, **self._results)
+            step = self._final.step if self._final else 0
+            self._report.event("end", step=step, **self._results)
 
     @property
     def _loaded(self) -> _RunData:
@@ -288,6 +311,7 @@ class Run(AbstractContextManager):
             callbacks=callbacks,
             sync_batch_norm=self._settings.sync_batch_norm,
             audit=data.audit,
+            step_timeout=self._settings.step_timeout,
         )
 
     def _warn_of_model(self, model: keras.Model) -> None:
@@ -375,13 +399,17 @@ def _open_folders(folders: Folders, role: Role, report: Report) -> Checkpoints:
     return Checkpoints(folders.checkpoints, report)
 
 
-def _checkpoint_to_resume(
-    checkpoints: Checkpoints, role: Role, *, resume: bool
+def _checkpoint_to_read(
+    checkpoints: Checkpoints, role: Role, settings: Settings, report: Report
 ) -> Checkpoint | None:
-    """Return the checkpoint to resume from; only the chief reads it."""
+    """Return the checkpoint to resume from or to evaluate; only the chief reads it."""
     if not role.is_chief:
         return None
-    if resume:
+    if settings.evaluate:
+        return read_checkpoint(settings.evaluate, report)
+    # Restarted tasks always resume from their checkpoints.
+    is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
+    if settings.resume or is_restart:
         return checkpoints.latest()
     checkpoints.clear()
     return None

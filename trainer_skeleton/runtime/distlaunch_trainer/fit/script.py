@@ -16,9 +16,9 @@ import tensorflow as tf
 from distlaunch_trainer import devices, stop_signal
 from distlaunch_trainer.cluster import Cluster, Role, connect, role_from
 from distlaunch_trainer.errors import TrainerError
+from distlaunch_trainer.job_folders import Folders, folders_from
 from distlaunch_trainer.model_files import save_model
 from distlaunch_trainer.report import Report, write_summary
-from distlaunch_trainer.run import Folders, folders_from
 from distlaunch_trainer.stop_signal import StopSignal
 from distlaunch_trainer.storage import make_folder
 
