@@ -322,3 +322,15 @@ def test_saved_variables_are_those_of_weights_and_all_optimizers_without_metrics
     assert {id(v) for v in [*model.weights, *optimizers]} <= set(ids)
     assert not {id(v) for v in model.metrics_variables} & set(ids)
     assert len(ids) == len(set(ids))
+
+
+def test_accumulators_hold_gradients_until_the_update():
+    optimizer = keras.optimizers.SGD(1.0, gradient_accumulation_steps=2)
+    first, second = (keras.Variable([0.0, 0.0], name=name) for name in ("first", "second"))
+    optimizer.build([first, second])
+    for accumulated, iterations in (([1.0, 2.0], 1), ([0.0, 0.0], 2)):
+        optimizer.apply([tf.constant([3.0, 4.0]), tf.constant([1.0, 2.0])])
+        accumulator = keras_compat.gradient_accumulator(optimizer, second)
+        np.testing.assert_array_equal(accumulator.numpy(), accumulated)
+        assert int(keras_compat.iteration_counter(optimizer).numpy()) == iterations
+    np.testing.assert_array_equal(second.numpy(), [-1.0, -2.0])

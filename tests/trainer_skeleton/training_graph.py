@@ -135,8 +135,8 @@ def training_graph(name: str) -> tf.types.experimental.ConcreteFunction:
             data_batch=tf.data.Dataset.from_tensor_slices(data).batch(ROWS).element_spec
         )
     steps = StepFunctions(model, strategy, has_empty_replicas=False)
-    inputs = batches(strategy, data), tf.constant(1), tf.zeros([2])
-    return steps.train.get_concrete_function(*inputs)
+    inputs = batches(strategy, data), tf.constant(1), tf.zeros([3])
+    return steps._train_function.get_concrete_function(*inputs)
 
 
 def moving_means() -> dict[str, Any]:
@@ -149,7 +149,7 @@ def moving_means() -> dict[str, Any]:
         keras_compat.build_model(model, (spec, spec))
     steps = StepFunctions(model, strategy, has_empty_replicas=False)
     rows = np.repeat([[0.0], [1.0]], ROWS // 2, axis=0).astype("float32")
-    steps.train(batches(strategy, (rows, rows)), tf.constant(2), tf.zeros([2]))
+    steps.train(batches(strategy, (rows, rows)), tf.constant(2), tf.zeros([3]))
     values = strategy.experimental_local_results(model.layers[0].moving_mean.value)
     before = [float(value[0]) for value in values]
     steps.average_statistics()

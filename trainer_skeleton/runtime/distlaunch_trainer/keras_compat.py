@@ -114,6 +114,19 @@ def disable_gradient_aggregation(optimizer: keras.optimizers.Optimizer) -> None:
         inner = getattr(inner, "inner_optimizer", None)
 
 
+def iteration_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
+    """Return the variable with the number of gradients that an optimizer was given."""
+    return optimizer._iterations  # noqa: SLF001
+
+
+def gradient_accumulator(
+    optimizer: keras.optimizers.Optimizer, variable: keras.Variable
+) -> keras.Variable:
+    """Return the variable in which a built optimizer accumulates a variable's gradients."""
+    index = optimizer._get_variable_index(variable)  # noqa: SLF001
+    return optimizer._accumulated_gradients[index]  # noqa: SLF001
+
+
 def replace_optimizer_operations(wrap: Callable[[Any], Any]) -> None:
     """Replace ``keras.ops`` in the base class of all optimizers."""
     base_optimizer.ops = wrap(base_optimizer.ops)

@@ -1,8 +1,8 @@
 """The training loop: epochs, callbacks, validation, checkpoints, and stopping together.
 
 Every worker runs this loop and takes the same decisions, because they depend only on values that
-all workers have: the plan, the summed metrics, and control signals, which are all-reduced with the
-gradients (whether a task must stop, and the number of steps of the next execution).
+all workers have: the plan, the summed metrics, and control signals, which are all-reduced at the
+start of an execution (whether to end or to stop, and the number of steps of the next one).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import keras
 import numpy as np
@@ -27,13 +27,26 @@ from .evaluator import Evaluator
 from .model_state import ModelState
 from .pipeline import Data
 from .report import Report, epoch_line
-from .step import StepFunctions
+from .step import Execution, StepFunctions
 from .step_watchdog import StepWatchdog
 from .stop_signal import StopSignal
 from .variable_names import stable_names, unique_names
 
 _SECONDS_PER_EXECUTION = 0.25
 _MAX_STEPS_PER_EXECUTION = 50
+
+
+class _LaunchedSteps(NamedTuple):
+    """Training steps whose results are not read yet, from ``first`` up to ``end``.
+
+    They are a part of a ``block``, after which callbacks are called.
+    """
+
+    first: int
+    end: int
+    block: range
+    started: float
+    results: Execution
 
 
 class Loop:
@@ -116,6 +129,7 @@ class Loop:
         self._sees_batches = self._takes_bad_losses = False
         self._steps_per_execution = 1
         self._seconds_per_step = math.inf
+        self._last_results = 0.0
         self._rows_of_epoch = 0
         self._evaluator: Evaluator | None = None
 
@@ -232,16 +246,27 @@ class Loop:
             self._leave()
 
     def _train_epoch(self, batches: Iterator[Any], epoch: int) -> bool:
-        """Train to the end of the epoch, or until a task must stop; return whether one must."""
+        """Train to the end of the epoch, or until a task must stop; return whether one must.
+
+        Results are read when the next steps are launched, so that a GPU does not wait for Python.
+        """
         end = (epoch + 1) * self._progress.steps_per_epoch
-        while self._progress.step < end and not self._progress.stopped:
-            must_stop = self._train_block(batches, self._next_boundary(end), epoch)
-            if self._sees_batches:
-                must_stop = self._agree_to_stop() or must_stop
-            if must_stop:
+        step, unread = self._progress.step, None
+        block = range(step, step)
+        while step < end and not self._progress.stopped:
+            if step == block.stop:
+                block = range(step, self._next_boundary(step, end))
+            launched = self._launch(batches, step, block, epoch)
+            step = launched.end
+            if unread and self._finish(unread, epoch):
                 return True
-            is_in_epoch = self._progress.step < end and not self._progress.stopped
-            if is_in_epoch and self._is_checkpoint_due():
+            unread = launched
+            is_due = self._is_checkpoint_due(step)
+            if self._reads_at_once or is_due or step == end:
+                if self._finish(unread, epoch):
+                    return True
+                unread = None
+            if is_due and self._progress.step == step < end:
                 self._steps.average_statistics()
                 self._save(self._steps.metric_sums())
         return False
@@ -255,57 +280,75 @@ class Loop:
         self._progress = replace(self._progress, stopped=bool(has_ended))
         return bool(must_leave)
 
-    def _next_boundary(self, end: int) -> int:
+    def _next_boundary(self, step: int, end: int) -> int:
         """Return the step at which callbacks are called, or a checkpoint is due."""
-        step, every = self._progress.step, self._checkpoint_every
+        every = self._checkpoint_every
         # Batch hooks are called as under `fit`: as often as compile() requests.
         requested = self._model.steps_per_execution
         boundary = min(end, step + (requested if self._sees_batches else self._steps_per_execution))
         return min(boundary, (step // every + 1) * every) if every else boundary
 
-    def _is_checkpoint_due(self) -> bool:
-        return bool(self._checkpoint_every) and self._progress.step % self._checkpoint_every == 0
+    def _is_checkpoint_due(self, step: int) -> bool:
+        return bool(self._checkpoint_every) and step % self._checkpoint_every == 0
 
-    def _train_block(self, batches: Iterator[Any], boundary: int, epoch: int) -> bool:
-        """Train up to ``boundary``; return whether some task received a stop signal."""
-        first = self._progress.step
-        in_epoch = first - epoch * self._progress.steps_per_epoch
-        self._callbacks.on_train_batch_begin(in_epoch)
-        must_stop = False
-        while self._progress.step < boundary:
-            must_stop = self._execute(batches, boundary, epoch) or must_stop
-        steps = boundary - first
-        if self._sees_batches and boundary % self._progress.steps_per_epoch == 0:
-            steps = self._model.steps_per_execution  # also of a shorter one, as `fit` counts
-        self._callbacks.on_train_batch_end(
-            in_epoch + steps - 1, self._steps.logs() if self._sees_batches else None
-        )
-        return must_stop
+    @property
+    def _reads_at_once(self) -> bool:
+        """Whether results are read before the next steps: for callbacks or an audit."""
+        return self._sees_batches or self._audit is not None
 
-    def _execute(self, batches: Iterator[Any], boundary: int, epoch: int) -> bool:
-        """Train one or more steps; return whether some task received a stop signal."""
-        first = self._progress.step
+    def _launch(
+        self, batches: Iterator[Any], first: int, block: range, epoch: int
+    ) -> _LaunchedSteps:
+        """Train from step ``first``, in one execution, and do not wait for the results."""
+        start = epoch * self._progress.steps_per_epoch
+        # `fit` trains one step at least.
+        has_ended = self._sees_batches and self._model.stop_training and first > start
+        signals = [has_ended, self._stop.received]
+        if first == block.start and not any(signals):  # with a signal no task trains
+            self._callbacks.on_train_batch_begin(first - start)
         # Only the first step shows whether replicas exchange rows of sparse gradients.
         is_first = math.isinf(self._seconds_per_step)
-        end = first + 1 if is_first or self._steps.gathers_rows else boundary
+        end = first + 1 if is_first or self._steps.gathers_rows else block.stop
         started = time.perf_counter()
-        steps = tf.constant(end - first)
-        loss, not_finite, signals, rows = self._steps.train(batches, steps, self._control_signals())
-        self._rows_of_epoch += int(rows)
+        values = [*map(float, signals), self._proposed_steps_per_execution()]
+        results = self._steps.train(batches, tf.constant(end - first), tf.constant(values))
+        return _LaunchedSteps(first, end, block, started, results)
+
+    def _finish(self, launched: _LaunchedSteps, epoch: int) -> bool:
+        """Read the results of launched steps; return whether a task must stop."""
+        results, first, end = launched.results, launched.first, launched.end
+        has_ended, must_stop, proposed = results.signals.numpy()
+        if not int(results.steps):
+            self._model.stop_training = bool(has_ended)
+            self._progress = replace(self._progress, stopped=bool(has_ended))
+            return bool(must_stop)
+        self._steps.keep_logs(results)
+        loss = float(results.loss)
         self._watchdog.progress()
-        self._check_finite(int(not_finite), first, float(loss))
+        self._check_finite(int(results.not_finite), first, loss)
+        self._rows_of_epoch += int(results.rows)
         self._progress = replace(self._progress, step=end)
-        self._seconds_per_step = (time.perf_counter() - started) / (end - first)
-        self._steps_per_execution = max(1, round(float(signals[1])))
+        now = time.perf_counter()
+        since = max(launched.started, self._last_results)
+        self._seconds_per_step = (now - since) / (end - first)
+        self._last_results = now
+        self._steps_per_execution = max(1, round(float(proposed)))
         if self._audit:
             self._audit.report(first, end)
             self._cluster.barrier()  # all have reported what a checkpoint will hold
-        self._report.event("step", step=end, epoch=epoch + 1, loss=float(loss))
-        return float(signals[0]) > 0
+        self._report.event("step", step=end, epoch=epoch + 1, loss=loss)
+        if end == launched.block.stop:
+            self._end_block(launched.block, epoch)
+        return False
 
-    def _control_signals(self) -> tf.Tensor:
-        """Return whether this task must stop, and the steps of the next execution."""
-        return tf.constant([float(self._stop.received), self._proposed_steps_per_execution()])
+    def _end_block(self, block: range, epoch: int) -> None:
+        """Call the hooks at the end of a batch, or of as many as compile() requests."""
+        steps_per_epoch = self._progress.steps_per_epoch
+        steps = len(block)
+        if self._sees_batches and block.stop % steps_per_epoch == 0:
+            steps = self._model.steps_per_execution  # also of a shorter one, as `fit` counts
+        last = block.start - epoch * steps_per_epoch + steps - 1
+        self._callbacks.on_train_batch_end(last, self._steps.logs() if self._sees_batches else None)
 
     def _proposed_steps_per_execution(self) -> float:
         """Return the steps of the next execution on the chief, 0 on other tasks."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -30,6 +30,33 @@ from .losses import Losses, StepRows, per_step_counters
 from .normalization import BatchNormalizations
 from .optimizer import use_cross_replica_cond
 from .step_logs import StepLogs
+
+
+class Execution(NamedTuple):
+    """The results of several training steps that were executed together, as scalars and vectors.
+
+    Attributes
+    ----------
+    loss
+        The last step's loss over all replicas.
+    not_finite
+        The first step whose loss was not finite, from 0, or -1.
+    steps
+        The number of steps; 0 if a task signaled to stop.
+    rows
+        The rows of all steps over all replicas.
+    signals
+        The control signals, summed over the replicas (shape [3]).
+    other_logs
+        The logs of the last step that are no metrics (shape [n]).
+    """
+
+    loss: tf.Tensor
+    not_finite: tf.Tensor
+    steps: tf.Tensor
+    rows: tf.Tensor
+    signals: tf.Tensor
+    other_logs: tf.Tensor
 
 
 class StepFunctions:
@@ -92,10 +119,8 @@ class StepFunctions:
         """The variables of the metrics; each replica counts its rows."""
         return [variable for metric in self._model.metrics for variable in metric.variables]
 
-    def train(
-        self, batches: Any, steps: tf.Tensor, signals: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Train some steps on all replicas.
+    def train(self, batches: Any, steps: tf.Tensor, signals: tf.Tensor) -> Execution:
+        """Train some steps on all replicas, or none if a task signals to stop.
 
         Parameters
         ----------
@@ -104,22 +129,14 @@ class StepFunctions:
         steps
             Number of steps (scalar, int32).
         signals
-            This task's control signals (shape [2]), all-reduced with the gradients.
-
-        Returns
-        -------
-        loss
-            The last step's loss (scalar).
-        not_finite
-            The first step whose loss was not finite, or -1.
-        signals
-            The signals of the last step, summed over the replicas.
-        rows
-            The rows of all steps over all replicas.
+            This task's control signals (shape [3]): whether to end the training and whether to stop
+            the run, both for all tasks if above 0, and a number for the others.
         """
-        *results, others = self._train_function(batches, steps, signals)
-        self._last_logs = self._train_logs, others
-        return tuple(results)
+        return Execution(*self._train_function(batches, steps, signals))
+
+    def keep_logs(self, execution: Execution) -> None:
+        """Take the logs that are no metrics from an execution that trained some steps."""
+        self._last_logs = self._train_logs, execution.other_logs
 
     def evaluate(self, batches: Any, steps: tf.Tensor, *, has_empty_replicas: bool) -> None:
         """Evaluate some steps on all replicas; the metrics hold the results.
@@ -146,8 +163,11 @@ class StepFunctions:
 
     def _train(
         self, batches: Any, steps: tf.Tensor, signals: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        report = tf.zeros([3])
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        # In the graph, so that no task waits in Python; and first, so that all stop at one step.
+        signals = self._on_first_replica(self._all_reduce, signals)
+        steps = tf.where(tf.reduce_any(signals[:2] > 0), 0, steps)
+        loss = tf.constant(0.0)
         not_finite = tf.constant(-1)
         rows = tf.constant(0, tf.int64)
         others = tf.zeros([0], tf.float64)
@@ -157,41 +177,35 @@ class StepFunctions:
             )
             batch = next(batches)
             rows += self._strategy.experimental_local_results(batch[2])[0]
-            results = self._strategy.run(self._train_replica, args=(batch, signals))
-            report, others = [self._strategy.experimental_local_results(r)[0] for r in results]
-            is_first = tf.logical_and(not_finite < 0, ~tf.math.is_finite(report[0]))
+            loss, others = self._on_first_replica(self._train_replica, batch)
+            is_first = tf.logical_and(not_finite < 0, ~tf.math.is_finite(loss))
             not_finite = tf.where(is_first, number, not_finite)
-        return report[0], not_finite, report[1:], rows, others
+        return loss, not_finite, steps, rows, signals, others
 
     @tf.autograph.experimental.do_not_convert
-    def _train_replica(self, batch: Any, signals: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Train one replica's part of a step; return loss and signals, and the other logs."""
+    def _train_replica(self, batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Train one replica's part of a step; return the loss and the other logs."""
         data, rows = self._unpack(batch, has_empty_replicas=self._has_empty_replicas)
         if self._custom.has_train_step:
-            return self._train_replica_by_model(data, rows, signals)
+            return self._train_replica_by_model(data, rows)
         gradients, loss, others = self._forward_and_backward(data, rows)
-        gradients, loss, signals = self._all_reduce_gradients(gradients, loss, signals, rows)
+        gradients, loss = self._all_reduce_gradients(gradients, loss, rows)
         if gradients:
             self._model.optimizer.apply(gradients, self._model.trainable_variables)
         self._count_loss(loss, rows)
         if self._train_logs.others:
             others = self._mean_over_rows(others, rows)
-        return tf.concat([[tf.cast(loss, tf.float32)], signals], 0), others
+        return tf.cast(loss, tf.float32), others
 
-    def _train_replica_by_model(
-        self, data: Any, rows: StepRows, signals: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def _train_replica_by_model(self, data: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
         before = self._snapshot(rows)
         logs = self._custom.train(data, rows)
         self._rescale_local_updates(before, rows)
         others = self._train_logs.vector(_flatten(logs), self._metric_results())
         loss = logs.get("loss", next(iter(logs.values()), 0.0))
         numbers = tf.concat([[tf.reduce_mean(tf.cast(loss, tf.float64))], others], 0)
-        signals = tf.cast(signals, tf.float64)
-        summed = self._all_reduce(tf.concat([signals, rows.weigh(numbers)], 0))
-        count = signals.shape[0]
-        report = tf.concat([summed[count : count + 1], summed[:count]], 0)
-        return tf.cast(report, tf.float32), summed[count + 1 :]
+        means = self._mean_over_rows(numbers, rows)
+        return tf.cast(means[0], tf.float32), means[1:]
 
     def _forward_and_backward(
         self, data: Any, rows: StepRows
@@ -234,7 +248,8 @@ class StepFunctions:
         return self._all_reduce(rows.weigh(values))
 
     def _all_reduce(self, value: tf.Tensor) -> tf.Tensor:
-        return value if self._replicas == 1 else sum_over_replicas([value])[0]
+        # A copy on the replica's device: TensorFlow sums where the tensors are.
+        return value if self._replicas == 1 else sum_over_replicas([tf.identity(value)])[0]
 
     def _unpack(self, batch: Any, *, has_empty_replicas: bool) -> tuple[Any, StepRows]:
         data, local_rows, global_rows, *numbers = batch
@@ -243,30 +258,23 @@ class StepFunctions:
         return data, StepRows(local_rows, global_rows, self._replicas, has_empty_replicas)
 
     def _all_reduce_gradients(
-        self, gradients: list[Any], loss: tf.Tensor, signals: tf.Tensor, rows: StepRows
-    ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
-        """All-reduce gradients, loss and control signals together."""
+        self, gradients: list[Any], loss: tf.Tensor, rows: StepRows
+    ) -> tuple[list[Any], tf.Tensor]:
+        """All-reduce gradients and loss together."""
         present = [gradient for gradient in gradients if gradient is not None]
         if gradients and not present:
             raise ModelError("no weight of the model has a gradient: see its layers and its loss")
         if self._replicas > 1:
             pairs = zip(gradients, self._model.trainable_variables, strict=True)
             present = [with_static_shape(g, v.shape) for g, v in pairs if g is not None]
-            present, loss, signals = self._all_reduce_all(present, loss, signals, rows)
+            if rows.may_be_empty:
+                present = [rows.without_placeholder(g) for g in present]
+            self._gathers_rows = any(isinstance(g, tf.IndexedSlices) for g in present)
+            wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
+            summed, *present = sum_gradients([tf.cast(loss, wire), *present])
+            loss = tf.cast(summed, loss.dtype)
         rest = iter(present)
-        return [None if g is None else next(rest) for g in gradients], loss, signals
-
-    def _all_reduce_all(
-        self, gradients: list[Any], loss: tf.Tensor, signals: tf.Tensor, rows: StepRows
-    ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
-        if rows.may_be_empty:
-            gradients = [rows.without_placeholder(g) for g in gradients]
-        wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
-        numbers = tf.concat([[tf.cast(loss, wire)], tf.cast(signals, wire)], 0)
-        self._gathers_rows = any(isinstance(g, tf.IndexedSlices) for g in gradients)
-        numbers, *gradients = sum_gradients([numbers, *gradients])
-        loss, signals = tf.cast(numbers[0], loss.dtype), tf.cast(numbers[1:], tf.float32)
-        return gradients, loss, signals
+        return [None if g is None else next(rest) for g in gradients], loss
 
     def _count_loss(self, loss: tf.Tensor, rows: StepRows) -> None:
         """Count the global loss once, on the first replica."""
@@ -374,8 +382,8 @@ class StepFunctions:
         """Return the metric variables, summed over the replicas."""
         return self._on_first_replica(self._sums_replica)
 
-    def _on_first_replica(self, function: Any) -> Any:
-        values = self._strategy.run(function)
+    def _on_first_replica(self, function: Any, *args: Any) -> Any:
+        values = self._strategy.run(function, args=args)
         return tf.nest.map_structure(
             lambda value: self._strategy.experimental_local_results(value)[0], values
         )

@@ -1,0 +1,81 @@
+"""When the loop waits for results, and for other tasks."""
+
+import json
+
+import pytest
+
+PROGRAM = """
+import json, sys
+from argparse import Namespace
+from dataclasses import asdict
+
+import keras
+import numpy as np
+
+from distlaunch_trainer import Arrays, Run, cluster, step
+from distlaunch_trainer.options import Settings
+
+calls = []
+train, all_reduce_sum = step.StepFunctions.train, cluster.Cluster.all_reduce_sum
+
+
+class Recorded(step.Execution):
+    @property
+    def loss(self):
+        calls.append("read")
+        return self[0]
+
+
+def record_train(self, *arguments):
+    calls.append("launch")
+    return Recorded(*train(self, *arguments))
+
+
+def record_sum(self, value):
+    calls.append("collective")
+    return all_reduce_sum(self, value)
+
+
+class BatchHook(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        calls.append("hook")
+
+
+def create_model():
+    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+step.StepFunctions.train, cluster.Cluster.all_reduce_sum = record_train, record_sum
+settings = Settings(job_dir="job", epochs=1, steps_per_epoch=4, global_batch_size=2)
+step_by_step = sys.argv[1] == "hook"
+from distlaunch_trainer import loop
+loop._MAX_STEPS_PER_EXECUTION = 1
+with Run(Namespace(**asdict(settings))) as run:
+    run.load_data(lambda: Arrays(np.zeros((8, 1)), np.zeros((8, 1))))
+    with run.strategy.scope():
+        model = run.build_model(create_model)
+    run.fit(model, [BatchHook()] if step_by_step else [])
+first = calls.index("launch")
+print(json.dumps(calls[first : first + (12 if step_by_step else 8)]))
+"""
+
+
+@pytest.fixture
+def calls(run_code):
+    def run(kind):
+        result = run_code(PROGRAM, kind)
+        assert result.code == 0, result.text
+        return json.loads(result.out.splitlines()[-1])
+
+    return run
+
+
+def test_results_are_read_when_the_next_steps_are_launched(calls):
+    launch, read = "launch", "read"
+    assert calls("late") == [launch, launch, read, launch, read, launch, read, read]
+
+
+def test_a_batch_hook_sees_each_step_and_needs_no_agreement_of_its_own(calls):
+    assert calls("hook") == ["launch", "read", "hook"] * 4
