@@ -16,7 +16,15 @@ SIGNALS = 3 * 4
 @pytest.fixture(scope="module")
 def traced(tensorflow):
     """What the program prints."""
-    cases = "convolutions", "xla", "xla_with_collectives", "two_packs", "embedding"
+    cases = (
+        "convolutions",
+        "xla",
+        "xla_with_collectives",
+        "two_packs",
+        "embedding",
+        "accumulation",
+        "bfloat16",
+    )
     result = tensorflow.run("training_graph", *cases, cwd=HERE, env={"TF_CPP_MIN_LOG_LEVEL": "2"})
     assert result.code == 0, result.text
     return json.loads(result.out.splitlines()[-1])
@@ -68,3 +76,15 @@ def test_of_an_embedding_only_rows_are_exchanged(graphs):
     gathered = [c["dtype"] for c in graphs["embedding"]["collectives"] if "Gather" in c["op"]]
     assert reduced == [SIGNALS, 4 * (5 * 16 + 1 + 1)]
     assert {"float32", "int32"} <= set(gathered)
+
+
+def test_accumulated_gradients_are_exchanged_only_where_the_model_is_updated(graphs):
+    """33 weights and the loss, in a branch of the step."""
+    graph = graphs["accumulation"]
+    assert sizes(graph) == [SIGNALS, 4 * (33 + 1)]
+    assert graph["conditional"] == [4 * (33 + 1)]
+
+
+def test_gradients_are_exchanged_as_bfloat16_on_request(graphs):
+    collectives = {(c["dtype"], c["bytes"]) for c in graphs["bfloat16"]["collectives"]}
+    assert collectives == {("float32", SIGNALS), ("float32", 4), ("bfloat16", 2 * 178)}

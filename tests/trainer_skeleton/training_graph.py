@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from distlaunch_trainer import keras_compat
+from distlaunch_trainer.model_build import build_model
 from distlaunch_trainer.step import StepFunctions
 
 if TYPE_CHECKING:
@@ -92,6 +92,9 @@ CASES: dict[str, Callable[[], tuple[keras.Model, Any]]] = {
 }
 
 
+CASES["bfloat16"] = convolutions
+
+
 def batches(strategy: tf.distribute.Strategy, data: Any) -> Any:
     """Return an iterator over batches of half the rows for each replica."""
     rows = tf.data.Dataset.from_tensor_slices(data).repeat().batch(ROWS // 2)
@@ -104,10 +107,29 @@ def describe(function: tf.types.experimental.ConcreteFunction) -> dict[str, Any]
     """Return the collectives of a step on one replica, and what XLA compiles."""
     graph = function.graph.as_graph_def(add_shapes=True)
     xla = [part for part in graph.library.function if part.attr["_XlaMustCompile"].b]
+    branches = branch_functions(graph)
+    in_branch = [
+        node
+        for part in graph.library.function
+        if part.signature.name in branches
+        for node in part.node_def
+    ]
     all_nodes = [*graph.node, *(node for part in graph.library.function for node in part.node_def)]
     return {
         "collectives": collectives(all_nodes),
+        "conditional": [c["bytes"] for c in collectives(in_branch)],
         "xla": sorted({node.op for part in xla for node in part.node_def}),
+    }
+
+
+def branch_functions(graph: Any) -> set[str]:
+    """Return the functions that run only if a condition holds."""
+    functions = [node for part in graph.library.function for node in part.node_def]
+    return {
+        node.attr[branch].func.name
+        for node in (*graph.node, *functions)
+        if node.op in {"If", "StatelessIf"}
+        for branch in ("then_branch", "else_branch")
     }
 
 
@@ -134,7 +156,8 @@ def training_graph(name: str) -> tf.types.experimental.ConcreteFunction:
         model._symbolic_build(
             data_batch=tf.data.Dataset.from_tensor_slices(data).batch(ROWS).element_spec
         )
-    steps = StepFunctions(model, strategy, has_empty_replicas=False)
+    dtype = "bfloat16" if name == "bfloat16" else "float32"
+    steps = StepFunctions(model, strategy, has_empty_replicas=False, exchange_dtype=dtype)
     inputs = batches(strategy, data), tf.constant(1), tf.zeros([3])
     return steps._train_function.get_concrete_function(*inputs)
 
@@ -146,13 +169,13 @@ def moving_means() -> dict[str, Any]:
         model = keras.Sequential([layers.Input((1,)), layers.BatchNormalization(momentum=0.5)])
         model.compile("sgd", "mse")
         spec = tf.TensorSpec((None, 1))
-        keras_compat.build_model(model, (spec, spec))
+        build_model(model, (spec, spec))
     steps = StepFunctions(model, strategy, has_empty_replicas=False)
     rows = np.repeat([[0.0], [1.0]], ROWS // 2, axis=0).astype("float32")
     steps.train(batches(strategy, (rows, rows)), tf.constant(2), tf.zeros([3]))
     values = strategy.experimental_local_results(model.layers[0].moving_mean.value)
     before = [float(value[0]) for value in values]
-    steps.average_statistics()
+    steps.synchronize()
     return {"before": before, "after": [float(value[0]) for value in values]}
 
 

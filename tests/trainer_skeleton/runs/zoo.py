@@ -211,6 +211,12 @@ def normalisation_synchronized_by_option():
     )
 
 
+@case(weighted)
+def gradients_accumulated_by_replicas():
+    optimizer = keras.optimizers.Adam(1e-2, gradient_accumulation_steps=3, global_clipnorm=0.3)
+    return mlp(optimizer, metrics=["mae"])
+
+
 @case(two_sides)
 def compiled_by_xla():
     model = two_inputs_and_outputs()

@@ -72,6 +72,8 @@ class Loop:
         Keras callbacks.
     sync_batch_norm
         Whether all batch normalizations take their statistics from all replicas.
+    exchange_dtype
+        The data type of gradients as replicas exchange them: ``float32`` keeps their own.
     audit
         Records the examples that are trained on, if the data has their numbers.
     step_timeout
@@ -93,6 +95,7 @@ class Loop:
         checkpoint_every: int = 0,
         callbacks: Sequence[keras.callbacks.Callback] = (),
         sync_batch_norm: bool = False,
+        exchange_dtype: str = "float32",
         audit: Audit | None = None,
         step_timeout: float = 0.0,
     ) -> None:
@@ -111,6 +114,7 @@ class Loop:
             cluster.strategy,
             has_empty_replicas=training.plan.has_empty_replicas,
             synchronize=sync_batch_norm,
+            exchange_dtype=exchange_dtype,
             record_examples=audit.see if audit else None,
         )
         self._model_state = ModelState(model, cluster.strategy)
@@ -230,7 +234,7 @@ class Loop:
         started = time.perf_counter()
         self._callbacks.on_epoch_begin(epoch)
         must_leave = self._train_epoch(batches, epoch)
-        self._steps.average_statistics()
+        self._steps.synchronize()
         if must_leave:
             self._save(self._steps.metric_sums())
             self._leave()
@@ -267,7 +271,7 @@ class Loop:
                     return True
                 unread = None
             if is_due and self._progress.step == step < end:
-                self._steps.average_statistics()
+                self._steps.synchronize()
                 self._save(self._steps.metric_sums())
         return False
 

@@ -34,6 +34,7 @@ class Settings:
     shuffle: int | None = None
     precision: str | None = None
     sync_batch_norm: bool = False
+    exchange_dtype: str = "float32"
     checkpoint_every: int = 0
     resume: bool = True
     evaluate: str | None = None
@@ -138,6 +139,13 @@ def parser(
         "--sync-batch-norm",
         action="store_true",
         help="have every batch normalisation see the rows of all replicas",
+    )
+    add(
+        "--exchange-dtype",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="numbers in which replicas exchange gradients: bfloat16 halves the bytes and rounds, "
+        "so that weights depend on the number of replicas (%(default)s)",
     )
     add(
         "--checkpoint-every",

@@ -310,6 +310,7 @@ class Run(AbstractContextManager):
             checkpoint_every=self._settings.checkpoint_every,
             callbacks=callbacks,
             sync_batch_norm=self._settings.sync_batch_norm,
+            exchange_dtype=self._settings.exchange_dtype,
             audit=data.audit,
             step_timeout=self._settings.step_timeout,
         )

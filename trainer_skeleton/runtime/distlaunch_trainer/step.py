@@ -17,11 +17,13 @@ import numpy as np
 import tensorflow as tf
 
 from . import keras_compat
+from .accumulation import GradientAccumulation, accumulates_locally
 from .all_reduce import (
     CollectiveInXlaError,
     no_collectives,
     sum_gradients,
     sum_over_replicas,
+    to_exchange,
     with_static_shape,
 )
 from .custom_steps import CustomSteps, overrides
@@ -72,6 +74,8 @@ class StepFunctions:
         Whether some replica has no row in some training step.
     synchronize
         Whether all batch normalizations take their statistics from all replicas.
+    exchange_dtype
+        ``bfloat16`` to exchange gradients as such, ``float32`` to keep their data type.
     record_examples
         Called with the numbers of the examples of each step and replica, for an audit.
     """
@@ -83,12 +87,14 @@ class StepFunctions:
         *,
         has_empty_replicas: bool,
         synchronize: bool = False,
+        exchange_dtype: str = "float32",
         record_examples: Callable[[np.ndarray], None] | None = None,
     ) -> None:
         self._model = model
         self._strategy = strategy
         self._replicas = strategy.num_replicas_in_sync
         self._has_empty_replicas = has_empty_replicas
+        self._exchange_dtype = tf.as_dtype(exchange_dtype)
         self._record_examples = record_examples
         self._gathers_rows = False  # set when the training step is traced
         self._losses = Losses(model)
@@ -100,6 +106,10 @@ class StepFunctions:
         self._loss_tracker = keras_compat.loss_tracker(model)
         keras_compat.disable_gradient_aggregation(model.optimizer)
         use_cross_replica_cond()
+        accumulates = not self._custom.has_train_step and accumulates_locally(model, self._replicas)
+        self._accumulation = (
+            GradientAccumulation(model, strategy, self._exchange_dtype) if accumulates else None
+        )
         self._train_function = tf.function(self._train)
         self._test_function = tf.function(self._evaluate)
         self._results_function = tf.function(self._results)
@@ -132,6 +142,8 @@ class StepFunctions:
             This task's control signals (shape [3]): whether to end the training and whether to stop
             the run, both for all tasks if above 0, and a number for the others.
         """
+        if self._accumulation is not None:
+            self._accumulation.share()
         return Execution(*self._train_function(batches, steps, signals))
 
     def keep_logs(self, execution: Execution) -> None:
@@ -177,10 +189,46 @@ class StepFunctions:
             )
             batch = next(batches)
             rows += self._strategy.experimental_local_results(batch[2])[0]
-            loss, others = self._on_first_replica(self._train_replica, batch)
+            loss, others = self._train_step(batch)
             is_first = tf.logical_and(not_finite < 0, ~tf.math.is_finite(loss))
             not_finite = tf.where(is_first, number, not_finite)
         return loss, not_finite, steps, rows, signals, others
+
+    @tf.autograph.experimental.do_not_convert
+    def _train_step(self, batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Train a step on all replicas; return the loss and the other logs."""
+        accumulation = self._accumulation
+        if accumulation is None:
+            return self._on_first_replica(self._train_replica, batch)
+        gradients, loss, others = self._strategy.run(self._gradients_to_accumulate, (batch,))
+
+        def update() -> tf.Tensor:
+            sums, mean = self._strategy.run(accumulation.sum_over_steps, (gradients, loss))
+            accumulation.reset()
+            variables = self._model.trainable_variables
+            self._strategy.run(lambda sums: self._model.optimizer.apply(sums, variables), (sums,))
+            return tf.cast(self._first(mean), tf.float32)
+
+        def accumulate() -> tf.Tensor:
+            self._strategy.run(accumulation.add_loss, (loss,))
+            accumulation.add(gradients)
+            # An estimate for the progress: the mean over all steps is exchanged at the update.
+            estimate = tf.cast(self._first(loss), tf.float32) * self._replicas
+            return tf.where(tf.math.is_finite(estimate), estimate, 0.0)
+
+        return tf.cond(accumulation.is_update(), update, accumulate), self._first(others)
+
+    def _gradients_to_accumulate(self, batch: Any) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
+        """Return a replica's gradients, dense, its share of the loss, and the other logs."""
+        data, rows = self._unpack(batch, has_empty_replicas=self._has_empty_replicas)
+        gradients, loss, others = self._forward_and_backward(data, rows)
+        dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+        if rows.may_be_empty:
+            dense = [None if g is None else rows.without_placeholder(g) for g in dense]
+        self._count_local_loss(loss, rows)
+        if self._train_logs.others:
+            others = self._mean_over_rows(others, rows)
+        return dense, loss, others
 
     @tf.autograph.experimental.do_not_convert
     def _train_replica(self, batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
@@ -271,7 +319,9 @@ class StepFunctions:
                 present = [rows.without_placeholder(g) for g in present]
             self._gathers_rows = any(isinstance(g, tf.IndexedSlices) for g in present)
             wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
-            summed, *present = sum_gradients([tf.cast(loss, wire), *present])
+            small = [to_exchange(gradient, self._exchange_dtype) for gradient in present]
+            summed, *small = sum_gradients([tf.cast(loss, wire), *small])
+            present = [tf.cast(s, g.dtype) for s, g in zip(small, present, strict=True)]
             loss = tf.cast(summed, loss.dtype)
         rest = iter(present)
         return [None if g is None else next(rest) for g in gradients], loss
@@ -283,6 +333,12 @@ class StepFunctions:
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         weight = tf.where(tf.equal(replica, 0), rows.global_rows, 0)
         self._loss_tracker.update_state(loss, sample_weight=weight)
+
+    def _count_local_loss(self, loss: tf.Tensor, rows: StepRows) -> None:
+        """Count a replica's share of the loss: with all replicas' it counts once for each row."""
+        if self._loss_tracker is not None:
+            weight = tf.cast(rows.global_rows, loss.dtype) / self._replicas
+            self._loss_tracker.update_state(loss * self._replicas, sample_weight=weight)
 
     def _count_metrics(self, logs: StepLogs, rows: StepRows, *data: Any) -> tf.Tensor:
         """Update the metrics; return the numbers that ``compute_metrics()`` returns beside them."""
@@ -341,10 +397,7 @@ class StepFunctions:
         predicted = self._model(x, training=False)
         loss = self._losses.share(x, y, predicted, weights, rows, training=False).loss_to_report
         self._rescale_local_updates(before, rows)
-        if self._loss_tracker is not None:
-            # Over all replicas this counts the global loss once for each global row.
-            weight = tf.cast(rows.global_rows, loss.dtype) / self._replicas
-            self._loss_tracker.update_state(loss * self._replicas, sample_weight=weight)
+        self._count_local_loss(loss, rows)
         others = self._count_metrics(self._test_logs, rows, x, y, predicted, weights)
         return self._mean_over_rows(others, rows) if self._test_logs.others else others
 
@@ -355,13 +408,16 @@ class StepFunctions:
         others = self._test_logs.vector(_flatten(logs), self._metric_results())
         return self._mean_over_rows(others, rows) if self._test_logs.others else others
 
-    def average_statistics(self) -> None:
-        """Give all replicas the mean of the moving statistics that each has of its own rows.
+    def synchronize(self) -> None:
+        """Give all replicas the same state, before the model or optimizer is read.
 
-        To be called before the model is read: for validation, callbacks and checkpoints.
+        That is for validation, callbacks and checkpoints. Each replica has moving statistics of its
+        own rows, of which the mean is taken, and may accumulate gradients, which are summed.
         """
         if self._normalizations.moving_statistics:
             self._average_statistics()
+        if self._accumulation is not None:
+            self._accumulation.all_reduce()
 
     @tf.function
     def _average_statistics(self) -> None:
@@ -383,10 +439,11 @@ class StepFunctions:
         return self._on_first_replica(self._sums_replica)
 
     def _on_first_replica(self, function: Any, *args: Any) -> Any:
-        values = self._strategy.run(function, args=args)
-        return tf.nest.map_structure(
-            lambda value: self._strategy.experimental_local_results(value)[0], values
-        )
+        return tf.nest.map_structure(self._first, self._strategy.run(function, args=args))
+
+    def _first(self, value: Any) -> tf.Tensor:
+        """Return the value of this task's first replica."""
+        return self._strategy.experimental_local_results(value)[0]
 
     @tf.autograph.experimental.do_not_convert
     def _results_replica(self) -> dict[str, tf.Tensor]:
