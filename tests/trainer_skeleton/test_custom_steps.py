@@ -10,6 +10,78 @@ from distlaunch_trainer.errors import ModelError
 
 layers = keras.layers
 
+TRAIN_UNEVENLY = """
+import keras
+import numpy as np
+import tensorflow as tf
+
+from distlaunch_trainer.custom_steps import CustomSteps
+from distlaunch_trainer.losses import StepRows
+from distlaunch_trainer.normalization import BatchNormalizations
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+keras.config.set_floatx("float64")
+x = np.random.default_rng(1).normal(size=(4, 3))
+y = np.square(x).sum(axis=1, keepdims=True)
+
+
+class Model(keras.Sequential):
+    def train_step(self, data):
+        return super().train_step(data)
+
+
+def create_model():
+    keras.utils.set_random_seed(1)
+    norm = keras.layers.BatchNormalization(synchronized=True)
+    model = Model(
+        [
+            keras.Input((3,)),
+            keras.layers.Dense(4, "tanh"),
+            norm,
+            keras.layers.Dense(4, "tanh"),
+            keras.layers.Dense(1),
+        ]
+    )
+    model.compile(keras.optimizers.SGD(0.1, clipnorm=0.5), "mse")
+    return model
+
+
+alone = create_model()
+for _ in range(3):
+    alone.train_on_batch(x, y)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with strategy.scope():
+    model = create_model()
+    model.optimizer.build(model.trainable_variables)
+    steps = CustomSteps(model, BatchNormalizations(model, 2), 2)
+
+
+@tf.function(autograph=False)
+def train(first):
+    def replica():
+        number = tf.distribute.get_replica_context().replica_id_in_sync_group
+        start, stop = tf.unstack(tf.where(number == 0, [0, first], [first, 4]))
+        rows = StepRows(tf.cast(stop - start, tf.int64), tf.constant(4, tf.int64), 2, True)
+        stop = tf.maximum(stop, start + 1)  # a placeholder, if there is no row
+        start = tf.minimum(start, 3)
+        steps.train((tf.constant(x)[start:stop], tf.constant(y)[start:stop]), rows)
+
+    strategy.run(replica)
+
+
+for first in (3, 2, 4):
+    train(tf.constant(first))
+for own, expected in zip(model.trainable_weights, alone.trainable_weights, strict=True):
+    np.testing.assert_allclose(own.numpy(), expected.numpy(), rtol=0, atol=1e-12)
+"""
+
+
+def test_replicas_with_different_rows_differentiate_synchronized_normalization(run_code):
+    """Three rows and one, two and two, and four and none."""
+    result = run_code(TRAIN_UNEVENLY)
+    assert result.code == 0, result.text
+
 
 def test_stateful_layers_are_refused_by_name_on_several_replicas():
     x = layers.Input(batch_shape=(4, 5, 3))

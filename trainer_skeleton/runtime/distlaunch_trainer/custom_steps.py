@@ -99,7 +99,8 @@ class CustomSteps:
 
     def train(self, data: Any, rows: StepRows) -> dict[str, Any]:
         """Train one replica's step; return what ``train_step()`` returned."""
-        with normalize_globally(rows), self._normalizations.in_replica(rows.local_rows):
+        synchronized = self._normalizations.in_replica(rows.local_rows, rows.local_fraction)
+        with normalize_globally(rows), synchronized:
             return _checked_logs(self._model, "train_step", self._model.train_step(data))
 
     def test(self, data: Any, rows: StepRows) -> dict[str, Any]:

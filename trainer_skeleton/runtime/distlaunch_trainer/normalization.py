@@ -53,20 +53,31 @@ class BatchNormalizations:
         ]
 
     @contextmanager
-    def in_replica(self, rows: tf.Tensor) -> Iterator[None]:
-        """Let synchronized layers include this replica's rows in here, unless ``rows`` is 0."""
-        self._replica.rows = rows
+    def in_replica(
+        self, rows: tf.Tensor, fraction: Callable[[Any], tf.Tensor] | None = None
+    ) -> Iterator[None]:
+        """Let synchronized layers include this replica's rows in here.
+
+        Parameters
+        ----------
+        rows
+            Rows of this replica, 0 if it has only a placeholder.
+        fraction
+            Is given a data type, and returns the factor by which the caller multiplies this
+            replica's gradients before they are summed; None if the loss already includes it.
+        """
+        self._replica.rows, self._replica.fraction = rows, fraction
         try:
             yield
         finally:
-            self._replica.rows = None
+            self._replica.rows = self._replica.fraction = None
 
     def _moments_of(self, layer: Any, alone: _Moments) -> _Moments:
         def moments(inputs: tf.Tensor, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
             rows = getattr(self._replica, "rows", None)
             if rows is None or tf.distribute.in_cross_replica_context():
                 return alone(inputs, mask)  # as Keras saves or builds the model
-            return _moments_over_replicas(layer, inputs, mask, rows)
+            return _moments_over_replicas(layer, inputs, mask, rows, self._replica.fraction)
 
         return moments
 
@@ -109,7 +120,11 @@ def _layers(model: keras.Model) -> list[Any]:
 
 
 def _moments_over_replicas(
-    layer: Any, inputs: tf.Tensor, mask: Any, rows: tf.Tensor
+    layer: Any,
+    inputs: tf.Tensor,
+    mask: Any,
+    rows: tf.Tensor,
+    fraction: Callable[[Any], tf.Tensor] | None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return mean and variance of each channel over the rows of all replicas."""
     channels, rank = inputs.shape[layer.axis], inputs.shape.rank
@@ -124,8 +139,30 @@ def _moments_over_replicas(
     sums = tf.stack(
         [tf.reduce_sum(part, axes) for part in (weights, distances, tf.square(distances))]
     )
-    count, first, second = tf.unstack(sum_over_replicas([sums])[0])
+    if fraction is None:
+        (sums,) = sum_over_replicas([sums])
+    else:
+        sums = _sum_for_weighted_gradients(sums, fraction(sums.dtype))
+    count, first, second = tf.unstack(sums)
     count += 0 if mask is None else keras.config.epsilon()  # as Keras's own
     shift = tf.math.divide_no_nan(first, count)
     variance = tf.math.divide_no_nan(second, count) - tf.square(shift)
     return tf.reshape(origin, [channels]) + shift, tf.maximum(variance, 0)
+
+
+def _sum_for_weighted_gradients(value: tf.Tensor, fraction: tf.Tensor) -> tf.Tensor:
+    """Return a sum over the replicas, whose gradients are multiplied by ``fraction`` afterwards.
+
+    What the loss of replica r passes back to replica s is to count for the fraction of r, and is
+    multiplied by that of s later.
+    """
+
+    @tf.custom_gradient
+    def total(own: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            part = tf.where(fraction > 0, upstream * fraction, 0)  # a placeholder's may be NaN
+            return tf.math.divide_no_nan(sum_over_replicas([part])[0], fraction)
+
+        return sum_over_replicas([own])[0], gradient
+
+    return total(value)

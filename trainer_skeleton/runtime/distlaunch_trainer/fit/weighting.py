@@ -53,9 +53,16 @@ def weighted(model: keras.Model, step: StepFunction, *, average_logs: bool) -> S
 
     def weighted_step(batch: Any) -> Any:
         data, rows = unpack_batch(batch)
+        # Nothing may run at the end of the data, such as counting a step.
+        tensors = [leaf for leaf in tf.nest.flatten(data, True) if tf.is_tensor(leaf)]
+        with tf.control_dependencies(tensors):
+            return run(data, rows)
+
+    def run(data: Any, rows: StepRows) -> Any:
         counters = _values(per_step_counters(model))
         before = _values(_changed(model, normalizations)) if rows.may_be_empty else []
-        with _weighing(rows), normalizations.in_replica(rows.local_rows):
+        synchronized = normalizations.in_replica(rows.local_rows, rows.local_fraction)
+        with _weighing(rows), synchronized:
             logs = step(data)
         for variable, value in before:
             variable.assign(tf.where(rows.local_rows > 0, variable.value, value))
