@@ -32,7 +32,7 @@ signature = (tf.TensorSpec((4,), tf.float32), tf.TensorSpec((1,), tf.float32))
 dataset = tf.data.Dataset.from_generator(rows, output_signature=signature).batch(8)
 
 model = keras.Sequential([keras.layers.Dense(8, activation="tanh"), keras.layers.Dense(1)])
-model.compile(optimizer=keras.optimizers.Adam(1e-2), loss="mse", metrics=["mae"])
+model.compile(optimizer=keras.optimizers.SGD(1e-2, momentum=0.9), loss="mse", metrics=["mae"])
 model.fit(dataset, epochs=2)
 model.fit(Batches(), epochs=1)
 model.fit(endless_batches(), steps_per_epoch=11, epochs=2)

@@ -12,7 +12,8 @@ keras.utils.set_random_seed(12)
 
 per_worker_batch_size = 16
 tf_config = json.loads(os.environ.get("TF_CONFIG", "{}"))
-num_workers = sum(map(len, tf_config.get("cluster", {"worker": [""]}).values()))
+cluster = tf_config.get("cluster", {"worker": [""]})
+num_workers = sum(map(len, cluster.values()))
 
 
 def mnist_dataset(batch_size):
@@ -49,7 +50,8 @@ def build_and_compile_cnn_model():
 
 
 def _is_chief(task_type, task_id):
-    return task_type is None or task_type == "chief" or (task_type == "worker" and task_id == 0)
+    is_first = task_type == "worker" and task_id == 0 and "chief" not in cluster
+    return task_type is None or task_type == "chief" or is_first
 
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()

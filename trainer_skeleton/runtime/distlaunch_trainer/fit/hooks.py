@@ -50,7 +50,7 @@ def _distribute(adapter: Any, cluster: Cluster, session: Session) -> tuple[Any, 
 
 def _examples(adapter: Any) -> int | None:
     """Return the number of rows of arrays, None for other data."""
-    if adapter.has_partial_batch is None or adapter.num_batches is None:
+    if _has_partial_batch(adapter) is None or adapter.num_batches is None:
         return None
     missing = adapter.batch_size - (adapter.partial_batch_size or adapter.batch_size)
     return adapter.num_batches * adapter.batch_size - missing
@@ -58,9 +58,17 @@ def _examples(adapter: Any) -> int | None:
 
 def _least_rows(adapter: Any) -> int:
     """Return the rows that every batch has at least, as far as that is known."""
-    if adapter.has_partial_batch is None:
+    if _has_partial_batch(adapter) is None:
         return adapter.batch_size or 0
     return adapter.partial_batch_size or adapter.batch_size or 0
+
+
+def _has_partial_batch(adapter: Any) -> bool | None:
+    """Return whether the last batch is smaller, None if that is not known."""
+    try:
+        return adapter.has_partial_batch
+    except NotImplementedError:  # generators and PyDatasets
+        return None
 
 
 def _wrap_step(model: keras.Model, step: weighting.StepFunction) -> weighting.StepFunction:
