@@ -53,6 +53,8 @@ def weighted(model: keras.Model, step: StepFunction, *, average_logs: bool) -> S
 
     def weighted_step(batch: Any) -> Any:
         data, rows = unpack_batch(batch)
+        if average_logs:  # TensorFlow fails on tf.cond of some steps under control dependencies
+            return run(data, rows)
         # Nothing may run at the end of the data, such as counting a step.
         tensors = [leaf for leaf in tf.nest.flatten(data, True) if tf.is_tensor(leaf)]
         with tf.control_dependencies(tensors):
