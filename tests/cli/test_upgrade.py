@@ -178,9 +178,10 @@ def test_eject_copies_the_package_and_keeps_changes(run, tmp_path):
     folder = tmp_path / "digits"
     run("init", "digits")
     done = run("eject", cwd=folder)
-    files = {path.name for path in resources.trainer_package().glob("*.py")}
+    package = resources.trainer_package()
+    files = {path.relative_to(package) for path in package.rglob("*.py")}
     copy = folder / "distlaunch_trainer"
-    assert {path.name for path in copy.iterdir()} == files
+    assert {path.relative_to(copy) for path in copy.rglob("*") if path.is_file()} == files
     expected = "distlaunch_trainer/: runs and images now use this copy\n"
     assert done == (0, f"wrote {len(files)} files to {expected}", "")
     assert run("eject", cwd=folder).out == f"wrote 0 files to {expected}"

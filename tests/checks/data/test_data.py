@@ -23,9 +23,9 @@ def test_a_changed_project_has_unknown_data_and_the_cluster_is_checked(whole):
         "module beside it has changed since the last local run",
         "64 rows a step, 32 on each of 2 replicas",
     ]
-    assert whole.data_codes(whole.cluster(5)) == [("error", "shards-not-divided")]
+    assert whole.data_codes(whole.cluster(7)) == [("error", "shards-not-divided")]
     whole.write("trainer/data.py", "def training():\n    return load()\n")
-    assert whole.data_codes(whole.cluster(5)) == []
+    assert whole.data_codes(whole.cluster(7)) == []
 
 
 @pytest.fixture
