@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from distlaunch_trainer import explain
-from distlaunch_trainer.errors import DataError, ModelError, TrainerError, gist
+from distlaunch_trainer.errors import DataError, ModelError, TrainerError, summarize
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def raise_error(error):
 
 def step_error(step, *arguments, bad_record=pytest.fail):
     """Return what is reported of a step that fails."""
-    with pytest.raises(TrainerError) as caught, explain.steps(bad_record):
+    with pytest.raises(TrainerError) as caught, explain.step_errors(bad_record):
         step(*arguments)
     return str(caught.value)
 
@@ -34,14 +34,14 @@ def model_error(build, *arguments):
     return str(caught.value)
 
 
-def test_gist_is_one_line_of_the_reason():
+def test_summary_is_one_line_of_the_reason():
     with pytest.raises(tf.errors.OpError) as of_operation:
         tf.io.parse_tensor(b"\xff", tf.int32)
-    assert "{{" not in gist(of_operation.value)
-    assert "[Op:" not in gist(of_operation.value)
+    assert "{{" not in summarize(of_operation.value)
+    assert "[Op:" not in summarize(of_operation.value)
     error = RuntimeError("cannot merge\n\nArguments received by X.call():\n  • kwargs=<class 'x'>")
-    assert gist(error) == "cannot merge"
-    assert gist(ValueError("\n \n")) == "ValueError"
+    assert summarize(error) == "cannot merge"
+    assert summarize(ValueError("\n \n")) == "ValueError"
 
 
 def test_failed_step_gives_the_reason_and_the_operation():
@@ -140,7 +140,7 @@ def test_errors_of_the_trainer_pass_unchanged():
 
 
 def test_unexpected_error_names_the_option_for_a_traceback():
-    assert explain.ending(KeyError("x")) == (
+    assert explain.final_message(KeyError("x")) == (
         "unexpected KeyError: 'x'; --debug shows where it comes from"
     )
 
@@ -156,9 +156,9 @@ def test_loss_of_a_peer_is_reported_after_the_peer_s_own_error(error, monkeypatc
     waits: list[float] = []
     monkeypatch.setattr(explain.time, "sleep", waits.append)
     # No record is looked for, however many there are.
-    with pytest.raises(type(error)) as caught, explain.steps(pytest.fail):
+    with pytest.raises(type(error)) as caught, explain.step_errors(pytest.fail):
         explain.from_user("create_model()", lambda: raise_error(error))
-    assert explain.ending(caught.value) == "this task lost its peers: another task ended"
+    assert explain.final_message(caught.value) == "this task lost its peers: another task ended"
     assert waits == [5.0]
 
 

@@ -8,12 +8,13 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from distlaunch_trainer.arrays import Arrays
 from distlaunch_trainer.epoch_order import EpochOrder
 from distlaunch_trainer.errors import PlanError
 from distlaunch_trainer.pipeline import Order, Pipeline
-from distlaunch_trainer.plan import Plan, UnevenBatchPlan, coverage_note
+from distlaunch_trainer.plan import BatchPlan, UnevenBatchPlan, coverage_note
 from distlaunch_trainer.record_index import EVERY, FileIndex, Index
-from distlaunch_trainer.sources import Arrays, _FileTable
+from distlaunch_trainer.records import _FileTable
 
 
 @st.composite
@@ -23,10 +24,10 @@ def plans(draw, examples=5000, replicas=16, steps=60, shards=6):
     count = draw(st.integers(size, examples))
     # Batches of a few rows would make thousands of steps.
     batch = draw(st.integers(max(size, count // steps), count + count // 5))
-    return Plan(count, batch, size, size * draw(st.integers(1, shards)))
+    return BatchPlan(count, batch, size, size * draw(st.integers(1, shards)))
 
 
-def positions(plan: Plan, replica: int) -> list[list[int]]:
+def positions(plan: BatchPlan, replica: int) -> list[list[int]]:
     """Return the positions that a replica reads in each step, as its shards' readers give them."""
     steps = []
     for step in range(plan.steps):
@@ -81,7 +82,7 @@ def test_the_global_batches_are_the_same_for_every_cluster_that_divides_the_shar
     batch = data.draw(st.integers(max(sizes[-1], examples // 60), 6000))
 
     def global_batches(replicas: int) -> list[set[int]]:
-        plan = Plan(examples, batch, replicas, shards)
+        plan = BatchPlan(examples, batch, replicas, shards)
         dealt = [positions(plan, replica) for replica in range(replicas)]
         return [set().union(*step) for step in zip(*dealt, strict=True)]
 
@@ -115,7 +116,7 @@ def test_examples_seen_goes_on_over_passes(plan, steps):
 )
 def test_plans_that_are_refused(plan, message):
     with pytest.raises(PlanError) as refused:
-        Plan(*plan)
+        BatchPlan(*plan)
     assert str(refused.value) == message
 
 
@@ -132,7 +133,7 @@ def test_plans_that_are_refused(plan, message):
 def test_steps_that_do_not_see_each_example_once_are_noted(examples, steps, note):
     remedy = "--steps-per-epoch 16 (the default) sees each once"
     expected = note and f"--steps-per-epoch {steps} {note}; {remedy}"
-    assert coverage_note(Plan(examples, 64, 2), steps) == expected
+    assert coverage_note(BatchPlan(examples, 64, 2), steps) == expected
 
 
 def index_of(files: list[int]) -> Index:
@@ -152,7 +153,7 @@ def index_of(files: list[int]) -> Index:
 )
 def test_every_example_is_in_one_range_of_a_pass(files, replicas, data):
     count = sum(files) + replicas
-    plan = Plan(count, count, replicas, replicas * data.draw(st.integers(1, 40)))
+    plan = BatchPlan(count, count, replicas, replicas * data.draw(st.integers(1, 40)))
     longest = -(-count // plan.shards)
     order = EpochOrder(plan, data.draw(st.integers(1, longest)), 3, shuffles=True)
     read: list[int] = []
@@ -192,7 +193,7 @@ def numbers_of(pipeline, replica, steps, first=0):
 def test_every_example_is_trained_on_once_in_a_pass(cluster, plan, pool, data):
     x = np.arange(plan.examples)
     shuffling = Order(seed=pool, shuffle_buffer=pool)
-    plan_of_one = Plan(plan.examples, plan.global_batch, 1, plan.shards)
+    plan_of_one = BatchPlan(plan.examples, plan.global_batch, 1, plan.shards)
     of_all, of_one = (
         Pipeline(Arrays(x).open(cluster, "", numbered=True), of_cluster, shuffling)
         for of_cluster in (plan, plan_of_one)

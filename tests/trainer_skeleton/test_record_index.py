@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from distlaunch_trainer import record_index, tfrecord_scanner
 from distlaunch_trainer.errors import DataError, StorageError
 from distlaunch_trainer.record_index import EVERY, index_files, scan
-from distlaunch_trainer.tfrecord_scanner import Walk, masked_crc
+from distlaunch_trainer.tfrecord_scanner import RecordScanner, masked_crc
 
 ALL = ["part-0", "part-1", "part-2"]
 
@@ -228,8 +228,8 @@ def joined(records: list[bytes]) -> bytes:
     return b"".join(framed(data) for data in records)
 
 
-def plain_walk(content: bytes) -> tuple[int, list[int]]:
-    """What a walk does, as simply as can be."""
+def scan_plainly(content: bytes) -> tuple[int, list[int]]:
+    """Find the records one by one."""
     at, starts = 0, []
     while at + 12 <= len(content):
         length, crc = struct.unpack_from("<QI", content, at)
@@ -248,12 +248,12 @@ def plain_walk(content: bytes) -> tuple[int, list[int]]:
     return len(starts), starts[::8]
 
 
-def walk(content: bytes, reads: list[int]) -> tuple[int, list[int]]:
-    """Walk along ``content``, of which so many bytes at a time can be read."""
+def scan_content(content: bytes, reads: list[int]) -> tuple[int, list[int]]:
+    """Scan ``content``, of which so many bytes at a time can be read."""
     stream, sizes = io.BytesIO(content), cycle(reads)
-    walk = Walk("data", 8)
-    walk.follow(lambda room: stream.readinto(room[: next(sizes)]))
-    return walk.records, walk.offsets.tolist()
+    scanner = RecordScanner("data", 8)
+    scanner.scan(lambda room: stream.readinto(room[: next(sizes)]))
+    return scanner.records, scanner.offsets.tolist()
 
 
 def end_of(way, *arguments):
@@ -264,10 +264,10 @@ def end_of(way, *arguments):
 
 
 def check_end(content: bytes, reads: list[int], always: bool):
-    """Check that a walk ends as a plain one does; return how."""
+    """Check that a scan has the result of a plain one, and return it."""
     with searching(always):
-        end = end_of(walk, content, reads)
-    assert end == end_of(plain_walk, content)
+        end = end_of(scan_content, content, reads)
+    assert end == end_of(scan_plainly, content)
     return end
 
 
@@ -317,7 +317,7 @@ def searching(always: bool):
 @given(files, reads, st.booleans())
 @example(joined([bytes(100)] * 50), [1 << 22], True)
 @example(joined([joined([b"in"] * 5)] * 50), [1 << 22], True)
-def test_a_walk_finds_what_a_plain_one_finds(content, reads, always):
+def test_a_scan_finds_the_records_that_a_plain_one_finds(content, reads, always):
     assert not isinstance(check_end(content, reads, always), str)
 
 
@@ -329,7 +329,7 @@ def test_damaged_files_have_the_same_end(content, reads, always, data):
     check_end(content[:at], reads, always)
     check_end(content[at:] + content[:at], reads, always)
     check_end(with_changed_byte(content, at), reads, always)
-    _, starts = plain_walk(content)
+    _, starts = scan_plainly(content)
     at = data.draw(st.sampled_from(starts)) + data.draw(st.integers(0, 11))
     assert "is damaged at byte" in check_end(with_changed_byte(content, at), reads, always)
 

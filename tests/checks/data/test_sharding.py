@@ -19,7 +19,7 @@ GOLDEN = json.loads((TESTS / "golden" / "plan.json").read_text())["cases"]
 
 sys.path.insert(0, str(TESTS.parent / "trainer_skeleton" / "base"))
 from distlaunch_trainer.errors import PlanError  # noqa: E402 - found by the path just set
-from distlaunch_trainer.plan import Plan, SharedBatchPlan, coverage_note  # noqa: E402
+from distlaunch_trainer.plan import BatchPlan, SharedBatchPlan, coverage_note  # noqa: E402
 
 sys.path.pop(0)
 
@@ -27,7 +27,7 @@ SIZES = st.integers(1, 16)
 SOURCE = "trainer/data.py"
 
 
-def trainer_error(*plan: object, of: type = Plan) -> str:
+def trainer_error(*plan: object, of: type = BatchPlan) -> str:
     """Return why the trainer refuses a plan, empty where it accepts it."""
     try:
         of(*plan)
@@ -74,7 +74,7 @@ def test_a_plan_is_an_error_where_the_trainer_refuses_it(examples, batch, count,
 def test_steps_and_rows_are_those_of_the_trainer(replicas, factor, more, rows):
     examples, batch, shards = replicas + more, replicas + rows, replicas * factor
     plan = DataPlan(replicas, batch, shards, examples)
-    theirs = Plan(examples, batch, replicas, shards)
+    theirs = BatchPlan(examples, batch, replicas, shards)
     full = range(max(examples // batch, 1))
     counts = [theirs.rows(step, replica) for step in full for replica in range(replicas)]
     assert plan.steps == theirs.steps
@@ -84,7 +84,7 @@ def test_steps_and_rows_are_those_of_the_trainer(replicas, factor, more, rows):
 
 @given(st.integers(1, 2000), st.integers(1, 300), st.integers(1, 100))
 def test_steps_are_warned_of_where_the_trainer_warns(examples, batch, steps):
-    theirs = Plan(examples, batch, 1, 1)
+    theirs = BatchPlan(examples, batch, 1, 1)
     note = coverage_note(theirs, steps)
     problems = check(TrainingMachines(1, 0), batch, 1, examples, steps)
     words = {"steps-partial": "covers", "steps-repeat": "sees each example"}

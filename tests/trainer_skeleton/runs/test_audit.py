@@ -99,13 +99,13 @@ def read():
 
 alone = cluster.Cluster(cluster.Role(), tf.distribute.get_strategy())
 items = data.training().open(alone, ".")
-dealt = plan.Plan(items.examples, 601, 3)
-batches = pipeline.Pipeline(items, dealt, pipeline.Order(0, 10_000))
-iterator = iter(batches.dataset(range(1, 2), 0, dealt.steps))
+batch_plan = plan.BatchPlan(items.examples, 601, 3)
+batches = pipeline.Pipeline(items, batch_plan, pipeline.Order(0, 10_000))
+iterator = iter(batches.dataset(range(1, 2), 0, batch_plan.steps))
 before = read()
-for _ in range(dealt.steps):
+for _ in range(batch_plan.steps):
     next(iterator)
-print(read() - before, dealt.regions // 3)
+print(read() - before, batch_plan.regions // 3)
 """
 
 

@@ -25,7 +25,7 @@ import zoo
 from distlaunch_trainer import Arrays, cluster, run, storage
 from distlaunch_trainer.epoch_order import EpochOrder
 from distlaunch_trainer.options import Settings
-from distlaunch_trainer.plan import Plan
+from distlaunch_trainer.plan import BatchPlan
 
 run.connect = functools.cache(cluster.connect)
 run.save_model = lambda model, folder, report: []  # takes as long as the training
@@ -131,7 +131,7 @@ def train(name, case, folder, task):
 
 def in_turn(case, examples):
     """Return the arrays in the order of the plan's positions, and the weights of classes."""
-    plan = Plan(examples, zoo.BATCH)
+    plan = BatchPlan(examples, zoo.BATCH)
     order = EpochOrder(plan, block=-(-examples // plan.shards))
     rows = [order.example_at(position) for position in range(examples)]
     *arrays, class_weight = case.data(examples)

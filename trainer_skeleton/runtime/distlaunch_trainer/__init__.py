@@ -5,15 +5,21 @@ program of a training function. Modules, in the order in which data flows throug
 
 ``options``          the options of the command line
 ``process``          a task's environment, signals and exit code; ``stop_signal``: SIGTERM
-``run``              a run: cluster, data, model, training and saving
+``run``              a run: cluster, data, model, training and saving; ``run_start``: where it
+                     starts or resumes; ``run_facts``: its figures
 ``job_folders``      the folders that a job writes to
 ``cluster``          the strategy from TF_CONFIG, and collectives between the tasks
 ``peer_watchdog``    a program that names missing peers; ``devices``: GPUs
 ``data_setup``       the data, sharded, as of the run that is resumed
-``sources``          Records and Arrays; ``user_dataset``: a user's ``tf.data.Dataset``
+``arrays``           Arrays; ``records``: Records; both are an ``example_source``
 ``record_index``     the byte offsets of records; ``tfrecord_scanner`` finds them
 ``plan``             pure arithmetic: which replica reads which example at which step
-``pipeline``         plan and index as a ``tf.data`` pipeline
+``epoch_order``      the order of the examples of a pass
+``pipeline``         examples, plan and order as a ``tf.data`` pipeline
+``user_dataset``     a user's ``tf.data.Dataset``; ``python_data``: a PyDataset or generator
+``shard_policy``     how a user's batches are sharded; ``batch_sharding``: the rows of a replica
+``batch_rows``       the rows of a batch; ``fingerprints``: which rows were seen
+``user_model``       the model and the callbacks that a user's functions return
 ``step``             a step of training or evaluation, on one replica and on all
 ``losses``           a replica's share of the loss of the global batch
 ``normalization``    batch normalization over all replicas, moving statistics
@@ -38,14 +44,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .arrays import Arrays
     from .process import launch
+    from .records import Records
     from .run import Run
-    from .sources import Arrays, Records
 
 __version__ = "0.1.0"
 __all__ = ["Arrays", "Records", "Run", "launch"]
 
-_MODULES = {"Arrays": "sources", "Records": "sources", "Run": "run", "launch": "process"}
+_MODULES = {"Arrays": "arrays", "Records": "records", "Run": "run", "launch": "process"}
 
 
 def __getattr__(name: str) -> Any:

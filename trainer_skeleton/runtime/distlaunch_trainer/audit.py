@@ -1,8 +1,8 @@
 """What a task trains on and what it reads for that, reported to a launcher that requests it.
 
 ``distlaunch local --audit`` sets ``DISTLAUNCH_AUDIT``. Each batch then carries the numbers of its
-examples; they are taken down where the step is computed, so that nothing between the files and the
-model goes unseen.
+examples; they are recorded where the step is computed, so that nothing between the files and
+the model is missed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from .report import Report
 
-_RUNS_AN_EVENT = 20_000
+_RUNS_PER_EVENT = 20_000
 
 
 def is_audited(environ: Any = os.environ) -> bool:
@@ -49,7 +49,7 @@ class Audit:
         numbers_of: Callable[[np.ndarray], np.ndarray] = np.copy,
     ) -> None:
         self.examples = examples
-        self._report = report
+        self._events = report
         self._numbers_of = numbers_of
         self._index_bytes = index_bytes
         self._data_bytes = data_bytes
@@ -57,14 +57,14 @@ class Audit:
         self._records = 0
         self._bytes = 0
 
-    def see(self, examples: np.ndarray) -> None:
+    def record(self, examples: np.ndarray) -> None:
         """Record the examples of a step: their numbers, and their bytes if known."""
         if examples.ndim > 1:
             self._bytes += int(examples[:, 1].sum())
             examples = examples[:, 0]
         self._seen.append(examples)
 
-    def report(self, first: int, stop: int) -> None:
+    def flush(self, first: int, stop: int) -> None:
         """Report what was seen in the steps ``first ... stop-1``, and what was read so far."""
         numbers = self._numbers_of(np.concatenate([*self._seen, np.empty(0, np.int64)]))
         self._seen = []
@@ -74,15 +74,15 @@ class Audit:
         if len(known) < len(numbers):
             facts["unknown"] = len(numbers) - len(known)
         runs = runs_of(known)
-        for at in range(0, max(1, len(runs)), _RUNS_AN_EVENT):
-            part = runs[at : at + _RUNS_AN_EVENT].tolist()
-            self._report.event("audit", kind="seen", positions=part, **facts)
+        for at in range(0, max(1, len(runs)), _RUNS_PER_EVENT):
+            part = runs[at : at + _RUNS_PER_EVENT].tolist()
+            self._events.event("audit", kind="seen", positions=part, **facts)
             facts.pop("unknown", None)
-        self._report_read()
+        self._flush_read()
 
-    def _report_read(self) -> None:
+    def _flush_read(self) -> None:
         """Report what was read for the training so far."""
-        self._report.event(
+        self._events.event(
             "audit",
             kind="read",
             bytes=self._bytes if self._data_bytes else None,

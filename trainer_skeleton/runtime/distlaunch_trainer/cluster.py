@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from .devices import check_same_devices
-from .errors import ClusterError, gist
+from .errors import ClusterError, summarize
 
 _TRAINING_TYPES = ("chief", "master", "worker")
 _TYPES = (*_TRAINING_TYPES, "ps", "evaluator")
@@ -176,7 +176,9 @@ def connect(role: Role) -> tf.distribute.Strategy:
         try:
             strategy = tf.distribute.MultiWorkerMirroredStrategy(_resolver(role), options)
         except (tf.errors.OpError, RuntimeError, ValueError) as error:
-            raise ClusterError(f"{role.name} could not join the cluster: {gist(error)}") from error
+            raise ClusterError(
+                f"{role.name} could not join the cluster: {summarize(error)}"
+            ) from error
     check_same_devices(role.peers)
     return strategy
 

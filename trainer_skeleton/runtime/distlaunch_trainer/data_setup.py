@@ -9,19 +9,22 @@ from typing import Any, TypeVar
 import keras
 import tensorflow as tf
 
+from .arrays import Arrays
 from .audit import Audit, is_audited
 from .checkpoints import TrainingState
 from .cluster import Cluster
 from .errors import DataError, PlanError
+from .example_source import ExampleSource
 from .explain import from_user
 from .fingerprints import FingerprintIndex
 from .options import Settings
 from .pipeline import Data, Order, Pipeline
-from .plan import DEFAULT_SHARDS, Plan, coverage_note
+from .plan import DEFAULT_SHARDS, BatchPlan, coverage_note
 from .python_data import generator_source, py_dataset_source
+from .records import Records
 from .report import Report
-from .sources import Arrays, ExampleSource, Records
-from .user_dataset import BatchSource, dataset_source, open_batches
+from .shard_policy import open_batches
+from .user_dataset import BatchSource, dataset_source
 
 Source = Records | Arrays | BatchSource
 _Value = TypeVar("_Value", int, str)
@@ -221,7 +224,7 @@ def _planned(
         )
     items = _open(setup, source, numbered=is_audited())
     batch = progress.global_batch or 32 * setup.cluster.replicas
-    plan = Plan(items.examples, batch, setup.cluster.replicas, progress.shards)
+    plan = BatchPlan(items.examples, batch, setup.cluster.replicas, progress.shards)
     audit = None
     if is_audited():
         audit = Audit(
@@ -310,7 +313,9 @@ def _validation(setup: _Setup, source: Source | None, progress: TrainingState) -
                 )
             return open_batches(source, progress.shard_policy, setup.cluster, setup.report)
         items = _open(setup, source)
-        plan = Plan(items.examples, progress.global_batch, setup.cluster.replicas, progress.shards)
+        plan = BatchPlan(
+            items.examples, progress.global_batch, setup.cluster.replicas, progress.shards
+        )
     except PlanError as problem:
         raise PlanError(f"validation data: {problem}") from problem
     return Data(Pipeline(items, plan, Order()), plan, items.describe())

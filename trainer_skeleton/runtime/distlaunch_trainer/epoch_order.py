@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .plan import Plan
+from .plan import BatchPlan
 
 Dataset = tf.data.Dataset
 
@@ -42,7 +42,7 @@ class EpochOrder:
         Whether windows, and examples in them, are in a seeded order.
     """
 
-    plan: Plan
+    plan: BatchPlan
     block: int
     seed: int = 0
     shuffles: bool = False
@@ -93,7 +93,7 @@ class EpochOrder:
         bounds = tf.reshape(tf.concat([full, last], 0), [-1, 2])
         return Dataset.from_tensor_slices((bounds[:, 0], bounds[:, 1]))
 
-    def in_turn(self, number: tf.Tensor, round_: tf.Tensor, replica: int) -> tf.Tensor:
+    def indices_by_position(self, number: tf.Tensor, round_: tf.Tensor, replica: int) -> tf.Tensor:
         """Return the order of a round's examples by position, as indices of what was read."""
         shards = np.array(self.plan.shards_of(replica))
         in_data_order = self._in_data_order(replica)

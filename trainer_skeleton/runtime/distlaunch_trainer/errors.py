@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 # Colours, the names of TensorFlow's nodes and operations, all labels of a batch.
-_NO_NEWS = re.compile(r"\x1b\[[0-9;]*m|\{\{[^}\n]*\}\} ?|\s*\[Op:\w+\].*|\s*Label values: .*")
+_NOISE = re.compile(r"\x1b\[[0-9;]*m|\{\{[^}\n]*\}\} ?|\s*\[Op:\w+\].*|\s*Label values: .*")
 
 # What TensorFlow writes before the reason why a compiled function failed: each operation with the
 # stack that created it, and a prefix on the line of the reason.
@@ -64,10 +64,10 @@ class TrainingStopped(TrainerError):
     """The run received a stop signal and has saved a checkpoint."""
 
 
-def gist(error: BaseException) -> str:
+def summarize(error: BaseException) -> str:
     """Return the one line of Keras's and TensorFlow's many that has the cause."""
     text = str(getattr(error, "message", None) or error)
-    text = _NO_NEWS.sub("", _BEFORE_REASON.sub("", text))
+    text = _NOISE.sub("", _BEFORE_REASON.sub("", text))
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(_OF_ARGUMENTS)]
     if not lines:

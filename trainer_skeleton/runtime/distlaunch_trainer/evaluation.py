@@ -13,14 +13,14 @@ import numpy as np
 import tensorflow as tf
 
 from . import keras_compat
+from .arrays import Arrays
 from .checkpoints import Checkpoint, Checkpoints
 from .cluster import Cluster
 from .data_setup import open_evaluation_data
-from .errors import ModelError, StorageError, gist
+from .errors import ModelError, StorageError, summarize
 from .evaluator import Evaluator
 from .model_state import ModelState
 from .report import Report
-from .sources import Arrays
 from .step import StepFunctions
 from .storage import join, names_in, read_whole
 
@@ -92,7 +92,7 @@ def _load_weights(model: keras.Model, path: str) -> None:
             model.load_weights(copy)
         except Exception as error:
             raise ModelError(
-                f"{path} does not fit the model of trainer/model.py: {gist(error)}"
+                f"{path} does not fit the model of trainer/model.py: {summarize(error)}"
             ) from error
 
 

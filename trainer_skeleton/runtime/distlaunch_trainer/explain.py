@@ -1,4 +1,4 @@
-"""Whatever is raised in a run, made into one line with the place that a person can go to."""
+"""Errors of a run in one line, with the location in the user's code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .errors import DataError, ModelError, TrainerError, gist
+from .errors import DataError, ModelError, TrainerError, summarize
 
 _PEERS_FIRST_SECONDS = 5.0
 _LOST_PEER = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
@@ -30,19 +30,19 @@ _TOO_LARGE = re.compile(
 
 
 def from_user(name: str, function: Callable[[], Any]) -> Any:
-    """Return what a function of the user's gives."""
+    """Return the result of a function of the user."""
     with user_code(f"{name} failed"):
         return function()
 
 
 @contextlib.contextmanager
 def user_code(action: str) -> Iterator[None]:
-    """Turn whatever the user's code raises into one line with the place.
+    """Turn an error of the user's code into one line with its location.
 
     Raises
     ------
     ModelError
-        In place of every exception that is no ``TrainerError`` already, nor the loss of a peer.
+        In place of every exception but a ``TrainerError`` and the loss of a peer.
     """
     try:
         yield
@@ -82,7 +82,7 @@ def _is_of_compile(error: Exception) -> bool:
     return any(f.name == "build" and Path(f.filename).name == "compile_utils.py" for f in frames)
 
 
-def ending(error: Exception) -> str:
+def final_message(error: Exception) -> str:
     """Return a line for an exception that ends the run and has not been reported yet.
 
     Where another task's end is the cause, this one waits a little, so that the task that caused it
@@ -91,13 +91,13 @@ def ending(error: Exception) -> str:
     if _is_lost_peer(error):
         time.sleep(_PEERS_FIRST_SECONDS)
         return "this task lost its peers: another task ended"
-    if _place(error):
+    if _user_location(error):
         return _reason(error)
     return f"unexpected {_reason(error)}; --debug shows where it comes from"
 
 
 @contextlib.contextmanager
-def steps(bad_record: Callable[[], str | None]) -> Iterator[None]:
+def step_errors(bad_record: Callable[[], str | None]) -> Iterator[None]:
     """Turn TensorFlow's error of a step into one line: the bad record, or the reason and location.
 
     Parameters
@@ -149,16 +149,16 @@ def _reason(error: BaseException) -> str:
         name = error.filename or "?"
         path = _project_path(name) or name
         return f"{type(error).__name__}: {error.msg} ({path}, line {error.lineno})"
-    return f"{type(error).__name__}: {gist(error)}{_place(error) or _operation(error)}"
+    return f"{type(error).__name__}: {summarize(error)}{_user_location(error) or _operation(error)}"
 
 
 def _out_of_memory(error: tf.errors.OpError) -> str:
-    reason = f"out of memory: {gist(error)}"
+    reason = f"out of memory: {summarize(error)}"
     if match := _TOO_LARGE.search(str(error)):
         shape, dtype, device = match.groups()
         reason = f"out of memory on {device}: no room for a tensor of shape {shape}, type {dtype}"
     return (
-        f"{reason}{_place(error) or _operation(error)}: use a smaller --batch-size or "
+        f"{reason}{_user_location(error) or _operation(error)}: use a smaller --batch-size or "
         f"--global-batch-size, or a smaller batch() if training() returns a tf.data.Dataset"
     )
 
@@ -169,10 +169,10 @@ def _operation(error: BaseException) -> str:
     return f" (op {node[1]})" if node and "IteratorGetNext" not in node[1] else ""
 
 
-def _place(error: BaseException) -> str:
-    """Return the innermost place of the error in the project's files."""
+def _user_location(error: BaseException) -> str:
+    """Return the innermost location of the error in the project's files."""
     trace = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
-    # Of a traced function the places are in the message.
+    # The locations of a traced function are in the message.
     traced = re.findall(r'File "([^"\n]+)", line (\d+)', str(error))
     for name, line in reversed(trace + traced):
         if Path(name).is_relative_to(_PACKAGE):

@@ -115,7 +115,7 @@ class Loop:
             has_empty_replicas=training.plan.has_empty_replicas,
             synchronize=sync_batch_norm,
             exchange_dtype=exchange_dtype,
-            record_examples=audit.see if audit else None,
+            record_examples=audit.record if audit else None,
         )
         self._model_state = ModelState(model, cluster.strategy)
         self._audit = audit
@@ -338,7 +338,7 @@ class Loop:
         self._last_results = now
         self._steps_per_execution = max(1, round(float(proposed)))
         if self._audit:
-            self._audit.report(first, end)
+            self._audit.flush(first, end)
             self._cluster.barrier()  # all have reported what a checkpoint will hold
         self._report.event("step", step=end, epoch=epoch + 1, loss=loss)
         if end == launched.block.stop:

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from . import keras_compat
-from .errors import StorageError, TrainerError, gist
+from .errors import StorageError, TrainerError, summarize
 from .report import Report
 from .storage import names_in, publish, scratch_folder
 
@@ -61,7 +61,7 @@ def _fix(at_fault: set[type], error: Exception) -> str:
         return f"the {classes} {names}: {fix}"
     if at_fault:
         return f"the arguments of {names}: write a layer class with get_config() in its place"
-    return f"the arguments of compile(): {type(error).__name__}: {gist(error)}"
+    return f"the arguments of compile(): {type(error).__name__}: {summarize(error)}"
 
 
 def files_in(folder: str) -> list[str]:
@@ -110,9 +110,11 @@ def _save(model: keras.Model, folder: str, problems: list[str]) -> str | None:
             try:
                 write(scratch / name)
             except (tf.errors.OpError, OSError) as error:
-                raise StorageError(f"cannot write the model to {folder}: {gist(error)}") from error
+                raise StorageError(
+                    f"cannot write the model to {folder}: {summarize(error)}"
+                ) from error
             except Exception as error:  # noqa: BLE001 - get_config() is the user's
-                reason = (name == _KERAS and serialization_problem(model)) or gist(error)
+                reason = (name == _KERAS and serialization_problem(model)) or summarize(error)
                 problems.append(f"{name} was not written: {reason}")
             else:
                 _publish(scratch, folder, name, kept=())
@@ -126,7 +128,7 @@ def _export(model: keras.Model, folder: str, kept: Sequence[str], problems: list
         try:
             model.export(scratch, format="tf_saved_model", verbose=False)
         except Exception as error:  # noqa: BLE001 - call() is the user's
-            problems.append(f"{_SAVED_MODEL} was not written: {gist(error)}")
+            problems.append(f"{_SAVED_MODEL} was not written: {summarize(error)}")
             return False
         _publish(scratch, folder, _SAVED_MODEL, kept)
     return True

@@ -18,8 +18,8 @@ import tensorflow as tf
 from .batch_rows import count_rows, take_rows
 from .cluster import Cluster
 from .epoch_order import EpochOrder
-from .plan import Plan, SharedBatchPlan, UnevenBatchPlan
-from .sources import ExampleSource
+from .example_source import ExampleSource
+from .plan import BatchPlan, SharedBatchPlan, UnevenBatchPlan
 
 Dataset = tf.data.Dataset
 
@@ -118,7 +118,7 @@ class Pipeline(Batches):
         In which order a pass takes them.
     """
 
-    def __init__(self, source: ExampleSource, plan: Plan, order: Order) -> None:
+    def __init__(self, source: ExampleSource, plan: BatchPlan, order: Order) -> None:
         self._source = source
         self._plan = plan
         self._order = order
@@ -221,12 +221,13 @@ class Pipeline(Batches):
         first_round = min(done // rows, epoch.full_rounds)
         ranges = self._in_pieces(epoch.ranges(number, replica, first_round))
         rounds = self._source.read_ranges(ranges).unbatch().batch(rows).enumerate(first_round)
-        in_turn = rounds.map(
+        by_position = rounds.map(
             lambda round_, *items: take_rows(
-                items if len(items) > 1 else items[0], epoch.in_turn(number, round_, replica)
+                items if len(items) > 1 else items[0],
+                epoch.indices_by_position(number, round_, replica),
             )
         )
-        return in_turn.prefetch(1).unbatch().skip(done - first_round * rows)
+        return by_position.prefetch(1).unbatch().skip(done - first_round * rows)
 
     def _in_pieces(self, ranges: Dataset) -> Dataset:
         """Cut ranges of examples so that some of them can be held in memory."""
@@ -274,7 +275,7 @@ class Data:
     """Batches, how they are sharded, and the source that they are read from."""
 
     pipeline: Batches
-    plan: Plan | SharedBatchPlan | UnevenBatchPlan
+    plan: BatchPlan | SharedBatchPlan | UnevenBatchPlan
     source: dict[str, Any]
 
     def describe(self, examples: int | None = None) -> dict[str, Any]:

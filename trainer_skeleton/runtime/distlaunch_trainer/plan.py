@@ -19,8 +19,8 @@ _MOST_REGIONS = 12
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How ``examples`` are dealt out to ``replicas``, step by step.
+class BatchPlan:
+    """Which of ``examples`` each of ``replicas`` has, step by step.
 
     Parameters
     ----------
@@ -29,14 +29,14 @@ class Plan:
     global_batch
         Rows of one step, over all replicas together.
     replicas
-        Number of replicas that train in step.
+        Number of replicas.
     shards
         Number of logical shards; fixed for a job, whatever the size of its cluster.
 
     Raises
     ------
     PlanError
-        If some replica would stand idle, or a shard would have to be split.
+        If some replica would have no rows, or a shard would have to be split.
     """
 
     examples: int
@@ -280,7 +280,7 @@ def _congruent_below(position: int, residue: int, modulus: int) -> int:
 
 
 def coverage_note(
-    plan: Plan | SharedBatchPlan | UnevenBatchPlan, steps_per_epoch: int
+    plan: BatchPlan | SharedBatchPlan | UnevenBatchPlan, steps_per_epoch: int
 ) -> str | None:
     """Describe what a user's number of steps makes of the data, None where it fits exactly.
 
@@ -290,7 +290,7 @@ def coverage_note(
         return None
     total, unit = plan.steps, "steps"
     seen = steps_per_epoch
-    if isinstance(plan, Plan):
+    if isinstance(plan, BatchPlan):
         total, unit = plan.examples, "examples"
         seen = plan.examples_seen(steps_per_epoch)
     remedy = f"--steps-per-epoch {plan.steps} (the default) sees each once"

@@ -59,7 +59,7 @@ def _exit_code(train: Callable[[argparse.Namespace], None], options: argparse.Na
     except TrainerError as problem:
         _end_with(str(problem), debug=options.debug)
     except Exception as error:  # noqa: BLE001 - reported in one line like every other
-        _end_with(explain.ending(error), debug=options.debug)
+        _end_with(explain.final_message(error), debug=options.debug)
     return 0
 
 

@@ -52,7 +52,7 @@ def py_dataset_source(data: keras.utils.PyDataset, seed: int, *, shuffles: bool)
             if shuffles:
                 random.Random(f"{seed} {number}").shuffle(numbers)  # noqa: S311 - no secret
             numbers = numbers[first:]
-        yield from _read(data, numbers)
+        yield from _read_batches(data, numbers)
         data.on_epoch_end()
 
     def passes(number: int, first: int) -> Iterator[Any]:
@@ -178,34 +178,36 @@ def _common_spec(tensors: tuple[Any, ...], kind: str) -> tf.TypeSpec:
     return tf.TensorSpec(shape, first.dtype)
 
 
-def _read(data: keras.utils.PyDataset, numbers: Iterable[int]) -> Iterator[Any]:
+def _read_batches(data: keras.utils.PyDataset, numbers: Iterable[int]) -> Iterator[Any]:
     """Yield batches in the order of ``numbers``, read by as many workers as the data set wants."""
     if data.use_multiprocessing:
-        pool = ProcessPoolExecutor(max(1, data.workers), initializer=_keep, initargs=(data,))
-        read = _read_kept
+        pool = ProcessPoolExecutor(
+            max(1, data.workers), initializer=_set_data_of_process, initargs=(data,)
+        )
+        read = _read_in_process
     elif data.workers > 1:
         pool, read = ThreadPoolExecutor(data.workers), data.__getitem__
     else:
         yield from (data[number] for number in numbers)
         return
-    waiting: deque[Future[Any]] = deque()
+    pending: deque[Future[Any]] = deque()
     try:
         for number in numbers:
-            waiting.append(pool.submit(read, number))
-            if len(waiting) > data.max_queue_size:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            pending.append(pool.submit(read, number))
+            if len(pending) > data.max_queue_size:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-_kept: list[keras.utils.PyDataset] = []  # of a process that reads batches
+_data_of_process: list[keras.utils.PyDataset] = []  # of a process that reads batches
 
 
-def _keep(data: keras.utils.PyDataset) -> None:
-    _kept[:] = [data]
+def _set_data_of_process(data: keras.utils.PyDataset) -> None:
+    _data_of_process[:] = [data]
 
 
-def _read_kept(number: int) -> Any:
-    return _kept[0][number]
+def _read_in_process(number: int) -> Any:
+    return _data_of_process[0][number]

@@ -1,7 +1,7 @@
-"""Where each record lies in TFRecord files.
+"""The byte offset of each record in TFRecord files.
 
 One pass over the lengths of a file's records gives their number, and the byte offset of every k-th
-of them; TensorFlow can then enter the file at such an offset without reading what lies before.
+of them; TensorFlow can then enter the file at such an offset without reading what is before it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import tensorflow as tf
 from .cluster import Cluster
 from .errors import DataError, StorageError
 from .storage import is_remote, join, write_whole
-from .tfrecord_scanner import Walk
+from .tfrecord_scanner import RecordScanner
 
 EVERY = 16
 """A byte offset is kept for every record whose number is a multiple of this."""
@@ -97,11 +97,13 @@ def index_files(pattern: str, cluster: Cluster, fallback_dir: str) -> Index:
     DataError
         If no file matches, the tasks see different files, or a file is damaged or no regular file.
     """
-    files = _matching(pattern)
+    files = _list_files(pattern)
     _check_same_files(files, pattern, cluster)
-    places = _cache_places(pattern, fallback_dir)
-    known = _load_cache(places, files)
-    stale = cluster.all_reduce_sum(np.array([not _holds(known, *file) for file in files], np.int64))
+    cache_paths = _cache_paths(pattern, fallback_dir)
+    known = _load_cache(cache_paths, files)
+    stale = cluster.all_reduce_sum(
+        np.array([not _is_current(known, *file) for file in files], np.int64)
+    )
     to_scan = [file for file, is_stale in zip(files, stale, strict=True) if is_stale]
     bytes_read = 0
     if to_scan:
@@ -109,25 +111,25 @@ def index_files(pattern: str, cluster: Cluster, fallback_dir: str) -> Index:
         known.update(scanned)
         if cluster.role.is_chief:
             wanted = {path for path, _, _ in files}
-            kept = [entry for path, entry in known.items() if path in wanted or _is_there(path)]
-            _save_cache(places, kept)
+            kept = [entry for path, entry in known.items() if path in wanted or _exists(path)]
+            _save_cache(cache_paths, kept)
     return Index([known[path] for path, _, _ in files], bytes_read)
 
 
-def _holds(known: dict[str, FileIndex], path: str, size: int, changed: int) -> bool:
+def _is_current(known: dict[str, FileIndex], path: str, size: int, changed: int) -> bool:
     """Return whether a file is still the one that was indexed."""
     entry = known.get(path)
     return entry is not None and (entry.size, entry.changed) == (size, changed)
 
 
-def _is_there(path: str) -> bool:
+def _exists(path: str) -> bool:
     try:
         return bool(tf.io.gfile.exists(path))
     except tf.errors.OpError:
         return False
 
 
-def _matching(pattern: str) -> list[tuple[str, int, int]]:
+def _list_files(pattern: str) -> list[tuple[str, int, int]]:
     """Return path, size and time of change of each file that matches, sorted by path."""
     try:
         # The index itself may lie beside the data, and what was not yet written whole.
@@ -183,7 +185,7 @@ def _scan_together(
 
     Return the files by path, and how many bytes this task has read.
     """
-    mine = _share_by_size(files, cluster.role.num_workers)[cluster.role.rank]
+    mine = _assign_by_size(files, cluster.role.num_workers)[cluster.role.rank]
     with ThreadPoolExecutor(_SCANNED_AT_ONCE) as pool:  # a bucket answers each file slowly
         indexes = dict(zip(mine, pool.map(lambda number: scan(*files[number]), mine), strict=True))
     facts = np.zeros((len(files), 2), np.int64)
@@ -202,8 +204,8 @@ def _scan_together(
     return indexed, sum(files[number][1] for number in mine)
 
 
-def _share_by_size(files: Sequence[tuple[str, int, int]], tasks: int) -> list[list[int]]:
-    """Deal the files out, the largest first, always to the task with the fewest bytes."""
+def _assign_by_size(files: Sequence[tuple[str, int, int]], tasks: int) -> list[list[int]]:
+    """Assign files to tasks: the largest first, each to the task with the fewest bytes."""
     shares: list[list[int]] = [[] for _ in range(tasks)]
     load = [0] * tasks
     for number in sorted(range(len(files)), key=lambda n: -files[n][1]):
@@ -221,23 +223,23 @@ def scan(path: str, size: int, changed: int) -> FileIndex:
     DataError
         If the file is cut off or a length does not match its checksum; names the byte offset.
     """
-    walk = Walk(path, EVERY)
+    scanner = RecordScanner(path, EVERY)
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             compression = "GZIP" if file.read(2) == b"\x1f\x8b" else ""
             file.seek(0)
             stream = gzip.GzipFile(fileobj=file) if compression else file
-            walk.follow(stream.readinto)
+            scanner.scan(stream.readinto)
     except tf.errors.OpError as error:
         raise DataError(f"{path} cannot be read: {error.message}") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged GZIP: {error}") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    return FileIndex(path, size, changed, walk.records, walk.offsets, compression)
+    return FileIndex(path, size, changed, scanner.records, scanner.offsets, compression)
 
 
-def _opened(path: str) -> BinaryIO:
+def _open(path: str) -> BinaryIO:
     """Open a file to read it from its beginning to its end."""
     # TensorFlow's own class copies what it reads several times.
     return _RemoteFile(path) if is_remote(path) else Path(path).open("rb", buffering=0)
@@ -266,20 +268,20 @@ class _RemoteFile(io.RawIOBase):
         super().close()
 
 
-def _cache_places(pattern: str, fallback_dir: str) -> list[str]:
+def _cache_paths(pattern: str, fallback_dir: str) -> list[str]:
     """Return where the index may lie: beside the data, or in the job folder by the data's name."""
     folder = pattern.rpartition("/")[0] or "."
     fallback = join(fallback_dir, f"index-{zlib.crc32(folder.encode()):08x}.json")
     return [fallback] if set(folder) & set("*?[") else [join(folder, _CACHE_NAME), fallback]
 
 
-def _load_cache(places: list[str], files: list[tuple[str, int, int]]) -> dict[str, FileIndex]:
+def _load_cache(cache_paths: list[str], files: list[tuple[str, int, int]]) -> dict[str, FileIndex]:
     """Return the entries of all files, this pattern's or another's; what cannot be read is none."""
     known: dict[str, FileIndex] = {}
     wanted = set(files)
-    for place in reversed(places):
+    for path in reversed(cache_paths):
         try:
-            with tf.io.gfile.GFile(place) as file:
+            with tf.io.gfile.GFile(path) as file:
                 cache = json.load(file)
             if cache["crc32"] != _crc32(cache["files"]):
                 continue
@@ -287,7 +289,7 @@ def _load_cache(places: list[str], files: list[tuple[str, int, int]]) -> dict[st
         except (tf.errors.OpError, ValueError, KeyError, TypeError):
             continue
         for entry in entries:
-            # An old entry beside the data does not take the place of one that still holds.
+            # An old entry beside the data does not replace one that is current.
             if entry.path not in known or (entry.path, entry.size, entry.changed) in wanted:
                 known[entry.path] = entry
     return known
@@ -305,13 +307,13 @@ def _crc32(files: object) -> int:
     return zlib.crc32(json.dumps(files).encode())
 
 
-def _save_cache(places: list[str], entries: list[FileIndex]) -> None:
+def _save_cache(cache_paths: list[str], entries: list[FileIndex]) -> None:
     # Millions of offsets as JSON's numbers take long to read, and much memory.
     files = [
         {**vars(entry), "offsets": base64.b64encode(entry.offsets).decode()} for entry in entries
     ]
     text = json.dumps({"crc32": _crc32(files), "files": files})
-    for place in places:
+    for path in cache_paths:
         with suppress(StorageError):
-            return write_whole(place, text.encode())
+            return write_whole(path, text.encode())
     return None

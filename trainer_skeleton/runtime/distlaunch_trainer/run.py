@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from . import devices, explain, keras_compat, stop_signal
-from .audit import Audit
-from .checkpoints import Checkpoint, Checkpoints, TrainingState
-from .cluster import Cluster, Role, connect, role_from
-from .data_setup import load_data, load_evaluation_data, resolve_option
-from .errors import ModelError
-from .evaluation import STEPS_PER_EXECUTION, read_checkpoint, restore_weights
+from .checkpoints import TrainingState
+from .cluster import Cluster, connect, role_from
+from .data_setup import TrainingData, load_data, load_evaluation_data, resolve_option
+from .evaluation import STEPS_PER_EXECUTION, restore_weights
 from .evaluator import Evaluator
-from .explain import from_user, model_build
-from .job_folders import Folders, folders_from
+from .explain import model_build
+from .job_folders import folders_from
 from .loop import Loop
 from .model_build import build_model
 from .model_files import files_in, save_model, serialization_problem
 from .normalization import replica_count_warnings
 from .options import Settings
-from .pipeline import Data
 from .report import (
     Report,
     evaluation_line,
@@ -36,9 +32,11 @@ from .report import (
     write_evaluation,
     write_summary,
 )
+from .run_facts import nothing_to_train_message, run_facts, run_summary
+from .run_start import agreed_start, checkpoint_to_read, open_folders, set_precision
 from .step import StepFunctions
 from .stop_signal import StopSignal
-from .storage import make_folder
+from .user_model import checked_callbacks, create_compiled_model, set_learning_rate
 
 
 class Run(AbstractContextManager):
@@ -90,17 +88,17 @@ class Run(AbstractContextManager):
         )
         self._cluster = Cluster(role, connect(role))
         self._stop = StopSignal()
-        self._checkpoints = _open_folders(self._folders, role, self._report)
-        self._saved = _checkpoint_to_read(self._checkpoints, role, settings, self._report)
-        self._start = _agreed_start(self._cluster, self._saved and self._saved.state)
+        self._checkpoints = open_folders(self._folders, role, self._report)
+        self._saved = checkpoint_to_read(self._checkpoints, role, settings, self._report)
+        self._start = agreed_start(self._cluster, self._saved and self._saved.state)
         precision = resolve_option(
             "--precision", settings.precision, self._start and self._start.precision, "float32"
         )
         self._settings = replace(settings, precision=precision)
         if settings.evaluate:
             self._start = None  # only its precision counts
-        _set_precision(precision)
-        self._data: _RunData | None = None
+        set_precision(precision)
+        self._data: TrainingData | None = None
         self._step_notes: list[str] = []
         self._final: TrainingState | None = None
         self._results: dict[str, Any] = {}
@@ -140,9 +138,8 @@ class Run(AbstractContextManager):
         else:
             loaded = load_data(*setup, start=self._start, **functions)
         rate = self._settings.learning_rate or loaded.progress.learning_rate
-        start = replace(loaded.progress, learning_rate=rate)
-        sets_rate = self._settings.learning_rate not in {None, loaded.progress.learning_rate}
-        self._data = _RunData(loaded.training, loaded.validation, loaded.audit, start, sets_rate)
+        self._data = replace(loaded, progress=replace(loaded.progress, learning_rate=rate))
+        self._sets_learning_rate = rate != loaded.progress.learning_rate
 
     def build_model(self, create_model: Callable[[], keras.Model]) -> keras.Model:
         """Create the model, and build it for the data; to be called in the strategy's scope.
@@ -158,15 +155,8 @@ class Run(AbstractContextManager):
             If it fails, returns no compiled model, or the model does not take the data.
         """
         data = self._loaded
-        keras.utils.set_random_seed(data.start.seed)
-        model = from_user("create_model()", create_model)
-        if not isinstance(model, keras.Model):
-            raise ModelError(f"create_model() in trainer/model.py returned {type(model).__name__}")
-        if getattr(model, "optimizer", None) is None:
-            raise ModelError(
-                "the model that create_model() in trainer/model.py returns is not compiled: "
-                "end it with model.compile(optimizer=..., loss=...)"
-            )
+        keras.utils.set_random_seed(data.progress.seed)
+        model = create_compiled_model(create_model)
         with model_build():
             spec = data.training.pipeline.dataset(self._cluster.replica_ids).element_spec[0]
             self._step_notes = build_model(model, spec)
@@ -198,19 +188,18 @@ class Run(AbstractContextManager):
             If a step fails, the loss is not finite, or a checkpoint cannot be written.
         """
         data = self._loaded
-        loop = self._loop(model, _checked_callbacks(callbacks))
+        loop = self._loop(model, checked_callbacks(callbacks))
         self._warn_of_model(model)
-        if data.start.step:
+        if data.progress.step:
             loop.restore(self._saved)
-            self._report.log(f"resuming after step {data.start.step}")
-        if data.sets_learning_rate:
-            _set_learning_rate(model, self._settings.learning_rate)
+            self._report.log(f"resuming after step {data.progress.step}")
+        if self._sets_learning_rate:
+            set_learning_rate(model, self._settings.learning_rate)
         self._cluster.barrier()  # from here on all tasks can agree to stop
         self._stop.defer()
         distinct = {"examples": data.audit.examples} if data.audit else {}
-        tasks = self._cluster.role.num_workers
-        self._report.event("ready", **self._facts() | distinct, tasks=tasks, step=data.start.step)
-        with explain.steps(self._find_bad_record), self._checkpoints:
+        self._report_ready(step=data.progress.step, **distinct)
+        with explain.step_errors(self._find_bad_record), self._checkpoints:
             self._final = loop.run()
         return list(self._final.history)
 
@@ -245,8 +234,8 @@ class Run(AbstractContextManager):
             has_empty_replicas=False,
             synchronize=self._settings.sync_batch_norm,
         )
-        self._report.event("ready", **self._facts(), tasks=self._cluster.role.num_workers, step=0)
-        with explain.steps(self._find_bad_record):
+        self._report_ready(step=0)
+        with explain.step_errors(self._find_bad_record):
             evaluator = Evaluator(model, functions, self._cluster, data)
             logs = evaluator.evaluate(STEPS_PER_EXECUTION) or {}
         self._report.log(evaluation_line(path, logs))
@@ -270,15 +259,12 @@ class Run(AbstractContextManager):
         # The folder may also have a model of an earlier run that was stopped before its end.
         files = files_in(folders.model)
         if files and summary_matches(folders.job, final.history):
-            self._report.warn(_nothing_to_train_message(final))
+            self._report.warn(nothing_to_train_message(final))
         else:
             files = save_model(model, folders.model, self._report)
-        summary = self._summary(final) | {
+        summary = run_summary(data, final, self._cluster) | {
+            "model": folders.model,
             "model_files": files,
-            "data": {
-                "training": data.training.describe(_examples_per_epoch(data.training, final)),
-                "validation": data.validation.describe() if data.validation else None,
-            },
         }
         self._results = {"model": folders.model, "summary": write_summary(folders.job, summary)}
         self._report.log(f"model: {folders.model}")
@@ -291,7 +277,7 @@ class Run(AbstractContextManager):
             self._report.event("end", step=step, **self._results)
 
     @property
-    def _loaded(self) -> _RunData:
+    def _loaded(self) -> TrainingData:
         assert self._data is not None, "load_data() comes first"
         return self._data
 
@@ -305,7 +291,7 @@ class Run(AbstractContextManager):
             checkpoints=self._checkpoints,
             report=self._report,
             stop=self._stop,
-            progress=data.start,
+            progress=data.progress,
             epochs=self._settings.epochs,
             checkpoint_every=self._settings.checkpoint_every,
             callbacks=callbacks,
@@ -314,6 +300,13 @@ class Run(AbstractContextManager):
             audit=data.audit,
             step_timeout=self._settings.step_timeout,
         )
+
+    def _find_bad_record(self) -> str | None:
+        """Look for a record of this task's that cannot be read or parsed."""
+        for part in filter(None, (self._loaded.training, self._loaded.validation)):
+            if problem := part.pipeline.find_bad_record(self._cluster.replica_ids):
+                return problem
+        return None
 
     def _warn_of_model(self, model: keras.Model) -> None:
         """Warn of what depends on the number of replicas, and of files that cannot be written."""
@@ -328,112 +321,9 @@ class Run(AbstractContextManager):
                 f"model.keras will not be written, only weights and a SavedModel: {problem}"
             )
 
-    def _find_bad_record(self) -> str | None:
-        """Look for a record of this task's that cannot be read or parsed."""
-        for part in filter(None, (self._loaded.training, self._loaded.validation)):
-            if problem := part.pipeline.find_bad_record(self._cluster.replica_ids):
-                return problem
-        return None
-
     def _facts(self) -> dict[str, Any]:
-        data = self._loaded
-        return {
-            "global_batch": data.training.plan.global_batch,
-            "steps_per_epoch": data.start.steps_per_epoch,
-            "epochs": self._settings.epochs,
-            "examples": data.training.plan.examples,
-            "validation_examples": data.validation.plan.examples if data.validation else 0,
-            "replicas": self._cluster.replicas,
-        }
+        return run_facts(self._loaded, self._settings.epochs, self._cluster)
 
-    def _summary(self, final: TrainingState) -> dict[str, Any]:
-        facts = self._facts()
-        return {
-            "tasks": list(self._cluster.role.peers),
-            "replicas": facts["replicas"],
-            "global_batch": facts["global_batch"],
-            "steps_per_epoch": facts["steps_per_epoch"],
-            "examples_per_epoch": _examples_per_epoch(self._loaded.training, final),
-            "validation_examples": facts["validation_examples"],
-            "steps": final.step,
-            "epochs": final.history,
-            "resumed_from": self._loaded.start.step or None,
-            "model": self._folders.model,
-        }
-
-
-@dataclass(frozen=True)
-class _RunData:
-    """The data of a run, and where it starts or resumes."""
-
-    training: Data
-    validation: Data | None
-    audit: Audit | None
-    start: TrainingState
-    sets_learning_rate: bool
-
-
-def _examples_per_epoch(data: Data, final: TrainingState) -> int | None:
-    """Return the examples of a pass over the data; None if no epoch was one pass."""
-    if data.plan.examples or final.steps_per_epoch != data.plan.steps:
-        return data.plan.examples
-    return next((epoch["examples"] for epoch in final.history if epoch["examples"]), None)
-
-
-def _nothing_to_train_message(final: TrainingState) -> str:
-    how = "a callback ended the training" if final.stopped else "all epochs are done"
-    return (
-        f"nothing is left to train, {how}: the model stays as it is; "
-        "--no-resume starts from scratch"
-    )
-
-
-def _set_precision(precision: str | None) -> None:
-    keras.config.set_floatx("float64" if precision == "float64" else "float32")
-    keras.config.set_dtype_policy(precision)
-
-
-def _open_folders(folders: Folders, role: Role, report: Report) -> Checkpoints:
-    if role.is_chief:
-        for folder in (folders.job, folders.model, folders.checkpoints):
-            make_folder(folder)
-    return Checkpoints(folders.checkpoints, report)
-
-
-def _checkpoint_to_read(
-    checkpoints: Checkpoints, role: Role, settings: Settings, report: Report
-) -> Checkpoint | None:
-    """Return the checkpoint to resume from or to evaluate; only the chief reads it."""
-    if not role.is_chief:
-        return None
-    if settings.evaluate:
-        return read_checkpoint(settings.evaluate, report)
-    # Restarted tasks always resume from their checkpoints.
-    is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
-    if settings.resume or is_restart:
-        return checkpoints.latest()
-    checkpoints.clear()
-    return None
-
-
-def _agreed_start(cluster: Cluster, state: TrainingState | None) -> TrainingState | None:
-    """Return on every task the training state of the chief's checkpoint."""
-    start = json.loads(cluster.broadcast_text(json.dumps(asdict(state) if state else None)))
-    return TrainingState(**start) if start else None
-
-
-def _set_learning_rate(model: keras.Model, rate: float | None) -> None:
-    try:
-        model.optimizer.learning_rate = rate
-    except (TypeError, ValueError):
-        raise ModelError(
-            "--learning-rate cannot replace the schedule that create_model() in trainer/model.py "
-            "gives the optimizer: change it there"
-        ) from None
-
-
-def _checked_callbacks(callbacks: Any) -> list[keras.callbacks.Callback]:
-    is_list = isinstance(callbacks, (list, tuple))
-    if not is_list or not all(isinstance(each, keras.callbacks.Callback) for each in callbacks):
-        raise ModelError(f"callbacks have to be a list of Keras callbacks, got {callbacks!r}")
-    return list(callbacks)
+    def _report_ready(self, **facts: Any) -> None:
+        tasks = self._cluster.role.num_workers
+        self._report.event("ready", **self._facts() | facts, tasks=tasks)

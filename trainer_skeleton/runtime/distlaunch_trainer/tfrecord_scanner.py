@@ -1,17 +1,17 @@
-"""The chain of records in a TFRecord file.
+"""Where the records of a TFRecord file begin.
 
 A record is its length (8 bytes, little endian), the masked CRC-32C of the length (4), the data, and
 the masked CRC-32C of the data (4)
-(https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details). Where a record
-begins only the one before shows, and a step of Python's takes longer than a short record takes to
-read. So numpy first finds all that looks like a header in a block of the file: six zero bytes, the
-upper ones of a short length, behind which a checksum is right.
+(https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details). The start of a
+record follows only from the one before, and a step of Python takes longer than reading a short
+record. So numpy first finds all that looks like a header in a block of the file: six zero bytes,
+the upper ones of a short length, followed by a valid checksum.
 
-Not each of these is one: a record's data may be a TFRecord file itself. But where one leads exactly
-to the next and so on they are a *run*, and if the first is a header, so are the others. The walk
-leaps over a run where it comes to its first record, and goes by single steps from the last one to
-where another run begins. What is unusual, such as a long record or a damaged length, is in no run:
-single steps alone show what is wrong with a file.
+Not each of these is a header: a record's data may be a TFRecord file itself. But where one leads
+exactly to the next and so on they are a *run*, and if the first is a header, so are the others. The
+scanner skips a run at its first record, and scans record by record from the last one to the next
+run. What is unusual, such as a long record or a damaged length, is in no run and so is scanned
+record by record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 from .errors import DataError
 
 _HEADER = struct.Struct("<QI")
-_AROUND = 16
+_FRAME_BYTES = 16
 """Bytes of a record that are not its data."""
 
 _BLOCK = 4 << 20
@@ -39,7 +39,7 @@ _SHORT = 1 << 16
 """A record in a run has less data than this."""
 _SEARCHED_BYTES = 1024
 _SEARCHED_FINDS = 4
-"""With more bytes a record, or more finds, single steps are quicker than to search for runs."""
+"""With more bytes a record, or more finds, record by record is faster than a search for runs."""
 
 
 def _crc_table() -> np.ndarray:
@@ -73,8 +73,8 @@ def _crcs_of_short_lengths() -> np.ndarray:
 _CRCS = _crcs_of_short_lengths()
 
 
-class Walk:
-    """A walk along the records of a file.
+class RecordScanner:
+    """Finds where the records of a file begin.
 
     Attributes
     ----------
@@ -95,8 +95,8 @@ class Walk:
         self._origin = -_MARGIN
         self._at = _MARGIN
 
-    def follow(self, readinto: Callable[[memoryview], int]) -> None:
-        """Walk along all that ``readinto`` reads, to its end.
+    def scan(self, readinto: Callable[[memoryview], int]) -> None:
+        """Scan all that ``readinto`` reads, to its end.
 
         Raises
         ------
@@ -106,7 +106,7 @@ class Walk:
         """
         with ThreadPoolExecutor(1) as reader:
             for block in self._blocks(readinto, reader):
-                self._pass(block)
+                self._scan_block(block)
         if self._at != _MARGIN:
             raise DataError(
                 f"{self._path} is cut off: record {max(self.records - 1, 0)} should end at byte "
@@ -117,7 +117,7 @@ class Walk:
     def _blocks(
         self, readinto: Callable[[memoryview], int], reader: ThreadPoolExecutor
     ) -> Iterator[_Block]:
-        """Read blocks, each while the walk is in the one before."""
+        """Read blocks, each while the one before is scanned."""
         block, ahead = _Block(), _Block()
         block.fill(readinto, ahead, search=True)
         while block.size:
@@ -126,28 +126,28 @@ class Walk:
             filling.result()
             block, ahead = ahead, block
 
-    def _pass(self, block: _Block) -> None:
-        """Walk along the records whose headers end in the block."""
+    def _scan_block(self, block: _Block) -> None:
+        """Scan the records whose headers end in the block."""
         before, runs = self.records, block.runs()
         while self._at <= block.last:
             if self._at in runs.spans:
-                self._leap(runs)
-            self._step(block, runs)
+                self._skip_run(runs)
+            self._scan_records(block, runs)
         self._origin += block.size
         self._at -= block.size
-        passed = self.records - before
+        scanned = self.records - before
         self._search = (
-            block.size < _SEARCHED_BYTES * passed and runs.finds < _SEARCHED_FINDS * passed
+            block.size < _SEARCHED_BYTES * scanned and runs.finds < _SEARCHED_FINDS * scanned
         )
 
-    def _leap(self, runs: _Runs) -> None:
+    def _skip_run(self, runs: _Runs) -> None:
         """Go to the last record of the run that begins here."""
         first, last = runs.spans[self._at]
-        self._count(runs.starts[first:last])
+        self._add(runs.starts[first:last])
         self._at = int(runs.starts[last])
 
-    def _step(self, block: _Block, runs: _Runs) -> None:
-        """Go on by single steps, to where a run begins or out of the block."""
+    def _scan_records(self, block: _Block, runs: _Runs) -> None:
+        """Scan record by record, to the start of a run or the end of the block."""
         memory, last, spans, sizes = block.memory, block.last, runs.spans, self._sizes
         at, starts = self._at, []
         while at <= last:
@@ -158,11 +158,11 @@ class Walk:
             at += sizes[header]
             if at in spans:
                 break
-        self._count(np.array(starts, np.int64))
+        self._add(np.array(starts, np.int64))
         self._at = at
 
-    def _count(self, starts: np.ndarray) -> None:
-        """Take in records that begin at these places."""
+    def _add(self, starts: np.ndarray) -> None:
+        """Count records that begin at these places, and keep offsets."""
         kept = starts[-self.records % self._every :: self._every]
         self.offsets.frombytes((self._origin + kept).tobytes())
         self.records += len(starts)
@@ -177,7 +177,7 @@ class Walk:
             )
         if len(self._sizes) == _SHORT:
             self._sizes.clear()
-        self._sizes[header] = length + _AROUND
+        self._sizes[header] = length + _FRAME_BYTES
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class _Block:
     """
 
     def __init__(self) -> None:
-        self.memory = mmap.mmap(-1, _MARGIN + _BLOCK + _AROUND)
+        self.memory = mmap.mmap(-1, _MARGIN + _BLOCK + _FRAME_BYTES)
         self.size = 0
         self._small = _NONE
 
@@ -229,7 +229,7 @@ class _Block:
         is the first of the checksum, is in the next word.
         """
         small = self._small
-        last = _ones(small & ~(small << 1 | np.append(small[1:] >> 7, np.uint8(0))))
+        last = _set_bits(small & ~(small << 1 | np.append(small[1:] >> 7, np.uint8(0))))
         behind = self._words[1:].take(last, mode="clip")
         zeros = sum((behind << shift == 0).view(np.uint8) for shift in (24, 16, 8))
         return 4 * last + (_MARGIN - _HEADER.size) + zeros
@@ -248,7 +248,7 @@ class _Block:
         right &= (starts > _MARGIN - _HEADER.size) & (starts <= self.last)
         if not right.all():
             starts, candidates = starts[right], candidates[right]
-        ends = starts + _short_lengths(candidates) + _AROUND
+        ends = starts + _short_lengths(candidates) + _FRAME_BYTES
         breaks = np.flatnonzero(ends[:-1] != starts[1:])
         first, last = np.append(0, breaks + 1), np.append(breaks, len(starts) - 1)
         several = first < last
@@ -260,7 +260,7 @@ class _Block:
 _NONE = np.empty(0, np.uint8)
 
 
-def _ones(bits: np.ndarray) -> np.ndarray:
+def _set_bits(bits: np.ndarray) -> np.ndarray:
     """Return which bits are set; quickest where no byte has more than one."""
     some = np.flatnonzero(bits != 0)
     place = _PLACE.take(bits.take(some))

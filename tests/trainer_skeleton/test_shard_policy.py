@@ -14,7 +14,8 @@ import tensorflow as tf
 from distlaunch_trainer.cluster import Role
 from distlaunch_trainer.errors import DataError, PlanError
 from distlaunch_trainer.python_data import generator_source, py_dataset_source
-from distlaunch_trainer.user_dataset import dataset_source, open_batches
+from distlaunch_trainer.shard_policy import open_batches
+from distlaunch_trainer.user_dataset import dataset_source
 
 Dataset = tf.data.Dataset
 

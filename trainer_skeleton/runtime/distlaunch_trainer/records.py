@@ -1,21 +1,19 @@
-"""What ``trainer/data.py`` may give: records in files, or arrays."""
+"""Examples in TFRecord files: ``Records``."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
-from .batch_rows import as_tensor, count_rows, map_tensors, row_reader, tensors_in
 from .cluster import Cluster
-from .errors import DataError, gist
+from .errors import DataError, summarize
+from .example_source import ExampleSource, class_weighting
 from .record_index import EVERY, FileIndex, Index, index_files
 from .storage import is_remote
 
@@ -62,139 +60,6 @@ class Records:
         )
 
 
-@dataclass(frozen=True)
-class Arrays:
-    """Examples in memory: arrays, or structures of arrays, of the same length.
-
-    Parameters
-    ----------
-    x, y, sample_weight
-        What ``model.fit`` would take; the first dimension of each array counts the examples.
-    class_weight
-        The weight of each class of ``y`` in the loss, 1 for those left out.
-    """
-
-    x: Any
-    y: Any = None
-    sample_weight: Any = None
-    class_weight: Mapping[int, float] | None = None
-
-    def __post_init__(self) -> None:
-        for name, part in vars(self).items():
-            arrays = [each for each in part if each is not None] if isinstance(part, list) else []
-            if not all(hasattr(array, "shape") for array in arrays):
-                raise DataError(
-                    f"Arrays takes arrays, and {name} is a list: "
-                    f"give np.asarray({name}), see trainer/data.py"
-                )
-        if self.y is None and self.sample_weight is not None:
-            raise DataError("Arrays with sample_weight need y: see trainer/data.py")
-
-    def open(
-        self,
-        cluster: Cluster,
-        fallback_dir: str,  # noqa: ARG002
-        *,
-        numbered: bool = False,
-    ) -> ArraySource:
-        """Check that all arrays have one length, on all tasks."""
-        source = ArraySource(self, numbered=numbered)
-        if not cluster.all_equal(source.examples):
-            raise DataError(
-                f"the arrays do not have the same length on all tasks ({cluster.role.name} has "
-                f"{source.examples:,}): give every task the whole data, see trainer/data.py"
-            )
-        return source
-
-
-class ExampleSource(ABC):
-    """Examples that can be read in any order: as *items*, of which batches are made.
-
-    Attributes
-    ----------
-    examples
-        Number of examples.
-    item_bytes
-        Bytes of an item in memory, on average.
-    numbered
-        Whether batches come with the numbers of their examples, for an audit.
-    index_bytes, data_bytes
-        Bytes read to index the data, and of all data; 0 if unknown.
-    is_compressed
-        Whether a file can only be read from its beginning.
-    """
-
-    examples: int
-    item_bytes: int
-    numbered: bool
-    index_bytes = data_bytes = 0
-    is_compressed = False
-
-    @abstractmethod
-    def read(self, start: Any, stop: Any) -> Dataset:
-        """Return the items of the examples ``start ... stop-1``."""
-
-    @abstractmethod
-    def read_ranges(self, ranges: Dataset) -> Dataset:
-        """Return a vector of items for each range ``(start, stop)`` of examples, in their order."""
-
-    @abstractmethod
-    def to_batches(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
-        """Return batches of examples, with their numbers if these are requested."""
-
-    @abstractmethod
-    def describe(self) -> dict[str, Any]:
-        """Return what ``summary.json`` records of the data, besides the number of examples."""
-
-    def find_bad_record(self, start: int, stop: int) -> str | None:  # noqa: ARG002
-        """Return what is wrong with which of the examples ``start ... stop-1``, if any is."""
-        return None
-
-    def empty_files_note(self) -> str | None:
-        """Return a warning that names files without records, if there are some among others."""
-        return None
-
-
-class ArraySource(ExampleSource):
-    """The examples of `Arrays`; an item is an example's number."""
-
-    item_bytes = 8
-
-    def __init__(self, arrays: Arrays, *, numbered: bool = False) -> None:
-        parts = [_without_lists(part) for part in (arrays.x, arrays.y, arrays.sample_weight)]
-        last = max(n for n, part in enumerate(parts) if part is not None)
-        with tf.device("CPU"):  # not the first GPU, where a batch alone has its place
-            tensors = map_tensors(as_tensor, tuple(parts[: last + 1]))
-            self._readers = map_tensors(row_reader, tensors)
-            self._weigh = _weighing(arrays.class_weight)
-            lengths = {int(count_rows(tensor)) for tensor in tensors_in(tensors)}
-        self.numbered = numbered
-        if len(lengths) > 1:
-            raise DataError(f"the arrays differ in length: {sorted(lengths)}: see trainer/data.py")
-        self.examples = lengths.pop()
-
-    def read(self, start: Any, stop: Any) -> Dataset:
-        """Return the items of the examples ``start ... stop-1``."""
-        return Dataset.range(start, stop)
-
-    def read_ranges(self, ranges: Dataset) -> Dataset:
-        """Return a vector of items for each range of examples."""
-        return ranges.map(tf.range)
-
-    def to_batches(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
-        """Return batches of examples, with their numbers if these are requested."""
-
-        def pick(numbers: tf.Tensor, *rest: tf.Tensor) -> tuple[Any, ...]:
-            data = self._weigh(map_tensors(lambda read: read(numbers), self._readers))
-            return (data, numbers) if self.numbered else data, *rest
-
-        return batched(items).map(pick, num_parallel_calls=tf.data.AUTOTUNE)
-
-    def describe(self) -> dict[str, Any]:
-        """Return what ``summary.json`` records of the data, besides the number of examples."""
-        return {"kind": "arrays"}
-
-
 class RecordSource(ExampleSource):
     """The examples of `Records`; an item is a serialized record."""
 
@@ -203,7 +68,7 @@ class RecordSource(ExampleSource):
         # By itself, as AutoGraph looks at nothing else of a pipeline.
         self._compiled_parse = tf.function(records.parse or records.parse_batch)
         self._files = files = index.files
-        self._weigh = _weighing(records.class_weight)
+        self._weigh = class_weighting(records.class_weight)
         self.numbered = numbered
         self.index_bytes = index.bytes_read
         self._ends = list(accumulate(file.records for file in files))
@@ -341,14 +206,14 @@ class RecordSource(ExampleSource):
             except (tf.errors.OpError, StopIteration) as error:
                 entry, skipped = file.entry(row)
                 location = f"{skipped} records after byte {entry}" if skipped else f"byte {entry}"
-                return f"{file.path} is damaged at record {row} ({location}): {gist(error)}"
+                return f"{file.path} is damaged at record {row} ({location}): {summarize(error)}"
             try:
                 if self._records.parse is not None:
                     self._records.parse(record)
                 else:
                     self._records.parse_batch(record[tf.newaxis])
             except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-                return f"parse failed on record {row} of {file.path}: {gist(error)}"
+                return f"parse failed on record {row} of {file.path}: {summarize(error)}"
         return None
 
 
@@ -405,36 +270,3 @@ def _with_bytes(number: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
     """Return a record behind its number and the bytes that it takes in its file."""
     length = tf.cast(tf.strings.length(record), tf.int64) + _FRAME_BYTES
     return tf.stack([number, length]), record
-
-
-def _without_lists(arrays: Any) -> Any:
-    """Return a list of arrays as a tuple, as which tf.data hands it on."""
-    return tuple(arrays) if isinstance(arrays, list) else arrays
-
-
-def _weighing(class_weight: Mapping[int, float] | None) -> Callable[[Any], Any]:
-    """Return what puts the weights of classes beside a batch ``(x, y)``, as ``fit`` does.
-
-    Raises
-    ------
-    DataError
-        If the data has weights of its own, or more than one ``y``; as the function is called.
-    """
-    if not class_weight:
-        return lambda data: data
-    last = max(class_weight) + 1
-    by_class = [class_weight.get(n, 1.0) for n in range(last + 1)]
-    weights = tf.constant(by_class, keras.config.floatx())
-
-    def weigh(data: Any) -> tuple[Any, Any, tf.Tensor]:
-        if not isinstance(data, tuple) or len(data) != 2 or tf.nest.is_nested(data[1]):
-            raise DataError("class_weight takes data (x, y) with one y: see trainer/data.py")
-        x, y = data
-        if y.shape.rank > 1 and y.shape[-1] > 1:
-            classes = tf.argmax(y, -1, tf.int32)
-        else:
-            flat = tf.squeeze(y, -1) if y.shape.rank > 1 else y
-            classes = tf.cast(tf.round(tf.cast(flat, tf.float32)), tf.int32)
-        return x, y, tf.gather(weights, tf.minimum(classes, last))
-
-    return weigh

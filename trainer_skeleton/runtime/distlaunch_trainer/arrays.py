@@ -1,0 +1,106 @@
+"""Examples in memory: ``Arrays``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from .batch_rows import as_tensor, count_rows, map_tensors, row_reader, tensors_in
+from .cluster import Cluster
+from .errors import DataError
+from .example_source import ExampleSource, class_weighting
+
+Dataset = tf.data.Dataset
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Examples in memory: arrays, or structures of arrays, of the same length.
+
+    Parameters
+    ----------
+    x, y, sample_weight
+        What ``model.fit`` would take; the first dimension of each array counts the examples.
+    class_weight
+        The weight of each class of ``y`` in the loss, 1 for those left out.
+    """
+
+    x: Any
+    y: Any = None
+    sample_weight: Any = None
+    class_weight: Mapping[int, float] | None = None
+
+    def __post_init__(self) -> None:
+        for name, part in vars(self).items():
+            arrays = [each for each in part if each is not None] if isinstance(part, list) else []
+            if not all(hasattr(array, "shape") for array in arrays):
+                raise DataError(
+                    f"Arrays takes arrays, and {name} is a list: "
+                    f"give np.asarray({name}), see trainer/data.py"
+                )
+        if self.y is None and self.sample_weight is not None:
+            raise DataError("Arrays with sample_weight need y: see trainer/data.py")
+
+    def open(
+        self,
+        cluster: Cluster,
+        fallback_dir: str,  # noqa: ARG002
+        *,
+        numbered: bool = False,
+    ) -> ArraySource:
+        """Check that all arrays have one length, on all tasks."""
+        source = ArraySource(self, numbered=numbered)
+        if not cluster.all_equal(source.examples):
+            raise DataError(
+                f"the arrays do not have the same length on all tasks ({cluster.role.name} has "
+                f"{source.examples:,}): give every task the whole data, see trainer/data.py"
+            )
+        return source
+
+
+class ArraySource(ExampleSource):
+    """The examples of `Arrays`; an item is an example's number."""
+
+    item_bytes = 8
+
+    def __init__(self, arrays: Arrays, *, numbered: bool = False) -> None:
+        parts = [_without_lists(part) for part in (arrays.x, arrays.y, arrays.sample_weight)]
+        last = max(n for n, part in enumerate(parts) if part is not None)
+        with tf.device("CPU"):  # not the first GPU, where a batch alone has its place
+            tensors = map_tensors(as_tensor, tuple(parts[: last + 1]))
+            self._readers = map_tensors(row_reader, tensors)
+            self._weigh = class_weighting(arrays.class_weight)
+            lengths = {int(count_rows(tensor)) for tensor in tensors_in(tensors)}
+        self.numbered = numbered
+        if len(lengths) > 1:
+            raise DataError(f"the arrays differ in length: {sorted(lengths)}: see trainer/data.py")
+        self.examples = lengths.pop()
+
+    def read(self, start: Any, stop: Any) -> Dataset:
+        """Return the items of the examples ``start ... stop-1``."""
+        return Dataset.range(start, stop)
+
+    def read_ranges(self, ranges: Dataset) -> Dataset:
+        """Return a vector of items for each range of examples."""
+        return ranges.map(tf.range)
+
+    def to_batches(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
+        """Return batches of examples, with their numbers if these are requested."""
+
+        def pick(numbers: tf.Tensor, *rest: tf.Tensor) -> tuple[Any, ...]:
+            data = self._weigh(map_tensors(lambda read: read(numbers), self._readers))
+            return (data, numbers) if self.numbered else data, *rest
+
+        return batched(items).map(pick, num_parallel_calls=tf.data.AUTOTUNE)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``summary.json`` records of the data, besides the number of examples."""
+        return {"kind": "arrays"}
+
+
+def _without_lists(arrays: Any) -> Any:
+    """Return a list of arrays as a tuple, as which tf.data hands it on."""
+    return tuple(arrays) if isinstance(arrays, list) else arrays

@@ -1,0 +1,80 @@
+"""Figures of a run, for events, ``evaluation.json`` and ``summary.json``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .checkpoints import TrainingState
+from .cluster import Cluster
+from .data_setup import TrainingData
+
+
+def run_facts(data: TrainingData, epochs: int, cluster: Cluster) -> dict[str, Any]:
+    """Return the figures of a run that are known before it trains.
+
+    Parameters
+    ----------
+    data
+        The data of the run.
+    epochs
+        Requested epochs.
+    cluster
+        The tasks.
+    """
+    plan = data.training.plan
+    return {
+        "global_batch": plan.global_batch,
+        "steps_per_epoch": data.progress.steps_per_epoch,
+        "epochs": epochs,
+        "examples": plan.examples,
+        "validation_examples": data.validation.plan.examples if data.validation else 0,
+        "replicas": cluster.replicas,
+    }
+
+
+def run_summary(data: TrainingData, final: TrainingState, cluster: Cluster) -> dict[str, Any]:
+    """Return what ``summary.json`` records of a trained model's run, besides its files.
+
+    Parameters
+    ----------
+    data
+        The data of the run.
+    final
+        The state after training.
+    cluster
+        The tasks.
+    """
+    facts = run_facts(data, len(final.history), cluster)
+    examples = _examples_per_epoch(data, final)
+    return {
+        "tasks": list(cluster.role.peers),
+        "replicas": facts["replicas"],
+        "global_batch": facts["global_batch"],
+        "steps_per_epoch": facts["steps_per_epoch"],
+        "examples_per_epoch": examples,
+        "validation_examples": facts["validation_examples"],
+        "steps": final.step,
+        "epochs": final.history,
+        "resumed_from": data.progress.step or None,
+        "data": {
+            "training": data.training.describe(examples),
+            "validation": data.validation.describe() if data.validation else None,
+        },
+    }
+
+
+def nothing_to_train_message(final: TrainingState) -> str:
+    """Return a warning of a run that leaves the model as it is."""
+    reason = "a callback ended the training" if final.stopped else "all epochs are done"
+    return (
+        f"nothing is left to train, {reason}: the model stays as it is; "
+        "--no-resume starts from scratch"
+    )
+
+
+def _examples_per_epoch(data: TrainingData, final: TrainingState) -> int | None:
+    """Return the examples of a pass over the data; None if no epoch was one pass."""
+    plan = data.training.plan
+    if plan.examples or final.steps_per_epoch != plan.steps:
+        return plan.examples
+    return next((epoch["examples"] for epoch in final.history if epoch["examples"]), None)
