@@ -254,4 +254,7 @@ def serving(folder: Path, engine: Engine, *login: str) -> Iterator[tuple[str, in
     handler = functools.partial(bound, directory=str(folder))
     with http.server.ThreadingHTTPServer((gateway, 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield gateway, server.server_address[1]
+        try:
+            yield gateway, server.server_address[1]
+        finally:
+            server.shutdown()
