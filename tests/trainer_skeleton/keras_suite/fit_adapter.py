@@ -11,11 +11,11 @@ import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.trainers.data_adapters import array_slicing
 
-from distlaunch_trainer import Arrays, Run, options, run
+from distlaunch_trainer import Arrays, Run, options, user_model
 from distlaunch_trainer.errors import TrainerError
 
 # In these tests a model is a layer with Keras's trainer, which no user can make.
-run.keras = SimpleNamespace(**{**vars(keras), "Model": (keras.Model, TensorFlowTrainer)})
+user_model.keras = SimpleNamespace(**{**vars(keras), "Model": (keras.Model, TensorFlowTrainer)})
 
 
 class NotMappedError(Exception):
