@@ -12,14 +12,14 @@ from dataclasses import asdict
 import keras
 import numpy as np
 
-from distlaunch_trainer import Arrays, Run, cluster, step
+from distlaunch_trainer import Arrays, Run, cluster, step_functions
 from distlaunch_trainer.options import Settings
 
 calls = []
-train, all_reduce_sum = step.StepFunctions.train, cluster.Cluster.all_reduce_sum
+train, all_reduce_sum = step_functions.StepFunctions.train, cluster.Cluster.all_reduce_sum
 
 
-class Recorded(step.Execution):
+class Recorded(step_functions.Execution):
     @property
     def loss(self):
         calls.append("read")
@@ -47,11 +47,11 @@ def create_model():
     return model
 
 
-step.StepFunctions.train, cluster.Cluster.all_reduce_sum = record_train, record_sum
+step_functions.StepFunctions.train, cluster.Cluster.all_reduce_sum = record_train, record_sum
 settings = Settings(job_dir="job", epochs=1, steps_per_epoch=4, global_batch_size=2)
 step_by_step = sys.argv[1] == "hook"
-from distlaunch_trainer import loop
-loop._MAX_STEPS_PER_EXECUTION = 1
+from distlaunch_trainer import steps_per_execution
+steps_per_execution._MAX_STEPS = 1
 with Run(Namespace(**asdict(settings))) as run:
     run.load_data(lambda: Arrays(np.zeros((8, 1)), np.zeros((8, 1))))
     with run.strategy.scope():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 import pytest
 
-from distlaunch_trainer import step
+from distlaunch_trainer import local_updates
 from distlaunch_trainer.normalization import BatchNormalizations, replica_count_warnings
 
 layers = keras.layers
@@ -54,7 +54,7 @@ def test_frozen_weights_are_no_statistics():
     trained = layers.BatchNormalization()
     both = model(frozen, trained)
     expected = [trained.moving_mean.path, trained.moving_variance.path]
-    assert [v.path for v in step._statistics(both)] == expected
+    assert [v.path for v in local_updates.statistics(both)] == expected
     assert [v.path for v in BatchNormalizations(both, 2).moving_statistics] == expected
     together = BatchNormalizations(both, 2, synchronize=True)
     assert together.moving_statistics == []

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer.model_build import build_model
-from distlaunch_trainer.step import StepFunctions
+from distlaunch_trainer.step_functions import StepFunctions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

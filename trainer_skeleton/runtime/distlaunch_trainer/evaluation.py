@@ -21,7 +21,7 @@ from .errors import ModelError, StorageError, summarize
 from .evaluator import Evaluator
 from .model_state import ModelState
 from .report import Report
-from .step import StepFunctions
+from .step_functions import StepFunctions
 from .storage import join, names_in, read_whole
 
 STEPS_PER_EXECUTION = 50

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from .cluster import Cluster
 from .pipeline import Data
-from .step import StepFunctions
+from .step_functions import StepFunctions
 
 
 class Evaluator:

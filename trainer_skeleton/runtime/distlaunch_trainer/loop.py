@@ -7,7 +7,6 @@ start of an execution (whether to end or to stop, and the number of steps of the
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,22 +17,19 @@ import numpy as np
 import tensorflow as tf
 
 from .audit import Audit
-from .callbacks import Callbacks, logs_of, templates
+from .callbacks import Callbacks, logs_of
 from .checkpoints import Checkpoint, Checkpoints, TrainingState
 from .cluster import Cluster
 from .errors import TrainerError, TrainingStopped
 from .evaluation import collective_evaluate
 from .evaluator import Evaluator
-from .model_state import ModelState
 from .pipeline import Data
 from .report import Report, epoch_line
-from .step import Execution, StepFunctions
+from .run_state import RunState
+from .step_functions import Execution, StepFunctions
 from .step_watchdog import StepWatchdog
+from .steps_per_execution import StepsPerExecution
 from .stop_signal import StopSignal
-from .variable_names import stable_names, unique_names
-
-_SECONDS_PER_EXECUTION = 0.25
-_MAX_STEPS_PER_EXECUTION = 50
 
 
 class _LaunchedSteps(NamedTuple):
@@ -117,7 +113,6 @@ class Loop:
             exchange_dtype=exchange_dtype,
             record_examples=audit.record if audit else None,
         )
-        self._model_state = ModelState(model, cluster.strategy)
         self._audit = audit
         self._watchdog = StepWatchdog(cluster.role.name, step_timeout)
         self._callbacks = Callbacks(
@@ -128,12 +123,10 @@ class Loop:
             is_chief=cluster.role.is_chief,
             report=report,
         )
-        self._callbacks.state()  # warns before the first checkpoint is due
+        self._run_state = RunState(model, self._steps, self._callbacks, cluster, report)
         self._callback_arrays: list[np.ndarray] = []
         self._sees_batches = self._takes_bad_losses = False
-        self._steps_per_execution = 1
-        self._seconds_per_step = math.inf
-        self._last_results = 0.0
+        self._steps_per_execution = StepsPerExecution()
         self._rows_of_epoch = 0
         self._evaluator: Evaluator | None = None
 
@@ -145,29 +138,7 @@ class Loop:
         ModelError
             If the checkpoint is of another model or optimizer.
         """
-        if checkpoint is not None:
-            self._model_state.check_same(checkpoint.model)
-        state, metrics = self._model_state.variables, self._metrics_by_name
-        expected = {name: np.zeros(v.shape, v.dtype) for name, v in {**state, **metrics}.items()}
-        arrays = templates(self._progress.callbacks)
-        expected |= {_callback_name(number): array for number, array in enumerate(arrays)}
-        values = {
-            name: value
-            for name, value in (checkpoint.values if checkpoint is not None else {}).items()
-            if name in expected and _is_like(expected[name], value)
-        }
-        has_metrics = values.keys() >= metrics.keys()
-        if checkpoint is not None and not has_metrics:
-            self._report.warn("the metrics have changed: this epoch's start from scratch")
-        flag = np.array([has_metrics])
-        agreed = self._cluster.broadcast_all(
-            [flag, *(values.get(name, array) for name, array in expected.items())]
-        )
-        values = dict(zip(expected, agreed[1:], strict=True))
-        self._model_state.assign([values[name] for name in state])
-        if agreed[0]:
-            self._steps.restore_metrics([tf.convert_to_tensor(values[name]) for name in metrics])
-        self._callback_arrays = [values[_callback_name(number)] for number in range(len(arrays))]
+        self._callback_arrays = self._run_state.restore(checkpoint, self._progress)
 
     def run(self) -> TrainingState:
         """Train until the last epoch is done or a callback ends the training.
@@ -289,7 +260,9 @@ class Loop:
         every = self._checkpoint_every
         # Batch hooks are called as under `fit`: as often as compile() requests.
         requested = self._model.steps_per_execution
-        boundary = min(end, step + (requested if self._sees_batches else self._steps_per_execution))
+        boundary = min(
+            end, step + (requested if self._sees_batches else self._steps_per_execution.steps)
+        )
         return min(boundary, (step // every + 1) * every) if every else boundary
 
     def _is_checkpoint_due(self, step: int) -> bool:
@@ -311,7 +284,7 @@ class Loop:
         if first == block.start and not any(signals):  # with a signal no task trains
             self._callbacks.on_train_batch_begin(first - start)
         # Only the first step shows whether replicas exchange rows of sparse gradients.
-        is_first = math.isinf(self._seconds_per_step)
+        is_first = not self._steps_per_execution.is_measured
         end = first + 1 if is_first or self._steps.gathers_rows else block.stop
         started = time.perf_counter()
         values = [*map(float, signals), self._proposed_steps_per_execution()]
@@ -332,11 +305,8 @@ class Loop:
         self._check_finite(int(results.not_finite), first, loss)
         self._rows_of_epoch += int(results.rows)
         self._progress = replace(self._progress, step=end)
-        now = time.perf_counter()
-        since = max(launched.started, self._last_results)
-        self._seconds_per_step = (now - since) / (end - first)
-        self._last_results = now
-        self._steps_per_execution = max(1, round(float(proposed)))
+        self._steps_per_execution.measure(launched.started, end - first)
+        self._steps_per_execution.steps = max(1, round(float(proposed)))
         if self._audit:
             self._audit.flush(first, end)
             self._cluster.barrier()  # all have reported what a checkpoint will hold
@@ -358,12 +328,7 @@ class Loop:
         """Return the steps of the next execution on the chief, 0 on other tasks."""
         if not self._cluster.role.is_chief:
             return 0.0
-        steps = min(
-            _MAX_STEPS_PER_EXECUTION,
-            4 * self._steps_per_execution,
-            _SECONDS_PER_EXECUTION / self._seconds_per_step,
-        )
-        return max(1.0, float(int(steps))) / self._cluster.local_replicas
+        return self._steps_per_execution.propose() / self._cluster.local_replicas
 
     def _check_finite(self, offset: int, first: int, loss: float) -> None:
         if offset < 0 or self._takes_bad_losses or self._scales_loss:
@@ -382,7 +347,7 @@ class Loop:
     def _validate(self) -> dict[str, Any]:
         assert self._evaluator is not None
         counts = self._steps.metric_sums()
-        logs = self._evaluator.evaluate(self._steps_per_execution, self._agree_to_stop)
+        logs = self._evaluator.evaluate(self._steps_per_execution.steps, self._agree_to_stop)
         if logs is None:
             self._save(counts)
             self._leave()
@@ -407,35 +372,16 @@ class Loop:
         self._watchdog.end_epoch()
         self._save(self._steps.metric_sums())
 
-    @property
-    def _metrics_by_name(self) -> dict[str, Any]:
-        variables = self._steps.metric_variables
-        names = stable_names(variable.path for variable in variables)
-        return dict(zip(unique_names(f"metrics/{name}" for name in names), variables, strict=True))
-
     def _save(self, sums: list[tf.Tensor]) -> None:
         """Save on the chief, with the counts of all tasks' metrics."""
         if self._cluster.role.is_chief:
             self._checkpoints.wait()  # memory holds one set of values at a time
-            states, arrays = self._callbacks.state()
-            self._progress = replace(self._progress, callbacks=states)
-            values = self._model_state.snapshot()
-            values |= zip(self._metrics_by_name, map(np.asarray, sums), strict=True)
-            values |= {_callback_name(number): array for number, array in enumerate(arrays)}
-            model = self._model_state.describe()
-            self._checkpoints.save(Checkpoint(self._progress, model, values))
+            checkpoint = self._run_state.collect(self._progress, sums)
+            self._progress = checkpoint.state
+            self._checkpoints.save(checkpoint)
 
     def _leave(self) -> NoReturn:
         """Stop together, when the chief has saved."""
         self._checkpoints.wait()
         self._cluster.barrier()
         raise TrainingStopped(f"stopped by a signal: saved at step {self._progress.step}")
-
-
-def _callback_name(number: int) -> str:
-    """Return the name of an array of the callbacks' state in a checkpoint."""
-    return f"callbacks/{number}"
-
-
-def _is_like(expected: np.ndarray, value: np.ndarray) -> bool:
-    return (value.shape, value.dtype) == (expected.shape, expected.dtype)

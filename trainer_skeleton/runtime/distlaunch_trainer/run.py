@@ -34,7 +34,7 @@ from .report import (
 )
 from .run_facts import nothing_to_train_message, run_facts, run_summary
 from .run_start import agreed_start, checkpoint_to_read, open_folders, set_precision
-from .step import StepFunctions
+from .step_functions import StepFunctions
 from .stop_signal import StopSignal
 from .user_model import checked_callbacks, create_compiled_model, set_learning_rate
 

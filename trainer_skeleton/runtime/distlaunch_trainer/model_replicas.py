@@ -1,0 +1,89 @@
+"""A model on all replicas, and what training and evaluation steps share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from .all_reduce import sum_over_replicas
+from .custom_steps import CustomSteps
+from .local_updates import LocalUpdates
+from .losses import Losses, StepRows
+from .normalization import BatchNormalizations
+from .replica_metrics import ReplicaMetrics
+
+
+class ModelReplicas:
+    """A model on all replicas.
+
+    Parameters
+    ----------
+    model
+        A compiled Keras model, built in the strategy's scope.
+    strategy
+        The strategy.
+    synchronize
+        Whether all batch normalizations take their statistics from all replicas.
+    record_examples
+        Called with the numbers of the examples of each step and replica, for an audit.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        strategy: tf.distribute.Strategy,
+        *,
+        synchronize: bool = False,
+        record_examples: Callable[[np.ndarray], None] | None = None,
+    ) -> None:
+        self.model = model
+        self.strategy = strategy
+        self.count = strategy.num_replicas_in_sync
+        self._record_examples = record_examples
+        self.losses = Losses(model)
+        self.normalizations = BatchNormalizations(model, self.count, synchronize=synchronize)
+        self.custom = CustomSteps(model, self.normalizations, self.count)
+        self.metrics = ReplicaMetrics(model, strategy)
+        self.local_updates = LocalUpdates(model, self.normalizations, self.metrics)
+
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function on each replica; return what this task's first replica returns."""
+        results = self.strategy.run(function, args=args)
+        return tf.nest.map_structure(self.first, results)
+
+    def first(self, value: Any) -> tf.Tensor:
+        """Return the value of this task's first replica."""
+        return self.strategy.experimental_local_results(value)[0]
+
+    def unpack(self, batch: Any, *, may_be_empty: bool) -> tuple[Any, StepRows]:
+        """Return the data of a replica's batch, and the rows of the step; record an audit's."""
+        data, local_rows, global_rows, *numbers = batch
+        if self._record_examples is not None and numbers:
+            tf.numpy_function(self._record_examples, [numbers[0][:local_rows]], [])
+        return data, StepRows(local_rows, global_rows, self.count, may_be_empty)
+
+    def all_reduce(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the sum of a value over the replicas; to be called on each."""
+        # A copy on the replica's device: TensorFlow sums where the tensors are.
+        return value if self.count == 1 else sum_over_replicas([tf.identity(value)])[0]
+
+    def mean_over_rows(self, values: tf.Tensor, rows: StepRows) -> tf.Tensor:
+        """Return the means of numbers of all replicas, weighted by their rows."""
+        return self.all_reduce(rows.weigh(values))
+
+    @tf.function
+    def average_statistics(self) -> None:
+        """Set the moving statistics, of which each replica has its own, to their means."""
+
+        @tf.autograph.experimental.do_not_convert
+        def average() -> None:
+            variables = self.normalizations.moving_statistics
+            sums = sum_over_replicas([tf.identity(variable.value) for variable in variables])
+            for variable, value in zip(variables, sums, strict=True):
+                variable.assign(value / self.count)
+
+        self.strategy.run(average)

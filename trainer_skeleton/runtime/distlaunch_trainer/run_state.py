@@ -1,0 +1,126 @@
+"""All that a checkpoint holds of a run: its variables, the counts of its metrics, its callbacks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from .callbacks import Callbacks, templates
+from .checkpoints import Checkpoint, TrainingState
+from .cluster import Cluster
+from .model_state import ModelState
+from .report import Report
+from .step_functions import StepFunctions
+from .variable_names import stable_names, unique_names
+
+
+class RunState:
+    """Collects the state of a run, and restores it on all tasks.
+
+    Parameters
+    ----------
+    model
+        A compiled model, whose optimizers have created their variables.
+    functions
+        The model's compiled functions.
+    callbacks
+        The callbacks.
+    cluster, report
+        The tasks, and where a warning is printed.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        functions: StepFunctions,
+        callbacks: Callbacks,
+        cluster: Cluster,
+        report: Report,
+    ) -> None:
+        self._model_state = ModelState(model, cluster.strategy)
+        self._functions = functions
+        self._callbacks = callbacks
+        self._cluster = cluster
+        self._report = report
+        callbacks.state()  # warns before the first checkpoint is due
+
+    def restore(self, checkpoint: Checkpoint | None, progress: TrainingState) -> list[np.ndarray]:
+        """Restore a checkpoint on every task; only the chief needs to have it.
+
+        Parameters
+        ----------
+        checkpoint
+            The checkpoint; None on other tasks than the chief.
+        progress
+            The checkpoint's training state, on every task.
+
+        Returns
+        -------
+        list of numpy.ndarray
+            The arrays of the callbacks' state.
+
+        Raises
+        ------
+        ModelError
+            If the checkpoint is of another model or optimizer.
+        """
+        if checkpoint is not None:
+            self._model_state.check_same(checkpoint.model)
+        state, metrics = self._model_state.variables, self._metrics_by_name
+        expected = {name: np.zeros(v.shape, v.dtype) for name, v in {**state, **metrics}.items()}
+        arrays = templates(progress.callbacks)
+        expected |= {_callback_name(number): array for number, array in enumerate(arrays)}
+        values = {
+            name: value
+            for name, value in (checkpoint.values if checkpoint is not None else {}).items()
+            if name in expected and _is_like(expected[name], value)
+        }
+        has_metrics = values.keys() >= metrics.keys()
+        if checkpoint is not None and not has_metrics:
+            self._report.warn("the metrics have changed: this epoch's start from scratch")
+        flag = np.array([has_metrics])
+        agreed = self._cluster.broadcast_all(
+            [flag, *(values.get(name, array) for name, array in expected.items())]
+        )
+        values = dict(zip(expected, agreed[1:], strict=True))
+        self._model_state.assign([values[name] for name in state])
+        if agreed[0]:
+            self._functions.restore_metrics(
+                [tf.convert_to_tensor(values[name]) for name in metrics]
+            )
+        return [values[_callback_name(number)] for number in range(len(arrays))]
+
+    def collect(self, progress: TrainingState, metric_sums: list[tf.Tensor]) -> Checkpoint:
+        """Return a checkpoint of this task's values.
+
+        Parameters
+        ----------
+        progress
+            The training state.
+        metric_sums
+            The metric variables, summed over the replicas.
+        """
+        states, arrays = self._callbacks.state()
+        values = self._model_state.snapshot()
+        values |= zip(self._metrics_by_name, map(np.asarray, metric_sums), strict=True)
+        values |= {_callback_name(number): array for number, array in enumerate(arrays)}
+        return Checkpoint(replace(progress, callbacks=states), self._model_state.describe(), values)
+
+    @property
+    def _metrics_by_name(self) -> dict[str, Any]:
+        variables = self._functions.metric_variables
+        names = stable_names(variable.path for variable in variables)
+        return dict(zip(unique_names(f"metrics/{name}" for name in names), variables, strict=True))
+
+
+def _callback_name(number: int) -> str:
+    """Return the name of an array of the callbacks' state in a checkpoint."""
+    return f"callbacks/{number}"
+
+
+def _is_like(expected: np.ndarray, value: np.ndarray) -> bool:
+    return (value.shape, value.dtype) == (expected.shape, expected.dtype)

@@ -1,0 +1,201 @@
+"""The compiled functions of a model: executions of several steps, and the results of its metrics.
+
+The moving statistics of batch normalization differ between replicas until they are read, and are
+averaged then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from . import keras_compat
+from .evaluation_step import EvaluationStep
+from .model_replicas import ModelReplicas
+from .optimizer import use_cross_replica_cond
+from .step_logs import StepLogs
+from .training_step import TrainingStep
+
+
+class Execution(NamedTuple):
+    """The results of several training steps that were executed together, as scalars and vectors.
+
+    Attributes
+    ----------
+    loss
+        The last step's loss over all replicas.
+    not_finite
+        The first step whose loss was not finite, from 0, or -1.
+    steps
+        The number of steps; 0 if a task signaled to stop.
+    rows
+        The rows of all steps over all replicas.
+    signals
+        The control signals, summed over the replicas (shape [3]).
+    other_logs
+        The logs of the last step that are no metrics (shape [n]).
+    """
+
+    loss: tf.Tensor
+    not_finite: tf.Tensor
+    steps: tf.Tensor
+    rows: tf.Tensor
+    signals: tf.Tensor
+    other_logs: tf.Tensor
+
+
+class StepFunctions:
+    """The compiled functions of a model.
+
+    Parameters
+    ----------
+    model
+        A compiled Keras model, built in the strategy's scope.
+    strategy
+        The strategy that it was built in.
+    has_empty_replicas
+        Whether some replica has no row in some training step.
+    synchronize
+        Whether all batch normalizations take their statistics from all replicas.
+    exchange_dtype
+        ``bfloat16`` to exchange gradients as such, ``float32`` to keep their data type.
+    record_examples
+        Called with the numbers of the examples of each step and replica, for an audit.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        strategy: tf.distribute.Strategy,
+        *,
+        has_empty_replicas: bool,
+        synchronize: bool = False,
+        exchange_dtype: str = "float32",
+        record_examples: Callable[[np.ndarray], None] | None = None,
+    ) -> None:
+        self._replicas = ModelReplicas(
+            model, strategy, synchronize=synchronize, record_examples=record_examples
+        )
+        keras_compat.disable_gradient_aggregation(model.optimizer)
+        use_cross_replica_cond()
+        self._training_step = TrainingStep(
+            self._replicas, has_empty_replicas=has_empty_replicas, exchange_dtype=exchange_dtype
+        )
+        self._evaluation_step = EvaluationStep(self._replicas)
+        self._last_logs: tuple[StepLogs, tf.Tensor] | None = None
+        self._train_function = tf.function(self._train)
+        self._test_function = tf.function(self._evaluate)
+        self._results_function = tf.function(self._results)
+        self.metric_sums = tf.function(self._metric_sums)
+        self.restore_metrics = self._replicas.metrics.restore
+
+    @property
+    def gathers_rows(self) -> bool:
+        """Whether the replicas exchange rows of sparse gradients; known after the first step.
+
+        An execution must be one step then: TensorFlow fails where a collective has another shape in
+        a later step of it.
+        """
+        return self._training_step.gathers_rows
+
+    @property
+    def metric_variables(self) -> list[Any]:
+        """The variables of the metrics; each replica counts its rows."""
+        return self._replicas.metrics.variables
+
+    def train(self, batches: Any, steps: tf.Tensor, signals: tf.Tensor) -> Execution:
+        """Train some steps on all replicas, or none if a task signals to stop.
+
+        Parameters
+        ----------
+        batches
+            The iterator of the batches.
+        steps
+            Number of steps (scalar, int32).
+        signals
+            This task's control signals (shape [3]): whether to end the training and whether to stop
+            the run, both for all tasks if above 0, and a number for the others.
+        """
+        if self._training_step.accumulation is not None:
+            self._training_step.accumulation.share()
+        return Execution(*self._train_function(batches, steps, signals))
+
+    def keep_logs(self, execution: Execution) -> None:
+        """Take the logs that are no metrics from an execution that trained some steps."""
+        self._last_logs = self._training_step.logs, execution.other_logs
+
+    def evaluate(self, batches: Any, steps: tf.Tensor, *, has_empty_replicas: bool) -> None:
+        """Evaluate some steps on all replicas; the metrics hold the results.
+
+        Parameters
+        ----------
+        batches
+            The iterator of the batches.
+        steps
+            Number of steps (scalar, int32).
+        has_empty_replicas
+            Whether some replica has no row in some step.
+        """
+        others = self._test_function(batches, steps, has_empty_replicas=has_empty_replicas)
+        self._last_logs = self._evaluation_step.logs, others
+
+    def logs(self) -> dict[str, Any]:
+        """Return the logs of the steps so far: numbers, or arrays if a metric has several."""
+        metrics = self._results_function()
+        logs, others = self._last_logs or (self._training_step.logs, None)
+        merged = dict(metrics) if others is None else logs.merge(metrics, others)
+        results = {name: np.asarray(value, float) for name, value in merged.items()}
+        return {name: v if v.size != 1 else v.item() for name, v in results.items()}
+
+    def synchronize(self) -> None:
+        """Give all replicas the same state, before the model or optimizer is read.
+
+        That is for validation, callbacks and checkpoints. Each replica has moving statistics of its
+        own rows, of which the mean is taken, and may accumulate gradients, which are summed.
+        """
+        if self._replicas.normalizations.moving_statistics:
+            self._replicas.average_statistics()
+        if self._training_step.accumulation is not None:
+            self._training_step.accumulation.all_reduce()
+
+    def _train(
+        self, batches: Any, steps: tf.Tensor, signals: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        # In the graph, so that no task waits in Python; and first, so that all stop at one step.
+        signals = self._replicas.run(self._replicas.all_reduce, signals)
+        steps = tf.where(tf.reduce_any(signals[:2] > 0), 0, steps)
+        loss = tf.constant(0.0)
+        not_finite = tf.constant(-1)
+        rows = tf.constant(0, tf.int64)
+        others = tf.zeros([0], tf.float64)
+        for number in tf.range(steps):
+            tf.autograph.experimental.set_loop_options(
+                shape_invariants=[(others, tf.TensorShape([None]))]
+            )
+            batch = next(batches)
+            rows += self._replicas.first(batch[2])
+            loss, others = self._training_step(batch)
+            is_first = tf.logical_and(not_finite < 0, ~tf.math.is_finite(loss))
+            not_finite = tf.where(is_first, number, not_finite)
+        return loss, not_finite, steps, rows, signals, others
+
+    def _evaluate(self, batches: Any, steps: tf.Tensor, *, has_empty_replicas: bool) -> tf.Tensor:
+        others = tf.zeros([0], tf.float64)
+        for _ in tf.range(steps):
+            tf.autograph.experimental.set_loop_options(
+                shape_invariants=[(others, tf.TensorShape([None]))]
+            )
+            others = self._replicas.run(self._evaluation_step, next(batches), has_empty_replicas)
+        return others
+
+    def _results(self) -> dict[str, tf.Tensor]:
+        """Return the metrics over all replicas."""
+        return self._replicas.run(self._replicas.metrics.results)
+
+    def _metric_sums(self) -> list[tf.Tensor]:
+        """Return the metric variables, summed over the replicas."""
+        return self._replicas.run(self._replicas.metrics.sums)

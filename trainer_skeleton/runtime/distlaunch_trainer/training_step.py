@@ -1,0 +1,195 @@
+"""One training step, on one replica and on all of them together.
+
+Each replica differentiates its share of the global batch's loss (``losses``). The gradients are
+all-reduced before the optimizer sees them, so that clipping acts on the gradient of the global
+batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from .accumulation import GradientAccumulation, accumulates_locally
+from .all_reduce import (
+    CollectiveInXlaError,
+    no_collectives,
+    sum_gradients,
+    to_exchange,
+    with_static_shape,
+)
+from .errors import ModelError
+from .losses import StepRows
+from .model_replicas import ModelReplicas
+from .replica_metrics import flatten
+from .step_logs import StepLogs
+
+
+class TrainingStep:
+    """Trains on one batch.
+
+    Parameters
+    ----------
+    replicas
+        The model.
+    has_empty_replicas
+        Whether some replica has no row in some step.
+    exchange_dtype
+        ``bfloat16`` to exchange gradients as such, ``float32`` to keep their data type.
+
+    Attributes
+    ----------
+    logs
+        The logs of the steps.
+    accumulation
+        Accumulates gradients locally; None if the model's optimizer does, or does not accumulate.
+    """
+
+    def __init__(
+        self, replicas: ModelReplicas, *, has_empty_replicas: bool, exchange_dtype: str
+    ) -> None:
+        self._replicas = replicas
+        self._model = replicas.model
+        self._has_empty_replicas = has_empty_replicas
+        self._exchange_dtype = tf.as_dtype(exchange_dtype)
+        self._gathers_rows = False  # set when the step is traced
+        self.logs = StepLogs()
+        accumulates = not replicas.custom.has_train_step and accumulates_locally(
+            self._model, replicas.count
+        )
+        self.accumulation = (
+            GradientAccumulation(self._model, replicas.strategy, self._exchange_dtype)
+            if accumulates
+            else None
+        )
+
+    @property
+    def gathers_rows(self) -> bool:
+        """Whether the replicas exchange rows of sparse gradients; known after the first step."""
+        return self._gathers_rows or self._replicas.custom.gathers_rows
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Train a step on all replicas; return the loss and the logs that are no metrics."""
+        if self.accumulation is None:
+            return self._replicas.run(self._train_replica, batch)
+        return self._accumulate(batch, self.accumulation)
+
+    def _accumulate(
+        self, batch: Any, accumulation: GradientAccumulation
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        strategy, first = self._replicas.strategy, self._replicas.first
+        gradients, loss, others = strategy.run(self._gradients_to_accumulate, (batch,))
+
+        def update() -> tf.Tensor:
+            sums, mean = strategy.run(accumulation.sum_over_steps, (gradients, loss))
+            accumulation.reset()
+            variables = self._model.trainable_variables
+            strategy.run(lambda sums: self._model.optimizer.apply(sums, variables), (sums,))
+            return tf.cast(first(mean), tf.float32)
+
+        def accumulate() -> tf.Tensor:
+            strategy.run(accumulation.add_loss, (loss,))
+            accumulation.add(gradients)
+            # An estimate for the progress: the mean over all steps is exchanged at the update.
+            estimate = tf.cast(first(loss), tf.float32) * self._replicas.count
+            return tf.where(tf.math.is_finite(estimate), estimate, 0.0)
+
+        return tf.cond(accumulation.is_update(), update, accumulate), first(others)
+
+    def _gradients_to_accumulate(self, batch: Any) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
+        """Return a replica's gradients, dense, its share of the loss, and the other logs."""
+        data, rows = self._replicas.unpack(batch, may_be_empty=self._has_empty_replicas)
+        gradients, loss, others = self._forward_and_backward(data, rows)
+        dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+        if rows.may_be_empty:
+            dense = [None if g is None else rows.without_placeholder(g) for g in dense]
+        self._replicas.metrics.count_local_loss(loss, rows)
+        return dense, loss, self._mean_logs(others, rows)
+
+    @tf.autograph.experimental.do_not_convert
+    def _train_replica(self, batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Train one replica's part of a step; return the loss and the other logs."""
+        data, rows = self._replicas.unpack(batch, may_be_empty=self._has_empty_replicas)
+        if self._replicas.custom.has_train_step:
+            return self._train_replica_by_model(data, rows)
+        gradients, loss, others = self._forward_and_backward(data, rows)
+        gradients, loss = self._all_reduce_gradients(gradients, loss, rows)
+        if gradients:
+            self._model.optimizer.apply(gradients, self._model.trainable_variables)
+        self._replicas.metrics.count_loss(loss, rows)
+        return tf.cast(loss, tf.float32), self._mean_logs(others, rows)
+
+    def _train_replica_by_model(self, data: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
+        before = self._replicas.local_updates.snapshot(rows)
+        logs = self._replicas.custom.train(data, rows)
+        self._replicas.local_updates.rescale(before, rows)
+        others = self.logs.vector(flatten(logs), self._replicas.metrics.local_results())
+        loss = logs.get("loss", next(iter(logs.values()), 0.0))
+        numbers = tf.concat([[tf.reduce_mean(tf.cast(loss, tf.float64))], others], 0)
+        means = self._replicas.mean_over_rows(numbers, rows)
+        return tf.cast(means[0], tf.float32), means[1:]
+
+    def _mean_logs(self, others: tf.Tensor, rows: StepRows) -> tf.Tensor:
+        return self._replicas.mean_over_rows(others, rows) if self.logs.others else others
+
+    def _forward_and_backward(
+        self, data: Any, rows: StepRows
+    ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
+        """Return the gradients of this replica's share of the loss, the share, and other logs.
+
+        With ``jit_compile`` XLA compiles it, once for each shape of a batch; unless it has
+        collectives, which XLA does not compile.
+        """
+        if not self._model.jit_compile:
+            return self._gradients(data, rows)
+
+        @tf.autograph.experimental.do_not_convert
+        def gradients(data: Any, local_rows: tf.Tensor, global_rows: tf.Tensor) -> Any:
+            with no_collectives():
+                own = replace(rows, local_rows=local_rows, global_rows=global_rows)
+                return self._gradients(data, own)
+
+        try:
+            compiled = tf.function(gradients, jit_compile=True)
+            return compiled(data, rows.local_rows, rows.global_rows)
+        except CollectiveInXlaError:
+            return self._gradients(data, rows)
+
+    def _gradients(self, data: Any, rows: StepRows) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
+        replicas = self._replicas
+        x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+        before = replicas.local_updates.snapshot(rows)
+        with tf.GradientTape() as tape:
+            with replicas.normalizations.in_replica(rows.local_rows):
+                predicted = self._model(x, training=True)
+            share = replicas.losses.share(x, y, predicted, weights, rows, training=True)
+            scaled = self._model.optimizer.scale_loss(share.loss_to_differentiate)
+        replicas.local_updates.rescale(before, rows)
+        others = replicas.metrics.count(self.logs, rows, x, y, predicted, weights)
+        gradients = tape.gradient(scaled, self._model.trainable_variables)
+        return gradients, share.loss_to_report, others
+
+    def _all_reduce_gradients(
+        self, gradients: list[Any], loss: tf.Tensor, rows: StepRows
+    ) -> tuple[list[Any], tf.Tensor]:
+        """All-reduce gradients and loss together."""
+        present = [gradient for gradient in gradients if gradient is not None]
+        if gradients and not present:
+            raise ModelError("no weight of the model has a gradient: see its layers and its loss")
+        if self._replicas.count > 1:
+            pairs = zip(gradients, self._model.trainable_variables, strict=True)
+            present = [with_static_shape(g, v.shape) for g, v in pairs if g is not None]
+            if rows.may_be_empty:
+                present = [rows.without_placeholder(g) for g in present]
+            self._gathers_rows = any(isinstance(g, tf.IndexedSlices) for g in present)
+            wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
+            small = [to_exchange(gradient, self._exchange_dtype) for gradient in present]
+            summed, *small = sum_gradients([tf.cast(loss, wire), *small])
+            present = [tf.cast(s, g.dtype) for s, g in zip(small, present, strict=True)]
+            loss = tf.cast(summed, loss.dtype)
+        rest = iter(present)
+        return [None if g is None else next(rest) for g in gradients], loss
