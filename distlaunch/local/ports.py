@@ -22,43 +22,57 @@ _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class HeldPorts:
-    """Ports that no other process gets until they are released.
+    """TCP ports that no other process gets until they are released.
 
     They are below those that the system hands to outgoing connections, one of which could take
-    a port between its release and the moment its task listens.
+    a port between its release and the moment its task listens. To keep other launchers from
+    taking it then, whose tasks would join this cluster, the UDP ports of the same numbers are held
+    to the end.
     """
 
     def __init__(self, count: int) -> None:
         self._sockets: list[socket.socket] = []
+        self._reservations: list[socket.socket] = []
         candidates = _candidates()
         for port in random.sample(candidates, min(count + _TRIES, len(candidates))):
             if len(self._sockets) < count:
                 self._hold(port)
         self.numbers = tuple(holder.getsockname()[1] for holder in self._sockets)
         if len(self.numbers) < count:
-            self.release()
+            self.close()
             raise DistlaunchError(f"no {count} free ports on {HOST}; end what holds them")
 
     def _hold(self, port: int) -> None:
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        reservation = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            holder.bind(("", port))  # everywhere, as TensorFlow's servers do
+            for reserved in (holder, reservation):
+                reserved.bind(("", port))  # everywhere, as TensorFlow's servers do
         except OSError:
             holder.close()
+            reservation.close()
         else:
             self._sockets.append(holder)
+            self._reservations.append(reservation)
 
     def release(self) -> None:
-        """Let the ports go."""
+        """Let the tasks have the ports."""
         for holder in self._sockets:
             holder.close()
         self._sockets.clear()
+
+    def close(self) -> None:
+        """Let any process have the ports."""
+        self.release()
+        for reservation in self._reservations:
+            reservation.close()
+        self._reservations.clear()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self.close()
 
 
 def is_taken(port: int) -> bool:

@@ -37,7 +37,6 @@ BAD = {
 
 
 def verdicts(folder, text: str) -> tuple[bool, bool]:
-    """Return whether the schema and the reader take a file."""
     file = folder / "distlaunch.yaml"
     file.write_text(text)
     by_schema = Draft202012Validator(schema()).is_valid(yaml.safe_load(text))

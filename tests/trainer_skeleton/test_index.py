@@ -27,7 +27,6 @@ ALL = ["part-0", "part-1", "part-2"]
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A folder of files with 3, 0 and 130 records."""
     folder = tmp_path / "data"
     folder.mkdir()
     for number, records in enumerate((3, 0, 130)):

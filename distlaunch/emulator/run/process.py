@@ -63,11 +63,12 @@ class ProcessEnvironment:
         self._workload = workload
         self._backend = backend
         self._job_dir = workload.job_dir and str(storage_path(backend.storage, workload.job_dir))
-        with HeldPorts(len(workload.replicas)) as ports:
-            self._addresses = {
-                replica.task: f"{HOST}:{port}"
-                for replica, port in zip(workload.replicas, ports.numbers, strict=True)
-            }
+        self._ports = HeldPorts(len(workload.replicas))
+        self._ports.release()
+        self._addresses = {
+            replica.task: f"{HOST}:{port}"
+            for replica, port in zip(workload.replicas, self._ports.numbers, strict=True)
+        }
         self._scratch = Path(tempfile.mkdtemp(prefix="distlaunch-emulator-"))
         self._processes: list[ReplicaProcess] = []
 
@@ -87,6 +88,7 @@ class ProcessEnvironment:
             process.stop(kill=True)
         for process in self._processes:
             process.wait()
+        self._ports.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _command(self, replica: Replica) -> Sequence[str]:

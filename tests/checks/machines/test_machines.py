@@ -118,7 +118,6 @@ def test_a_built_image_does_not_run_on_arm():
 
 
 def with_accelerator(name):
-    """Return a pool for which a region must offer an accelerator."""
     if name.endswith("_POD"):
         return pool("cloud-tpu", name.removesuffix("_POD"), 32)
     for machine, kind in KNOWN.machines.items():
