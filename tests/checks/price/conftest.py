@@ -14,7 +14,6 @@ from .lists import REGION
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path):
-    """Cache price lists in a folder of the test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache/distlaunch"
 
@@ -51,7 +50,6 @@ def offline(known, tmp_path, monkeypatch):
 
 @pytest.fixture
 def cost(offline):
-    """Return a function that estimates the cost with Google's price list as well."""
 
     def run(job, own="", **options):
         session = connect(project="my-project", sleep=lambda _: None)

@@ -30,7 +30,6 @@ def a3(disk_type=None, disk_gb=None):
 
 @pytest.fixture
 def billed(google, cost):
-    """Return a function that estimates the cost with the price list of a bill."""
     google(skus=BOTH)
     return cost
 
