@@ -1,0 +1,62 @@
+"""A user's `tf.data.Dataset` on several replicas: one replica's weights, and each row once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ..conftest import environment_outside_clusters  # noqa: TID252
+
+pytestmark = pytest.mark.slow
+
+ROWS = 41
+KINDS = {2: ("shuffled", "ragged"), 3: ("padded",)}
+if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
+    KINDS = dict.fromkeys((2, 3, 4), ("shuffled", "padded", "ragged", "bucketed"))
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def trained(request, tensorflow, tmp_path_factory):
+    """A number of replicas, and the folder of its runs and of those of one replica."""
+    folder = tmp_path_factory.mktemp(f"replicas-{request.param}")
+    shutil.copy(Path(__file__).with_name("train_user_data.py"), folder)
+    replicas = ("--replicas", "1", str(request.param))
+    arguments = ("--folder", str(folder), *replicas, "--data", *KINDS[request.param])
+    env = environment_outside_clusters()
+    result = tensorflow.run("train_user_data", *arguments, cwd=folder, env=env)
+    assert result.code == 0, result.text
+    return request.param, folder
+
+
+def arrays_in(path):
+    with np.load(path) as values:
+        return [values[name] for name in values.files]
+
+
+def test_weights_are_those_of_one_replica(trained):
+    replicas, folder = trained
+    for kind in KINDS[replicas]:
+        together, alone = (arrays_in(folder / f"{kind}-{n}.npz") for n in (replicas, 1))
+        for array, expected in zip(together, alone, strict=True):
+            np.testing.assert_allclose(array, expected, rtol=0, atol=1e-12, err_msg=kind)
+
+
+def test_each_row_is_trained_once_per_epoch(trained):
+    replicas, folder = trained
+    for kind in KINDS[replicas]:
+        lines = (folder / f"{kind}-{replicas}.jsonl").read_text().splitlines()
+        events = [json.loads(line) for line in lines]
+        steps = next(event for event in events if event["event"] == "ready")["steps_per_epoch"]
+        rows: Counter[tuple[int, int]] = Counter()
+        for event in events:
+            if event["event"] == "audit" and event["kind"] == "seen":
+                assert "unknown" not in event, kind
+                runs = [range(first, first + count) for first, count in event["positions"]]
+                rows.update((event["from"] // steps, row) for run in runs for row in run)
+        assert rows == dict.fromkeys(((epoch, row) for epoch in (0, 1) for row in range(ROWS)), 1)
