@@ -50,6 +50,17 @@ def test_frames_are_taken_as_arrays(cluster):
     assert (x.numpy()[range(4), y.numpy()] == 1).all()
 
 
+def test_lists_of_numbers_are_arrays(cluster):
+    lists = Arrays({"a": [[1, 2], [3, 4]], "b": (0.5, 1.5)}, [np.eye(2), [5, 6]])
+    (x, y) = batches_of(lists, cluster, 1, batch=2)[0]
+    rows = np.argsort(y[1])
+    assert x["a"].numpy()[rows].tolist() == [[1, 2], [3, 4]]
+    assert x["b"].numpy()[rows].tolist() == [0.5, 1.5]
+    assert y[0].numpy()[rows].tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(DataError, match=r"the lists in y have different .*: give tf.ragged.const"):
+        Arrays([1, 2], [[1], [2, 3]]).open(cluster, "")
+
+
 def test_arrays_are_kept_in_the_memory_of_the_host(cluster):
     tf.config.set_soft_device_placement(enabled=False)
     try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from .batch_rows import as_tensor, count_rows, map_tensors, row_reader, tensors_in
@@ -23,7 +24,8 @@ class Arrays:
     Parameters
     ----------
     x, y, sample_weight
-        What ``model.fit`` would take; the first dimension of each array counts the examples.
+        What ``model.fit`` would take, or lists of numbers; the first dimension of each array counts
+        the examples.
     class_weight
         The weight of each class of ``y`` in the loss, 1 for those left out.
     """
@@ -34,13 +36,6 @@ class Arrays:
     class_weight: Mapping[int, float] | None = None
 
     def __post_init__(self) -> None:
-        for name, part in vars(self).items():
-            arrays = [each for each in part if each is not None] if isinstance(part, list) else []
-            if not all(hasattr(array, "shape") for array in arrays):
-                raise DataError(
-                    f"Arrays takes arrays, and {name} is a list: "
-                    f"give np.asarray({name}), see trainer/data.py"
-                )
         if self.y is None and self.sample_weight is not None:
             raise DataError("Arrays with sample_weight need y: see trainer/data.py")
 
@@ -67,7 +62,7 @@ class ArraySource(ExampleSource):
     item_bytes = 8
 
     def __init__(self, arrays: Arrays, *, numbered: bool = False) -> None:
-        parts = [_without_lists(part) for part in (arrays.x, arrays.y, arrays.sample_weight)]
+        parts = [_arrays_in(name, getattr(arrays, name)) for name in ("x", "y", "sample_weight")]
         last = max(n for n, part in enumerate(parts) if part is not None)
         with tf.device("CPU"):  # not the first GPU, where a batch alone has its place
             tensors = map_tensors(as_tensor, tuple(parts[: last + 1]))
@@ -101,6 +96,28 @@ class ArraySource(ExampleSource):
         return {"kind": "arrays"}
 
 
-def _without_lists(arrays: Any) -> Any:
-    """Return a list of arrays as a tuple, as which tf.data hands it on."""
-    return tuple(arrays) if isinstance(arrays, list) else arrays
+def _arrays_in(name: str, value: Any) -> Any:
+    """Return a structure of arrays: an array for a list of numbers, a tuple for one of arrays.
+
+    Raises
+    ------
+    DataError
+        If nested lists have different lengths.
+    """
+    if isinstance(value, Mapping):
+        return {key: _arrays_in(f"{name}[{key!r}]", part) for key, part in value.items()}
+    if not isinstance(value, (list, tuple)):
+        return value
+    if any(_is_array(part) for part in tf.nest.flatten(value)):
+        return tuple(_arrays_in(f"{name}[{number}]", part) for number, part in enumerate(value))
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise DataError(
+            f"Arrays takes arrays, and the lists in {name} have different lengths: "
+            f"give tf.ragged.constant({name}), see trainer/data.py"
+        ) from None
+
+
+def _is_array(part: Any) -> bool:
+    return hasattr(part, "tocoo") or len(getattr(part, "shape", ())) > 0

@@ -241,8 +241,7 @@ def _user_batches(
     setup: _Setup, source: BatchSource, progress: TrainingState
 ) -> tuple[Data, Audit | None]:
     """Return batches that the user has made, sharded by the policy."""
-    is_endless = source.one_pass.cardinality() == tf.data.INFINITE_CARDINALITY
-    is_numbered = is_audited() and not is_endless
+    is_numbered = is_audited() and not source.is_endless
     data = open_batches(
         source,
         progress.shard_policy,
@@ -260,8 +259,10 @@ def _user_batches(
         )
     if note := _resume_note(source, data, progress):
         setup.report.warn(note)
-    if is_audited() and is_endless:
-        setup.report.warn(f"the {source.kind} has no end, so an audit cannot identify its examples")
+    if is_audited() and source.is_endless:
+        setup.report.warn(
+            f"the {source.kind} {source.length_problem}, so an audit cannot identify its examples"
+        )
     if not is_numbered:
         return data, None
     index = FingerprintIndex(source.one_pass, setup.cluster, data.plan.examples)
@@ -272,10 +273,10 @@ def _resume_note(source: BatchSource, data: Data, progress: TrainingState) -> st
     """Return a warning where the examples of an interrupted epoch may be seen twice or never."""
     if not progress.step or source.resumes_exactly:
         return None
-    if source.one_pass.cardinality() == tf.data.INFINITE_CARDINALITY:
+    if source.is_endless:
         return (
-            f"the {source.kind} has no end and starts from its beginning when a run is resumed: "
-            "examples may be seen more often or less often than others"
+            f"the {source.kind} {source.length_problem} and starts from its beginning when a run "
+            "is resumed: examples may be seen more often or less often than others"
         )
     if data.plan.steps and progress.step % data.plan.steps == 0:
         return None
@@ -306,10 +307,12 @@ def _validation(setup: _Setup, source: Source | None, progress: TrainingState) -
         return None
     try:
         if isinstance(source, BatchSource):
-            if source.one_pass.cardinality() == tf.data.INFINITE_CARDINALITY:
+            if source.is_endless:
+                remedy = "remove .repeat(), or end it with .take(n)"
+                if not source.is_shardable:  # not a tf.data.Dataset
+                    remedy = "return Arrays, or a tf.data.Dataset or PyDataset of known length"
                 raise DataError(
-                    f"the {source.kind} of the validation data has no end: take .repeat() out, or "
-                    "end it with .take(n)"
+                    f"the {source.kind} of the validation data {source.length_problem}: {remedy}"
                 )
             return open_batches(source, progress.shard_policy, setup.cluster, setup.report)
         items = _open(setup, source)

@@ -18,6 +18,7 @@ from .user_dataset import BatchSource
 
 Dataset = tf.data.Dataset
 
+_UNKNOWN_LENGTH = "has an unknown number of batches"
 _SAMPLE_BATCHES = 2  # which give types and shapes, as under fit
 
 
@@ -69,6 +70,7 @@ def py_dataset_source(data: keras.utils.PyDataset, seed: int, *, shuffles: bool)
         passes=lambda number, first: batches.dataset(lambda: passes(number, first)),
         kind="PyDataset",
         batch=batches.rows,
+        length_problem=_UNKNOWN_LENGTH,
         is_shardable=False,
         resumes_exactly=True,
     )
@@ -109,6 +111,7 @@ def generator_source(generator: Iterator[Any], restart: Callable[[], Iterator[An
         passes=lambda _, first: batches.dataset(endless).skip(first),
         kind="generator",
         batch=batches.rows,
+        length_problem=_UNKNOWN_LENGTH,
         is_shardable=False,
     )
 

@@ -64,9 +64,10 @@ def open_batches(
     """
     batch, is_regular = _batch_size(source, cluster)
     sharding = _Sharding(source, batch, cluster, steps_per_epoch, first_step, numbered=numbered)
-    if sharding.is_endless and not steps_per_epoch:
+    if source.is_endless and not steps_per_epoch:
         raise DataError(
-            f"the {source.kind} has no end, so an epoch has no length: set --steps-per-epoch"
+            f"the {source.kind} {source.length_problem}, so an epoch has no length: set "
+            "--steps-per-epoch"
         )
     if cluster.role.num_workers > 1 and policy != "data" and source.is_shardable:
         data, problem = sharding.by_task(policy, is_regular=is_regular)
@@ -144,7 +145,6 @@ class _Sharding:
         self._numbered = numbered
         self._description = {"kind": "dataset", "batch": batch}
         self._cardinality = int(source.one_pass.cardinality())
-        self.is_endless = self._cardinality == tf.data.INFINITE_CARDINALITY
 
     def by_row(self, *, is_regular: bool, report: Report) -> Data:
         """Shard the rows of each batch."""
@@ -161,13 +161,13 @@ class _Sharding:
         if self._cardinality >= 0:
             examples = self._cardinality * batch if is_regular else None
             plan = replace(plan, steps=self._cardinality, examples=examples)
-        elif not self.is_endless and not self._steps_per_epoch:
+        elif not self._source.is_endless and not self._steps_per_epoch:
             report.log(
                 f"reading the {self._source.kind} to count its batches; --steps-per-epoch, or "
                 "assert_cardinality() at its end, makes that unnecessary"
             )
             plan = _counted_plan(plan, self._source.one_pass)
-        elif not self.is_endless and self._first_step:
+        elif not self._source.is_endless and self._first_step:
             done = self._first_step + 1
             counted = _counted_plan(plan, self._source.one_pass.take(done))
             if counted.steps < done:
@@ -184,9 +184,9 @@ class _Sharding:
         cluster, batch = self._cluster, self._batch
         batches, problem = self._own_batches(policy)
         rows = 0
-        if not problem and self.is_endless and not is_regular:
+        if not problem and self._source.is_endless and not is_regular:
             problem = "the size of its batches is unknown, see .batch(n, drop_remainder=True)"
-        if not problem and not self.is_endless:
+        if not problem and not self._source.is_endless:
             rows, problem = _count_regular(batches, batch)
         counts = np.concatenate(cluster.all_gather(np.array([-1 if problem else rows], np.int64)))
         if counts.min() < 0:
@@ -195,7 +195,7 @@ class _Sharding:
             batch,
             cluster.role.num_workers,
             cluster.local_replicas,
-            None if self.is_endless else tuple(counts.tolist()),
+            None if self._source.is_endless else tuple(counts.tolist()),
         )
         pipeline = TaskBatches(
             batches,

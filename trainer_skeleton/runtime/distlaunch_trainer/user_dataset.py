@@ -29,6 +29,8 @@ class BatchSource:
         For messages: ``data set``, ``PyDataset`` or ``generator``.
     batch
         Rows of the first batch; 0 if unknown.
+    length_problem
+        Why ``one_pass`` has no end, for messages.
     is_shardable
         Whether TensorFlow may shard its files.
     resumes_exactly
@@ -39,8 +41,14 @@ class BatchSource:
     passes: Callable[[int, int], Dataset]
     kind: str = "data set"
     batch: int = 0
+    length_problem: str = "has no end"
     is_shardable: bool = True
     resumes_exactly: bool = False
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether ``one_pass`` has no end, or none that is known."""
+        return bool(self.one_pass.cardinality() == tf.data.INFINITE_CARDINALITY)
 
 
 def dataset_source(batches: Dataset) -> BatchSource:
@@ -52,8 +60,10 @@ def dataset_source(batches: Dataset) -> BatchSource:
     def passes(_: int, batch: int) -> Dataset:
         return ordered.skip(batch).concatenate(ordered.repeat()) if batch else ordered.repeat()
 
+    def endless(_: int, batch: int) -> Dataset:
+        return ordered.skip(batch)
+
     is_endless = batches.cardinality() == tf.data.INFINITE_CARDINALITY
-    endless = lambda _, batch: ordered.skip(batch)  # noqa: E731
     return BatchSource(ordered, endless if is_endless else passes)
 
 
