@@ -95,6 +95,26 @@ def test_metrics_of_outputs_are_those_of_several_losses():
     assert keras_compat.output_loss_metrics(nested()) == []
 
 
+def test_one_loss_without_regularizers():
+    x = layers.Input((3,))
+    model = keras.Model(x, layers.Dense(1, kernel_regularizer="l2", name="a")(layers.Masking()(x)))
+    model.compile("sgd", keras.losses.MeanSquaredError(), loss_weights=2.0)
+    assert keras_compat.only_loss(model) is None  # not built
+    inputs, y = tf.constant([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]]), tf.zeros((2, 1))
+    predicted = model(inputs)
+    total = model.compute_loss(inputs, y, predicted)
+    loss = keras_compat.compiled_loss(model, y, predicted, None)
+    assert float(loss + model.losses[0]) == pytest.approx(float(total))
+    assert float(loss) == pytest.approx(2 * float(predicted[0, 0]) ** 2)
+    assert keras_compat.only_loss(model).reduction == "sum_over_batch_size"
+    assert keras_compat.mask_of(predicted).numpy().tolist() == [True, False]
+    assert keras_compat.mask_of(y) is None
+    several = keras.Model(x, [layers.Dense(1)(x), layers.Dense(1)(x)])
+    several.compile("sgd", "mse")
+    several.evaluate(np.ones((2, 3)), [np.ones((2, 1))] * 2, verbose=0)
+    assert keras_compat.only_loss(several) is None
+
+
 def test_own_losses_and_variables_leave_out_those_of_inner_layers():
     class Outer(layers.Layer):
         def __init__(self):

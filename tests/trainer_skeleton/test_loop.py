@@ -11,11 +11,12 @@ from dataclasses import asdict
 
 import keras
 import numpy as np
+import tensorflow as tf
 
-from distlaunch_trainer import Arrays, Run, cluster, step_functions
+from distlaunch_trainer import Arrays, Run, cluster, run as run_module, step_functions
 from distlaunch_trainer.options import Settings
 
-calls = []
+calls, traces = [], []
 train, all_reduce_sum = step_functions.StepFunctions.train, cluster.Cluster.all_reduce_sum
 
 
@@ -26,9 +27,11 @@ class Recorded(step_functions.Execution):
         return self[0]
 
 
-def record_train(self, *arguments):
-    calls.append("launch")
-    return Recorded(*train(self, *arguments))
+def record_train(self, *arguments, has_empty_replicas):
+    calls.append("launch the last" if has_empty_replicas else "launch")
+    results = train(self, *arguments, has_empty_replicas=has_empty_replicas)
+    traces.append(self._train_function.experimental_get_tracing_count())
+    return Recorded(*results)
 
 
 def record_sum(self, value):
@@ -49,16 +52,28 @@ def create_model():
 
 step_functions.StepFunctions.train, cluster.Cluster.all_reduce_sum = record_train, record_sum
 settings = Settings(job_dir="job", epochs=1, steps_per_epoch=4, global_batch_size=2)
-step_by_step = sys.argv[1] == "hook"
+step_by_step, is_last_small = sys.argv[1] == "hook", sys.argv[1] == "last"
+if is_last_small:
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    run_module.connect = lambda role: tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    settings = Settings(job_dir="job", epochs=3, global_batch_size=2)
+rows = 9 if is_last_small else 8
 from distlaunch_trainer import steps_per_execution
-steps_per_execution._MAX_STEPS = 1
+if is_last_small:
+    steps_per_execution._SECONDS_PER_EXECUTION = 1e9  # as many as the steps before allow
+else:
+    steps_per_execution._MAX_STEPS = 1
 with Run(Namespace(**asdict(settings))) as run:
-    run.load_data(lambda: Arrays(np.zeros((8, 1)), np.zeros((8, 1))))
+    run.load_data(lambda: Arrays(np.zeros((rows, 1)), np.zeros((rows, 1))))
     with run.strategy.scope():
         model = run.build_model(create_model)
     run.fit(model, [BatchHook()] if step_by_step else [])
-first = calls.index("launch")
-print(json.dumps(calls[first : first + (12 if step_by_step else 8)]))
+if is_last_small:
+    print(json.dumps([*(call for call in calls if "launch" in call), traces]))
+else:
+    first = calls.index("launch")
+    print(json.dumps(calls[first : first + (12 if step_by_step else 8)]))
 """
 
 
@@ -79,3 +94,11 @@ def test_results_are_read_when_the_next_steps_are_launched(calls):
 
 def test_a_batch_hook_sees_each_step_and_needs_no_agreement_of_its_own(calls):
     assert calls("hook") == ["launch", "read", "hook"] * 4
+
+
+def test_only_the_last_step_is_compiled_for_replicas_without_rows(calls):
+    """Nine rows in batches of two: the last has one, and two replicas; three epochs."""
+    *launched, traces = calls("last")
+    last = "launch the last"
+    assert launched == ["launch"] * 4 + [last, "launch", last, "launch", last]
+    assert traces[-1] == 2

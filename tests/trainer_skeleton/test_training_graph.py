@@ -22,8 +22,10 @@ def traced(tensorflow):
         "xla_with_collectives",
         "two_packs",
         "embedding",
+        "masked_loss",
         "accumulation",
         "bfloat16",
+        "last_step",
     )
     result = tensorflow.run("training_graph", *cases, cwd=HERE, env={"TF_CPP_MIN_LOG_LEVEL": "2"})
     assert result.code == 0, result.text
@@ -78,6 +80,13 @@ def test_of_an_embedding_only_rows_are_exchanged(graphs):
     assert {"float32", "int32"} <= set(gathered)
 
 
+def test_the_divisor_of_a_masked_loss_is_exchanged_with_the_gradients(graphs):
+    """21 weights, the loss and its divisor; so XLA compiles the forward and backward pass."""
+    graph = graphs["masked_loss"]
+    assert sizes(graph) == [SIGNALS, 4 * (21 + 2)]
+    assert "MatMul" in graph["xla"]
+
+
 def test_accumulated_gradients_are_exchanged_only_where_the_model_is_updated(graphs):
     """33 weights and the loss, in a branch of the step."""
     graph = graphs["accumulation"]
@@ -88,3 +97,10 @@ def test_accumulated_gradients_are_exchanged_only_where_the_model_is_updated(gra
 def test_gradients_are_exchanged_as_bfloat16_on_request(graphs):
     collectives = {(c["dtype"], c["bytes"]) for c in graphs["bfloat16"]["collectives"]}
     assert collectives == {("float32", SIGNALS), ("float32", 4), ("bfloat16", 2 * 178)}
+
+
+def test_only_steps_with_empty_replicas_restore_statistics_and_metrics(graphs):
+    """On each of two replicas: two moving statistics, and total and count of two metrics."""
+    plain, last = graphs["convolutions"], graphs["last_step"]
+    assert last["assignments"] - plain["assignments"] == 2 * (2 + 2 * 2)
+    assert sizes(last) == sizes(plain)

@@ -77,9 +77,9 @@ def accumulation() -> tuple[keras.Model, Any]:
 
 
 def masked_loss() -> tuple[keras.Model, Any]:
-    hidden = [layers.Masking(), layers.GRU(3, return_sequences=True), layers.Dense(1)]
+    hidden = [layers.Masking(), layers.Dense(4, kernel_regularizer="l2"), layers.Dense(1)]
     model = keras.Sequential([layers.Input((5, 3)), *hidden])
-    model.compile("sgd", "mse")
+    model.compile("sgd", "mse", jit_compile=True)
     return model, (np.zeros((ROWS, 5, 3), "float32"), np.zeros((ROWS, 5, 1), "float32"))
 
 
@@ -92,7 +92,7 @@ CASES: dict[str, Callable[[], tuple[keras.Model, Any]]] = {
 }
 
 
-CASES["bfloat16"] = convolutions
+CASES["bfloat16"] = CASES["last_step"] = convolutions
 
 
 def batches(strategy: tf.distribute.Strategy, data: Any) -> Any:
@@ -118,6 +118,7 @@ def describe(function: tf.types.experimental.ConcreteFunction) -> dict[str, Any]
     return {
         "collectives": collectives(all_nodes),
         "conditional": [c["bytes"] for c in collectives(in_branch)],
+        "assignments": sum(node.op.startswith("Assign") for node in all_nodes),
         "xla": sorted({node.op for part in xla for node in part.node_def}),
     }
 
@@ -157,8 +158,8 @@ def training_graph(name: str) -> tf.types.experimental.ConcreteFunction:
             data_batch=tf.data.Dataset.from_tensor_slices(data).batch(ROWS).element_spec
         )
     dtype = "bfloat16" if name == "bfloat16" else "float32"
-    steps = StepFunctions(model, strategy, has_empty_replicas=False, exchange_dtype=dtype)
-    inputs = batches(strategy, data), tf.constant(1), tf.zeros([3])
+    steps = StepFunctions(model, strategy, exchange_dtype=dtype)
+    inputs = batches(strategy, data), tf.constant(1), tf.zeros([3]), name == "last_step"
     return steps._train_function.get_concrete_function(*inputs)
 
 
@@ -170,7 +171,7 @@ def moving_means() -> dict[str, Any]:
         model.compile("sgd", "mse")
         spec = tf.TensorSpec((None, 1))
         build_model(model, (spec, spec))
-    steps = StepFunctions(model, strategy, has_empty_replicas=False)
+    steps = StepFunctions(model, strategy)
     rows = np.repeat([[0.0], [1.0]], ROWS // 2, axis=0).astype("float32")
     steps.train(batches(strategy, (rows, rows)), tf.constant(2), tf.zeros([3]))
     values = strategy.experimental_local_results(model.layers[0].moving_mean.value)

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 
 NAMES = ("masked_words", "masked_sequences", "every_reduction", "accumulated_gradients")
-NAMES, SIZES = (*NAMES, "scaled_loss", "subclassed", "adversarial"), (2,)
+NAMES = (*NAMES, "scaled_loss", "subclassed", "adversarial", "embedding_in_a_step_of_its_own")
+SIZES = (2,)
 CALLED = ("with_callbacks", "bad_value")
 if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
     NAMES, SIZES = tuple(name for name in CASES if name not in CALLED), (2, 3, 4)
@@ -61,6 +62,16 @@ def assert_close(arrays, expected_arrays, tolerance=1e-6):
 def assert_history_close(history, expected, tolerance=1e-6):
     assert history.keys() == expected.keys()
     assert_close(history.values(), [expected[name] for name in history], tolerance)
+
+
+@pytest.mark.parametrize("workers", SIZES)
+def test_two_optimizers_resume_on_another_number_of_workers(trained, workers):
+    folder = trained / str(workers) / "resumed/adversarial"
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["resumed_from"], summary["steps"]) == (11, 22)
+    alone = trained / "1/adversarial"
+    assert_close(*(arrays_in(path / "chief.npz") for path in (folder, alone)), tolerance=1e-12)
+    assert_history_close(history_of(folder), history_of(alone))
 
 
 @pytest.mark.parametrize("workers", SIZES)

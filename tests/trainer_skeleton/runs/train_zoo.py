@@ -12,6 +12,7 @@ import argparse
 import functools
 import json
 import os
+import shutil
 import traceback
 from argparse import Namespace
 from dataclasses import asdict
@@ -160,6 +161,16 @@ def fit(name, case, folder):
     (folder / "history.json").write_text(json.dumps(done.history))
 
 
+def resume_from_one_worker(name, case, folder, role):
+    """Train from the checkpoint that one worker saved after its first epoch."""
+    checkpoint = folder.parent / "1" / name / "checkpoints/step-00000011"
+    resumed = folder / "resumed" / name
+    if role.is_chief:
+        shutil.copytree(checkpoint, resumed / "checkpoints" / checkpoint.name)
+    storage.make_folder(str(resumed))
+    train(name, case, resumed, role.name.replace(":", "-"))
+
+
 def main(folder, names):
     role = cluster.role_from(os.environ)
     for name in names:
@@ -169,6 +180,8 @@ def main(folder, names):
         train(name, case, folder / name, role.name.replace(":", "-"))
         if role.num_workers == 1 and case.as_fit:
             fit(name, case, folder / name / "fit")
+        if role.num_workers > 1 and name == "adversarial":
+            resume_from_one_worker(name, case, folder, role)
         keras.backend.clear_session()
 
 

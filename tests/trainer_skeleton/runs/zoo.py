@@ -186,11 +186,11 @@ def masked_sequences():
 @case(words)
 def masked_words():
     return sequential(
-        keras.optimizers.Adam(1e-2),
+        keras.optimizers.Adam(1e-2, global_clipnorm=0.1),
         "sparse_categorical_crossentropy",
         layers.Input((5,), dtype="int32"),
         layers.Embedding(9, 4, mask_zero=True),
-        layers.GRU(6, return_sequences=True),
+        layers.GRU(6, return_sequences=True, kernel_regularizer="l2"),
         layers.Dense(3, activation="softmax"),
     )
 
@@ -357,6 +357,31 @@ def adversarial():
     return model
 
 
+class SparseStep(keras.Sequential):
+    """A step of its own that differentiates an embedding."""
+
+    def train_step(self, data):
+        x, y = data[:2]
+        with tf.GradientTape() as tape:
+            predicted = self(x, training=True)
+            loss = self.compute_loss(x, y, predicted)
+        gradients = tape.gradient(loss, self.trainable_weights)
+        self.optimizer.apply(gradients, self.trainable_weights)
+        for metric in self.metrics:
+            if metric.name == "loss":
+                metric.update_state(loss)
+        return self.compute_metrics(x, y, predicted)
+
+
+@case(words)
+def embedding_in_a_step_of_its_own():
+    hidden = layers.Embedding(9, 4, mask_zero=True), layers.Dense(3, activation="softmax")
+    model = SparseStep([layers.Input((5,), dtype="int32"), *hidden])
+    optimizer = keras.optimizers.Adam(1e-2, global_clipnorm=0.1)
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
 class OldStyle(keras.Sequential):
     """A loss of its own, written for Keras before 3.3."""
 
@@ -386,7 +411,8 @@ def attention_with_weights_of_steps():
     hidden = layers.Add()([hidden, layers.MultiHeadAttention(2, 3)(hidden, hidden)])
     hidden = layers.LSTM(3, return_sequences=True)(layers.LayerNormalization()(hidden))
     model = keras.Model(x, layers.TimeDistributed(layers.Dense(1))(hidden))
-    model.compile(keras.optimizers.RMSprop(clipnorm=0.3), "mse", weighted_metrics=["mae"])
+    loss = keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
+    model.compile(keras.optimizers.RMSprop(clipnorm=0.3), loss, weighted_metrics=["mae"])
     return model
 
 

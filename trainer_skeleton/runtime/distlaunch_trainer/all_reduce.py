@@ -93,3 +93,18 @@ def gather_rows(values: list[tf.IndexedSlices]) -> list[tf.IndexedSlices]:
         raise CollectiveInXlaError
     context = tf.distribute.get_replica_context()
     return [context.all_reduce(tf.distribute.ReduceOp.SUM, value) for value in values]
+
+
+def scale(gradient: Any, factor: tf.Tensor) -> Any:
+    """Return a dense or sparse gradient, multiplied by a number."""
+    factor = tf.cast(factor, gradient.dtype)
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient * factor
+    return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
+
+
+def add(gradient: Any, other: Any) -> Any:
+    """Return the sum of two gradients of a weight, either of which may be sparse or None."""
+    if gradient is None or other is None:
+        return other if gradient is None else gradient
+    return tf.convert_to_tensor(gradient) + tf.convert_to_tensor(other)

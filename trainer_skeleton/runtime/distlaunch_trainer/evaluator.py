@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from .cluster import Cluster
 from .pipeline import Data
+from .plan import end_of_similar_steps
 from .step_functions import StepFunctions
 
 
@@ -80,11 +81,7 @@ class Evaluator:
         while done < steps:
             block = min(steps - done, steps_per_execution)
             self._callbacks.on_test_batch_begin(done)
-            self._functions.evaluate(
-                self._batches,
-                tf.constant(block),
-                has_empty_replicas=self._data.plan.has_empty_replicas,
-            )
+            self._evaluate_steps(done, done + block)
             logs = self._functions.logs() if self._calls_batch_hooks else None
             # As `fit` counts, also at the end, where an execution may be shorter.
             self._callbacks.on_test_batch_end(done + steps_per_execution - 1, logs)
@@ -98,6 +95,16 @@ class Evaluator:
         logs = self._functions.logs()
         self._callbacks.on_test_end(logs)
         return logs
+
+    def _evaluate_steps(self, first: int, end: int) -> None:
+        while first < end:
+            last = end_of_similar_steps(self._data.plan, first, end)
+            self._functions.evaluate(
+                self._batches,
+                tf.constant(last - first),
+                has_empty_replicas=self._data.plan.has_empty_replicas(first),
+            )
+            first = last
 
     def _agree_to_end(self) -> bool:
         """Agree whether a callback has set ``model.stop_evaluating``."""

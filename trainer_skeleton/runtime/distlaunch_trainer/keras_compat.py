@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend.common.masking import get_keras_mask
 from keras.src.backend.common.symbolic_scope import SymbolicScope
 from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.losses import loss as keras_loss
@@ -76,6 +77,22 @@ def loss_tracker(model: keras.Model) -> keras.metrics.Metric | None:
 def output_loss_metrics(model: keras.Model) -> list[keras.metrics.Metric]:
     """Return the metrics with the mean loss of each of several outputs."""
     return list(model._compile_loss.metrics) if model._compile_loss else []  # noqa: SLF001
+
+
+def only_loss(model: keras.Model) -> keras.losses.Loss | None:
+    """Return the loss that a built model was compiled with, None if there are none or several."""
+    losses = model._compile_loss._flat_losses if model._compile_loss else None  # noqa: SLF001
+    return losses[0].loss if losses is not None and len(losses) == 1 else None
+
+
+def compiled_loss(model: keras.Model, y: Any, predicted: Any, sample_weight: Any) -> tf.Tensor:
+    """Return the loss that a model was compiled with, without regularizers and ``add_loss()``."""
+    return model._compile_loss(y, predicted, sample_weight)  # noqa: SLF001
+
+
+def mask_of(output: Any) -> Any:
+    """Return the mask that layers have attached to an output, None if there is none."""
+    return get_keras_mask(output)
 
 
 def own_losses(layer: keras.Layer) -> list[tf.Tensor]:

@@ -24,6 +24,7 @@ from .errors import TrainerError, TrainingStopped
 from .evaluation import collective_evaluate
 from .evaluator import Evaluator
 from .pipeline import Data
+from .plan import end_of_similar_steps
 from .report import Report, epoch_line
 from .run_state import RunState
 from .step_functions import Execution, StepFunctions
@@ -108,7 +109,6 @@ class Loop:
         self._steps = StepFunctions(
             model,
             cluster.strategy,
-            has_empty_replicas=training.plan.has_empty_replicas,
             synchronize=sync_batch_norm,
             exchange_dtype=exchange_dtype,
             record_examples=audit.record if audit else None,
@@ -285,10 +285,16 @@ class Loop:
             self._callbacks.on_train_batch_begin(first - start)
         # Only the first step shows whether replicas exchange rows of sparse gradients.
         is_first = not self._steps_per_execution.is_measured
-        end = first + 1 if is_first or self._steps.gathers_rows else block.stop
+        last = first + 1 if is_first or self._steps.gathers_rows else block.stop
+        end = end_of_similar_steps(self._training.plan, first, last)
         started = time.perf_counter()
         values = [*map(float, signals), self._proposed_steps_per_execution()]
-        results = self._steps.train(batches, tf.constant(end - first), tf.constant(values))
+        results = self._steps.train(
+            batches,
+            tf.constant(end - first),
+            tf.constant(values),
+            has_empty_replicas=self._training.plan.has_empty_replicas(first),
+        )
         return _LaunchedSteps(first, end, block, started, results)
 
     def _finish(self, launched: _LaunchedSteps, epoch: int) -> bool:

@@ -9,6 +9,10 @@ local rows; the shares of all replicas must sum to the loss that one worker woul
   them, so that the same factor is right.
 - Activity regularizers are sums over the rows in some versions of Keras.
 
+The divisor of a masked loss is known when all replicas have counted. A model with one such loss
+differentiates its sum, and gradients are divided after they are exchanged. With several, or with
+other terms that depend on the data, each divisor is all-reduced in the middle of the step.
+
 A loss with one number per row (reduction ``"none"``) is summed by the gradient, as under ``fit``.
 """
 
@@ -16,7 +20,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -26,6 +30,9 @@ import tensorflow as tf
 
 from . import keras_compat
 from .all_reduce import sum_over_replicas
+
+_WEIGHTED_MEAN = "mean_with_sample_weight"
+_MEANS = {"sum_over_batch_size", "mean", _WEIGHTED_MEAN}
 
 
 @dataclass(frozen=True)
@@ -80,12 +87,16 @@ class LossShare:
     ----------
     loss_to_differentiate
         Summed over the replicas, the loss that one worker would differentiate.
-    reported
+    loss_to_report
         Summed over the replicas, the loss that one worker would report.
+    divisor
+        If not None, both sums have still to be divided by the sum of this over the replicas, and
+        contain no weight regularizers.
     """
 
     loss_to_differentiate: tf.Tensor
     loss_to_report: tf.Tensor
+    divisor: tf.Tensor | None = None
 
 
 class Losses:
@@ -103,9 +114,32 @@ class Losses:
         self._takes_training = "training" in signature(model.compute_loss).parameters
 
     def share(
-        self, x: Any, y: Any, predicted: Any, weights: Any, rows: StepRows, *, training: bool
+        self,
+        x: Any,
+        y: Any,
+        predicted: Any,
+        weights: Any,
+        rows: StepRows,
+        *,
+        training: bool,
+        may_divide_later: bool = False,
     ) -> LossShare:
-        """Return this replica's share of the global batch's loss."""
+        """Return this replica's share of the global batch's loss.
+
+        Parameters
+        ----------
+        x, y, predicted, weights
+            Inputs, targets, outputs and sample weights of the replica's rows.
+        rows
+            The rows of the step.
+        training
+            Whether the step is one of training.
+        may_divide_later
+            Whether the caller divides gradients by the sum of `LossShare.divisor` if it is set.
+        """
+        if may_divide_later and self._may_divide_later(y, predicted, weights, rows):
+            with suppress(_SeveralReductionsError):
+                return self._undivided(y, predicted, weights, rows)
         # Models written for Keras before 3.3 have no `training`.
         options = {"training": training} if self._takes_training else {}
         with normalize_globally(rows):
@@ -117,6 +151,35 @@ class Losses:
             loss.dtype
         )
         return LossShare(share, share)
+
+    def regularizers(self) -> tf.Tensor | None:
+        """Return the sum of the regularizers of weights, None if there are none."""
+        losses = [tf.cast(loss, keras.config.floatx()) for loss in self._model.losses]
+        return tf.add_n(losses) if losses else None
+
+    def _may_divide_later(self, y: Any, predicted: Any, weights: Any, rows: StepRows) -> bool:
+        """Return whether a divisor of one loss is all that depends on the other replicas."""
+        loss = keras_compat.only_loss(self._model)
+        if (
+            loss is None
+            or rows.replicas == 1
+            or type(loss).__call__ is not keras.losses.Loss.__call__
+            or type(self._model).compute_loss is not keras.Model.compute_loss
+            or tf.nest.is_nested(y)
+            or tf.nest.is_nested(predicted)
+            or any(keras_compat.own_losses(layer) for layer in keras_compat.all_layers(self._model))
+        ):
+            return False
+        is_masked = keras_compat.mask_of(predicted) is not None and loss.reduction in _MEANS
+        return is_masked or (loss.reduction == _WEIGHTED_MEAN and weights is not None)
+
+    def _undivided(self, y: Any, predicted: Any, weights: Any, rows: StepRows) -> LossShare:
+        """Return the sum of this replica's losses, per row of the global batch, and its divisor."""
+        with normalize_globally(rows, divide_later=True) as divisors:
+            value = keras_compat.compiled_loss(self._model, y, predicted, weights)
+        (divisor,) = divisors
+        divisor = tf.cast(divisor, value.dtype) / tf.cast(rows.global_rows, value.dtype)
+        return LossShare(value * divisor, value * divisor, divisor)
 
     def _summed(self, dtype: Any) -> Any:
         """Return the part of the loss that is a sum over this replica's rows."""
@@ -161,6 +224,10 @@ def _sums_activity() -> bool:
     return bool(of_two > of_one)
 
 
+class _SeveralReductionsError(Exception):
+    """A loss consists of several, which have divisors of their own."""
+
+
 _replica_rows = threading.local()  # a replica is traced in a thread of its own
 
 
@@ -170,12 +237,27 @@ def current_rows() -> StepRows | None:
 
 
 @contextmanager
-def normalize_globally(rows: StepRows) -> Iterator[None]:
-    """Rescale Keras's losses, reduced in here, so that they are means over ``rows``."""
+def normalize_globally(rows: StepRows, *, divide_later: bool = False) -> Iterator[list[tf.Tensor]]:
+    """Rescale Keras's losses, reduced in here, so that they are means over ``rows``.
+
+    Parameters
+    ----------
+    rows
+        The rows of the step.
+    divide_later
+        Whether a loss with a divisor is not rescaled.
+
+    Yields
+    ------
+    list of tf.Tensor
+        The replica's divisor of a loss that is not rescaled.
+    """
     keras_compat.replace_loss_reduction(_globally_normalized, lambda: current_rows() is not None)
+    divisors: list[tf.Tensor] = []
     _replica_rows.rows = rows
+    _replica_rows.divisors = divisors if divide_later else None
     try:
-        yield
+        yield divisors
     finally:
         _replica_rows.rows = None
 
@@ -200,6 +282,11 @@ def _globally_normalized(reduce: Callable[..., tf.Tensor]) -> Callable[..., tf.T
         if divisor is None or rows.replicas == 1:
             return value
         divisor *= rows.is_nonempty(value.dtype)
+        if _replica_rows.divisors is not None:
+            if _replica_rows.divisors:
+                raise _SeveralReductionsError
+            _replica_rows.divisors.append(divisor)
+            return value
         (global_divisor,) = sum_over_replicas([divisor])
         fraction = tf.math.divide_no_nan(divisor, global_divisor)
         return value * tf.math.divide_no_nan(fraction, rows.local_fraction(value.dtype))
@@ -209,7 +296,7 @@ def _globally_normalized(reduce: Callable[..., tf.Tensor]) -> Callable[..., tf.T
 
 def _divisor(sample_weight: Any, mask: Any, reduction: str, dtype: Any) -> tf.Tensor | None:
     """Return the number that Keras divided a replica's sum by, None if it was the rows."""
-    if reduction == "mean_with_sample_weight" and sample_weight is not None:
+    if reduction == _WEIGHTED_MEAN and sample_weight is not None:
         weights = keras_compat.apply_mask(tf.cast(sample_weight, dtype), mask, dtype, reduction)
         return tf.reduce_sum(tf.cast(weights, dtype))
     return None if mask is None else tf.reduce_sum(tf.cast(mask, dtype))

@@ -84,10 +84,12 @@ class BatchPlan:
         """Rows one replica has in :attr:`period` full steps."""
         return self.period * self.global_batch // self.replicas
 
-    @property
-    def has_empty_replicas(self) -> bool:
-        """Whether the last batch is smaller than the cluster, so that some replica has no row."""
-        return self.global_rows(self.steps - 1) < self.replicas
+    def has_empty_replicas(self, step: int) -> bool:
+        """Return whether some replica has no row in a step, counted over all passes.
+
+        That can be the last step of a pass, if its batch is smaller than the cluster.
+        """
+        return self.global_rows(step % self.steps) < self.replicas
 
     def shards_of(self, replica: int) -> range:
         """Return the logical shards that ``replica`` reads."""
@@ -174,9 +176,8 @@ class SharedBatchPlan:
                 f"batch({self.replicas}) or more"
             )
 
-    @property
-    def has_empty_replicas(self) -> bool:
-        """Whether a batch may have fewer rows than there are replicas."""
+    def has_empty_replicas(self, step: int) -> bool:  # noqa: ARG002 - batches are not known
+        """Return whether a batch may have fewer rows than there are replicas."""
         return self.replicas > 1 and (self.least_rows is None or self.least_rows < self.replicas)
 
 
@@ -235,15 +236,12 @@ class UnevenBatchPlan:
             return None
         return max(self.steps_of(task) for task in range(self.tasks))
 
-    @property
-    def has_empty_replicas(self) -> bool:
-        """Whether a replica has no row in some step."""
-        if self.counts is None:
+    def has_empty_replicas(self, step: int) -> bool:
+        """Return whether a replica has no row in a step, counted over all passes."""
+        if self.steps is None:
             return False
-        least = min(
-            self.rows(step, task) for task in range(self.tasks) for step in self._last_steps(task)
-        )
-        return least < self.local_replicas
+        step %= self.steps
+        return any(self.rows(step, task) < self.local_replicas for task in range(self.tasks))
 
     def part_bounds(self, part: int) -> tuple[int, int]:
         """Return the first and one past the last row of a part of a whole batch."""
@@ -267,16 +265,22 @@ class UnevenBatchPlan:
             return end - first
         return min(end, self.counts[task]) - min(first, self.counts[task])
 
-    def _last_steps(self, task: int) -> range:
-        """Return the steps in which ``task`` has its fewest rows: those of its last batch."""
-        assert self.steps is not None
-        end = self.steps_of(task)
-        return range(max(0, end - self.tasks), min(self.steps, end + 1))
-
 
 def _congruent_below(position: int, residue: int, modulus: int) -> int:
     """Return how many of 0 ... position-1 leave ``residue`` when divided by ``modulus``."""
     return (position - residue + modulus - 1) // modulus
+
+
+def end_of_similar_steps(
+    plan: BatchPlan | SharedBatchPlan | UnevenBatchPlan, first: int, end: int
+) -> int:
+    """Return the end of the steps from ``first`` on that all have empty replicas, or all none.
+
+    It is ``end`` at most.
+    """
+    is_like_first = plan.has_empty_replicas(first)
+    steps = range(first + 1, end)
+    return next((step for step in steps if plan.has_empty_replicas(step) != is_like_first), end)
 
 
 def coverage_note(

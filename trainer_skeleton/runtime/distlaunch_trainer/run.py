@@ -231,7 +231,6 @@ class Run(AbstractContextManager):
         functions = StepFunctions(
             model,
             self._cluster.strategy,
-            has_empty_replicas=False,
             synchronize=self._settings.sync_batch_norm,
         )
         self._report_ready(step=0)

@@ -57,8 +57,6 @@ class StepFunctions:
         A compiled Keras model, built in the strategy's scope.
     strategy
         The strategy that it was built in.
-    has_empty_replicas
-        Whether some replica has no row in some training step.
     synchronize
         Whether all batch normalizations take their statistics from all replicas.
     exchange_dtype
@@ -72,7 +70,6 @@ class StepFunctions:
         model: keras.Model,
         strategy: tf.distribute.Strategy,
         *,
-        has_empty_replicas: bool,
         synchronize: bool = False,
         exchange_dtype: str = "float32",
         record_examples: Callable[[np.ndarray], None] | None = None,
@@ -82,9 +79,7 @@ class StepFunctions:
         )
         keras_compat.disable_gradient_aggregation(model.optimizer)
         use_cross_replica_cond()
-        self._training_step = TrainingStep(
-            self._replicas, has_empty_replicas=has_empty_replicas, exchange_dtype=exchange_dtype
-        )
+        self._training_step = TrainingStep(self._replicas, exchange_dtype=exchange_dtype)
         self._evaluation_step = EvaluationStep(self._replicas)
         self._last_logs: tuple[StepLogs, tf.Tensor] | None = None
         self._train_function = tf.function(self._train)
@@ -107,7 +102,14 @@ class StepFunctions:
         """The variables of the metrics; each replica counts its rows."""
         return self._replicas.metrics.variables
 
-    def train(self, batches: Any, steps: tf.Tensor, signals: tf.Tensor) -> Execution:
+    def train(
+        self,
+        batches: Any,
+        steps: tf.Tensor,
+        signals: tf.Tensor,
+        *,
+        has_empty_replicas: bool = False,
+    ) -> Execution:
         """Train some steps on all replicas, or none if a task signals to stop.
 
         Parameters
@@ -119,10 +121,14 @@ class StepFunctions:
         signals
             This task's control signals (shape [3]): whether to end the training and whether to stop
             the run, both for all tasks if above 0, and a number for the others.
+        has_empty_replicas
+            Whether some replica has no row in some step. Such steps are compiled apart: they copy
+            all statistics and metrics, to restore them where there are no rows.
         """
         if self._training_step.accumulation is not None:
             self._training_step.accumulation.share()
-        return Execution(*self._train_function(batches, steps, signals))
+        results = self._train_function(batches, steps, signals, has_empty_replicas)
+        return Execution(*results)
 
     def keep_logs(self, execution: Execution) -> None:
         """Take the logs that are no metrics from an execution that trained some steps."""
@@ -163,7 +169,7 @@ class StepFunctions:
             self._training_step.accumulation.all_reduce()
 
     def _train(
-        self, batches: Any, steps: tf.Tensor, signals: tf.Tensor
+        self, batches: Any, steps: tf.Tensor, signals: tf.Tensor, has_empty_replicas: bool
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         # In the graph, so that no task waits in Python; and first, so that all stop at one step.
         signals = self._replicas.run(self._replicas.all_reduce, signals)
@@ -178,7 +184,7 @@ class StepFunctions:
             )
             batch = next(batches)
             rows += self._replicas.first(batch[2])
-            loss, others = self._training_step(batch)
+            loss, others = self._training_step(batch, has_empty_replicas)
             is_first = tf.logical_and(not_finite < 0, ~tf.math.is_finite(loss))
             not_finite = tf.where(is_first, number, not_finite)
         return loss, not_finite, steps, rows, signals, others

@@ -8,7 +8,7 @@ batch.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -16,7 +16,9 @@ import tensorflow as tf
 from .accumulation import GradientAccumulation, accumulates_locally
 from .all_reduce import (
     CollectiveInXlaError,
+    add,
     no_collectives,
+    scale,
     sum_gradients,
     to_exchange,
     with_static_shape,
@@ -28,6 +30,28 @@ from .replica_metrics import flatten
 from .step_logs import StepLogs
 
 
+class _LocalResults(NamedTuple):
+    """Results of a replica's rows.
+
+    Attributes
+    ----------
+    gradients
+        Its share of each weight's gradient, None for weights that have none.
+    loss
+        Its share of the loss (scalar).
+    divisor
+        The replica's part of the number that sums of the shares are still to be divided by (scalar,
+        see `LossShare`); None if they are not.
+    other_logs
+        Its logs that are no metrics (shape [n]).
+    """
+
+    gradients: list[Any]
+    loss: tf.Tensor
+    divisor: tf.Tensor | None
+    other_logs: tf.Tensor
+
+
 class TrainingStep:
     """Trains on one batch.
 
@@ -35,8 +59,6 @@ class TrainingStep:
     ----------
     replicas
         The model.
-    has_empty_replicas
-        Whether some replica has no row in some step.
     exchange_dtype
         ``bfloat16`` to exchange gradients as such, ``float32`` to keep their data type.
 
@@ -48,12 +70,9 @@ class TrainingStep:
         Accumulates gradients locally; None if the model's optimizer does, or does not accumulate.
     """
 
-    def __init__(
-        self, replicas: ModelReplicas, *, has_empty_replicas: bool, exchange_dtype: str
-    ) -> None:
+    def __init__(self, replicas: ModelReplicas, *, exchange_dtype: str) -> None:
         self._replicas = replicas
         self._model = replicas.model
-        self._has_empty_replicas = has_empty_replicas
         self._exchange_dtype = tf.as_dtype(exchange_dtype)
         self._gathers_rows = False  # set when the step is traced
         self.logs = StepLogs()
@@ -72,17 +91,19 @@ class TrainingStep:
         return self._gathers_rows or self._replicas.custom.gathers_rows
 
     @tf.autograph.experimental.do_not_convert
-    def __call__(self, batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def __call__(self, batch: Any, has_empty_replicas: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """Train a step on all replicas; return the loss and the logs that are no metrics."""
         if self.accumulation is None:
-            return self._replicas.run(self._train_replica, batch)
-        return self._accumulate(batch, self.accumulation)
+            return self._replicas.run(self._train_replica, batch, has_empty_replicas)
+        return self._accumulate(batch, has_empty_replicas, self.accumulation)
 
     def _accumulate(
-        self, batch: Any, accumulation: GradientAccumulation
+        self, batch: Any, has_empty_replicas: bool, accumulation: GradientAccumulation
     ) -> tuple[tf.Tensor, tf.Tensor]:
         strategy, first = self._replicas.strategy, self._replicas.first
-        gradients, loss, others = strategy.run(self._gradients_to_accumulate, (batch,))
+        gradients, loss, others = strategy.run(
+            self._gradients_to_accumulate, (batch, has_empty_replicas)
+        )
 
         def update() -> tf.Tensor:
             sums, mean = strategy.run(accumulation.sum_over_steps, (gradients, loss))
@@ -100,28 +121,30 @@ class TrainingStep:
 
         return tf.cond(accumulation.is_update(), update, accumulate), first(others)
 
-    def _gradients_to_accumulate(self, batch: Any) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
+    def _gradients_to_accumulate(
+        self, batch: Any, has_empty_replicas: bool
+    ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         """Return a replica's gradients, dense, its share of the loss, and the other logs."""
-        data, rows = self._replicas.unpack(batch, may_be_empty=self._has_empty_replicas)
-        gradients, loss, others = self._forward_and_backward(data, rows)
-        dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+        data, rows = self._replicas.unpack(batch, may_be_empty=has_empty_replicas)
+        local = self._forward_and_backward(data, rows)
+        dense = [None if g is None else tf.convert_to_tensor(g) for g in local.gradients]
         if rows.may_be_empty:
             dense = [None if g is None else rows.without_placeholder(g) for g in dense]
-        self._replicas.metrics.count_local_loss(loss, rows)
-        return dense, loss, self._mean_logs(others, rows)
+        self._replicas.metrics.count_local_loss(local.loss, rows)
+        return dense, local.loss, self._mean_logs(local.other_logs, rows)
 
     @tf.autograph.experimental.do_not_convert
-    def _train_replica(self, batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def _train_replica(self, batch: Any, has_empty_replicas: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """Train one replica's part of a step; return the loss and the other logs."""
-        data, rows = self._replicas.unpack(batch, may_be_empty=self._has_empty_replicas)
+        data, rows = self._replicas.unpack(batch, may_be_empty=has_empty_replicas)
         if self._replicas.custom.has_train_step:
             return self._train_replica_by_model(data, rows)
-        gradients, loss, others = self._forward_and_backward(data, rows)
-        gradients, loss = self._all_reduce_gradients(gradients, loss, rows)
+        local = self._forward_and_backward(data, rows)
+        gradients, loss = self._all_reduce_gradients(local, rows)
         if gradients:
             self._model.optimizer.apply(gradients, self._model.trainable_variables)
         self._replicas.metrics.count_loss(loss, rows)
-        return tf.cast(loss, tf.float32), self._mean_logs(others, rows)
+        return tf.cast(loss, tf.float32), self._mean_logs(local.other_logs, rows)
 
     def _train_replica_by_model(self, data: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
         before = self._replicas.local_updates.snapshot(rows)
@@ -136,10 +159,8 @@ class TrainingStep:
     def _mean_logs(self, others: tf.Tensor, rows: StepRows) -> tf.Tensor:
         return self._replicas.mean_over_rows(others, rows) if self.logs.others else others
 
-    def _forward_and_backward(
-        self, data: Any, rows: StepRows
-    ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
-        """Return the gradients of this replica's share of the loss, the share, and other logs.
+    def _forward_and_backward(self, data: Any, rows: StepRows) -> _LocalResults:
+        """Differentiate this replica's share of the loss.
 
         With ``jit_compile`` XLA compiles it, once for each shape of a batch; unless it has
         collectives, which XLA does not compile.
@@ -159,37 +180,62 @@ class TrainingStep:
         except CollectiveInXlaError:
             return self._gradients(data, rows)
 
-    def _gradients(self, data: Any, rows: StepRows) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
-        replicas = self._replicas
+    def _gradients(self, data: Any, rows: StepRows) -> _LocalResults:
+        replicas, optimizer = self._replicas, self._model.optimizer
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         before = replicas.local_updates.snapshot(rows)
+        # A sum overflows where a mean does not, and accumulated sums have different divisors.
+        is_scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        may_divide_later = not is_scaled and self.accumulation is None
         with tf.GradientTape() as tape:
             with replicas.normalizations.in_replica(rows.local_rows):
                 predicted = self._model(x, training=True)
-            share = replicas.losses.share(x, y, predicted, weights, rows, training=True)
-            scaled = self._model.optimizer.scale_loss(share.loss_to_differentiate)
+            share = replicas.losses.share(
+                *(x, y, predicted, weights, rows), training=True, may_divide_later=may_divide_later
+            )
+            scaled = optimizer.scale_loss(share.loss_to_differentiate)
         replicas.local_updates.rescale(before, rows)
         others = replicas.metrics.count(self.logs, rows, x, y, predicted, weights)
         gradients = tape.gradient(scaled, self._model.trainable_variables)
-        return gradients, share.loss_to_report, others
+        return _LocalResults(gradients, share.loss_to_report, share.divisor, others)
 
     def _all_reduce_gradients(
-        self, gradients: list[Any], loss: tf.Tensor, rows: StepRows
+        self, local: _LocalResults, rows: StepRows
     ) -> tuple[list[Any], tf.Tensor]:
-        """All-reduce gradients and loss together."""
+        """All-reduce gradients, loss and divisor together; return the gradients and the loss."""
+        gradients, loss = local.gradients, local.loss
         present = [gradient for gradient in gradients if gradient is not None]
         if gradients and not present:
             raise ModelError("no weight of the model has a gradient: see its layers and its loss")
-        if self._replicas.count > 1:
-            pairs = zip(gradients, self._model.trainable_variables, strict=True)
-            present = [with_static_shape(g, v.shape) for g, v in pairs if g is not None]
-            if rows.may_be_empty:
-                present = [rows.without_placeholder(g) for g in present]
-            self._gathers_rows = any(isinstance(g, tf.IndexedSlices) for g in present)
-            wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
-            small = [to_exchange(gradient, self._exchange_dtype) for gradient in present]
-            summed, *small = sum_gradients([tf.cast(loss, wire), *small])
-            present = [tf.cast(s, g.dtype) for s, g in zip(small, present, strict=True)]
-            loss = tf.cast(summed, loss.dtype)
-        rest = iter(present)
-        return [None if g is None else next(rest) for g in gradients], loss
+        if self._replicas.count == 1:
+            return gradients, loss
+        pairs = zip(gradients, self._model.trainable_variables, strict=True)
+        present = [with_static_shape(g, v.shape) for g, v in pairs if g is not None]
+        if rows.may_be_empty:
+            present = [rows.without_placeholder(g) for g in present]
+        self._gathers_rows = any(isinstance(g, tf.IndexedSlices) for g in present)
+        wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
+        scalars = [loss] if local.divisor is None else [loss, local.divisor]
+        small = [to_exchange(gradient, self._exchange_dtype) for gradient in present]
+        sums = sum_gradients([*(tf.cast(scalar, wire) for scalar in scalars), *small])
+        loss, *divisor = (tf.cast(total, loss.dtype) for total in sums[: len(scalars)])
+        small = sums[len(scalars) :]
+        rest = iter([tf.cast(s, g.dtype) for s, g in zip(small, present, strict=True)])
+        summed = [None if g is None else next(rest) for g in gradients]
+        return self._divide(summed, loss, *divisor) if divisor else (summed, loss)
+
+    def _divide(
+        self, gradients: list[Any], loss: tf.Tensor, divisor: tf.Tensor
+    ) -> tuple[list[Any], tf.Tensor]:
+        """Divide sums over all replicas, and add the regularizers of weights."""
+        factor = tf.math.divide_no_nan(tf.ones_like(divisor), divisor)
+        gradients = [None if g is None else scale(g, factor) for g in gradients]
+        loss *= factor
+        with tf.GradientTape() as tape:
+            regularizers = self._replicas.losses.regularizers()
+            if regularizers is None:
+                return gradients, loss
+            scaled = self._model.optimizer.scale_loss(regularizers)
+        added = tape.gradient(scaled, self._model.trainable_variables)
+        gradients = [add(*pair) for pair in zip(gradients, added, strict=True)]
+        return gradients, loss + tf.cast(regularizers, loss.dtype)
