@@ -1,4 +1,4 @@
-"""Records: bad ones are located."""
+"""Records: bad ones are located, and they are read ahead."""
 
 from __future__ import annotations
 
@@ -43,3 +43,15 @@ def test_a_damaged_record_is_located(cluster, tmp_path):
     (tmp_path / "a").write_bytes(content)
     problem = Pipeline(items, BatchPlan(50, 10), Order()).find_bad_record(range(1))
     assert problem.startswith(f"{tmp_path}/a is damaged at record 20 (4 records after byte 1856): ")
+
+
+def test_each_replica_reads_several_ranges_at_once_and_ahead(cluster, tmp_path):
+    """By the graph: ahead are the ranges of a replica, its batches, and the batches of all."""
+    write(tmp_path / "a", [bytes(8)] * 480)
+    items = Records(f"{tmp_path}/a", parse=tf.identity).open(cluster, str(tmp_path))
+    dataset = Pipeline(items, BatchPlan(480, 48, 2), Order()).dataset(range(2))
+    graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
+    inner = [node.op for function in graph.library.function for node in function.node_def]
+    assert [node.op for node in graph.node].count("PrefetchDataset") == 2 + 1
+    assert inner.count("PrefetchDataset") == 2
+    assert inner.count("ParallelInterleaveDatasetV4") == 2
