@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 TEMPLATE = ".j2"
+_SCRIPT = Path("train.py")  # a starter with it has no trainer of the base
+_TRAINER = ("trainer", "tests")
 SCHEMA = Path("distlaunch.schema.json")  # the job file's keys, for editors
 _MOST_NAMED = 10  # files that a refusal names
 _FORCE = "--force, which keeps each file that it changes as FILE.bak"
@@ -76,29 +78,33 @@ def plan(folder: Path, starter: str) -> Scaffold:
     if folder.is_symlink() and not folder.exists():
         raise DistlaunchError(f"{folder}: is a broken symlink; expected a folder or a new name")
     name = project_name(Path(os.path.realpath(folder)).name)
-    sources = [resources.skeleton() / "base", resources.starter(starter)]
-    files: dict[Path, bytes] = {}
-    for source in sources:
-        files |= dict(_contents(source, name))
+    base, overlay = resources.skeleton() / "base", resources.starter(starter)
+    script = str(_SCRIPT) if (overlay / _SCRIPT).is_file() else None
+    files = dict(_contents(base, name, script))
+    if script:
+        files = {path: data for path, data in files.items() if path.parts[0] not in _TRAINER}
+    files |= dict(_contents(overlay, name, script))
     return Scaffold(name, files | {SCHEMA: schema_text().encode()})
 
 
 def trainer_copy(folder: Path) -> Scaffold:
     """Return the trainer package as files of a project, without those that are there already."""
     package = resources.trainer_package()
-    files = {Path(package.name) / path: content for path, content in _contents(package, "")}
+    files = {Path(package.name) / path: content for path, content in _contents(package)}
     missing = {path: data for path, data in files.items() if not _is_equal(folder / path, data)}
     return Scaffold(package.name, missing)
 
 
-def _contents(source: Path, name: str) -> Iterator[tuple[Path, bytes]]:
+def _contents(
+    source: Path, name: str = "", script: str | None = None
+) -> Iterator[tuple[Path, bytes]]:
     """Yield path and content of each file of a part of the skeleton."""
     for file in sorted(source.rglob("*")):
         path = file.relative_to(source)
         if not file.is_file() or _is_left_out(path):
             continue
         if path.suffix == TEMPLATE:
-            yield path.with_suffix(""), _rendered(file, name)
+            yield path.with_suffix(""), _rendered(file, name, script)
         else:
             yield path, file.read_bytes()
 
@@ -110,7 +116,7 @@ def _is_left_out(path: Path) -> bool:
     return hidden or is_bytecode or path == Path(resources.DESCRIPTION)
 
 
-def _rendered(template: Path, name: str) -> bytes:
+def _rendered(template: Path, name: str, script: str | None) -> bytes:
     import jinja2  # only `init` needs them
     import yaml
 
@@ -121,7 +127,7 @@ def _rendered(template: Path, name: str) -> bytes:
     )
     environment.filters["yaml"] = lambda text: yaml.safe_dump(text).splitlines()[0]
     source = environment.from_string(template.read_text(encoding="utf-8"))
-    return source.render(name=name, base=DEFAULT_BASE).encode()
+    return source.render(name=name, script=script, base=DEFAULT_BASE).encode()
 
 
 def _is_taken(folder: Path, path: Path) -> bool:

@@ -180,5 +180,5 @@ def test_failed_write_reports_its_progress(tmp_path, monkeypatch):
 def test_unknown_starter():
     with pytest.raises(UsageError, match=r"^no starter 'digit'; did you mean 'digits'\?$"):
         plan(Path("x"), "digit")
-    with pytest.raises(UsageError, match=r"^no starter 'zzz'; there are: digits$"):
+    with pytest.raises(UsageError, match=r"^no starter 'zzz'; there are: digits, own-script$"):
         plan(Path("x"), "zzz")

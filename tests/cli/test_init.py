@@ -45,7 +45,9 @@ def test_an_unusable_folder_is_refused(run, tmp_path, folder, code, message):
 
 
 def test_list(run, tmp_path):
-    assert run("init", "--list").out == f"digits  {starters()['digits']}\n"
+    lines = [f"{name}  {description}\n" for name, description in starters().items()]
+    assert run("init", "--list").out == "".join(lines)
+    assert list(starters()) == ["digits", "own-script"]
     assert list(tmp_path.iterdir()) == []
 
 

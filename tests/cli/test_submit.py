@@ -11,6 +11,7 @@ from contextlib import suppress
 import pytest
 
 from distlaunch.emulator.faults import Faults
+from distlaunch.scaffold import plan
 
 from ..google.servers import in_turn, refused  # noqa: TID252 - tests are no package
 from .cloud import LABEL, Cloud
@@ -89,6 +90,11 @@ def submit(run, project):
 def jobs_at(cloud):
     """Return the jobs at an emulator, the newest first."""
     return list(cloud.jobs("demo-project").list("customJobs"))
+
+
+def args_of(job):
+    """Return the args of each pool."""
+    return [pool["containerSpec"]["args"] for pool in job["jobSpec"]["workerPoolSpecs"]]
 
 
 def as_message(job):
@@ -232,6 +238,30 @@ def test_an_identical_submit_and_a_resubmit_create_the_same_job_again(project, s
     assert container["env"] == [{"name": "TOKEN", "value": "s3cret"}]
     for record in (project / ".distlaunch/jobs").glob("*.json"):
         assert "s3cret" not in record.read_text()
+
+
+def test_a_script_is_checked_submitted_and_resubmitted_like_a_module(project, submit, cloud):
+    plan(project, "own-script").write(project, overwrite=True)
+    settings = ("--set=project=demo-project", "--set=bucket=gs://demo-bucket")
+    in_registry = ("--set=image.repository=localhost:1/digits", *settings)
+    checked = submit("--offline", *in_registry, command="check")
+    assert checked.code == 0, checked.out
+    assert submit(*in_registry, "--offline", "--set=script=tran.py", command="check").code == 1
+    dry_run = submit("--dry-run", "--no-check", *in_registry, "--", "--epochs=2")
+    assert dry_run.code == 0, dry_run.err
+    assert args_of(json.loads(dry_run.out)) == [["--epochs=8", "--epochs=2"]] * 2
+    rendered = submit(*settings, command="render")
+    assert rendered.code == 0, rendered.err
+    entrypoint = '"-m", "distlaunch_trainer.fit", "train.py"]'
+    assert entrypoint in (project / "Dockerfile").read_text()
+    done = submit(IMAGE, "--detach", *settings, cloud=cloud)
+    assert done.code == 0, done.err
+    again = submit("--detach", "--", "--epochs=3", command="resubmit", cloud=cloud)
+    assert again.code == 0, again.err
+    assert [args_of(job)[1] for job in jobs_at(cloud)] == [
+        ["--epochs=8", "--epochs=3"],
+        ["--epochs=8"],
+    ]
 
 
 def test_an_old_config_file_runs_as_it_is(project, submit, cloud, monkeypatch):

@@ -68,9 +68,7 @@ def test_callback_that_leaves_averages_where_weights_are_saved(model):
 
 def test_state_that_no_checkpoint_can_hold_is_refused_with_its_place(model):
     callbacks, _ = list_of(model, Counts({"open": object()}))
-    with pytest.raises(
-        ModelError, match=r"get_state\(\) of Counts in trainer/model.py returned a obj"
-    ):
+    with pytest.raises(ModelError, match=r"get_state\(\) of Counts returned a object"):
         callbacks.state()
 
 

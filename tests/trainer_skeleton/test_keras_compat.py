@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.losses import loss as keras_loss
 from keras.src.optimizers import base_optimizer
+from keras.src.saving import saving_lib
 
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.errors import ModelError
@@ -288,8 +289,8 @@ def restored_trainer(monkeypatch):
 def test_fit_reads_builds_and_steps_by_the_functions_that_replace_its_own():
     steps = []
 
-    def distribute(adapter):
-        dataset = adapter.get_tf_dataset().take(1)
+    def distribute(batches):
+        dataset = batches.data_adapter.get_tf_dataset().take(1)
         return dataset, dataset.element_spec
 
     def wrap_step(_, step):
@@ -314,6 +315,55 @@ def test_fit_reads_builds_and_steps_by_the_functions_that_replace_its_own():
     np.testing.assert_array_equal(
         model.predict(x, batch_size=4, steps=1, verbose=0), np.ones((4, 1))
     )
+
+
+@pytest.mark.usefixtures("restored_trainer")
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_batches_are_read_from_a_position_as_if_all_before_had_been_read(is_counted):
+    def distribute(batches):
+        return batches.data_adapter.get_tf_dataset(), None
+
+    def read(batches, most=99):
+        """Return the rows of an epoch, or of its first batches."""
+        rows = []
+        with batches.catch_stop_iteration():
+            for _, _, iterator in batches:
+                rows.append(next(iterator).numpy().tolist())
+                if len(rows) == most:
+                    break
+        return rows
+
+    def make():
+        keras.utils.set_random_seed(1)
+        data = tf.data.Dataset.range(20).shuffle(20)
+        data = data if is_counted else data.filter(lambda _: True)
+        batches = keras_compat.FitBatches(x=data.batch(4))
+        batches.reset()
+        return batches
+
+    keras_compat.replace_fit_data(distribute, lambda: False)
+    undisturbed, stopped = make(), make()
+    epochs = [read(undisturbed) for _ in range(4)]
+    assert [read(stopped) for _ in range(2)] == epochs[:2]
+    between = make()
+    between.resume(stopped.position(0), 0)
+    assert [read(between) for _ in range(2)] == epochs[2:]
+    read(stopped, 2)
+    within = make()
+    within.resume(stopped.position(2), 2)
+    assert [read(within) for _ in range(2)] == [epochs[2][2:], epochs[3]]
+
+
+def test_a_list_of_attributes_is_made_without_variables(monkeypatch):
+    monkeypatch.setattr(saving_lib, "get_attr_skipset", saving_lib.get_attr_skipset)
+    keras_compat.save_without_collectives()
+
+    def refuse(*_, **__):
+        raise AssertionError
+
+    with tf.variable_creator_scope(refuse):
+        assert "learning_rate" in saving_lib.get_attr_skipset("Optimizer")
 
 
 def test_the_initial_epoch_is_where_fit_starts():

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[1] / "fit_scripts"
+FAULTY = Path(__file__).parent / "faulty_script.py"
 QUICK = {"gan", "steps_per_execution"}
 OTHER_BATCHES = {"multi_worker_tutorial"}  # its global batch grows with the cluster
 TOLERANCE = 1e-6
@@ -32,27 +33,38 @@ def scripts() -> list[str]:
     return names if os.environ.get("DISTLAUNCH_TEST_LAWS") else sorted(QUICK)
 
 
-def run_alone(host: PythonHost, script: str, folder: Path) -> Result:
+def run_alone(host: PythonHost, script: Path, folder: Path) -> Result:
     """Do what ``python script.py`` does."""
     folder.mkdir()
-    (folder / f"{script}.py").symlink_to(FOLDER / f"{script}.py")
-    result = host.run(script, cwd=folder, env=environment_outside_clusters())
+    (folder / script.name).symlink_to(script)
+    result = host.run(script.stem, cwd=folder, env=environment_outside_clusters())
     assert result.code == 0, result.text
     return result
 
 
-def run_on(host: PythonHost, script: str, folder: Path, *, workers: int) -> Result:
-    """Launch a project whose job file names the script."""
+def make_project(script: Path, folder: Path) -> None:
+    """Make a project whose job file names the script."""
     folder.mkdir()
-    (folder / f"{script}.py").symlink_to(FOLDER / f"{script}.py")
+    (folder / script.name).symlink_to(script)
     (folder / "distlaunch.yaml").write_text(
-        f"{{name: fit, script: {script}.py, cluster: {{chief: {{machine: n1-standard-4}}}}}}\n"
+        f"{{name: fit, script: {script.name}, cluster: {{chief: {{machine: n1-standard-4}}}}}}\n"
     )
-    options = ["--workers", str(workers), "--job-dir", "job"]
-    env = environment_outside_clusters()
-    result = host.run("distlaunch", "local", *options, cwd=folder, env=env)
-    assert result.code == 0, result.text
+
+
+def launch(
+    host: PythonHost, folder: Path, *options: str, job: str = "job", code: int = 0, **env: str
+) -> Result:
+    """Launch a project on two workers, if the options do not change that."""
+    environment = environment_outside_clusters() | env
+    words = ("--job-dir", job, "--workers", "2", *options)
+    result = host.run("distlaunch", "local", *words, cwd=folder, env=environment)
+    assert result.code == code, result.text
     return result
+
+
+def run_on_two(host: PythonHost, script: str, folder: Path) -> Result:
+    make_project(FOLDER / f"{script}.py", folder)
+    return launch(host, folder)
 
 
 def numbers(text: str) -> dict[str, float]:
@@ -78,27 +90,68 @@ def weights(path: Path) -> dict[str, np.ndarray]:
     return values
 
 
-@pytest.mark.parametrize("script", scripts())
-def test_two_workers_train_a_script_to_its_own_weights(script, tensorflow, tmp_path):
-    alone = numbers(run_alone(tensorflow, script, tmp_path / "one").out)
-    together = numbers(run_on(tensorflow, script, tmp_path / "two", workers=2).out)
-    assert alone
-    assert {name: together[name] for name in alone} == pytest.approx(
-        alone, rel=TOLERANCE, abs=TOLERANCE
+def assert_same_numbers(alone: Result, together: Result, tolerance: float) -> None:
+    expected, printed = numbers(alone.out), numbers(together.out)
+    assert expected
+    assert {name: printed[name] for name in expected} == pytest.approx(
+        expected, rel=tolerance, abs=tolerance
     )
-    one, two = (weights(tmp_path / folder / "model.keras") for folder in ("one", "two"))
+
+
+def assert_same_weights(expected: Path, path: Path, tolerance: float) -> None:
+    one, two = weights(expected), weights(path)
     assert one.keys() == two.keys()
     for name, value in one.items():
-        np.testing.assert_allclose(two[name], value, rtol=0, atol=TOLERANCE, err_msg=name)
+        np.testing.assert_allclose(two[name], value, rtol=0, atol=tolerance, err_msg=name)
+
+
+@pytest.mark.parametrize("script", scripts())
+def test_two_workers_train_a_script_to_its_own_weights(script, tensorflow, tmp_path):
+    alone = run_alone(tensorflow, FOLDER / f"{script}.py", tmp_path / "one")
+    assert_same_numbers(alone, run_on_two(tensorflow, script, tmp_path / "two"), TOLERANCE)
+    assert_same_weights(tmp_path / "one/model.keras", tmp_path / "two/model.keras", TOLERANCE)
 
 
 def test_the_tutorial_runs_and_only_the_chief_writes(tensorflow, tmp_path):
     """Its workers save their models too, each into a folder that the script makes."""
     folder = tmp_path / "two"
-    result = run_on(tensorflow, "multi_worker_tutorial", folder, workers=2)
+    result = run_on_two(tensorflow, "multi_worker_tutorial", folder)
     assert numbers(result.out)["Accuracy"] >= 0
     assert weights(folder / "model.keras")
     assert list((folder / "workertemp_worker_0").iterdir()) == []
     summary = json.loads((folder / "job" / "summary.json").read_text())
     assert (summary["replicas"], summary["steps"], len(summary["epochs"])) == (2, 10, 2)
     assert Path(folder, summary["model"]).is_dir()
+
+
+CHIEFS_FILES = {
+    *("backup", "best.keras", "exported", "log.csv", "logs", "model.keras", "model.weights.h5"),
+}
+
+
+def test_stops_and_kills_leave_the_weights_of_an_undisturbed_run(tensorflow, tmp_path):
+    """The script has every callback that writes, whose state is restored with the model's."""
+    calm, folder = tmp_path / "calm", tmp_path / "faulty"
+    undisturbed = run_alone(tensorflow, FAULTY, calm)
+    make_project(FAULTY, folder)
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    stopped = launch(tensorflow, folder, code=143, FAULT="15@0@1", TMPDIR=str(temporary))
+    assert "stopped by a signal: saved at step" in stopped.text
+    assert not list(temporary.glob("distlaunch-*"))
+    (folder / "failed").unlink()
+    killed = launch(tensorflow, folder, "--restarts", "1", FAULT="9@2@1")
+    assert killed.out.count("resuming after step") == 2
+    chiefs = folder / "files/chief"
+    assert_same_numbers(undisturbed, killed, 1e-9)
+    assert_same_weights(calm / "files/chief/model.keras", chiefs / "model.keras", 1e-11)
+    rows = [
+        path.read_text().splitlines() for path in (calm / "files/chief/log.csv", chiefs / "log.csv")
+    ]
+    assert [row.split(",")[0] for row in rows[0]] == [row.split(",")[0] for row in rows[1]]
+    assert {path.name for path in chiefs.iterdir()} == CHIEFS_FILES
+    assert list((folder / "files/worker").iterdir()) == []
+    (chiefs / "model.keras").unlink()
+    again = launch(tensorflow, folder, job="other")  # BackupAndRestore has all epochs
+    assert numbers(again.out)["Epochs"] == 0
+    assert_same_weights(calm / "files/chief/model.keras", chiefs / "model.keras", 1e-11)

@@ -35,8 +35,9 @@ STATE_ATTRIBUTES = {
 """The state of Keras's callbacks."""
 
 _STATELESS = (
-    *(kc.CSVLogger, kc.History, kc.LambdaCallback, kc.LearningRateScheduler),
-    *(kc.ProgbarLogger, kc.RemoteMonitor, kc.SwapEMAWeights, kc.TerminateOnNaN),
+    *(kc.BackupAndRestore, kc.CSVLogger, kc.History, kc.LambdaCallback),
+    *(kc.LearningRateScheduler, kc.ProgbarLogger, kc.RemoteMonitor),
+    *(kc.SwapEMAWeights, kc.TerminateOnNaN),
 )
 _TRAIN_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 _TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
@@ -91,56 +92,75 @@ class Callbacks(kc.CallbackList):
         self._local = local
 
     def state(self) -> tuple[list[Any], list[np.ndarray]]:
-        """Return the state of the callbacks as JSON values, and its arrays.
-
-        Raises
-        ------
-        ModelError
-            If it cannot be saved.
-        """
-        arrays: list[np.ndarray] = []
-        states = []
-        for name, callback in self._named():
-            try:
-                state = _encode(_get_state(callback), arrays)
-            except TypeError as problem:
-                raise ModelError(
-                    f"get_state() of {type(callback).__name__} in trainer/model.py returned "
-                    f"{problem}, which cannot be saved: use numbers, text, lists, dicts and arrays"
-                ) from None
-            states.append([name, state])
-        return states, arrays
+        """Return what `states_of` returns of the callbacks of this task."""
+        return states_of(self._local)
 
     def resume(
         self, epochs: list[dict[str, Any]], states: list[Any], arrays: list[np.ndarray]
     ) -> None:
         """Start the training after ``epochs``, with the state that the callbacks had."""
-        for callback in self._local:
-            if isinstance(callback, kc.CSVLogger):
-                _drop_later_rows(callback, len(epochs))
+        append_to_logs(self._local, len(epochs))
         self.on_train_begin()
         for record in epochs:
             self.model.history.on_epoch_end(record["epoch"] - 1, logs_of(record))
-        known = dict(states)
-        for name, callback in self._named():
-            if name in known:
-                _set_state(callback, _decode(known[name], arrays))
-        fresh = [type(c).__name__ for n, c in self._named() if _is_unknown(c) or n not in known]
-        if fresh:
-            self._report.warn(
-                f"these callbacks start from scratch, no checkpoint holds their state: "
-                f"{', '.join(fresh)}; give them get_state() and set_state(state)"
-            )
+        restore_states(self._local, states, arrays, self._report)
 
-    def _named(self) -> list[tuple[str, kc.Callback]]:
-        """Return the callbacks with unique names: the class and a number."""
-        count: Counter[str] = Counter()
-        named = []
-        for callback in self._local:
-            name = type(callback).__name__
-            count[name] += 1
-            named.append((f"{name}-{count[name]}", callback))
-        return named
+
+def states_of(callbacks: list[kc.Callback]) -> tuple[list[Any], list[np.ndarray]]:
+    """Return the state of callbacks as JSON values, and its arrays.
+
+    Raises
+    ------
+    ModelError
+        If it cannot be saved.
+    """
+    arrays: list[np.ndarray] = []
+    states = []
+    for name, callback in _named(callbacks):
+        try:
+            state = _encode(_get_state(callback), arrays)
+        except TypeError as problem:
+            raise ModelError(
+                f"get_state() of {type(callback).__name__} returned {problem}, which cannot be "
+                f"saved: use numbers, text, lists, dicts and arrays"
+            ) from None
+        states.append([name, state])
+    return states, arrays
+
+
+def restore_states(
+    callbacks: list[kc.Callback], states: list[Any], arrays: list[np.ndarray], report: Report
+) -> None:
+    """Give callbacks the state that `states_of` returned; warn of those without one."""
+    known = dict(states)
+    named = _named(callbacks)
+    for name, callback in named:
+        if name in known:
+            _set_state(callback, _decode(known[name], arrays))
+    fresh = [type(c).__name__ for name, c in named if _is_unknown(c) or name not in known]
+    if fresh:
+        report.warn(
+            f"these callbacks start from scratch, no checkpoint holds their state: "
+            f"{', '.join(fresh)}; give them get_state() and set_state(state)"
+        )
+
+
+def append_to_logs(callbacks: list[kc.Callback], epochs: int) -> None:
+    """Have each CSVLogger continue its file after ``epochs``."""
+    for callback in callbacks:
+        if isinstance(callback, kc.CSVLogger):
+            _drop_later_rows(callback, epochs)
+
+
+def _named(callbacks: list[kc.Callback]) -> list[tuple[str, kc.Callback]]:
+    """Return callbacks with unique names: the class and a number."""
+    count: Counter[str] = Counter()
+    named = []
+    for callback in callbacks:
+        name = type(callback).__name__
+        count[name] += 1
+        named.append((f"{name}-{count[name]}", callback))
+    return named
 
 
 def logs_of(record: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import keras
@@ -19,6 +19,7 @@ from keras.src.backend.common.symbolic_scope import SymbolicScope
 from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.losses import loss as keras_loss
 from keras.src.optimizers import base_optimizer
+from keras.src.saving import saving_lib
 
 from .errors import ModelError
 
@@ -199,26 +200,84 @@ def allow_float(variables: Sequence[keras.Variable]) -> None:
             kind.__float__ = lambda value: float(value.numpy())
 
 
+class FitBatches(keras_trainer.TFEpochIterator):
+    """The batches that a call of ``fit``, ``evaluate`` or ``predict`` reads, by epoch.
+
+    Attributes
+    ----------
+    data_adapter
+        Keras's adapter of the data.
+    batch_spec
+        The specification of a batch to build the model with, None if it is not known.
+    """
+
+    distribute: Callable[[FitBatches], tuple[Any, Any]]
+
+    def __init__(self, distribute_strategy: Any = None, *args: Any, **options: Any) -> None:
+        theirs = keras_trainer.EpochIterator
+        theirs.__init__(self, *args, **options)  # without distributing the data
+        self._distribute_strategy = distribute_strategy
+        self._distributed_dataset, self.batch_spec = type(self).distribute(self)
+        self._iterators = 0
+        self._skipped = 0
+
+    def position(self, batches: int) -> tuple[int, int | None]:
+        """Return where the reading is, for `resume`.
+
+        Parameters
+        ----------
+        batches
+            Batches that were read of an epoch that is not over, else 0.
+        """
+        return self._iterators - (batches > 0), self._num_batches
+
+    def resume(self, position: Sequence[int | None], batches: int) -> None:
+        """Continue from a position, after batches of an epoch, as if all before had been read.
+
+        The orders of a data set that shuffles depend on the number of iterators made before, two
+        per epoch where Keras knows the number of batches.
+        """
+        iterators, self._num_batches = position
+        while self._iterators < (iterators or 0):
+            iter(self._get_iterator())  # reads nothing
+        self._skipped = batches
+
+    def _get_iterator(self) -> Any:
+        self._iterators += 1
+        return super()._get_iterator()
+
+    def _enumerate_iterator(self) -> Iterator[tuple[int, int, Any]]:
+        for begin, end, iterator in super()._enumerate_iterator():
+            if end < self._skipped:
+                for _ in range(begin, end + 1):
+                    next(iterator, None)
+            else:
+                self._skipped = 0
+                yield begin, end, iterator
+
+
+def save_without_collectives() -> None:
+    """Let one task save and load alone; called before the default strategy is set.
+
+    Keras makes an optimizer each time to list its attributes. With a strategy of several tasks,
+    all of them must create its variables.
+    """
+    saving_lib.get_attr_skipset = cache(saving_lib.get_attr_skipset)
+    saving_lib.get_attr_skipset("Optimizer")
+
+
 def replace_fit_data(
-    distribute: Callable[[Any], tuple[Any, Any]], must_build: Callable[[], bool]
+    distribute: Callable[[FitBatches], tuple[Any, Any]], must_build: Callable[[], bool]
 ) -> None:
     """Replace how ``fit``, ``evaluate`` and ``predict`` distribute their data, and build models.
 
     Parameters
     ----------
     distribute
-        Is given Keras's data adapter, and returns what to iterate, and the specification of a
-        batch to build the model with, None if it is not known before a batch is read.
+        Returns what to iterate, and `batch_spec`.
     must_build
         Whether models must be built before their first step.
     """
-    theirs = keras_trainer.TFEpochIterator
-
-    class EpochIterator(theirs):
-        def __init__(self, distribute_strategy: Any = None, *args: Any, **options: Any) -> None:
-            super(theirs, self).__init__(*args, **options)  # without distributing the data
-            self._distribute_strategy = distribute_strategy
-            self._distributed_dataset, self.batch_spec = distribute(self.data_adapter)
 
     def build(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
         if not must_build():
@@ -237,7 +296,8 @@ def replace_fit_data(
                 if type(model).train_step is keras.Model.train_step:
                     raise
 
-    keras_trainer.TFEpochIterator = EpochIterator
+    FitBatches.distribute = staticmethod(distribute)
+    keras_trainer.TFEpochIterator = FitBatches
     keras_trainer.TensorFlowTrainer._maybe_symbolic_build = build  # noqa: SLF001
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import keras
@@ -14,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
+from distlaunch_trainer.callbacks import restore_states, states_of, templates
 from distlaunch_trainer.cluster import Cluster
 from distlaunch_trainer.errors import ModelError, StorageError
 from distlaunch_trainer.report import Report
@@ -32,19 +34,32 @@ class FitState:
         Epochs done; those of ``initial_epoch`` count.
     batch
         Batches of the next epoch that were trained too.
+    position
+        Where the reading of the data is, empty if that is not known.
     step
         Steps of all calls of ``fit`` of the script.
     epochs
         The records of the epochs of all calls.
+    own_epochs
+        How many of these are of this call.
+    callbacks
+        The state of its callbacks.
     is_done
         Whether the call had returned.
     """
 
     epoch: int
     batch: int
+    position: Sequence[int | None]
     step: int
     epochs: list[dict[str, Any]]
+    own_epochs: int
+    callbacks: list[Any] = field(default_factory=list)
     is_done: bool = False
+
+    def own_records(self) -> list[dict[str, Any]]:
+        """Return the records of the epochs of this call."""
+        return self.epochs[len(self.epochs) - self.own_epochs :]
 
 
 class Backup:
@@ -63,6 +78,7 @@ class Backup:
         self._name = f"fit-{call}.npz"
         self._cluster = cluster
         self._report = report
+        self._saved: tuple[FitState, list[np.ndarray]] | None = None  # on the chief
 
     @property
     def path(self) -> str:
@@ -74,34 +90,55 @@ class Backup:
         if self._cluster.role.is_chief:
             remove_files(self._folder, self._name)
 
-    def exists(self) -> bool:
-        """Return whether there is something to resume from, on every task alike."""
-        data = self._data() if self._cluster.role.is_chief else None
-        return bool(self._cluster.all_reduce_sum(np.array(data is not None, np.int64)))
-
-    def save(self, model: keras.Model, state: FitState) -> None:
-        """Write the state of a model, its optimizers and the call.
+    def load(self) -> FitState | None:
+        """Read the file; return the state in it on every task, None if there is no file.
 
         Raises
         ------
+        StorageError
+            If the file cannot be read.
+        """
+        data = read_if_there(self.path) if self._cluster.role.is_chief else None
+        if data is not None:
+            self._saved = _read(data, self.path)
+        return self._on_all_tasks(self._saved and self._saved[0])
+
+    def save(
+        self, model: keras.Model, callbacks: list[keras.callbacks.Callback], state: FitState
+    ) -> None:
+        """Write the state of a model, its optimizers, the callbacks and the call.
+
+        Raises
+        ------
+        ModelError
+            If the state of a callback cannot be saved.
         StorageError
             If the file cannot be written.
         """
         if not self._cluster.role.is_chief:
             return
-        values = [
-            tf.convert_to_tensor(v.value).numpy() for v in keras_compat.saved_variables(model)
-        ]
+        states, arrays = states_of(callbacks)
+        state = replace(state, callbacks=states)
+        values = [*_values(model), *arrays]
         names = [value.dtype.name for value in values]
         facts = json.dumps({"state": asdict(state), "types": names}).encode()
         file = io.BytesIO()
-        arrays = {str(n): _storable(value) for n, value in enumerate(values)}
-        np.savez(file, **{_STATE: np.frombuffer(facts, np.uint8)}, **arrays)
+        stored = {str(n): _storable(value) for n, value in enumerate(values)}
+        np.savez(file, **{_STATE: np.frombuffer(facts, np.uint8)}, **stored)
         write_whole(self.path, file.getvalue())
         self._report.event("checkpoint", step=state.step, path=self.path)
 
-    def restore(self, model: keras.Model) -> FitState | None:
-        """Give all tasks the state that was saved, or that a callback of the script restored.
+    def restore(
+        self, model: keras.Model, callbacks: list[keras.callbacks.Callback], start: FitState
+    ) -> FitState | None:
+        """Give all tasks the state that was loaded, or that a callback of the script restored.
+
+        Parameters
+        ----------
+        model, callbacks
+            What to restore.
+        start
+            The state of a call that starts from scratch.
 
         Returns
         -------
@@ -112,38 +149,47 @@ class Backup:
         ------
         ModelError
             If it is that of another model.
-        StorageError
-            If the file cannot be read.
         """
-        state, values = self._saved(model) if self._cluster.role.is_chief else (None, [])
-        facts = json.dumps(state and asdict(state))
-        facts = json.loads(self._cluster.broadcast_text(facts))
-        if facts is None:
+        state, values = self._newest(model, start) if self._cluster.role.is_chief else (None, [])
+        state = self._on_all_tasks(state)
+        if state is None:
             return None
         variables = keras_compat.saved_variables(model)
         if not self._cluster.role.is_chief:
             values = [np.zeros(v.shape, v.dtype) for v in variables]
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(self._cluster.broadcast(value))
-        return FitState(**facts)
+            values += templates(state.callbacks)
+        values = [self._cluster.broadcast(value) for value in values]
+        for variable, value in zip(variables, values, strict=False):
+            variable.assign(value)
+        if state.callbacks:
+            arrays = values[len(variables) :]
+            restore_states(callbacks, state.callbacks, arrays, self._report)
+        return state
 
-    def _saved(self, model: keras.Model) -> tuple[FitState | None, list[np.ndarray]]:
+    def _newest(self, model: keras.Model, start: FitState) -> tuple[FitState | None, list[Any]]:
         """Return the state to start from, and its values."""
-        variables = keras_compat.saved_variables(model)
         by_script = keras_compat.initial_epoch(model) or 0  # BackupAndRestore of the script
-        data = self._data()
-        if data is not None:
-            state, values = _read(data, self.path)
-            if state.epoch >= by_script:
-                _check_shapes(values, variables, self.path)
-                return state, values
-        if not by_script:
-            return None, []
-        values = [tf.convert_to_tensor(v.value).numpy() for v in variables]
-        return FitState(by_script, 0, 0, []), values
+        if self._saved and self._saved[0].epoch >= by_script:
+            state, values = self._saved
+            variables = keras_compat.saved_variables(model)
+            arrays = len(templates(state.callbacks))
+            _check_shapes(values[: len(values) - arrays], variables, self.path)
+            return state, values
+        return (
+            (replace(start, epoch=by_script, position=()), _values(model))
+            if by_script
+            else (None, [])
+        )
 
-    def _data(self) -> bytes | None:
-        return read_if_there(self.path)
+    def _on_all_tasks(self, state: FitState | None) -> FitState | None:
+        """Return the chief's state."""
+        facts = json.loads(self._cluster.broadcast_text(json.dumps(state and asdict(state))))
+        return FitState(**facts) if facts else None
+
+
+def _values(model: keras.Model) -> list[np.ndarray]:
+    variables = keras_compat.saved_variables(model)
+    return [tf.convert_to_tensor(variable.value).numpy() for variable in variables]
 
 
 def _read(data: bytes, path: str) -> tuple[FitState, list[np.ndarray]]:

@@ -12,7 +12,7 @@ from distlaunch_trainer.cluster import Cluster
 
 from . import weighting
 from .batches import data_spec, split_batches
-from .session import Session
+from .session import FitData, Session
 
 
 def install(cluster: Cluster, session: Session) -> None:
@@ -22,16 +22,20 @@ def install(cluster: Cluster, session: Session) -> None:
     rows, and return the results of the global batch on every task.
     """
     keras_compat.replace_fit_data(
-        lambda adapter: _distribute(adapter, cluster, session), lambda: session.must_build
+        lambda batches: _distribute(batches, cluster, session), lambda: session.must_build
     )
     if cluster.replicas > 1:
+        keras_compat.save_without_collectives()
         weighting.install()
         keras_compat.replace_fit_steps(_wrap_step, weighting.gathered, _local_result)
 
 
-def _distribute(adapter: Any, cluster: Cluster, session: Session) -> tuple[Any, Any]:
+def _distribute(
+    batches: keras_compat.FitBatches, cluster: Cluster, session: Session
+) -> tuple[Any, Any]:
     """Return a data set of this task's part, and the specification of a global batch."""
-    session.observe(_examples(adapter), adapter.batch_size)
+    adapter = batches.data_adapter
+    session.observe(FitData(batches, _examples(adapter), adapter.batch_size))
     dataset = adapter.get_tf_dataset()
     if isinstance(dataset, tf.distribute.DistributedDataset):
         return dataset, None

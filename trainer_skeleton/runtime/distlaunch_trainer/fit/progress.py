@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
 from distlaunch_trainer import keras_compat
+from distlaunch_trainer.callbacks import logs_of
 from distlaunch_trainer.errors import TrainingStopped
 
 from .backup import Backup, FitState
@@ -30,14 +32,26 @@ class Progress(keras.callbacks.Callback):
         The script's session.
     backup
         Where the call is saved.
+    callbacks
+        The callbacks of the script, whose state is saved.
     initial_epoch, epochs
         The arguments of ``fit``.
     """
 
-    def __init__(self, session: Session, backup: Backup, initial_epoch: int, epochs: int) -> None:
+    def __init__(
+        self,
+        session: Session,
+        backup: Backup,
+        callbacks: list[keras.callbacks.Callback],
+        initial_epoch: int,
+        epochs: int,
+    ) -> None:
         super().__init__()
         self._session = session
         self._backup = backup
+        self._callbacks = callbacks
+        self._first_epoch = initial_epoch
+        self._own_epochs = 0
         self._epochs = epochs
         self._epoch = initial_epoch
         self._epoch_start = session.step
@@ -48,23 +62,22 @@ class Progress(keras.callbacks.Callback):
         self._agreement_due = 1
         self._interval = 1
         self._wants_end = False
+        self._skipped = 0  # batches of the first epoch that an earlier run has trained
 
     def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002 - the arguments of Keras
         session = self._session
-        restored = self._backup.restore(self.model)
+        start = self._state(self._epoch, 0)
+        restored = self._backup.restore(self.model, self._callbacks, start)
         if restored:
-            self._epoch = min(restored.epoch, self._epochs)
-            session.step, session.epochs = restored.step, list(restored.epochs)
-            session.resumed_from = restored.step
-            keras_compat.set_initial_epoch(self.model, self._epoch)
-            session.report.log(self._describe(restored))
+            self._resume(restored)
         session.cluster.barrier()  # from here on all tasks can agree to stop
         session.stop.defer()
         self._report_start()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
         self._epoch = epoch
-        self._epoch_start = self._session.step
+        self._epoch_start = self._session.step - self._skipped
+        self._skipped = 0
         self._started = self._agreed = time.perf_counter()
         self._seconds = None
 
@@ -96,25 +109,36 @@ class Progress(keras.callbacks.Callback):
             "logs": results,
         }
         session.epochs.append(record)
+        self._own_epochs += 1
         session.report.event("epoch", **record)
         self._wants_end = self._wants_end or self.model.stop_training
         must_stop = self._agree(None)
-        self._save(FitState(epoch + 1, 0, session.step, session.epochs))
+        self._save(self._state(self._epochs if self.model.stop_training else epoch + 1, 0))
         if must_stop:
             self._leave(f"after epoch {epoch + 1}")
 
     def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
         # After what other callbacks change in the end, e.g. EarlyStopping.
-        session = self._session
-        self._save(FitState(self._epochs, 0, session.step, session.epochs, is_done=True))
+        self._save(replace(self._state(self._epochs, 0), is_done=True))
 
-    def _describe(self, restored: FitState) -> str:
+    def _resume(self, restored: FitState) -> None:
+        """Continue after the epochs and batches of an earlier run."""
+        session = self._session
+        self._epoch = min(restored.epoch, self._epochs)
+        session.step, session.epochs = restored.step, list(restored.epochs)
+        session.resumed_from = restored.step
+        self._own_epochs = restored.own_epochs
+        self._skipped = restored.batch
+        keras_compat.set_initial_epoch(self.model, self._epoch)
+        for epoch, record in enumerate(restored.own_records(), self._first_epoch):
+            self.model.history.on_epoch_end(epoch, logs_of(record))
+        if session.data and restored.position:
+            session.data.batches.resume(restored.position, restored.batch)
         if restored.is_done:
-            return f"fit() was done at step {restored.step}: its weights are restored"
-        again = ""
-        if restored.batch:
-            again = f", which starts from its first batch again ({restored.batch} were trained)"
-        return f"resuming after step {restored.step}, in epoch {restored.epoch + 1}{again}"
+            message = f"fit() was done at step {restored.step}: its weights are restored"
+        else:
+            message = f"resuming after step {restored.step}, in epoch {restored.epoch + 1}"
+        session.report.log(message)
 
     def _report_start(self) -> None:
         session = self._session
@@ -139,15 +163,16 @@ class Progress(keras.callbacks.Callback):
     def _count_batch(self, logs: Any) -> None:
         self._batches += 1
         if self._batches >= self._agreement_due and self._agree(logs):
-            self._save(self._position())
+            self._session.average_statistics(self.model)
+            is_over = self._seconds is not None  # in the validation of an epoch
+            batch = self._session.step - self._epoch_start
+            self._save(self._state(self._epoch + is_over, 0 if is_over else batch))
             self._leave(f"at step {self._session.step}")
 
-    def _position(self) -> FitState:
+    def _state(self, epoch: int, batch: int) -> FitState:
         session = self._session
-        if self._seconds is not None:  # in the validation of an epoch
-            return FitState(self._epoch + 1, 0, session.step, session.epochs)
-        batch = session.step - self._epoch_start
-        return FitState(self._epoch, batch, session.step, session.epochs)
+        position = session.data.batches.position(batch) if session.data else ()
+        return FitState(epoch, batch, position, session.step, session.epochs, self._own_epochs)
 
     def _agree(self, logs: Any) -> bool:
         """Agree with all tasks to end or to stop; return whether to stop.
@@ -174,7 +199,7 @@ class Progress(keras.callbacks.Callback):
         return bool(must_stop)
 
     def _save(self, state: FitState) -> None:
-        self._backup.save(self.model, state)
+        self._backup.save(self.model, self._callbacks, state)
 
     def _leave(self, when: str) -> None:
         """Stop together, after the chief has saved."""

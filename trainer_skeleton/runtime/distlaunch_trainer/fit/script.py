@@ -7,6 +7,7 @@ import contextlib
 import os
 import runpy
 import sys
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from distlaunch_trainer.job_folders import Folders, folders_from
 from distlaunch_trainer.model_files import save_model
 from distlaunch_trainer.report import Report, write_summary
 from distlaunch_trainer.stop_signal import StopSignal
-from distlaunch_trainer.storage import make_folder
+from distlaunch_trainer.storage import is_remote, make_folder
 
 from . import hooks
 from .chief_files import redirected_writes
@@ -29,8 +30,7 @@ from .strategy import set_strategy
 
 _NOTE = (
     "fit() runs on {replicas} replicas: every task reads all data and trains on its rows of each "
-    "batch; a resumed epoch starts from its first batch; files that the script opens itself are "
-    "written by every task"
+    "batch; files that the script opens itself are written by every task"
 )
 
 
@@ -52,7 +52,7 @@ def run_script(options: argparse.Namespace) -> None:
         If the script calls ``sys.exit`` with another code than 0.
     """
     role = role_from(os.environ)
-    folders = folders_from(options.job_dir, os.environ)
+    folders = _absolute(folders_from(options.job_dir, os.environ))
     report = Report(role, folders.logs)
     stop_signal.end_if_pending()
     devices.prepare(
@@ -87,6 +87,12 @@ def run_script(options: argparse.Namespace) -> None:
     results = _finish(session, folders, role) if role.is_chief else {}
     cluster.barrier()
     report.event("end", step=session.step, **results)
+
+
+def _absolute(folders: Folders) -> Folders:
+    """Return the folders by absolute paths: the script may change the working directory."""
+    paths = (path if is_remote(path) else str(Path(path).absolute()) for path in astuple(folders))
+    return Folders(*paths)
 
 
 def _run(script: str, args: list[str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import keras
 
 from distlaunch_trainer import keras_compat
+from distlaunch_trainer.callbacks import append_to_logs
 from distlaunch_trainer.cluster import Cluster
 from distlaunch_trainer.report import Report
 from distlaunch_trainer.stop_signal import StopSignal
@@ -23,8 +24,9 @@ from .weighting import StatisticsAverager
 
 @dataclass(frozen=True)
 class FitData:
-    """What is known of the data of a call of ``fit`` before it is read."""
+    """The data of a call of ``fit``, and what is known of it before it is read."""
 
+    batches: keras_compat.FitBatches
     examples: int | None
     global_batch: int | None
 
@@ -92,10 +94,10 @@ class Session:
         for name in ("evaluate", "predict"):
             setattr(model, name, _intercepted(getattr(model, name), self._evaluate))
 
-    def observe(self, examples: int | None, global_batch: int | None) -> None:
+    def observe(self, data: FitData) -> None:
         """Take note of the data that a call reads; the first ones are the training data."""
         if self.data is None:
-            self.data = FitData(examples, global_batch)
+            self.data = data
 
     def average_statistics(self, model: keras.Model) -> None:
         """Give all replicas the same moving statistics; a collective."""
@@ -109,15 +111,23 @@ class Session:
         backup = Backup(self._checkpoints_dir, self._calls, self.cluster, self.report)
         if not self._resume:
             backup.clear()
-        self.must_build = self.cluster.replicas > 1 or backup.exists()
+        saved = backup.load()
+        self.must_build = self.cluster.replicas > 1 or saved is not None
         self.model, self.data = values["self"], None
         keras_compat.set_initial_epoch(self.model, None)
-        progress = Progress(self, backup, values["initial_epoch"], values["epochs"])
-        callbacks = values["callbacks"]
-        if isinstance(callbacks, keras.callbacks.CallbackList):
-            callbacks.append(progress)
+        given = values["callbacks"]
+        is_list = isinstance(given, keras.callbacks.CallbackList)
+        callbacks = given.callbacks if is_list else keras.tree.flatten(given or [])
+        if saved:
+            append_to_logs(callbacks, saved.epoch)
+        progress = Progress(self, backup, callbacks, values["initial_epoch"], values["epochs"])
+        if is_list:
+            given.append(progress)
         else:
-            values["callbacks"] = [*keras.tree.flatten(callbacks or []), progress]
+            # The history before Progress, which adds the epochs of an earlier run.
+            has_history = any(isinstance(c, keras.callbacks.History) for c in callbacks)
+            history = [] if has_history else [keras.callbacks.History()]
+            values["callbacks"] = [*callbacks, *history, progress]
         try:
             return function(*arguments.args, **arguments.kwargs)
         finally:
