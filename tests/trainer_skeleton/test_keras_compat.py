@@ -300,7 +300,7 @@ def test_fit_reads_builds_and_steps_by_the_functions_that_replace_its_own():
     def wrap_predict(step):
         return lambda batch: step(batch) + 1.0
 
-    keras_compat.replace_fit_data(distribute, lambda: True)
+    keras_compat.replace_fit_data(distribute, keras_compat.build_by_call)
     keras_compat.replace_fit_steps(wrap_step, wrap_predict, lambda value, _: value)
     model = keras.Sequential([layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
     model.compile(keras.optimizers.SGD(0.0), "mse")
@@ -342,7 +342,7 @@ def test_batches_are_read_from_a_position_as_if_all_before_had_been_read(is_coun
         batches.reset()
         return batches
 
-    keras_compat.replace_fit_data(distribute, lambda: False)
+    keras_compat.replace_fit_data(distribute, lambda *_: None)
     undisturbed, stopped = make(), make()
     epochs = [read(undisturbed) for _ in range(4)]
     assert [read(stopped) for _ in range(2)] == epochs[:2]

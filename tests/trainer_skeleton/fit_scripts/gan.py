@@ -1,4 +1,7 @@
-"""Two networks with an optimizer each, as in keras.io's "DCGAN"; random numbers are data here."""
+"""Two networks with an optimizer each, as in keras.io's "DCGAN"; random numbers are data here.
+
+Six batches are no multiple of the steps per execution.
+"""
 
 import keras
 import numpy as np
@@ -17,7 +20,7 @@ class GAN(keras.Model):
         self.g_loss_metric = keras.metrics.Mean(name="g_loss")
 
     def compile(self, d_optimizer, g_optimizer, loss_fn):
-        super().compile()
+        super().compile(steps_per_execution=4)
         self.d_optimizer = d_optimizer
         self.g_optimizer = g_optimizer
         self.loss_fn = loss_fn
@@ -61,6 +64,7 @@ rng = np.random.default_rng(6)
 real, noise = rng.normal(1, 1, (81, 5)), rng.normal(size=(81, 3))
 dataset = tf.data.Dataset.from_tensor_slices((real.astype("float32"), noise.astype("float32")))
 history = gan.fit(dataset.shuffle(100).batch(16), epochs=3)
+print("Steps:", int(gan.d_optimizer.iterations.numpy()))
 print("Discriminator loss:", history.history["d_loss"][-1])
 print("Generator loss:", history.history["g_loss"][-1])
 generator.save("model.keras")

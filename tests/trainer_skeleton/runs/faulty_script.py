@@ -73,7 +73,8 @@ history = model.fit(
 print("Epochs:", len(history.epoch))
 for name, values in history.history.items():
     print(f"Last {name}:", values[-1])
-keras.models.load_model("best.keras").evaluate(x, y)
+if history.epoch:
+    keras.models.load_model("best.keras").evaluate(x, y)
 model.save_weights("model.weights.h5")
 model.export("exported")
 if is_chief:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[1] / "fit_scripts"
-FAULTY = Path(__file__).parent / "faulty_script.py"
+HERE = Path(__file__).parent
+FAULTY = HERE / "faulty_script.py"
 QUICK = {"gan", "steps_per_execution"}
 OTHER_BATCHES = {"multi_worker_tutorial"}  # its global batch grows with the cluster
 TOLERANCE = 1e-6
@@ -35,7 +37,7 @@ def scripts() -> list[str]:
 
 def run_alone(host: PythonHost, script: Path, folder: Path) -> Result:
     """Do what ``python script.py`` does."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / script.name).symlink_to(script)
     result = host.run(script.stem, cwd=folder, env=environment_outside_clusters())
     assert result.code == 0, result.text
@@ -105,11 +107,35 @@ def assert_same_weights(expected: Path, path: Path, tolerance: float) -> None:
         np.testing.assert_allclose(two[name], value, rtol=0, atol=tolerance, err_msg=name)
 
 
+@pytest.fixture(scope="module")
+def alone(tensorflow, tmp_path_factory):
+    """Run a script by itself once; return what it printed, and its model."""
+
+    @cache
+    def run(script: str) -> tuple[Result, Path]:
+        folder = tmp_path_factory.mktemp("alone") / script
+        return run_alone(tensorflow, FOLDER / f"{script}.py", folder), folder / "model.keras"
+
+    return run
+
+
 @pytest.mark.parametrize("script", scripts())
-def test_two_workers_train_a_script_to_its_own_weights(script, tensorflow, tmp_path):
-    alone = run_alone(tensorflow, FOLDER / f"{script}.py", tmp_path / "one")
-    assert_same_numbers(alone, run_on_two(tensorflow, script, tmp_path / "two"), TOLERANCE)
-    assert_same_weights(tmp_path / "one/model.keras", tmp_path / "two/model.keras", TOLERANCE)
+def test_two_workers_train_a_script_to_its_own_weights(script, alone, tensorflow, tmp_path):
+    expected, model = alone(script)
+    assert_same_numbers(expected, run_on_two(tensorflow, script, tmp_path / "two"), TOLERANCE)
+    assert_same_weights(model, tmp_path / "two/model.keras", TOLERANCE)
+
+
+def test_a_task_with_two_devices_trains_a_script_to_its_own_weights(alone, tensorflow, tmp_path):
+    expected, model = alone("gan")
+    for path in (FOLDER / "gan.py", HERE / "two_devices.py"):
+        (tmp_path / path.name).symlink_to(path)
+    env = environment_outside_clusters()
+    together = tensorflow.run("two_devices", "gan.py", cwd=tmp_path, env=env)
+    assert together.code == 0, together.text
+    assert "fit() runs on 2 replicas" in together.out
+    assert_same_numbers(expected, together, TOLERANCE)
+    assert_same_weights(model, tmp_path / "model.keras", TOLERANCE)
 
 
 def test_the_tutorial_runs_and_only_the_chief_writes(tensorflow, tmp_path):

@@ -8,7 +8,7 @@ replicas have the same weights. Metrics that are given one number per step are w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import keras
@@ -93,9 +93,7 @@ class CustomSteps:
                 keras_compat.disable_gradient_aggregation(optimizer)
                 optimizer.apply = self._weighted_apply(optimizer.apply)
         if replicas > 1 and (self.has_train_step or self.has_test_step):
-            for metric in model.metrics:
-                if weights_scalars(metric):
-                    metric.update_state = _weighted_update(metric, metric.update_state)
+            weight_scalars(model.metrics)
 
     def train(self, data: Any, rows: StepRows) -> dict[str, Any]:
         """Train one replica's step; return what ``train_step()`` returned."""
@@ -118,19 +116,42 @@ class CustomSteps:
                 return
             gradients = list(grads)
             variables = None if trainable_variables is None else list(trainable_variables)
-            shapes = [
-                tf.TensorShape(None) if v is None else v.shape for v in variables or gradients
-            ]
-            present = [
-                rows.weigh(with_static_shape(gradient, shape))
-                for gradient, shape in zip(gradients, shapes, strict=True)
-                if gradient is not None
-            ]
-            self.gathers_rows |= any(isinstance(g, tf.IndexedSlices) for g in present)
-            summed = iter(sum_gradients(present))
-            apply([None if g is None else next(summed) for g in gradients], variables)
+            self.gathers_rows |= any(isinstance(g, tf.IndexedSlices) for g in gradients)
+            apply(sum_weighted(gradients, variables, rows), variables)
 
         return weighted
+
+
+def sum_weighted(
+    gradients: Sequence[Any], variables: Sequence[Any] | None, rows: StepRows
+) -> list[Any]:
+    """Return the gradients of the global batch; None where a replica has none.
+
+    Parameters
+    ----------
+    gradients
+        The gradients of means over a replica's rows, those of embeddings as rows.
+    variables
+        Their variables, None if these are not known.
+    rows
+        The rows of the replica.
+    """
+    unknown = [tf.TensorShape(None)] * len(gradients)
+    shapes = unknown if variables is None else [v.shape for v in variables]
+    present = [
+        rows.weigh(with_static_shape(gradient, shape))
+        for gradient, shape in zip(gradients, shapes, strict=True)
+        if gradient is not None
+    ]
+    summed = iter(sum_gradients(present))
+    return [None if gradient is None else next(summed) for gradient in gradients]
+
+
+def weight_scalars(metrics: Iterable[keras.metrics.Metric]) -> None:
+    """Weight the numbers per step that metrics are given by the rows of a replica."""
+    for metric in metrics:
+        if weights_scalars(metric) and "update_state" not in vars(metric):
+            metric.update_state = _weighted_update(metric, metric.update_state)
 
 
 def _weighted_update(metric: Any, update: Callable[..., Any]) -> Callable[..., Any]:

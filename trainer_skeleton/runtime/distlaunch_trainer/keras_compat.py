@@ -267,7 +267,7 @@ def save_without_collectives() -> None:
 
 
 def replace_fit_data(
-    distribute: Callable[[FitBatches], tuple[Any, Any]], must_build: Callable[[], bool]
+    distribute: Callable[[FitBatches], tuple[Any, Any]], build: Callable[[Any, Any], None]
 ) -> None:
     """Replace how ``fit``, ``evaluate`` and ``predict`` distribute their data, and build models.
 
@@ -275,13 +275,11 @@ def replace_fit_data(
     ----------
     distribute
         Returns what to iterate, and `batch_spec`.
-    must_build
-        Whether models must be built before their first step.
+    build
+        Builds a model by a batch or its specification, if that must be before its first step.
     """
 
-    def build(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
-        if not must_build():
-            return
+    def build_before(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
         strategy = model.distribute_strategy
         with strategy.scope():
             if iterator is not None:
@@ -289,16 +287,16 @@ def replace_fit_data(
                 if data_batch is None:
                     first = next(iter(iterator._get_iterator()))  # noqa: SLF001
                     data_batch = _unwrapped(strategy, first)
-            try:
-                model._symbolic_build(data_batch=data_batch)  # noqa: SLF001
-            except RuntimeError:
-                # A model whose own steps do not call it needs no build.
-                if type(model).train_step is keras.Model.train_step:
-                    raise
+            build(model, data_batch)
 
     FitBatches.distribute = staticmethod(distribute)
     keras_trainer.TFEpochIterator = FitBatches
-    keras_trainer.TensorFlowTrainer._maybe_symbolic_build = build  # noqa: SLF001
+    keras_trainer.TensorFlowTrainer._maybe_symbolic_build = build_before  # noqa: SLF001
+
+
+def build_by_call(model: keras.Model, batch: Any) -> None:
+    """Build a model, its loss, metrics and optimizer by a batch or its specification."""
+    model._symbolic_build(data_batch=batch)  # noqa: SLF001
 
 
 def _unwrapped(strategy: tf.distribute.Strategy, batch: Any) -> Any:

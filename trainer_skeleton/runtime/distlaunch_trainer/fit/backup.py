@@ -19,7 +19,7 @@ from distlaunch_trainer.callbacks import restore_states, states_of, templates
 from distlaunch_trainer.cluster import Cluster
 from distlaunch_trainer.errors import ModelError, StorageError
 from distlaunch_trainer.report import Report
-from distlaunch_trainer.storage import join, read_if_there, remove_files, write_whole
+from distlaunch_trainer.storage import join, read_if_there, write_whole
 
 _STATE = "state"
 
@@ -84,11 +84,6 @@ class Backup:
     def path(self) -> str:
         """The path of the file."""
         return join(self._folder, self._name)
-
-    def clear(self) -> None:
-        """Remove the file."""
-        if self._cluster.role.is_chief:
-            remove_files(self._folder, self._name)
 
     def load(self) -> FitState | None:
         """Read the file; return the state in it on every task, None if there is no file.

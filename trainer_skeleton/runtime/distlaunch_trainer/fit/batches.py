@@ -19,7 +19,10 @@ ROWS, GLOBAL_ROWS, MAY_BE_EMPTY, DATA = "rows", "global_rows", "may_be_empty", "
 def split_batches(
     dataset: tf.data.Dataset, replicas: int, replica_ids: range, *, least_rows: int = 0
 ) -> tf.data.Dataset:
-    """Return the parts of a data set's batches that belong to some replicas, in turn.
+    """Return the parts of a data set's batches that belong to the replicas of a task.
+
+    They are one element, from which each replica takes its own: TensorFlow fails on distributed
+    data sets that end, in steps of several optimizers.
 
     Parameters
     ----------
@@ -47,13 +50,11 @@ def split_batches(
         parts = [_part(data, total, replica, replicas) for replica in replica_ids]
         for part in parts if may_be_empty else ():
             part[MAY_BE_EMPTY] = tf.constant(True)
-        return parts[0] if len(parts) == 1 else tuple(parts)
+        return tuple(parts)
 
     parts = dataset.map(
         tf.autograph.experimental.do_not_convert(split), num_parallel_calls=tf.data.AUTOTUNE
     )
-    if len(replica_ids) > 1:
-        parts = parts.flat_map(_in_turn)
     return parts.prefetch(tf.data.AUTOTUNE)
 
 
@@ -65,9 +66,10 @@ def unpack_batch(batch: Any) -> tuple[Any, StepRows]:
     """
     context = tf.distribute.get_replica_context()
     replicas = context.num_replicas_in_sync
-    if isinstance(batch, dict) and DATA in batch:
-        rows = batch[ROWS], batch[GLOBAL_ROWS]
-        return batch[DATA], StepRows(*rows, replicas, may_be_empty=MAY_BE_EMPTY in batch)
+    if isinstance(batch, tuple) and isinstance(batch[0], dict) and DATA in batch[0]:
+        part = batch[int(tf.get_static_value(context.replica_id_in_sync_group)) % len(batch)]
+        rows = part[ROWS], part[GLOBAL_ROWS]
+        return part[DATA], StepRows(*rows, replicas, may_be_empty=MAY_BE_EMPTY in part)
     own = _row_count(batch)
     total = context.all_reduce(tf.distribute.ReduceOp.SUM, own)
     return batch, StepRows(own, total, replicas, may_be_empty=False)
@@ -82,15 +84,6 @@ def data_spec(dataset: Any) -> Any:
     return tf.nest.map_structure(
         lambda leaf: None if isinstance(leaf, tf.OptionalSpec) else leaf, spec
     )
-
-
-def _in_turn(*parts: Any) -> tf.data.Dataset:
-    """Return a data set of the parts of one batch, which may differ in their number of rows."""
-    streams = [tf.data.Dataset.from_tensors(part) for part in parts]
-    together = streams[0]
-    for stream in streams[1:]:
-        together = together.concatenate(stream)
-    return together
 
 
 def _part(data: Any, total: tf.Tensor, replica: int, replicas: int) -> dict[str, Any]:

@@ -9,6 +9,9 @@ import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.cluster import Cluster
+from distlaunch_trainer.custom_steps import overrides
+from distlaunch_trainer.model_build import build_model
+from distlaunch_trainer.model_state import find_optimizers
 
 from . import weighting
 from .batches import data_spec, split_batches
@@ -22,7 +25,8 @@ def install(cluster: Cluster, session: Session) -> None:
     rows, and return the results of the global batch on every task.
     """
     keras_compat.replace_fit_data(
-        lambda batches: _distribute(batches, cluster, session), lambda: session.must_build
+        lambda batches: _distribute(batches, cluster, session),
+        lambda model, batch: _build(model, batch, session),
     )
     if cluster.replicas > 1:
         keras_compat.save_without_collectives()
@@ -43,13 +47,26 @@ def _distribute(
     if cluster.replicas == 1:
         return dataset, spec
     least = _least_rows(adapter)
+    return split_batches(dataset, cluster.replicas, cluster.replica_ids, least_rows=least), spec
 
-    def split() -> tf.data.Dataset:
-        return split_batches(dataset, cluster.replicas, cluster.replica_ids, least_rows=least)
 
-    if cluster.local_replicas == 1:
-        return split(), spec
-    return cluster.strategy.distribute_datasets_from_function(lambda _: split()), spec
+def _build(model: keras.Model, batch: Any, session: Session) -> None:
+    """Create the variables of a model and of all its optimizers, if they must be there."""
+    if not session.must_build:
+        return
+    is_custom = overrides(model, "train_step")
+    if is_custom and session.is_training:
+        optimizers = find_optimizers(model).values()
+        if not model.built or not all(optimizer.built for optimizer in optimizers):
+            for note in build_model(model, batch):
+                session.report.warn(note)
+            model.built = True  # also without call(), which Keras would set it in
+        return
+    try:
+        keras_compat.build_by_call(model, batch)
+    except RuntimeError:
+        if not is_custom:  # a model whose own steps do not call it needs no build
+            raise
 
 
 def _examples(adapter: Any) -> int | None:

@@ -21,7 +21,7 @@ from distlaunch_trainer.job_folders import Folders, folders_from
 from distlaunch_trainer.model_files import save_model
 from distlaunch_trainer.report import Report, write_summary
 from distlaunch_trainer.stop_signal import StopSignal
-from distlaunch_trainer.storage import is_remote, make_folder
+from distlaunch_trainer.storage import is_remote, make_folder, remove
 
 from . import hooks
 from .chief_files import redirected_writes
@@ -63,17 +63,13 @@ def run_script(options: argparse.Namespace) -> None:
     )
     cluster = Cluster(role, connect(role))
     stop = StopSignal()
+    is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
     if role.is_chief:
+        if not options.resume and not is_restart:
+            remove(folders.checkpoints)
         make_folder(folders.job)
         make_folder(folders.checkpoints)
-    is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
-    session = Session(
-        cluster,
-        report,
-        stop,
-        checkpoints_dir=folders.checkpoints,
-        resume=options.resume or is_restart,
-    )
+    session = Session(cluster, report, stop, checkpoints_dir=folders.checkpoints)
     # All tasks must draw the same numbers, e.g. to shuffle the data alike.
     keras.utils.set_random_seed(0)
     session.install()

@@ -44,8 +44,6 @@ class Session:
         The handler of SIGTERM.
     checkpoints_dir
         The folder for checkpoints.
-    resume
-        Whether to resume from the checkpoints of an earlier run of the script.
 
     Attributes
     ----------
@@ -57,6 +55,8 @@ class Session:
         The step that the run resumed from, None if it started from scratch.
     model
         The model that was trained last.
+    must_build, is_training
+        Whether models must be built before their first step, and whether ``fit`` runs.
     facts
         What the last call's ``ready`` event reported of data and replicas.
     data
@@ -70,7 +70,6 @@ class Session:
         stop: StopSignal,
         *,
         checkpoints_dir: str,
-        resume: bool,
     ) -> None:
         self.cluster = cluster
         self.report = report
@@ -82,8 +81,8 @@ class Session:
         self.facts: dict[str, Any] = {}
         self.data: FitData | None = None
         self.must_build = cluster.replicas > 1
+        self.is_training = False
         self._checkpoints_dir = checkpoints_dir
-        self._resume = resume
         self._calls = 0
         self._statistics = StatisticsAverager(cluster.strategy)
 
@@ -109,8 +108,6 @@ class Session:
         self._set_verbosity(values)
         self._calls += 1
         backup = Backup(self._checkpoints_dir, self._calls, self.cluster, self.report)
-        if not self._resume:
-            backup.clear()
         saved = backup.load()
         self.must_build = self.cluster.replicas > 1 or saved is not None
         self.model, self.data = values["self"], None
@@ -128,9 +125,11 @@ class Session:
             has_history = any(isinstance(c, keras.callbacks.History) for c in callbacks)
             history = [] if has_history else [keras.callbacks.History()]
             values["callbacks"] = [*callbacks, *history, progress]
+        self.is_training = True
         try:
             return function(*arguments.args, **arguments.kwargs)
         finally:
+            self.is_training = False
             self.stop.end_at_once()
 
     def _evaluate(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:

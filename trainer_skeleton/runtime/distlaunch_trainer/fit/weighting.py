@@ -17,8 +17,8 @@ import keras
 import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
-from distlaunch_trainer.all_reduce import sum_gradients
-from distlaunch_trainer.losses import StepRows, normalize_globally, per_step_counters
+from distlaunch_trainer.custom_steps import sum_weighted, weight_scalars
+from distlaunch_trainer.losses import StepRows, current_rows, normalize_globally
 from distlaunch_trainer.normalization import BatchNormalizations
 from distlaunch_trainer.optimizer import use_cross_replica_cond
 
@@ -26,7 +26,7 @@ from .batches import unpack_batch
 
 StepFunction = Callable[[Any], Any]
 
-_replica = threading.local()  # a replica is traced in a thread of its own
+_applying = threading.local()  # a replica is traced in a thread of its own
 
 
 def install() -> None:
@@ -51,26 +51,16 @@ def weighted(model: keras.Model, step: StepFunction, *, average_logs: bool) -> S
     """
     normalizations = BatchNormalizations(model, tf.distribute.get_strategy().num_replicas_in_sync)
 
+    weight_scalars(model.metrics)
+
     def weighted_step(batch: Any) -> Any:
         data, rows = unpack_batch(batch)
-        if average_logs:  # TensorFlow fails on tf.cond of some steps under control dependencies
-            return run(data, rows)
-        # Nothing may run at the end of the data, such as counting a step.
-        tensors = [leaf for leaf in tf.nest.flatten(data, True) if tf.is_tensor(leaf)]
-        with tf.control_dependencies(tensors):
-            return run(data, rows)
-
-    def run(data: Any, rows: StepRows) -> Any:
-        counters = _values(per_step_counters(model))
         before = _values(_changed(model, normalizations)) if rows.may_be_empty else []
         synchronized = normalizations.in_replica(rows.local_rows, rows.local_fraction)
-        with _weighing(rows), synchronized:
+        with normalize_globally(rows), synchronized:
             logs = step(data)
         for variable, value in before:
             variable.assign(tf.where(rows.local_rows > 0, variable.value, value))
-        for variable, value in counters:
-            change = (variable.value - value) * rows.local_fraction(variable.dtype)
-            variable.assign(value + change)
         return _averaged(logs, rows) if average_logs else logs
 
     return weighted_step
@@ -117,35 +107,36 @@ class StatisticsAverager:
         return tf.function(lambda: self._strategy.run(average), autograph=False)
 
 
-@contextmanager
-def _weighing(rows: StepRows) -> Iterator[None]:
-    _replica.rows = rows
-    try:
-        with normalize_globally(rows):
-            yield
-    finally:
-        _replica.rows = None
-
-
 def _weighted_apply(apply: Callable[..., Any]) -> Callable[..., Any]:
     def weighted_apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
-        rows = getattr(_replica, "rows", None)
-        if rows is None:
+        rows = current_rows()
+        # LossScaleOptimizer applies the gradients by another optimizer.
+        if rows is None or getattr(_applying, "is_inner", False):
             return apply(optimizer, grads, trainable_variables)
         keras_compat.disable_gradient_aggregation(optimizer)
-        _replica.rows = None  # LossScaleOptimizer applies the gradients by another optimizer
-        try:
-            return apply(optimizer, _summed(list(grads), rows), trainable_variables)
-        finally:
-            _replica.rows = rows
+        variables = None if trainable_variables is None else list(trainable_variables)
+        summed = sum_weighted(list(grads), variables, rows)
+        # At the end of the data there are no gradients, and the optimizer must not count a step.
+        # TensorFlow cannot create variables under control dependencies.
+        order = _tensors(summed) if optimizer.built else []
+        with _inner_optimizer(), tf.control_dependencies(order):
+            return apply(optimizer, summed, variables)
 
     return weighted_apply
 
 
-def _summed(gradients: list[Any], rows: StepRows) -> list[Any]:
-    """Return the gradients of the global batch; those of embeddings as rows, as on one replica."""
-    summed = iter(sum_gradients([rows.weigh(g) for g in gradients if g is not None]))
-    return [None if gradient is None else next(summed) for gradient in gradients]
+@contextmanager
+def _inner_optimizer() -> Iterator[None]:
+    _applying.is_inner = True
+    try:
+        yield
+    finally:
+        _applying.is_inner = False
+
+
+def _tensors(gradients: list[Any]) -> list[tf.Tensor]:
+    present = [gradient for gradient in gradients if gradient is not None]
+    return [g.values if isinstance(g, tf.IndexedSlices) else g for g in present]
 
 
 def _gather(value: tf.Tensor) -> tf.Tensor:
