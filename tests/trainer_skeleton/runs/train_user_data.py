@@ -44,6 +44,13 @@ def masked():
     return compiled(keras.Sequential([*words, layers.Dense(1)]))
 
 
+def quantized():
+    """Only biases train."""
+    model = keras.Sequential([layers.Input((4,)), layers.Dense(8, "tanh"), layers.Dense(1)])
+    model.quantize("int8")
+    return compiled(model)
+
+
 class Pooled(keras.Model):
     def __init__(self):
         super().__init__()
@@ -61,10 +68,19 @@ def texts():
     return rows.shuffle(20)
 
 
+# AutoGraph cannot convert it.
+WITHOUT_SOURCE = eval("lambda words, y: (words + 0, y)")  # noqa: S307
+
+
+def shuffled():
+    return Dataset.from_tensor_slices((X, Y)).shuffle(20).batch(BATCH)
+
+
 DATA = {
-    "shuffled": (lambda: Dataset.from_tensor_slices((X, Y)).shuffle(20).batch(BATCH), dense),
+    "shuffled": (shuffled, dense),
+    "quantized": (shuffled, quantized),
     "padded": (lambda: texts().padded_batch(BATCH), masked),
-    "ragged": (lambda: texts().ragged_batch(BATCH), lambda: compiled(Pooled())),
+    "ragged": (lambda: texts().ragged_batch(BATCH).map(WITHOUT_SOURCE), lambda: compiled(Pooled())),
     "bucketed": (
         lambda: texts().bucket_by_sequence_length(lambda x, _: tf.size(x), [3, 5], [9, 7, 5]),
         masked,
