@@ -21,13 +21,15 @@ _NOISE = re.compile(
         # An error on its way up through TensorFlow: Python reports it when it arrives.
       | [WE]\d{4}\ [^\]\n]*(?:local_rendezvous|ring_alg|base_collective_executor
                               |generator_dataset_op|op_kernel)\.cc:\d+\]
-      | \t?\ \[\[\{\{
+      | \t\ \[\[ | \ \[\[\{\{
       | Additional\ GRPC\ error\ information\ from\ remote\ target
       | :UNKNOWN:Error\ received\ from\ peer
       | The\ error\ could\ be\ from\ a\ previous\ operation
       | The\ tasks\ have\ crashed\.\ Check\ the\ task\ logs
       | /job:\w+/replica:\d+/task:\d+$                       # a straggler, under its heading
     ).*\n
+    # Of Python code that TensorFlow called: the blank line is in no other traceback.
+  | ^Traceback\ \(most\ recent\ call\ last\):\n\n(?:\ .*\n|\n)+\S.*\n+
     """
 )
 

@@ -98,6 +98,27 @@ def test_noise_of_tensorflow_is_left_out():
         assert without_noise(line) == b"", line
 
 
+OF_PYTHON_IN_TENSORFLOW = b"""\
+W0000 00:00:1795382019.670982   19039 op_kernel.cc:1845] INVALID_ARGUMENT: ValueError: no picture
+Traceback (most recent call last):
+
+  File "script_ops.py", line 269, in __call__
+    ret = func(*args)
+          ^^^^^^^^^^^
+
+ValueError: no picture
+
+
+\t [[{{node PyFunc}}]]
+\t [[while/body/_1/while/IteratorGetNext]]
+"""
+
+
+def test_only_tensorflow_s_copies_of_a_traceback_are_left_out():
+    own = b'Traceback (most recent call last):\n  File "task.py", line 2, in f\nValueError: no\n'
+    assert without_noise(OF_PYTHON_IN_TENSORFLOW + own) == own
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -1,11 +1,12 @@
-"""Records: bad ones are located, and they are read ahead."""
+"""Records: how they are parsed, which is bad, and that they are read ahead."""
 
 from __future__ import annotations
 
 import pytest
 import tensorflow as tf
 
-from distlaunch_trainer import Records
+from distlaunch_trainer import Records, explain
+from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.pipeline import Order, Pipeline
 from distlaunch_trainer.plan import BatchPlan
 
@@ -14,6 +15,32 @@ def write(path, records):
     with tf.io.TFRecordWriter(str(path)) as writer:
         for record in records:
             writer.write(record)
+
+
+# Functions whose source AutoGraph does not find.
+WITHOUT_SOURCE = """
+def numbers(records):
+    return tf.strings.to_number(tf.strings.split(records))
+
+def branching(record):
+    return tf.zeros([]) if record == b"" else tf.ones([])
+"""
+
+
+def test_functions_that_autograph_cannot_convert(cluster, tmp_path):
+    functions = {"tf": tf}
+    exec(WITHOUT_SOURCE, functions)  # noqa: S102
+    write(tmp_path / "a", [b" ".join([b"7"] * n) for n in range(1, 6)])
+    options = {"parse_batch": functions["numbers"]}, {"parse": functions["branching"]}
+    ragged, branching = (
+        Pipeline(Records(f"{tmp_path}/a", **how).open(cluster, str(tmp_path)), plan, Order())
+        for how, plan in zip(options, [BatchPlan(5, 5)] * 2, strict=True)
+    )
+    (batch, *_) = next(iter(ragged.dataset(range(1), 0, 1)))
+    assert batch.to_list() == [[7.0] * n for n in range(1, 6)]
+    message = "^parse failed: Using a symbolic .* is not allowed: use TensorFlow's operations, or"
+    with pytest.raises(ModelError, match=message):
+        explain.from_user("parse", lambda: branching.dataset(range(1)))
 
 
 @pytest.mark.parametrize("batched", [False, True])

@@ -59,6 +59,53 @@ def test_one_line_with_the_error(project, message, name, changes):
     assert_one_error(project.trainer("--epochs=1", "--job-dir=job", code=1), message)
 
 
+WORDS_MODEL = """\
+import keras
+
+def create_model():
+    layers = keras.layers
+    model = keras.Sequential([layers.Embedding(9, 4), layers.Flatten(), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+"""
+WORDS_DATA = """\
+import tensorflow as tf
+
+WORDS = tf.range(90, dtype=tf.int64)[:, tf.newaxis] // 9
+
+def checked(word):
+    CHECK
+    return word, tf.ones([1])
+
+def training():
+    return tf.data.Dataset.from_tensor_slices(WORDS).map(checked).batch(10)
+"""
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        ("pass", "a step failed: InvalidArgumentError: indices[1,0] = 9 is not in [0, 9) (op "),
+        (
+            "tf.debugging.assert_less(word, tf.constant(9, tf.int64), 'unknown word')",
+            "reading the data failed: InvalidArgumentError: assertion failed: [unknown word]",
+        ),
+        (
+            "tf.numpy_function(lambda w: w if w[0] < 9 else [][0], [word], tf.int64)",
+            "reading the data failed: UnknownError: IndexError: list index out of range (op ",
+        ),
+    ],
+    ids=["embedding", "assertion", "Python"],
+)
+def test_reason_of_an_operation_that_fails_on_the_last_batch(new_project, check, message):
+    project = new_project(WORDS_MODEL, WORDS_DATA.replace("CHECK", check))
+    result = project.local("job", "--workers", "1", "--", "--epochs=1", code=1)
+    errors = [line for line in result.out.splitlines() if "trainer: error: " in line]
+    assert len(errors) == 1, result.text
+    assert message in errors[0]
+    assert "Traceback" not in result.text
+
+
 def test_job_folder_that_cannot_be_written(project):
     result = project.trainer("--job-dir=/proc/none", code=1)
     assert_one_error(result, "cannot write the folder /proc/none")

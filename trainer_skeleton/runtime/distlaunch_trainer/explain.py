@@ -120,9 +120,11 @@ def step_errors(bad_record: Callable[[], str | None]) -> Iterator[None]:
             raise
         if _is_out_of_memory(error):
             raise TrainerError(f"a step failed: {_out_of_memory(error)}") from error
-        if _is_of_input(error) and (problem := bad_record()):
+        if not _is_of_input(error):
+            raise TrainerError(f"a step failed: {_reason(error)}") from error
+        if problem := bad_record():
             raise DataError(problem) from error
-        raise TrainerError(f"a step failed: {_reason(error)}") from error
+        raise TrainerError(f"reading the data failed: {_reason(error)}") from error
 
 
 def _is_lost_peer(error: Exception) -> bool:
@@ -145,6 +147,11 @@ def _is_of_input(error: tf.errors.OpError) -> bool:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, tf.errors.OperatorNotAllowedInGraphError):
+        return (
+            f"{summarize(error).partition('. ')[0]}: use TensorFlow's operations, or define the "
+            f"function with def in a file, so that AutoGraph converts it{_user_location(error)}"
+        )
     if isinstance(error, SyntaxError):
         name = error.filename or "?"
         path = _project_path(name) or name

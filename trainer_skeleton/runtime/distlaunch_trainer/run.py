@@ -18,7 +18,7 @@ from .cluster import Cluster, connect, role_from
 from .data_setup import TrainingData, load_data, load_evaluation_data, resolve_option
 from .evaluation import STEPS_PER_EXECUTION, restore_weights
 from .evaluator import Evaluator
-from .explain import model_build
+from .explain import model_build, user_code
 from .job_folders import folders_from
 from .loop import Loop
 from .model_build import build_model
@@ -157,8 +157,9 @@ class Run(AbstractContextManager):
         data = self._loaded
         keras.utils.set_random_seed(data.progress.seed)
         model = create_compiled_model(create_model)
-        with model_build():
+        with user_code("the data cannot be read"):  # parse functions are traced here
             spec = data.training.pipeline.dataset(self._cluster.replica_ids).element_spec[0]
+        with model_build():
             self._step_notes = build_model(model, spec)
         return model
 
