@@ -11,8 +11,8 @@ import tensorflow as tf
 keras.utils.set_random_seed(12)
 
 per_worker_batch_size = 16
-tf_config = json.loads(os.environ.get("TF_CONFIG", "{}"))
-cluster = tf_config.get("cluster", {"worker": [""]})
+tf_config = json.loads(os.environ["TF_CONFIG"])
+cluster = tf_config["cluster"]
 num_workers = sum(map(len, cluster.values()))
 
 
@@ -51,7 +51,7 @@ def build_and_compile_cnn_model():
 
 def _is_chief(task_type, task_id):
     is_first = task_type == "worker" and task_id == 0 and "chief" not in cluster
-    return task_type is None or task_type == "chief" or is_first
+    return task_type == "chief" or is_first
 
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -66,9 +66,21 @@ loss, accuracy = multi_worker_model.evaluate(mnist_dataset(40), steps=4)
 print("Loss:", loss)
 print("Accuracy:", accuracy)
 
-task_type = strategy.cluster_resolver.task_type if tf_config else None
-task_id = strategy.cluster_resolver.task_id if tf_config else None
+task_type, task_id = strategy.cluster_resolver.task_type, strategy.cluster_resolver.task_id
 is_chief = _is_chief(task_type, task_id)
 folder = pathlib.Path("." if is_chief else f"workertemp_{task_type}_{task_id}")
-folder.mkdir(exist_ok=True)
+tf.io.gfile.makedirs(folder)
 multi_worker_model.save(folder / "model.keras")
+loaded = keras.models.load_model(folder / "model.keras")
+print("Loss when loaded:", loaded.evaluate(mnist_dataset(40), steps=4)[0])
+
+checkpoint = tf.train.Checkpoint(model=multi_worker_model)
+manager = tf.train.CheckpointManager(checkpoint, directory=str(folder / "ckpt"), max_to_keep=1)
+manager.save()
+before = multi_worker_model.get_weights()
+multi_worker_model.set_weights([0 * value for value in before])
+checkpoint.restore(tf.train.latest_checkpoint(str(folder / "ckpt"))).expect_partial()
+after = multi_worker_model.get_weights()
+print("Restored:", int(all(map(np.array_equal, before, after))))
+if not is_chief:
+    tf.io.gfile.rmtree(str(folder))

@@ -6,6 +6,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -139,12 +141,15 @@ def test_a_task_with_two_devices_trains_a_script_to_its_own_weights(alone, tenso
 
 
 def test_the_tutorial_runs_and_only_the_chief_writes(tensorflow, tmp_path):
-    """Its workers save their models too, each into a folder that the script makes."""
+    """Its workers save too, each into a folder that the script makes and removes."""
     folder = tmp_path / "two"
     result = run_on_two(tensorflow, "multi_worker_tutorial", folder)
-    assert numbers(result.out)["Accuracy"] >= 0
+    printed = numbers(result.out)
+    assert printed["Accuracy"] >= 0
+    assert printed["Loss when loaded"] == pytest.approx(printed["Loss"], rel=1e-5)
+    assert printed["Restored"] == 1
     assert weights(folder / "model.keras")
-    assert list((folder / "workertemp_worker_0").iterdir()) == []
+    assert list(folder.glob("workertemp*")) == []
     summary = json.loads((folder / "job" / "summary.json").read_text())
     assert (summary["replicas"], summary["steps"], len(summary["epochs"])) == (2, 10, 2)
     assert Path(folder, summary["model"]).is_dir()
@@ -181,3 +186,53 @@ def test_stops_and_kills_leave_the_weights_of_an_undisturbed_run(tensorflow, tmp
     again = launch(tensorflow, folder, job="other")  # BackupAndRestore has all epochs
     assert numbers(again.out)["Epochs"] == 0
     assert_same_weights(calm / "files/chief/model.keras", chiefs / "model.keras", 1e-11)
+
+
+LEGACY = """
+import json, os
+import numpy as np
+import tensorflow as tf
+
+task = json.loads(os.environ["TF_CONFIG"])["task"]["type"]
+os.mkdir(task)
+os.chdir(task)
+x = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
+model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+callbacks = [tf.keras.callbacks.ModelCheckpoint("best"), tf.keras.callbacks.CSVLogger("log.csv")]
+model.fit(x, x.sum(1), batch_size=16, epochs=2, callbacks=callbacks, verbose=0)
+model.save("model.h5")
+print(type(model).__module__, "on", tf.distribute.get_strategy().num_replicas_in_sync)
+"""
+
+
+def test_scripts_of_tf_keras_need_its_package(tensorflow, tmp_path):
+    (tmp_path / "train.py").write_text("")
+    env = environment_outside_clusters() | {"TF_USE_LEGACY_KERAS": "1"}
+    result = tensorflow.run("distlaunch_trainer.fit", "train.py", cwd=tmp_path, env=env)
+    assert (result.code, "tf_keras is not installed: add tf-keras" in result.err) == (1, True)
+
+
+@pytest.mark.skipif(
+    not os.environ.get("DISTLAUNCH_TEST_LAWS"), reason="make laws: installs tf-keras"
+)
+def test_scripts_of_tf_keras_run_without_changes_to_it(tmp_path):
+    packages, folder = tmp_path / "packages", tmp_path / "project"
+    pip = ("pip", "install", "--quiet", "--no-deps", "--target", str(packages), "tf-keras==2.21.*")
+    subprocess.run([sys.executable, "-m", *pip], check=True)
+    (tmp_path / "train.py").write_text(LEGACY)
+    make_project(tmp_path / "train.py", folder)
+    env = environment_outside_clusters() | {
+        "TF_USE_LEGACY_KERAS": "1",
+        "PYTHONPATH": os.pathsep.join(
+            [str(packages), *filter(None, [os.environ.get("PYTHONPATH")])]
+        ),
+    }
+    command = [sys.executable, "-m", "distlaunch", "local", "--workers", "2"]
+    done = subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^chief .*tf_keras\.\S+ on 2$", done.stdout, re.MULTILINE), done.stdout
+    assert {path.name for path in (folder / "chief").iterdir()} == {"best", "log.csv", "model.h5"}
+    assert list((folder / "worker").iterdir()) == []

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import keras
@@ -22,10 +23,10 @@ import tensorflow as tf
 
 
 @contextmanager
-def redirected_writes() -> Iterator[None]:
-    """Have Keras write into a temporary folder, for the rest of this process."""
+def redirected_writes(library: ModuleType) -> Iterator[None]:
+    """Have Keras or tf_keras write into a temporary folder, for the rest of this process."""
     folder = tempfile.mkdtemp(prefix="distlaunch-")
-    _Redirection(folder).install()
+    _Redirection(folder).install(library)
     try:
         yield
     finally:
@@ -36,30 +37,33 @@ class _Redirection:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def install(self) -> None:
-        callbacks = keras.callbacks
+    def install(self, library: Any) -> None:
+        callbacks = library.callbacks
         for owner, name, parameter in (
-            (keras.Model, "save", "filepath"),
-            (keras.Model, "save_weights", "filepath"),
-            (keras.Model, "export", "filepath"),
-            (keras.saving, "save_model", "filepath"),
-            (keras.saving, "save_weights", "filepath"),
-            (keras.models, "save_model", "filepath"),
+            (library.Model, "save", "filepath"),
+            (library.Model, "save_weights", "filepath"),
+            (library.Model, "export", "filepath"),
+            (library.saving, "save_model", "filepath"),
+            (library.saving, "save_weights", "filepath"),
+            (library.models, "save_model", "filepath"),
             (callbacks.ModelCheckpoint, "__init__", "filepath"),
             (callbacks.CSVLogger, "__init__", "filename"),
             (callbacks.TensorBoard, "__init__", "log_dir"),
-            (callbacks.BackupAndRestore, "__init__", "backup_dir"),
+            # That of tf_keras writes on the chief alone, and reads on all tasks.
+            *([(callbacks.BackupAndRestore, "__init__", "backup_dir")] if library is keras else []),
             (tf.summary, "create_file_writer", "logdir"),
             (tf.saved_model, "save", "export_dir"),
         ):
-            _replace_argument(owner, name, parameter, self._to_write)
+            if hasattr(owner, name):
+                _replace_argument(owner, name, parameter, self._to_write)
         for owner, name in (
-            (keras.Model, "load_weights"),
-            (keras.saving, "load_model"),
-            (keras.saving, "load_weights"),
-            (keras.models, "load_model"),
+            (library.Model, "load_weights"),
+            (library.saving, "load_model"),
+            (library.saving, "load_weights"),
+            (library.models, "load_model"),
         ):
-            _replace_argument(owner, name, "filepath", self._to_read)
+            if hasattr(owner, name):
+                _replace_argument(owner, name, "filepath", self._to_read)
 
     def _to_write(self, path: Any) -> Any:
         """Return where to write what the script would write to a path."""

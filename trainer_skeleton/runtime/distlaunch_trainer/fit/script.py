@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 import runpy
 import sys
 from dataclasses import astuple
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import keras
@@ -34,6 +36,13 @@ _NOTE = (
 )
 
 
+_LEGACY_NOTE = (
+    "fit() of tf_keras runs on {replicas} replicas without changes to it: each example once per "
+    "epoch, uneven batches and clipping are as TensorFlow does them; there are no checkpoints at "
+    "SIGTERM, and no summary.json"
+)
+
+
 def run_script(options: argparse.Namespace) -> None:
     """Run a script as one task of the cluster of ``TF_CONFIG``.
 
@@ -51,6 +60,7 @@ def run_script(options: argparse.Namespace) -> None:
     SystemExit
         If the script calls ``sys.exit`` with another code than 0.
     """
+    library = _library()
     role = role_from(os.environ)
     folders = _absolute(folders_from(options.job_dir, os.environ))
     report = Report(role, folders.logs)
@@ -72,17 +82,34 @@ def run_script(options: argparse.Namespace) -> None:
     session = Session(cluster, report, stop, checkpoints_dir=folders.checkpoints)
     # All tasks must draw the same numbers, e.g. to shuffle the data alike.
     keras.utils.set_random_seed(0)
-    session.install()
-    hooks.install(cluster, session)
+    if library is keras:
+        session.install()
+        hooks.install(cluster, session)
     if cluster.replicas > 1:
         set_strategy(cluster.strategy, report.warn)
-        report.log(_NOTE.format(replicas=cluster.replicas))
-    with redirected_writes() if not role.is_chief else contextlib.nullcontext():
+        note = _NOTE if library is keras else _LEGACY_NOTE
+        report.log(note.format(replicas=cluster.replicas))
+    with redirected_writes(library) if not role.is_chief else contextlib.nullcontext():
         _run(options.script, options.args)
     tf.distribute.experimental_set_strategy(None)  # in its scope, the chief could not save alone
-    results = _finish(session, folders, role) if role.is_chief else {}
+    must_finish = role.is_chief and library is keras
+    results = _finish(session, folders, role) if must_finish else {}
     cluster.barrier()
     report.event("end", step=session.step, **results)
+
+
+def _library() -> ModuleType:
+    """Return the Keras that ``tf.keras`` is: Keras 3, or tf_keras by TF_USE_LEGACY_KERAS."""
+    if os.environ.get("TF_USE_LEGACY_KERAS") not in {"1", "true", "True"}:  # as TensorFlow does
+        return keras
+    try:
+        importlib.import_module("tf_keras")
+    except ImportError:
+        raise TrainerError(
+            "TF_USE_LEGACY_KERAS is set and tf_keras is not installed: add tf-keras to "
+            "requirements.txt, or unset the variable to run the script with Keras 3"
+        ) from None
+    return tf.keras
 
 
 def _absolute(folders: Folders) -> Folders:
