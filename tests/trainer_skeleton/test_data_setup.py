@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -180,6 +181,20 @@ def test_fewer_files_than_workers_are_refused(tmp_path):
         deal(data, "--shard-policy=file", cluster=cluster_of(2))
     _, warnings = deal(data, cluster=cluster_of(2))
     assert "rows are sharded instead of files: it has 1 file(s), fewer" in warnings[0]
+
+
+class Halves(keras.utils.PyDataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, number):
+        return X[2 * number : 2 * number + 2], X[2 * number : 2 * number + 2, 0]
+
+
+def test_a_py_dataset_is_data():
+    data, warnings = deal(Halves())
+    assert (data.training.plan.global_batch, data.progress.steps_per_epoch) == (2, 2)
+    assert not warnings
 
 
 def test_generators_and_their_functions_are_data():
