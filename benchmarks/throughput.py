@@ -87,9 +87,7 @@ def ways_to_train(folder: Path, model: str, ratios: list[float], steps: int, epo
     `ratios` receives by how much `summary.json` differs from what is measured.
     """
     variables = {"MODEL": model, "DATA": str(folder)}
-    packages = folder / "packages"
-    pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    run_python([*pip, "--target", str(packages), TF_KERAS])
+    packages = install_tf_keras(folder)
     run_python([str(IMAGES / "write.py"), str(folder)])
     project = make_project(folder / "images", IMAGES)
     size = [f"--epochs={epochs}", f"--batch-size={BATCH_SIZE}"]
@@ -105,7 +103,8 @@ def ways_to_train(folder: Path, model: str, ratios: list[float], steps: int, epo
 
     def theirs(words: list[str], _: int) -> float:
         words = [str(IMAGES / words[0]), str(steps), str(epochs), *words[1:]]
-        ends = run_cluster(words, folder, variables | {"PYTHONPATH": str(packages)})
+        legacy = {"TF_USE_LEGACY_KERAS": "1", "PYTHONPATH": str(packages)}
+        ends = run_cluster(words, folder, variables | legacy)
         return steady_rate(ends, steps * BATCH_SIZE * WORKERS)
 
     return {
@@ -113,6 +112,14 @@ def ways_to_train(folder: Path, model: str, ratios: list[float], steps: int, epo
         **{name: partial(theirs, ["tutorial.py", data]) for name, data in TUTORIALS.items()},
         BY_HAND: partial(theirs, ["by_hand.py"]),
     }
+
+
+def install_tf_keras(folder: Path) -> Path:
+    """Install tf-keras alone; return the folder for PYTHONPATH."""
+    packages = folder / "packages"
+    pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    run_python([*pip, "--target", str(packages), TF_KERAS])
+    return packages
 
 
 def run_cluster(words: list[str], folder: Path, variables: Mapping[str, str]) -> list[float]:
@@ -127,7 +134,6 @@ def run_cluster(words: list[str], folder: Path, variables: Mapping[str, str]) ->
     processes = []
     for index in range(WORKERS):
         environment = variables | {
-            "TF_USE_LEGACY_KERAS": "1",
             "CUDA_VISIBLE_DEVICES": "-1",
             "TF_CONFIG": json.dumps(
                 {"cluster": cluster, "task": {"type": "worker", "index": index}}
