@@ -133,7 +133,7 @@ def test_a_task_with_two_devices_trains_a_script_to_its_own_weights(alone, tenso
     for path in (FOLDER / "gan.py", HERE / "two_devices.py"):
         (tmp_path / path.name).symlink_to(path)
     env = environment_outside_clusters()
-    together = tensorflow.run("two_devices", "gan.py", cwd=tmp_path, env=env)
+    together = tensorflow.run("two_devices", "--no-resume", "gan.py", cwd=tmp_path, env=env)
     assert together.code == 0, together.text
     assert "fit() runs on 2 replicas" in together.out
     assert_same_numbers(expected, together, TOLERANCE)

@@ -7,6 +7,8 @@
 ``hooks``       Keras's ``fit``, ``evaluate`` and ``predict`` on several replicas
 ``batches``     the rows of each global batch that a replica reads
 ``weighting``   gradients, metrics and logs of uneven batches
+``session``     the calls of ``fit`` of a script
 ``progress``    a callback: events, stopping together
+``backup``      the state of a call, from which a later run resumes it
 ``chief_files`` files that only the chief writes
 """

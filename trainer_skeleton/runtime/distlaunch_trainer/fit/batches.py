@@ -21,8 +21,8 @@ def split_batches(
 ) -> tf.data.Dataset:
     """Return the parts of a data set's batches that belong to the replicas of a task.
 
-    They are one element, from which each replica takes its own: TensorFlow fails on distributed
-    data sets that end, in steps of several optimizers.
+    They are one element, from which each replica takes its own. With a distributed data set, the
+    tasks would all-reduce in each step whether there is another batch.
 
     Parameters
     ----------

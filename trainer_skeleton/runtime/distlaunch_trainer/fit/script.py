@@ -37,9 +37,9 @@ _NOTE = (
 
 
 _LEGACY_NOTE = (
-    "fit() of tf_keras runs on {replicas} replicas without changes to it: each example once per "
-    "epoch, uneven batches and clipping are as TensorFlow does them; there are no checkpoints at "
-    "SIGTERM, and no summary.json"
+    "fit() of tf_keras runs on {replicas} replicas without changes to it: sharding, uneven batches "
+    "and clipping are as TensorFlow does them; there are no checkpoints at SIGTERM, and no "
+    "summary.json"
 )
 
 
