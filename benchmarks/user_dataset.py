@@ -1,0 +1,77 @@
+"""A user's tf.data.Dataset in the trainer and alone: `python benchmarks/user_dataset.py`.
+
+Images of 128x128x3 in memory, float32, in batches of 32. Measured are the rows of the global
+batches per second: iterated plainly, as the input of one worker, and as that of the first of two
+workers, which takes every second row of each batch (no limit). All alternate; the medians and the
+ratio are printed, and a ratio below the limit is exit code 1.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from common import Limit, alternate, options, show, verdict
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "trainer_skeleton/runtime"))
+from distlaunch_trainer.cluster import Role
+from distlaunch_trainer.shard_policy import open_batches
+from distlaunch_trainer.user_dataset import dataset_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+IMAGES, SHAPE, BATCH = 1024, (128, 128, 3), 32
+STEPS = 8 * IMAGES // BATCH
+LIMIT = Limit("one worker", "plainly", least=0.9)
+
+
+def main() -> int:
+    """Measure and print; return 1 if a limit does not hold."""
+    rounds = options("rows per second of a user's data set", rounds=9).parse_args().rounds
+    images = np.random.default_rng(1).random((IMAGES, *SHAPE), np.float32)
+    rows = tf.data.Dataset.from_tensor_slices((images, np.arange(IMAGES)))
+    batches = rows.batch(BATCH, drop_remainder=True)
+    ways: dict[str, Callable[[], Iterable[Any]]] = {
+        "plainly": batches.repeat,
+        "one worker": partial(worker_input, batches, 1),
+        "two workers": partial(worker_input, batches, 2),
+    }
+    measured = {name: partial(rows_per_second, way) for name, way in ways.items()}
+    figures = alternate(measured, rounds)
+    show(figures, "rows/s")
+    return verdict(figures, LIMIT)
+
+
+def worker_input(batches: tf.data.Dataset, workers: int) -> Iterable[Any]:
+    """Return the input of the first of some workers, as the trainer shards it."""
+    peers = tuple(f"worker:{number}" for number in range(workers))
+    cluster: Any = SimpleNamespace(
+        replicas=workers,
+        local_replicas=1,
+        replica_ids=range(1),
+        role=Role(peers[0], peers),
+        all_equal=lambda _: True,
+    )
+    data = open_batches(dataset_source(batches), "data", cluster, report=SimpleNamespace())
+    return data.pipeline.batches(cluster, 0, STEPS)
+
+
+def rows_per_second(open_input: Callable[[], Iterable[Any]], _: int) -> float:
+    """Return the rows of global batches per second."""
+    batches = iter(open_input())
+    next(batches)
+    started = time.perf_counter()
+    for _ in range(STEPS - 1):
+        next(batches)
+    return (STEPS - 1) * BATCH / (time.perf_counter() - started)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
