@@ -66,7 +66,7 @@ def all_layers(layer: keras.Layer, *, include_self: bool = True) -> list[keras.L
 @contextmanager
 def variable_creation() -> Iterator[None]:
     """Create the variables of layers, losses and metrics that are called in here; update none."""
-    with keras.StatelessScope(), SymbolicScope():
+    with keras.StatelessScope(collect_losses=True), SymbolicScope():
         yield
 
 
