@@ -41,11 +41,11 @@ fuzz: $(VENV)/.test ## Run the property-based tests on random examples, 3 rounds
 	done
 
 laws: $(VENV)/.test ## Run the long tests of the trainer's promises: models, kills, random faults, two devices per task
-	@DISTLAUNCH_TEST_LAWS=1 $(PYTEST) \
+	@DISTLAUNCH_TEST_LAWS=1 $(PYTEST) --timeout=1800 \
 	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_random_faults.py \
 	  tests/trainer_skeleton/runs/test_zoo.py tests/trainer_skeleton/runs/test_fit_scripts.py \
 	  tests/trainer_skeleton/runs/test_user_data.py tests/trainer_skeleton/keras_suite
-	@DISTLAUNCH_TEST_LAWS=1 DISTLAUNCH_TEST_TWO_DEVICES=1 $(PYTEST) \
+	@DISTLAUNCH_TEST_LAWS=1 DISTLAUNCH_TEST_TWO_DEVICES=1 $(PYTEST) --timeout=1800 \
 	  tests/trainer_skeleton/runs/test_promises.py tests/trainer_skeleton/runs/test_zoo.py
 
 docs-test: $(VENV)/.test ## Run the long sessions of the documents

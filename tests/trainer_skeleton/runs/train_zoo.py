@@ -158,7 +158,7 @@ def fit(name, case, folder):
         callbacks=callbacks_of(name, folder, "task"),
         verbose=0,
     )
-    (folder / "history.json").write_text(json.dumps(done.history))
+    (folder / "history.json").write_text(json.dumps(done.history, default=np.ndarray.tolist))
 
 
 def resume_from_one_worker(name, case, folder, role):
