@@ -14,6 +14,7 @@ from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.losses import loss as keras_loss
 from keras.src.optimizers import base_optimizer
 from keras.src.saving import saving_lib
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.errors import ModelError
@@ -353,6 +354,16 @@ def test_batches_are_read_from_a_position_as_if_all_before_had_been_read(is_coun
     within = make()
     within.resume(stopped.position(2), 2)
     assert [read(within) for _ in range(2)] == [epochs[2][2:], epochs[3]]
+
+
+def test_arrays_are_shuffled_as_permuted_in_each_epoch():
+    shifts = iter((0, 1, 2))
+    with keras_compat.array_shuffle(lambda rows: np.roll(rows, next(shifts))):
+        adapter = ArrayDataAdapter(np.arange(6), batch_size=4, shuffle=True)
+        dataset = adapter.get_tf_dataset()
+    epochs = [np.concatenate([*dataset]) for _ in range(3)]
+    np.testing.assert_array_equal(epochs, [np.roll(np.arange(6), shift) for shift in range(3)])
+    assert sorted(tf.random.shuffle(tf.range(6)).numpy()) == [*range(6)]
 
 
 def test_a_list_of_attributes_is_made_without_variables(monkeypatch):

@@ -140,6 +140,41 @@ def test_a_task_with_two_devices_trains_a_script_to_its_own_weights(alone, tenso
     assert_same_weights(model, tmp_path / "model.keras", TOLERANCE)
 
 
+# Prints the losses of epochs, which depend on the order of the rows; and, with weights that do not
+# change, those of the first batch of each epoch.
+WITHOUT_SEED = """
+import keras
+import numpy as np
+
+x = np.arange(24.0)[:, None] / 24
+model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones")])
+model.compile(keras.optimizers.SGD(0.5), "mse")
+losses = [model.fit(x, x * x, batch_size=4, epochs=3).history["loss"] for _ in range(2)]
+print("losses", *[f"{loss:.5f}" for loss in sum(losses, [])])
+
+first = []
+note = lambda batch, logs: batch or first.append(f"{logs['loss']:.5f}")
+model.optimizer.learning_rate = 0.0
+callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=note)]
+model.fit(x, x * x, batch_size=4, epochs=5, callbacks=callbacks)
+print("first", *first)
+"""
+
+
+def test_arrays_of_a_script_without_a_seed_have_a_new_order_in_each_epoch(tensorflow, tmp_path):
+    script = tmp_path / "unseeded.py"
+    script.write_text(WITHOUT_SEED)
+    make_project(script, tmp_path / "project")
+    printed = []
+    for workers in ("1", "2"):
+        options = ("--workers", workers)
+        result = launch(tensorflow, tmp_path / "project", *options, job=workers)
+        printed.append(re.findall(r"chief +\| (losses .*)", result.out))
+    assert printed[0] == printed[1] != []
+    (first,) = re.findall(r"chief +\| first (.*)", result.out)
+    assert len(set(first.split())) > 2
+
+
 def test_the_tutorial_runs_and_only_the_chief_writes(tensorflow, tmp_path):
     """Its workers save too, each into a folder that the script makes and removes."""
     folder = tmp_path / "two"

@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras.src.backend.common.masking import get_keras_mask
 from keras.src.backend.common.symbolic_scope import SymbolicScope
@@ -254,6 +255,26 @@ class FitBatches(keras_trainer.TFEpochIterator):
             else:
                 self._skipped = 0
                 yield begin, end, iterator
+
+
+@contextmanager
+def array_shuffle(permute: Callable[[np.ndarray], np.ndarray]) -> Iterator[None]:
+    """Replace how data sets of arrays that are made in here shuffle their rows.
+
+    Parameters
+    ----------
+    permute
+        Is given the numbers of the rows in each epoch; returns them in another order.
+    """
+
+    def shuffle(rows: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(tf.numpy_function(permute, [rows], rows.dtype), rows.shape)
+
+    original, tf.random.shuffle = tf.random.shuffle, shuffle
+    try:
+        yield
+    finally:
+        tf.random.shuffle = original
 
 
 def save_without_collectives() -> None:

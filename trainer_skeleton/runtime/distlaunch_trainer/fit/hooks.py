@@ -40,7 +40,8 @@ def _distribute(
     """Return a data set of this task's part, and the specification of a global batch."""
     adapter = batches.data_adapter
     session.observe(FitData(batches, _examples(adapter), adapter.batch_size))
-    dataset = adapter.get_tf_dataset()
+    with session.shuffled_arrays():
+        dataset = adapter.get_tf_dataset()
     if isinstance(dataset, tf.distribute.DistributedDataset):
         return dataset, None
     spec = data_spec(dataset)

@@ -75,7 +75,7 @@ class Progress(keras.callbacks.Callback):
         self._report_start()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
-        self._epoch = epoch
+        self._epoch = self._session.epoch = epoch
         self._epoch_start = self._session.step - self._skipped
         self._skipped = 0
         self._started = self._agreed = time.perf_counter()

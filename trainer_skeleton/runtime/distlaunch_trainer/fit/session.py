@@ -6,10 +6,13 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.callbacks import append_to_logs
@@ -61,6 +64,8 @@ class Session:
         What the last call's ``ready`` event reported of data and replicas.
     data
         The training data of the last call.
+    epoch
+        The epoch that runs, from 0.
     """
 
     def __init__(
@@ -82,12 +87,21 @@ class Session:
         self.data: FitData | None = None
         self.must_build = cluster.replicas > 1
         self.is_training = False
+        self.epoch = 0
+        self._is_seeded = False
         self._checkpoints_dir = checkpoints_dir
         self._calls = 0
         self._statistics = StatisticsAverager(cluster.strategy)
 
     def install(self) -> None:
         """Report all calls of ``fit``, and print the progress of Keras on the chief only."""
+        set_seed = tf.random.set_seed
+
+        def set_seed_of_script(seed: int) -> None:
+            self._is_seeded = True
+            set_seed(seed)
+
+        tf.random.set_seed = set_seed_of_script
         model = keras.Model
         model.fit = _intercepted(model.fit, self._fit)
         for name in ("evaluate", "predict"):
@@ -97,6 +111,18 @@ class Session:
         """Take note of the data that a call reads; the first ones are the training data."""
         if self.data is None:
             self.data = data
+
+    def shuffled_arrays(self) -> AbstractContextManager[None]:
+        """Shuffle arrays in another order in each epoch, the same on all tasks.
+
+        With a seed Keras repeats the order of the first epoch; that is so if the script sets one.
+        """
+        if self._is_seeded:
+            return nullcontext()
+        return keras_compat.array_shuffle(self._permute)
+
+    def _permute(self, rows: np.ndarray) -> np.ndarray:
+        return np.random.default_rng((self._calls, self.epoch)).permutation(rows)
 
     def average_statistics(self, model: keras.Model) -> None:
         """Give all replicas the same moving statistics; a collective."""
