@@ -262,6 +262,7 @@ class Pipeline(Batches):
             if self._order.shuffle_buffer:
                 buffer = max(1, -(-self._order.shuffle_buffer // plan.regions))
                 seed = self._epoch.seed_of(number, region)[0]
+                tf.random.set_seed(1)  # of this graph: with 0, TensorFlow refuses a tensor as seed
                 items = items.shuffle(buffer, seed=seed, reshuffle_each_iteration=False)
             items = items.skip(skipped)
             return items.shard(sharing, 0) if sharing > 1 else items
