@@ -47,7 +47,8 @@ class SharedBatches(Batches):
     def _stream(self, replicas: range, first_step: int) -> Dataset:
         stream = self._source.passes(*divmod(first_step, self._pass_steps))
         if self._plan.replicas == 1:
-            return stream.map(lambda *data: self._whole(unpacked(data)))
+            # Counting the rows is too little work for a thread of its own.
+            return stream.map(lambda *data: self._whole(unpacked(data)), synchronous=True)
         if len(replicas) == 1:
             return stream.map(lambda *data: self._part(unpacked(data), replicas[0]))
         return stream.flat_map(lambda *data: self._parts(unpacked(data), replicas))
