@@ -260,8 +260,8 @@ def test_hooks_of_a_py_dataset_are_called_around_each_pass():
     data = Squares()
     opened_data = opened(lambda: py_dataset_source(data, 1, shuffles=False), task_of(0, 1))
     assert opened_data.plan.steps == 5
-    steps_of(opened_data, task_of(0, 1), 10)
-    assert data.calls[:4] == ["begin", "end", "begin", "end"]
+    steps_of(opened_data, task_of(0, 1), 11)
+    assert data.calls[:5] == ["begin", "end", "begin", "end", "begin"]
 
 
 def test_a_py_dataset_is_read_by_processes():

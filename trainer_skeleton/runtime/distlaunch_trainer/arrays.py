@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,21 +75,17 @@ class ArraySource(ExampleSource):
         self.examples = lengths.pop()
 
     def read(self, start: Any, stop: Any) -> Dataset:
-        """Return the items of the examples ``start ... stop-1``."""
+        """Return the items of the examples ``start ... stop-1``, one by one."""
         return Dataset.range(start, stop)
 
     def read_ranges(self, ranges: Dataset) -> Dataset:
         """Return a vector of items for each range of examples."""
         return ranges.map(tf.range)
 
-    def to_batches(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
-        """Return batches of examples, with their numbers if these are requested."""
-
-        def pick(numbers: tf.Tensor, *rest: tf.Tensor) -> tuple[Any, ...]:
-            data = self._weigh(map_tensors(lambda read: read(numbers), self._readers))
-            return (data, numbers) if self.numbered else data, *rest
-
-        return batched(items).map(pick, num_parallel_calls=tf.data.AUTOTUNE)
+    def examples_of(self, batch: tf.Tensor) -> Any:
+        """Return the examples of a batch, with their numbers if these are requested."""
+        data = self._weigh(map_tensors(lambda read: read(batch), self._readers))
+        return (data, batch) if self.numbered else data
 
     def describe(self) -> dict[str, Any]:
         """Return what ``summary.json`` records of the data, besides the number of examples."""

@@ -69,3 +69,8 @@ def as_tensor(value: Any) -> Any:
     if hasattr(value, "to_numpy"):  # pandas
         value = value.to_numpy()
     return tf.convert_to_tensor(value)
+
+
+def unpacked(data: tuple[Any, ...]) -> Any:
+    """Return an element of a data set, of which functions get a tuple as several arguments."""
+    return data if len(data) > 1 else data[0]

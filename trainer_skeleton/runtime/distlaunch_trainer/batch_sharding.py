@@ -12,11 +12,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from .batch_rows import count_rows, take_rows
+from .batch_rows import count_rows, take_rows, unpacked
 from .fingerprints import fingerprints
 from .pipeline import Batches
 from .plan import SharedBatchPlan, UnevenBatchPlan
-from .user_dataset import BatchSource, unpacked
+from .user_dataset import BatchSource
 
 Dataset = tf.data.Dataset
 

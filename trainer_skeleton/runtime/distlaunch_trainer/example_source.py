@@ -15,7 +15,7 @@ Dataset = tf.data.Dataset
 
 
 class ExampleSource(ABC):
-    """Examples that can be read in any order: as *items*, of which batches are made.
+    """Examples that can be read in any order: as vectors of *items*, of which batches are made.
 
     Attributes
     ----------
@@ -39,15 +39,19 @@ class ExampleSource(ABC):
 
     @abstractmethod
     def read(self, start: Any, stop: Any) -> Dataset:
-        """Return the items of the examples ``start ... stop-1``."""
+        """Return the items of the examples ``start ... stop-1``, one by one."""
 
     @abstractmethod
     def read_ranges(self, ranges: Dataset) -> Dataset:
         """Return a vector of items for each range ``(start, stop)`` of examples, in their order."""
 
+    def batch(self, items: Dataset, rows: int) -> Dataset:
+        """Return batches of ``rows`` items, each a row, from vectors of items of any length."""
+        return items.rebatch(rows)
+
     @abstractmethod
-    def to_batches(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
-        """Return batches of examples, with their numbers if these are requested."""
+    def examples_of(self, batch: Any) -> Any:
+        """Return the examples of a batch, with their numbers if these are requested."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

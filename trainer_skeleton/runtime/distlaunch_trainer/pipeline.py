@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .batch_rows import count_rows, take_rows
+from .batch_rows import count_rows, take_rows, unpacked
 from .cluster import Cluster
 from .epoch_order import EpochOrder
 from .example_source import ExampleSource
@@ -163,16 +163,15 @@ class Pipeline(Batches):
     def _one_pass(self, number: tf.Tensor, replica: int, step: int) -> Dataset:
         """Return the batches of one pass over the data, from ``step`` on."""
         items = self._pass_items(number, replica, self._plan.rows_before(step, replica))
-        batches = self._source.to_batches(items, lambda rows: self._batched(rows, replica, step))
+        batches = self._batched(items, replica, step)
         if self._plan.rows(self._plan.steps - 1, replica):
             return batches
-        any_item = self._source.read(*self._plan.region_bounds(replica % self._plan.regions))
-        padding = self._source.to_batches(
-            any_item.take(1), lambda rows: rows.batch(1).enumerate().map(self._without_rows)
-        )
-        return batches.concatenate(padding)
+        item = self._source.read(*self._plan.region_bounds(replica % self._plan.regions)).take(1)
+        padding = self._source.batch(item.batch(1), 1)
+        return batches.concatenate(padding.map(self._without_rows))
 
-    def _without_rows(self, _: tf.Tensor, data: Any) -> tuple[Any, ...]:
+    def _without_rows(self, *item: Any) -> tuple[Any, ...]:
+        data = self._source.examples_of(unpacked(item))
         return data, *self._sizes(0, self._plan.steps - 1)
 
     def _numbers_last(self, numbered: Any, rows: tf.Tensor, total: tf.Tensor) -> tuple[Any, ...]:
@@ -187,15 +186,18 @@ class Pipeline(Batches):
 
     def _batched(self, items: Dataset, replica: int, step: int) -> Dataset:
         """Cut a replica's items from ``step`` on into its rows of each step."""
-        plan = self._plan
-        chunks = items.batch(plan.period_rows).enumerate()
+        plan, examples_of = self._plan, self._source.examples_of
+        chunks = self._source.batch(items, plan.period_rows).enumerate()
 
         def one_step(number: tf.Tensor, data: Any) -> tuple[Any, ...]:
-            return data, *self._sizes(count_rows(data), step + number)
+            return examples_of(data), *self._sizes(count_rows(data), step + number)
 
         if plan.period == 1:
-            return chunks.map(one_step)
-        return chunks.flat_map(lambda number, data: self._period(number, data, replica, step))
+            return chunks.map(one_step, num_parallel_calls=tf.data.AUTOTUNE)
+        parts = chunks.flat_map(lambda number, data: self._period(number, data, replica, step))
+        return parts.map(
+            lambda data, *sizes: (examples_of(data), *sizes), num_parallel_calls=tf.data.AUTOTUNE
+        )
 
     def _period(self, number: tf.Tensor, data: Any, replica: int, step: int) -> Dataset:
         """Cut one period of a replica's rows, which are not equally many in each step."""
@@ -214,20 +216,20 @@ class Pipeline(Batches):
         return Dataset.range(filled).map(cut)
 
     def _pass_items(self, number: tf.Tensor, replica: int, done: int) -> Dataset:
-        """Return a replica's items of a pass by position, those before ``done`` left out."""
+        """Return a replica's items of a pass by position from ``done`` on, in vectors."""
         if self._source.is_compressed:
-            return self._streamed_items(number, replica, done)
+            return self._streamed_items(number, replica, done).batch(self._plan.period_rows)
         epoch, rows = self._epoch, self._epoch.rows_of_round(replica)
         first_round = min(done // rows, epoch.full_rounds)
+        done -= first_round * rows
         ranges = self._in_pieces(epoch.ranges(number, replica, first_round))
-        rounds = self._source.read_ranges(ranges).unbatch().batch(rows).enumerate(first_round)
-        by_position = rounds.map(
-            lambda round_, *items: take_rows(
-                items if len(items) > 1 else items[0],
-                epoch.indices_by_position(number, round_, replica),
-            )
-        )
-        return by_position.prefetch(1).unbatch().skip(done - first_round * rows)
+        rounds = self._source.read_ranges(ranges).rebatch(rows).enumerate(first_round)
+
+        def by_position(round_: tf.Tensor, *items: Any) -> Any:
+            indices = epoch.indices_by_position(number, round_, replica)
+            return take_rows(unpacked(items), indices[tf.where(round_ == first_round, done, 0) :])
+
+        return rounds.map(by_position).prefetch(1)
 
     def _in_pieces(self, ranges: Dataset) -> Dataset:
         """Cut ranges of examples so that some of them can be held in memory."""

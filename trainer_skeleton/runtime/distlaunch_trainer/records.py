@@ -146,29 +146,26 @@ class RecordSource(ExampleSource):
             deterministic=True,
         )
 
-    def to_batches(self, items: Dataset, batched: Callable[[Dataset], Dataset]) -> Dataset:
-        """Return batches of parsed examples, with their numbers if these are requested."""
-        parse = self._parsing(self._compiled_parse)
+    def batch(self, items: Dataset, rows: int) -> Dataset:
+        """Return batches of items, which ``parse`` has parsed one by one."""
         if self._records.parse_batch is not None:
-            batches = batched(items)
-            done = batches.map(
-                lambda records, *rest: (parse(records), *rest), num_parallel_calls=tf.data.AUTOTUNE
-            )
-        else:
-            take = (lambda *item: parse(item)) if self.numbered else parse
-            done = batched(items.map(take, num_parallel_calls=tf.data.AUTOTUNE))
-        return done.map(self._weighed) if self._records.class_weight else done
+            return super().batch(items, rows)
+        parsed = items.unbatch().map(self._parse, num_parallel_calls=tf.data.AUTOTUNE)
+        return parsed.batch(rows)
 
-    def _parsing(self, parse: Callable[[tf.Tensor], Any]) -> Callable[[Any], Any]:
-        """Return a function of records, or of numbers and records where these are requested."""
+    def examples_of(self, batch: Any) -> Any:
+        """Return the examples of a batch, with their numbers if these are requested."""
+        if self._records.parse_batch is not None:
+            batch = self._parse(*batch) if self.numbered else self._parse(batch)
         if not self.numbered:
-            return parse
-        return lambda numbered: (parse(numbered[1]), numbered[0])
+            return self._weigh(batch)
+        data, numbers = batch
+        return self._weigh(data), numbers
 
-    def _weighed(self, data: Any, *rest: tf.Tensor) -> tuple[Any, ...]:
-        if not self.numbered:
-            return self._weigh(data), *rest
-        return (self._weigh(data[0]), data[1]), *rest
+    def _parse(self, *item: tf.Tensor) -> Any:
+        """Return the examples of records, with their numbers if these are requested."""
+        parsed = self._compiled_parse(item[-1])
+        return (parsed, item[0]) if self.numbered else parsed
 
     @tf.autograph.experimental.do_not_convert
     def find_bad_record(self, start: int, stop: int) -> str | None:

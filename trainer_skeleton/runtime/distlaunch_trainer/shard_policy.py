@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .batch_rows import count_rows, tensors_in
+from .batch_rows import count_rows, tensors_in, unpacked
 from .batch_sharding import SharedBatches, TaskBatches
 from .cluster import Cluster
 from .errors import DataError, PlanError, summarize
@@ -18,7 +18,7 @@ from .fingerprints import all_fingerprints
 from .pipeline import Data
 from .plan import SharedBatchPlan, UnevenBatchPlan
 from .report import Report
-from .user_dataset import BatchSource, unpacked
+from .user_dataset import BatchSource
 
 Dataset = tf.data.Dataset
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import tensorflow as tf
 
@@ -65,8 +64,3 @@ def dataset_source(batches: Dataset) -> BatchSource:
 
     is_endless = batches.cardinality() == tf.data.INFINITE_CARDINALITY
     return BatchSource(ordered, endless if is_endless else passes)
-
-
-def unpacked(data: tuple[Any, ...]) -> Any:
-    """Return an element of a data set, of which functions get a tuple as several arguments."""
-    return data if len(data) > 1 else data[0]
