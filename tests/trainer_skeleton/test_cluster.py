@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import ml_dtypes
@@ -145,6 +146,30 @@ def test_a_peer_that_does_not_come_is_named(run_code, ports, rank):
     missing = (f"worker:0 (127.0.0.1:{ports[1]})", f"chief (127.0.0.1:{ports[0]})")[rank]
     assert f"trainer: error: {missing} did not come within 1 s: " in task.err
     assert "Traceback" not in task.err
+
+
+GATHER = """
+import os
+import numpy as np
+from distlaunch_trainer.cluster import Cluster, connect, role_from
+role = role_from(os.environ)
+cluster = Cluster(role, connect(role))
+for length in (1, 4, 300, 0, 2, 0):
+    own = np.arange(length) * (role.rank + 1)
+    print([row.tolist() for row in cluster.all_gather(own)])
+cluster.barrier()
+"""
+
+
+@pytest.mark.slow
+def test_vectors_of_any_length_are_gathered(python, ports):
+    """Of no numbers, TensorFlow's all-reduce kills the process."""
+    run = lambda rank: python("-c", GATHER, TF_CONFIG=config_of(ports, rank))  # noqa: E731
+    with ThreadPoolExecutor() as pool:
+        chief, worker = pool.map(run, range(2))
+    assert (chief.returncode, worker.returncode) == (0, 0), chief.stderr + worker.stderr
+    expected = [[list(range(n)), list(range(0, 2 * n, 2))] for n in (1, 4, 300, 0, 2, 0)]
+    assert chief.stdout == worker.stdout == "".join(f"{rows}\n" for rows in expected)
 
 
 def arrays() -> list[np.ndarray]:

@@ -296,7 +296,13 @@ class Cluster:
         self.strategy = strategy
         self.replicas = int(strategy.num_replicas_in_sync)
         self.local_replicas = self.replicas // role.num_workers
-        self._sum = tf.function(self._sum_over_tasks, reduce_retracing=True)
+        # Each is traced once, for vectors of any length.
+        self._sums = {
+            dtype: tf.function(
+                self._sum_over_tasks, [tf.TensorSpec([None], dtype)], autograph=False
+            )
+            for dtype in ("int64", "float64")
+        }
 
     @property
     def replica_ids(self) -> range:
@@ -305,10 +311,11 @@ class Cluster:
         return range(first, first + self.local_replicas)
 
     def all_reduce_sum(self, value: np.ndarray) -> np.ndarray:
-        """Return the sum of all tasks' arrays of one shape and type."""
-        if self.role.num_workers == 1:
+        """Return the sum of all tasks' arrays of one shape, of int64 or float64."""
+        if self.role.num_workers == 1 or not value.size:  # of no numbers, TensorFlow crashes
             return value
-        return np.asarray(self._sum(tf.convert_to_tensor(value)))
+        summed = self._sums[value.dtype.name](tf.convert_to_tensor(value.reshape(-1)))
+        return np.asarray(summed).reshape(value.shape)
 
     def all_gather(self, value: np.ndarray) -> list[np.ndarray]:
         """Return the vectors (int64, of any length) of all tasks, in the order of their ranks."""
