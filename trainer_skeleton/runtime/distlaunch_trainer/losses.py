@@ -110,7 +110,7 @@ class Losses:
 
     def __init__(self, model: keras.Model) -> None:
         self._model = model
-        self._sums_activity = _sums_activity()
+        self._sums_activity = bool(_regularized_layers(model)) and _sums_activity()
         self._takes_training = "training" in signature(model.compute_loss).parameters
 
     def share(
@@ -209,9 +209,14 @@ def _total(losses: list[Any], dtype: Any) -> Any:
 
 
 def _activity_losses(model: keras.Model) -> list[Any]:
-    layers = keras_compat.all_layers(model)
-    layers = [layer for layer in layers if getattr(layer, "activity_regularizer", None)]
+    layers = _regularized_layers(model)
     return [loss for layer in layers for loss in keras_compat.own_losses(layer)]
+
+
+def _regularized_layers(model: keras.Model) -> list[Any]:
+    """Return the layers with activity regularizers."""
+    layers = keras_compat.all_layers(model)
+    return [layer for layer in layers if getattr(layer, "activity_regularizer", None)]
 
 
 def _sums_activity() -> bool:

@@ -14,10 +14,8 @@ import os
 import re
 import select
 import signal
-import socket
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 CONNECT_SECONDS = 2.0
@@ -62,6 +60,9 @@ def _is_stop_pending(task: int) -> bool:
 
 
 def _missing(others: dict[str, str]) -> list[str]:
+    # Peers that come soon, which are most, do not wait for these imports.
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(len(others)) as pool:
         listen = list(pool.map(_listens, others.values()))
     return [
@@ -72,6 +73,8 @@ def _missing(others: dict[str, str]) -> list[str]:
 
 
 def _listens(address: str) -> bool:
+    import socket
+
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS):
