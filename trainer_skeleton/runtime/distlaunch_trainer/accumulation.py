@@ -111,9 +111,8 @@ class GradientAccumulation:
             self._all_reduce()
             self._hold_sums = True
 
-    @tf.function
+    @tf.function(autograph=False)
     def _keep_on_first_replica(self) -> None:
-        @tf.autograph.experimental.do_not_convert
         def first_or_zeros() -> list[tf.Tensor]:
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             values = [accumulator.value for accumulator in self._accumulators]
@@ -121,9 +120,8 @@ class GradientAccumulation:
 
         self._assign(self._strategy.run(first_or_zeros))
 
-    @tf.function
+    @tf.function(autograph=False)
     def _all_reduce(self) -> None:
-        @tf.autograph.experimental.do_not_convert
         def sums() -> list[tf.Tensor]:
             values = [accumulator.value for accumulator in self._accumulators]
             return sum_over_replicas([tf.identity(value) for value in values])

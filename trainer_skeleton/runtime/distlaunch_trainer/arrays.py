@@ -59,6 +59,7 @@ class Arrays:
 class ArraySource(ExampleSource):
     """The examples of `Arrays`; an item is an example's number."""
 
+    item_spec = tf.TensorSpec([], tf.int64)
     item_bytes = 8
 
     def __init__(self, arrays: Arrays, *, numbered: bool = False) -> None:

@@ -21,6 +21,8 @@ class ExampleSource(ABC):
     ----------
     examples
         Number of examples.
+    item_spec
+        The type of an item: a structure of ``tf.TensorSpec``.
     item_bytes
         Bytes of an item in memory, on average.
     numbered
@@ -32,6 +34,7 @@ class ExampleSource(ABC):
     """
 
     examples: int
+    item_spec: Any
     item_bytes: int
     numbered: bool
     index_bytes = data_bytes = 0

@@ -75,11 +75,10 @@ class ModelReplicas:
         """Return the means of numbers of all replicas, weighted by their rows."""
         return self.all_reduce(rows.weigh(values))
 
-    @tf.function
+    @tf.function(autograph=False)
     def average_statistics(self) -> None:
         """Set the moving statistics, of which each replica has its own, to their means."""
 
-        @tf.autograph.experimental.do_not_convert
         def average() -> None:
             variables = self.normalizations.moving_statistics
             sums = sum_over_replicas([tf.identity(variable.value) for variable in variables])

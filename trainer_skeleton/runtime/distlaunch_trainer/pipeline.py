@@ -87,6 +87,10 @@ class Batches(ABC):
         )
         return endless.prefetch(tf.data.AUTOTUNE)
 
+    def data_spec(self) -> Any:
+        """Return the type of a batch's data."""
+        return self.dataset(range(1)).element_spec[0]
+
     def find_bad_record(self, replicas: range) -> str | None:  # noqa: ARG002
         """Return which record of the replicas' cannot be read or parsed, and why.
 
@@ -103,6 +107,10 @@ def _can_be_on_gpu(spec: Any) -> bool:
     """Return whether a batch has dense numbers only: text, ragged and sparse tensors stay here."""
     parts = [part for part in tf.nest.flatten(spec) if hasattr(part, "shape")]
     return all(isinstance(part, tf.TensorSpec) and part.dtype != tf.string for part in parts)
+
+
+def _no_rows(item: tf.TensorSpec) -> tf.Tensor:
+    return tf.zeros([0, *item.shape], item.dtype)
 
 
 class Pipeline(Batches):
@@ -130,6 +138,14 @@ class Pipeline(Batches):
         fitting = _BUFFER_BYTES // (self._plan.shards * max(1, self._source.item_bytes))
         wanted = -(-(self._order.shuffle_buffer or _UNSHUFFLED_BUFFER) // self._plan.shards)
         return max(1, min(longest, fitting, wanted))
+
+    @tf.autograph.experimental.do_not_convert
+    def data_spec(self) -> Any:
+        """Return the type of a batch's data, without building the whole pipeline."""
+        none = tf.nest.map_structure(_no_rows, self._source.item_spec)
+        batch = self._source.batch(Dataset.from_tensor_slices(none).batch(1), 1)
+        spec = batch.map(lambda *data: self._source.examples_of(unpacked(data))).element_spec
+        return spec[0] if self._source.numbered else spec
 
     def find_bad_record(self, replicas: range) -> str | None:
         """Return which record of the replicas' cannot be read or parsed, and why, if one can't."""
@@ -166,13 +182,15 @@ class Pipeline(Batches):
         batches = self._batched(items, replica, step)
         if self._plan.rows(self._plan.steps - 1, replica):
             return batches
-        item = self._source.read(*self._plan.region_bounds(replica % self._plan.regions)).take(1)
-        padding = self._source.batch(item.batch(1), 1)
-        return batches.concatenate(padding.map(self._without_rows))
+        return batches.concatenate(self._any_row(replica % self._plan.regions))
 
-    def _without_rows(self, *item: Any) -> tuple[Any, ...]:
-        data = self._source.examples_of(unpacked(item))
-        return data, *self._sizes(0, self._plan.steps - 1)
+    def _any_row(self, region: int) -> Dataset:
+        """Return a batch with one row of a region, which does not count."""
+        item = self._source.read(*self._plan.region_bounds(region)).take(1).batch(1)
+        sizes = self._sizes(0, self._plan.steps - 1)
+        return self._source.batch(item, 1).map(
+            lambda *batch: (self._source.examples_of(unpacked(batch)), *sizes)
+        )
 
     def _numbers_last(self, numbered: Any, rows: tf.Tensor, total: tf.Tensor) -> tuple[Any, ...]:
         data, numbers = numbered

@@ -23,6 +23,8 @@ _REMOTE_READS, _LOCAL_READS = 16, 4  # ranges of examples read at once
 _SEARCHED_AT_ONCE = 256  # records
 _FRAME_BYTES = 16  # of a record, around its data
 _MOST_NAMED = 3  # files in a message
+_RECORD = tf.TensorSpec([], tf.string)
+_NUMBER = tf.TensorSpec([2], tf.int64)  # of a record, and the bytes that it takes
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class RecordSource(ExampleSource):
         self._files = files = index.files
         self._weigh = class_weighting(records.class_weight)
         self.numbered = numbered
+        self.item_spec = (_NUMBER, _RECORD) if numbered else _RECORD
         self.index_bytes = index.bytes_read
         self._ends = list(accumulate(file.records for file in files))
         self.examples = self._ends[-1]
@@ -130,8 +133,7 @@ class RecordSource(ExampleSource):
             buffer_size=size,
             byte_offsets=[offset],
         )
-        spec = tf.TensorSpec([], tf.string)
-        records = tf.data.experimental.from_variant(variant, spec).skip(skipped).take(count)
+        records = tf.data.experimental.from_variant(variant, _RECORD).skip(skipped).take(count)
         if not self.numbered:
             return records
         numbers = Dataset.range(first, first + count)

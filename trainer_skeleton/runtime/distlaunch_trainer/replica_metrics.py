@@ -98,7 +98,7 @@ class ReplicaMetrics:
             return values
         return sum_over_replicas(values)
 
-    @tf.function
+    @tf.function(autograph=False)
     def restore(self, sums: list[tf.Tensor]) -> None:
         """Set the metrics to the sums over all replicas of a checkpoint."""
 

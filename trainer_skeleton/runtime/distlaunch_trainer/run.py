@@ -158,7 +158,7 @@ class Run(AbstractContextManager):
         keras.utils.set_random_seed(data.progress.seed)
         model = create_compiled_model(create_model)
         with user_code("the data cannot be read"):  # parse functions are traced here
-            spec = data.training.pipeline.dataset(self._cluster.replica_ids).element_spec[0]
+            spec = data.training.pipeline.data_spec()
         with model_build():
             self._step_notes = build_model(model, spec)
         return model

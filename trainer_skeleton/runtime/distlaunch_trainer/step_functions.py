@@ -82,10 +82,10 @@ class StepFunctions:
         self._training_step = TrainingStep(self._replicas, exchange_dtype=exchange_dtype)
         self._evaluation_step = EvaluationStep(self._replicas)
         self._last_logs: tuple[StepLogs, tf.Tensor] | None = None
-        self._train_function = tf.function(self._train)
-        self._test_function = tf.function(self._evaluate)
-        self._results_function = tf.function(self._results)
-        self.metric_sums = tf.function(self._metric_sums)
+        self._train_function = tf.function(self._train, autograph=False)
+        self._test_function = tf.function(self._evaluate, autograph=False)
+        self._results_function = tf.function(self._results, autograph=False)
+        self.metric_sums = tf.function(self._metric_sums, autograph=False)
         self.restore_metrics = self._replicas.metrics.restore
 
     @property
@@ -174,29 +174,26 @@ class StepFunctions:
         # In the graph, so that no task waits in Python; and first, so that all stop at one step.
         signals = self._replicas.run(self._replicas.all_reduce, signals)
         steps = tf.where(tf.reduce_any(signals[:2] > 0), 0, steps)
-        loss = tf.constant(0.0)
-        not_finite = tf.constant(-1)
-        rows = tf.constant(0, tf.int64)
-        others = tf.zeros([0], tf.float64)
-        for number in tf.range(steps):
-            tf.autograph.experimental.set_loop_options(
-                shape_invariants=[(others, tf.TensorShape([None]))]
-            )
-            batch = next(batches)
-            rows += self._replicas.first(batch[2])
+
+        def train(
+            number: tf.Tensor, _: tf.Tensor, not_finite: tf.Tensor, rows: tf.Tensor, __: tf.Tensor
+        ) -> tuple[tf.Tensor, ...]:
+            batch = batches.get_next()
             loss, others = self._training_step(batch, has_empty_replicas)
             is_first = tf.logical_and(not_finite < 0, ~tf.math.is_finite(loss))
             not_finite = tf.where(is_first, number, not_finite)
+            return number + 1, loss, not_finite, rows + self._replicas.first(batch[2]), others
+
+        loss, rows = tf.constant(0.0), tf.constant(0, tf.int64)
+        loss, not_finite, rows, others = _repeat(train, steps, loss, tf.constant(-1), rows)
         return loss, not_finite, steps, rows, signals, others
 
     def _evaluate(self, batches: Any, steps: tf.Tensor, *, has_empty_replicas: bool) -> tf.Tensor:
-        others = tf.zeros([0], tf.float64)
-        for _ in tf.range(steps):
-            tf.autograph.experimental.set_loop_options(
-                shape_invariants=[(others, tf.TensorShape([None]))]
-            )
-            others = self._replicas.run(self._evaluation_step, next(batches), has_empty_replicas)
-        return others
+        def evaluate(number: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            batch = batches.get_next()
+            return number + 1, self._replicas.run(self._evaluation_step, batch, has_empty_replicas)
+
+        return _repeat(evaluate, steps)[0]
 
     def _results(self) -> dict[str, tf.Tensor]:
         """Return the metrics over all replicas."""
@@ -205,3 +202,17 @@ class StepFunctions:
     def _metric_sums(self) -> list[tf.Tensor]:
         """Return the metric variables, summed over the replicas."""
         return self._replicas.run(self._replicas.metrics.sums)
+
+
+def _repeat(
+    step: Callable[..., tuple[tf.Tensor, ...]], steps: tf.Tensor, *values: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
+    """Run ``step`` some times on its number, scalars and other logs (shape [n]); return the last.
+
+    As AutoGraph would write the loop, without the tenth of a second that it takes to do so.
+    """
+    others = tf.zeros([0], tf.float64)
+    first = (tf.constant(0), *values, others)
+    shapes = (*(value.shape for value in first[:-1]), tf.TensorShape([None]))
+    _, *last = tf.while_loop(lambda number, *_: number < steps, step, first, shapes)
+    return tuple(last)
