@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.local import container, processes, task_process
@@ -26,7 +27,7 @@ Message = dict[str, Any]
 
 _PATIENCE = 10.0  # seconds to kill everything in
 _CHUNK = 1 << 16
-_COMMON = ("tensorflow", "keras")
+_TRAINER = "distlaunch_trainer"
 
 
 class Channel:
@@ -111,7 +112,7 @@ class Host:
             self._private.add(plan.output)
         if processes.IS_LINUX and any(plan.is_module for plan in self._plans):
             try:
-                _import_common()
+                _import_common({plan.work_dir for plan in plans})
             except Exception as problem:  # whatever a package's own code may raise
                 self._report("broken", reason=f"{type(problem).__name__}: {problem}")
                 raise
@@ -205,14 +206,17 @@ def _reaped(process: int) -> Iterator[Message]:
         yield {"saw": "continued" if os.WIFCONTINUED(status) else "stopped"}
 
 
-def _import_common() -> None:
-    """Import TensorFlow without starting a thread, for a process with threads cannot be forked."""
+def _import_common(work_dirs: set[str]) -> None:
+    """Import what tasks use without starting a thread: a process with threads cannot be forked."""
     variable = "OPENBLAS_NUM_THREADS"
     before = os.environ.get(variable)
     os.environ[variable] = "1"
-    for module in _COMMON:
+    for module in ("tensorflow", "keras"):
         with contextlib.suppress(ModuleNotFoundError):
             __import__(module)
+    if not any(Path(folder, _TRAINER).exists() for folder in work_dirs):  # the tasks' own is theirs
+        with contextlib.suppress(Exception):  # the tasks report it
+            __import__(f"{_TRAINER}.run")
     if before is None:
         del os.environ[variable]
     else:

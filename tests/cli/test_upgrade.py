@@ -198,10 +198,12 @@ def test_eject_copies_the_package_and_keeps_changes(run, tmp_path):
 def test_a_run_uses_the_copy_of_the_project(cli, run, tmp_path):
     folder = tmp_path / "digits"
     run("init", "digits")
-    program = (sys.executable, "-c", "import distlaunch_trainer as d; print(d.__file__)")
+    program = "import distlaunch_trainer.run as run; print(run.__file__)"
+    (folder / "trainer/task.py").write_text(program)
     for words, expected in (((), resources.trainer_package()), (("eject",), folder)):
         if words:
             run(*words, cwd=folder)
-        done = cli("local", "--workers", "1", "--", *program, cwd=folder)
-        assert done.returncode == 0
-        assert f"{expected}/" in done.stdout
+        for task in ((), ("--", sys.executable, "-c", program)):
+            done = cli("local", "--workers", "1", *task, cwd=folder)
+            assert done.returncode == 0
+            assert f"{expected}/" in done.stdout

@@ -24,7 +24,7 @@ PROJECT = (
 
 TASK = """
 import sys
-was_imported = "tensorflow" in sys.modules
+was_imported = {"tensorflow", "distlaunch_trainer.run"} <= set(sys.modules)
 import atexit, json, os, signal, time
 from pathlib import Path
 import numpy as np
