@@ -20,18 +20,21 @@ program of a training function. Modules, in the order in which data flows throug
 ``shard_policy``     how a user's batches are sharded; ``batch_sharding``: the rows of a replica
 ``batch_rows``       the rows of a batch; ``fingerprints``: which rows were seen
 ``user_model``       the model and the callbacks that a user's functions return
-``step``             a step of training or evaluation, on one replica and on all
-``losses``           a replica's share of the loss of the global batch
-``normalization``    batch normalization over all replicas, moving statistics
-``optimizer``        the optimizer of several replicas
+``model_build``      the variables of a model; ``custom_steps``: its own training steps
+``model_replicas``   a model on all replicas, and what steps share: ``losses``, ``normalization``,
+                     ``replica_metrics``, ``local_updates``, ``step_logs``
+``training_step``    a training step; ``evaluation_step``, ``all_reduce``, ``accumulation``,
+                     ``optimizer``
+``step_functions``   the compiled executions of several steps; ``steps_per_execution``: how many
 ``evaluator``        evaluation: the same numbers on any number of workers
 ``evaluation``       evaluations of saved models, and in callbacks
-``model_build``      the variables of a model; ``custom_steps``: its own training steps
-``step_logs``        the numbers in a step's logs; ``step_watchdog``: a step that never ends
 ``loop``             epochs, validation, checkpoints, stopping together
+``step_watchdog``    a step that never ends
 ``callbacks``        which callbacks run on which task, and their state
-``checkpoints``      checkpoints; ``model_files``: the files of the trained model
+``checkpoints``      checkpoints; ``run_state``, ``model_state``, ``variable_names``: what they hold
+``model_files``      the files of the trained model
 ``storage``          local paths, ``/gcs/...`` and ``gs://...`` alike
+``fit``              a finished script that calls ``fit()``, on all tasks
 ``keras_compat``     every private name of Keras that is used
 ``report``           events for a launcher, the summary, the chief's output
 ``audit``            what a task trained on, for a launcher that requests it
