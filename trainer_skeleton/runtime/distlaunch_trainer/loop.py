@@ -129,6 +129,7 @@ class Loop:
         self._steps_per_execution = StepsPerExecution()
         self._rows_of_epoch = 0
         self._evaluator: Evaluator | None = None
+        self._batches: Iterator[Any] | None = None
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
         """Restore a checkpoint on every task; only the chief needs to have it.
@@ -164,9 +165,12 @@ class Loop:
         else:
             self._callbacks.on_train_begin()
         last_step = self._epochs * self._progress.steps_per_epoch
-        batches = self._training.pipeline.batches(self._cluster, self._progress.step, last_step)
+        # Kept, because TensorFlow takes up to a minute to delete an iterator of several devices.
+        self._batches = self._training.pipeline.batches(
+            self._cluster, self._progress.step, last_step
+        )
         while not self._is_done:
-            self._run_epoch(batches)
+            self._run_epoch()
         # After the last checkpoint: a resumed run needs the weights before this.
         self._model.optimizer.finalize_variable_values(self._model.trainable_weights)
         self._callbacks.on_train_end(logs_of(self._progress.history[-1]))
@@ -199,12 +203,12 @@ class Loop:
                 calls_batch_hooks=sees_test_batches,
             )
 
-    def _run_epoch(self, batches: Iterator[Any]) -> None:
+    def _run_epoch(self) -> None:
         epoch = self._epoch
         self._rows_of_epoch = 0
         started = time.perf_counter()
         self._callbacks.on_epoch_begin(epoch)
-        must_leave = self._train_epoch(batches, epoch)
+        must_leave = self._train_epoch(epoch)
         self._steps.synchronize()
         if must_leave:
             self._save(self._steps.metric_sums())
@@ -220,7 +224,7 @@ class Loop:
         if must_stop and not self._is_done:
             self._leave()
 
-    def _train_epoch(self, batches: Iterator[Any], epoch: int) -> bool:
+    def _train_epoch(self, epoch: int) -> bool:
         """Train to the end of the epoch, or until a task must stop; return whether one must.
 
         Results are read when the next steps are launched, so that a GPU does not wait for Python.
@@ -231,7 +235,7 @@ class Loop:
         while step < end and not self._progress.stopped:
             if step == block.stop:
                 block = range(step, self._next_boundary(step, end))
-            launched = self._launch(batches, step, block, epoch)
+            launched = self._launch(step, block, epoch)
             step = launched.end
             if unread and self._finish(unread, epoch):
                 return True
@@ -273,9 +277,7 @@ class Loop:
         """Whether results are read before the next steps: for callbacks or an audit."""
         return self._sees_batches or self._audit is not None
 
-    def _launch(
-        self, batches: Iterator[Any], first: int, block: range, epoch: int
-    ) -> _LaunchedSteps:
+    def _launch(self, first: int, block: range, epoch: int) -> _LaunchedSteps:
         """Train from step ``first``, in one execution, and do not wait for the results."""
         start = epoch * self._progress.steps_per_epoch
         # `fit` trains one step at least.
@@ -290,7 +292,7 @@ class Loop:
         started = time.perf_counter()
         values = [*map(float, signals), self._proposed_steps_per_execution()]
         results = self._steps.train(
-            batches,
+            self._batches,
             tf.constant(end - first),
             tf.constant(values),
             has_empty_replicas=self._training.plan.has_empty_replicas(first),

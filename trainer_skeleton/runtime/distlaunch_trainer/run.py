@@ -100,6 +100,7 @@ class Run(AbstractContextManager):
         set_precision(precision)
         self._data: TrainingData | None = None
         self._step_notes: list[str] = []
+        self._loop: Loop | None = None
         self._final: TrainingState | None = None
         self._results: dict[str, Any] = {}
 
@@ -189,7 +190,8 @@ class Run(AbstractContextManager):
             If a step fails, the loss is not finite, or a checkpoint cannot be written.
         """
         data = self._loaded
-        loop = self._loop(model, checked_callbacks(callbacks))
+        # Kept, as its iterators may end slowly, and the model is to be saved before.
+        self._loop = loop = self._create_loop(model, checked_callbacks(callbacks))
         self._warn_of_model(model)
         if data.progress.step:
             loop.restore(self._saved)
@@ -281,7 +283,7 @@ class Run(AbstractContextManager):
         assert self._data is not None, "load_data() comes first"
         return self._data
 
-    def _loop(self, model: keras.Model, callbacks: list[keras.callbacks.Callback]) -> Loop:
+    def _create_loop(self, model: keras.Model, callbacks: list[keras.callbacks.Callback]) -> Loop:
         data = self._loaded
         return Loop(
             model,
