@@ -27,7 +27,7 @@ Message = dict[str, Any]
 
 _PATIENCE = 10.0  # seconds to kill everything in
 _CHUNK = 1 << 16
-_TRAINER = "distlaunch_trainer"
+_TRAINER = "distlaunch_trainer"  # the package
 
 
 class Channel:
@@ -214,8 +214,9 @@ def _import_common(work_dirs: set[str]) -> None:
     for module in ("tensorflow", "keras"):
         with contextlib.suppress(ModuleNotFoundError):
             __import__(module)
-    if not any(Path(folder, _TRAINER).exists() for folder in work_dirs):  # the tasks' own is theirs
-        with contextlib.suppress(Exception):  # the tasks report it
+    # A project's own copy comes first; and what fails here fails in the tasks, which report it.
+    if not any(Path(folder, _TRAINER).exists() for folder in work_dirs):
+        with contextlib.suppress(Exception):
             __import__(f"{_TRAINER}.run")
     if before is None:
         del os.environ[variable]

@@ -144,7 +144,8 @@ class Pipeline(Batches):
         """Return the type of a batch's data, without building the whole pipeline."""
         none = tf.nest.map_structure(_no_rows, self._source.item_spec)
         batch = self._source.batch(Dataset.from_tensor_slices(none).batch(1), 1)
-        spec = batch.map(lambda *data: self._source.examples_of(unpacked(data))).element_spec
+        examples = batch.enumerate().map(lambda _, data: self._source.examples_of(data))
+        spec = examples.element_spec
         return spec[0] if self._source.numbered else spec
 
     def find_bad_record(self, replicas: range) -> str | None:
@@ -188,9 +189,8 @@ class Pipeline(Batches):
         """Return a batch with one row of a region, which does not count."""
         item = self._source.read(*self._plan.region_bounds(region)).take(1).batch(1)
         sizes = self._sizes(0, self._plan.steps - 1)
-        return self._source.batch(item, 1).map(
-            lambda *batch: (self._source.examples_of(unpacked(batch)), *sizes)
-        )
+        batch = self._source.batch(item, 1).enumerate()
+        return batch.map(lambda _, data: (self._source.examples_of(data), *sizes))
 
     def _numbers_last(self, numbered: Any, rows: tf.Tensor, total: tf.Tensor) -> tuple[Any, ...]:
         data, numbers = numbered

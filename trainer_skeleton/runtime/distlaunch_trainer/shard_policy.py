@@ -175,7 +175,11 @@ class _Sharding:
             else:  # the first pass is under way
                 pass_steps = done
         batches = SharedBatches(
-            self._source, plan, plan.steps or pass_steps, numbered=self._numbered
+            self._source,
+            plan,
+            plan.steps or pass_steps,
+            is_regular=is_regular,
+            numbered=self._numbered,
         )
         return Data(batches, plan, self._description)
 
