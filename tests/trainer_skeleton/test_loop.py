@@ -5,7 +5,7 @@ import json
 import pytest
 
 PROGRAM = """
-import json, sys
+import json, sys, weakref
 from argparse import Namespace
 from dataclasses import asdict
 
@@ -16,7 +16,7 @@ import tensorflow as tf
 from distlaunch_trainer import Arrays, Run, cluster, run as run_module, step_functions
 from distlaunch_trainer.options import Settings
 
-calls, traces = [], []
+calls, traces, iterators = [], [], []
 train, all_reduce_sum = step_functions.StepFunctions.train, cluster.Cluster.all_reduce_sum
 
 
@@ -29,6 +29,7 @@ class Recorded(step_functions.Execution):
 
 def record_train(self, *arguments, has_empty_replicas):
     calls.append("launch the last" if has_empty_replicas else "launch")
+    iterators.append(weakref.ref(arguments[0]))
     results = train(self, *arguments, has_empty_replicas=has_empty_replicas)
     traces.append(self._train_function.experimental_get_tracing_count())
     return Recorded(*results)
@@ -69,8 +70,9 @@ with Run(Namespace(**asdict(settings))) as run:
     with run.strategy.scope():
         model = run.build_model(create_model)
     run.fit(model, [BatchHook()] if step_by_step else [])
+    is_kept = iterators[-1]() is not None
 if is_last_small:
-    print(json.dumps([*(call for call in calls if "launch" in call), traces]))
+    print(json.dumps([*(call for call in calls if "launch" in call), traces, is_kept]))
 else:
     first = calls.index("launch")
     print(json.dumps(calls[first : first + (12 if step_by_step else 8)]))
@@ -97,8 +99,12 @@ def test_a_batch_hook_sees_each_step_and_needs_no_agreement_of_its_own(calls):
 
 
 def test_only_the_last_step_is_compiled_for_replicas_without_rows(calls):
-    """Nine rows in batches of two: the last has one, and two replicas; three epochs."""
-    *launched, traces = calls("last")
+    """Nine rows in batches of two: the last has one, and two replicas; three epochs.
+
+    The iterator is kept until the model is saved, for TensorFlow may take a minute to delete it.
+    """
+    *launched, traces, is_kept = calls("last")
     last = "launch the last"
     assert launched == ["launch"] * 4 + [last, "launch", last, "launch", last]
     assert traces[-1] == 2
+    assert is_kept

@@ -28,8 +28,9 @@ def py_dataset_source(data: keras.utils.PyDataset, seed: int, *, shuffles: bool)
     Parameters
     ----------
     data
-        The user's. Its hooks ``on_epoch_begin`` and ``on_epoch_end`` are called around each pass,
-        and before a resumed run enters a pass, around all earlier ones.
+        The user's. Its hooks ``on_epoch_begin`` and ``on_epoch_end`` are called around each pass
+        (the end when the next pass begins, so not that of the last one), and before a resumed run
+        enters a pass, around all earlier ones.
     seed
         The seed of the run.
     shuffles
