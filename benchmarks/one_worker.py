@@ -55,7 +55,7 @@ CASES = {
     "MLP": Case("mlp", "arrays", 64, epochs=5),
     "CNN": Case("small", "arrays", 64, epochs=4),
     "ResNet50": Case("resnet", "colors", 32, epochs=4),
-    "JPEG": Case("jpeg", "jpeg", 64, epochs=4),
+    "JPEG": Case("jpeg", "jpeg", 64, epochs=11),
 }
 LIMITS = (
     Limit("MLP, distlaunch", "MLP, fit", least=2.0),

@@ -54,7 +54,7 @@ def layered(name: str) -> keras.Model:
             weights=None, input_shape=shape, classes=10, classifier_activation=None
         )
     if name == "jpeg":
-        hidden = layers.Conv2D(16, 7, strides=4, activation="relu"), layers.GlobalMaxPooling2D()
+        hidden = layers.Conv2D(8, 8, strides=8, activation="relu"), layers.GlobalMaxPooling2D()
         return keras.Sequential([layers.Input((224, 224, 3)), *hidden, layers.Dense(10)])
     ends = layers.Input((28, 28)), layers.Reshape((28, 28, 1))
     return keras.Sequential([*ends, *LAYERS[name](), layers.Dense(10)])
