@@ -83,6 +83,7 @@ $(VENV)/.demo: $(VENV)/.made pyproject.toml
 $(VENV)/.test: $(VENV)/.made pyproject.toml
 	@echo "installing distlaunch, TensorFlow and the test dependencies into $(VENV)"
 	@$(PIP_INSTALL) -e '.[local,dev]'
+	@$(PIP_INSTALL) --no-deps 'tf-keras>=2.21,<2.22'  # it would install TensorFlow a second time
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.quick: $(VENV)/.made pyproject.toml

@@ -5,8 +5,6 @@ model and data that end with the epoch: by `python -m distlaunch_trainer.fit` wi
 plainly with tf_keras, whose `fit` supports the strategy. Both run as two processes that share the
 machine's cores. Measured is the time from one epoch's end to the next, the first epoch left out.
 A limit that is not held is exit code 1.
-
-Installs tf-keras into a folder that is removed at the end.
 """
 
 from __future__ import annotations
@@ -17,15 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from common import IMAGES, Limit, alternate, options, run_python, show, steady_rate, verdict
-from throughput import (
-    BATCH_SIZE,
-    EPOCHS,
-    SHORT,
-    STEPS,
-    WORKERS,
-    install_tf_keras,
-    run_cluster,
-)
+from throughput import BATCH_SIZE, EPOCHS, SHORT, STEPS, WORKERS, run_cluster
 
 OURS, THEIRS = "distlaunch_trainer.fit", "tf_keras"
 LIMITS = (Limit(OURS, THEIRS, least=1.0),)
@@ -37,10 +27,9 @@ def main() -> int:
     size = {"steps": STEPS, "epochs": EPOCHS} if arguments.rounds else SHORT
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        packages = install_tf_keras(folder)
         run_python([str(IMAGES / "write.py"), name])
         variables = {"MODEL": "small", "DATA": name}
-        legacy = {"TF_USE_LEGACY_KERAS": "1", "PYTHONPATH": str(packages)}
+        legacy = {"TF_USE_LEGACY_KERAS": "1"}
         runner = ["-m", "distlaunch_trainer.fit", "--no-resume", "--job-dir", str(folder / "job")]
 
         def rate(words: list[str], extra: dict[str, str], _: int) -> float:

@@ -7,8 +7,6 @@ tf_keras, on data that end with the epoch and on repeated data; the fastest loop
 hand. Measured is the time from one epoch's end to the next, the first epoch left out. All
 alternate, so that a busy machine is busy for all; the medians and their ratios are printed, and a
 limit that is not held is exit code 1.
-
-Installs tf-keras, for the tutorial alone, into a folder that is removed at the end.
 """
 
 from __future__ import annotations
@@ -41,7 +39,6 @@ from common import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TF_KERAS = "tf-keras==2.21.*"
 WORKERS, BATCH_SIZE = 2, 64
 STEPS = 468  # of an epoch of 60,000 images; distlaunch takes the rest of them in a 469th
 EPOCHS = 3
@@ -87,7 +84,6 @@ def ways_to_train(folder: Path, model: str, ratios: list[float], steps: int, epo
     `ratios` receives by how much `summary.json` differs from what is measured.
     """
     variables = {"MODEL": model, "DATA": str(folder)}
-    packages = install_tf_keras(folder)
     run_python([str(IMAGES / "write.py"), str(folder)])
     project = make_project(folder / "images", IMAGES)
     size = [f"--epochs={epochs}", f"--batch-size={BATCH_SIZE}"]
@@ -103,8 +99,7 @@ def ways_to_train(folder: Path, model: str, ratios: list[float], steps: int, epo
 
     def theirs(words: list[str], _: int) -> float:
         words = [str(IMAGES / words[0]), str(steps), str(epochs), *words[1:]]
-        legacy = {"TF_USE_LEGACY_KERAS": "1", "PYTHONPATH": str(packages)}
-        ends = run_cluster(words, folder, variables | legacy)
+        ends = run_cluster(words, folder, variables | {"TF_USE_LEGACY_KERAS": "1"})
         return steady_rate(ends, steps * BATCH_SIZE * WORKERS)
 
     return {
@@ -112,14 +107,6 @@ def ways_to_train(folder: Path, model: str, ratios: list[float], steps: int, epo
         **{name: partial(theirs, ["tutorial.py", data]) for name, data in TUTORIALS.items()},
         BY_HAND: partial(theirs, ["by_hand.py"]),
     }
-
-
-def install_tf_keras(folder: Path) -> Path:
-    """Install tf-keras alone; return the folder for PYTHONPATH."""
-    packages = folder / "packages"
-    pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    run_python([*pip, "--target", str(packages), TF_KERAS])
-    return packages
 
 
 def run_cluster(words: list[str], folder: Path, variables: Mapping[str, str]) -> list[float]:

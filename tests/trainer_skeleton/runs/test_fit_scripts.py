@@ -223,51 +223,66 @@ def test_stops_and_kills_leave_the_weights_of_an_undisturbed_run(tensorflow, tmp
     assert_same_weights(calm / "files/chief/model.keras", chiefs / "model.keras", 1e-11)
 
 
-LEGACY = """
-import json, os
-import numpy as np
-import tensorflow as tf
+def launch_legacy(folder: Path, *options: str, code: int = 0, **env: str) -> str:
+    """Launch the script of tf_keras on two workers; return what it printed."""
+    environment = environment_outside_clusters() | {"TF_USE_LEGACY_KERAS": "1"} | env
+    words = ("--job-dir", "job", "--workers", "2", *options)
+    done = subprocess.run(
+        [sys.executable, "-m", "distlaunch", "local", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
 
-task = json.loads(os.environ["TF_CONFIG"])["task"]["type"]
-os.mkdir(task)
-os.chdir(task)
-x = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
-model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-callbacks = [tf.keras.callbacks.ModelCheckpoint("best"), tf.keras.callbacks.CSVLogger("log.csv")]
-model.fit(x, x.sum(1), batch_size=16, epochs=2, callbacks=callbacks, verbose=0)
-model.save("model.h5")
-print(type(model).__module__, "on", tf.distribute.get_strategy().num_replicas_in_sync)
-"""
+
+def legacy_weights(path: Path) -> list[np.ndarray]:
+    """Return the weights and the optimizer's values in a file of tf_keras."""
+    values: list[np.ndarray] = []
+    with h5py.File(path) as file:
+        file.visititems(lambda _, item: values.append(item[()]) if hasattr(item, "dtype") else None)
+    return values
 
 
 def test_scripts_of_tf_keras_need_its_package(tensorflow, tmp_path):
+    (tmp_path / "tf_keras.py").write_text("raise ImportError")
     (tmp_path / "train.py").write_text("")
     env = environment_outside_clusters() | {"TF_USE_LEGACY_KERAS": "1"}
     result = tensorflow.run("distlaunch_trainer.fit", "train.py", cwd=tmp_path, env=env)
     assert (result.code, "tf_keras is not installed: add tf-keras" in result.err) == (1, True)
 
 
-@pytest.mark.skipif(
-    not os.environ.get("DISTLAUNCH_TEST_LAWS"), reason="make laws: installs tf-keras"
-)
-def test_scripts_of_tf_keras_run_without_changes_to_it(tmp_path):
-    packages, folder = tmp_path / "packages", tmp_path / "project"
-    pip = ("pip", "install", "--quiet", "--no-deps", "--target", str(packages), "tf-keras==2.21.*")
-    subprocess.run([sys.executable, "-m", *pip], check=True)
-    (tmp_path / "train.py").write_text(LEGACY)
-    make_project(tmp_path / "train.py", folder)
-    env = environment_outside_clusters() | {
-        "TF_USE_LEGACY_KERAS": "1",
-        "PYTHONPATH": os.pathsep.join(
-            [str(packages), *filter(None, [os.environ.get("PYTHONPATH")])]
-        ),
+def test_scripts_of_tf_keras_resume_with_their_weights(tmp_path):
+    calm, folder = tmp_path / "calm", tmp_path / "faulty"
+    for each in (calm, folder):
+        make_project(HERE / "legacy_script.py", each)
+    printed = launch_legacy(calm)
+    assert re.search(r"^chief .*tf_keras\.\S+ on 2$", printed, re.MULTILINE), printed
+    assert {path.name for path in (calm / "files/chief").iterdir()} == {
+        *("best", "log.csv", "model.h5"),
     }
-    command = [sys.executable, "-m", "distlaunch", "local", "--workers", "2"]
-    done = subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"^chief .*tf_keras\.\S+ on 2$", done.stdout, re.MULTILINE), done.stdout
-    assert {path.name for path in (folder / "chief").iterdir()} == {"best", "log.csv", "model.h5"}
-    assert list((folder / "worker").iterdir()) == []
+    assert list((calm / "files/worker").iterdir()) == []
+    summary = json.loads((calm / "job/summary.json").read_text())
+    assert (summary["replicas"], summary["global_batch"], summary["steps"]) == (2, 16, 12)
+    assert [epoch["step"] for epoch in summary["epochs"]] == [4, 8, 12]
+    assert (calm / "job/model/saved_model.pb").is_file()
+
+    launch_legacy(folder, code=143, FAULT="15@1@1")
+    (folder / "failed").unlink()
+    resumed = launch_legacy(folder, "--restarts=1", FAULT="9@2@1")
+    steps = re.findall(r"resuming after step (\d+), in epoch (\d+)", resumed)
+    assert steps == [("4", "2"), ("8", "3")]
+    expected = {name: numbers(printed)[name] for name in ("epochs", "loss")}
+    assert {name: numbers(resumed)[name] for name in expected} == pytest.approx(expected)
+    files = (each / "files/chief" for each in (calm, folder))
+    for one, other in zip(*(legacy_weights(path / "model.h5") for path in files), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-7)
+    rows = [(each / "files/chief/log.csv").read_text().splitlines() for each in (calm, folder)]
+    assert [row.split(",")[0] for row in rows[1]] == ["epoch", "0", "1", "2"]
+    again = launch_legacy(folder)
+    assert "fit() was done at step 12" in again
+    assert numbers(again)["loss"] == pytest.approx(expected["loss"])

@@ -149,7 +149,22 @@ def append_to_logs(callbacks: list[kc.Callback], epochs: int) -> None:
     """Have each CSVLogger continue its file after ``epochs``."""
     for callback in callbacks:
         if isinstance(callback, kc.CSVLogger):
-            _drop_later_rows(callback, epochs)
+            append_to_log(callback, epochs)
+
+
+def append_to_log(logger: kc.CSVLogger, epochs: int) -> None:
+    """Have a CSVLogger, of any Keras, continue its file after ``epochs`` without later rows."""
+    logger.append = True
+    try:
+        text = read_whole(logger.filename).decode()
+    except (StorageError, UnicodeDecodeError):
+        return
+    rows = list(csv.reader(io.StringIO(text), delimiter=logger.sep))
+    kept = [row for row in rows if not (row and row[0].isdigit() and int(row[0]) >= epochs)]
+    if len(kept) < len(rows):
+        file = io.StringIO()
+        csv.writer(file, delimiter=logger.sep).writerows(kept)
+        write_whole(logger.filename, file.getvalue().encode())
 
 
 def _named(callbacks: list[kc.Callback]) -> list[tuple[str, kc.Callback]]:
@@ -246,21 +261,6 @@ def _decode(value: Any, arrays: list[np.ndarray]) -> Any:
     if "array" in value:
         return arrays[value["array"]]
     return {key: _decode(part, arrays) for key, part in value["dict"].items()}
-
-
-def _drop_later_rows(logger: kc.CSVLogger, epochs: int) -> None:
-    """Append to a log after ``epochs``, and remove rows of epochs that are trained once more."""
-    logger.append = True
-    try:
-        text = read_whole(logger.filename).decode()
-    except (StorageError, UnicodeDecodeError):
-        return
-    rows = list(csv.reader(io.StringIO(text), delimiter=logger.sep))
-    kept = [row for row in rows if not (row and row[0].isdigit() and int(row[0]) >= epochs)]
-    if len(kept) < len(rows):
-        file = io.StringIO()
-        csv.writer(file, delimiter=logger.sep).writerows(kept)
-        write_whole(logger.filename, file.getvalue().encode())
 
 
 def _has_hook(callback: kc.Callback, hooks: tuple[str, ...]) -> bool:

@@ -14,13 +14,11 @@ from distlaunch_trainer import keras_compat
 from distlaunch_trainer.callbacks import logs_of
 from distlaunch_trainer.errors import TrainingStopped
 
+from .agreement import Agreement, Vote
 from .backup import Backup, FitState
 
 if TYPE_CHECKING:
     from .session import Session
-
-_AGREE_SECONDS = 0.5
-_MAX_BATCHES_BETWEEN = 10_000
 
 
 class Progress(keras.callbacks.Callback):
@@ -55,12 +53,10 @@ class Progress(keras.callbacks.Callback):
         self._epochs = epochs
         self._epoch = initial_epoch
         self._epoch_start = session.step
-        self._started = self._agreed = time.perf_counter()
+        self._started = time.perf_counter()
         self._seconds: float | None = None
         self._examples: float | None = None
-        self._batches = 0
-        self._agreement_due = 1
-        self._interval = 1
+        self._agreement = Agreement(session.cluster)
         self._wants_end = False
         self._skipped = 0  # batches of the first epoch that an earlier run has trained
 
@@ -78,7 +74,8 @@ class Progress(keras.callbacks.Callback):
         self._epoch = self._session.epoch = epoch
         self._epoch_start = self._session.step - self._skipped
         self._skipped = 0
-        self._started = self._agreed = time.perf_counter()
+        self._started = time.perf_counter()
+        self._agreement.restart_clock()
         self._seconds = None
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -161,8 +158,7 @@ class Progress(keras.callbacks.Callback):
             self._examples = keras_compat.counted_rows(self.model)
 
     def _count_batch(self, logs: Any) -> None:
-        self._batches += 1
-        if self._batches >= self._agreement_due and self._agree(logs):
+        if self._agreement.is_due() and self._agree(logs):
             self._session.average_statistics(self.model)
             is_over = self._seconds is not None  # in the validation of an epoch
             batch = self._session.step - self._epoch_start
@@ -180,23 +176,14 @@ class Progress(keras.callbacks.Callback):
         Report the mean of the tasks' losses, if there are `logs`.
         """
         session = self._session
-        seconds = max(time.perf_counter() - self._agreed, 1e-6) / self._interval
-        batches = min(_AGREE_SECONDS / seconds, 4 * self._interval, _MAX_BATCHES_BETWEEN)
         loss = float(logs["loss"]) if logs and "loss" in logs else math.nan
-        own = [session.stop.received, self._wants_end, loss]
-        proposal = batches if session.cluster.role.is_chief else 0.0
-        votes = session.cluster.all_reduce_sum(np.array([*own, proposal], np.float64))
-        must_stop, must_end, loss, batches = (float(vote) for vote in votes)
-        self._interval = max(1, int(batches))
-        self._agreement_due = self._batches + self._interval
-        self._agreed = time.perf_counter()
-        if must_end:
+        agreed = self._agreement.reach(Vote(session.stop.received, self._wants_end, loss))
+        if agreed.must_end:
             self.model.stop_training = True
         if logs:
-            loss /= session.cluster.role.num_workers
-            known = {"loss": loss} if math.isfinite(loss) else {}
+            known = {"loss": agreed.loss} if math.isfinite(agreed.loss) else {}
             session.report.event("step", step=session.step, epoch=len(session.epochs) + 1, **known)
-        return bool(must_stop)
+        return agreed.must_stop
 
     def _save(self, state: FitState) -> None:
         self._backup.save(self.model, self._callbacks, state)

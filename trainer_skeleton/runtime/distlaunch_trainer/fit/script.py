@@ -11,7 +11,7 @@ import sys
 from dataclasses import astuple
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
@@ -20,7 +20,6 @@ from distlaunch_trainer import devices, stop_signal
 from distlaunch_trainer.cluster import Cluster, Role, connect, role_from
 from distlaunch_trainer.errors import TrainerError
 from distlaunch_trainer.job_folders import Folders, folders_from
-from distlaunch_trainer.model_files import save_model
 from distlaunch_trainer.report import Report, write_summary
 from distlaunch_trainer.stop_signal import StopSignal
 from distlaunch_trainer.storage import is_remote, make_folder, remove
@@ -30,16 +29,17 @@ from .chief_files import redirected_writes
 from .session import Session
 from .strategy import set_strategy
 
+if TYPE_CHECKING:
+    from .legacy import LegacySession
+
 _NOTE = (
     "fit() runs on {replicas} replicas: every task reads all data and trains on its rows of each "
     "batch; files that the script opens itself are written by every task"
 )
 
-
 _LEGACY_NOTE = (
     "fit() of tf_keras runs on {replicas} replicas without changes to it: sharding, uneven batches "
-    "and clipping are as TensorFlow does them; there are no checkpoints at SIGTERM, and no "
-    "summary.json"
+    "and clipping are as TensorFlow does them; a stop costs the epoch since its start"
 )
 
 
@@ -79,11 +79,11 @@ def run_script(options: argparse.Namespace) -> None:
             remove(folders.checkpoints)
         make_folder(folders.job)
         make_folder(folders.checkpoints)
-    session = Session(cluster, report, stop, checkpoints_dir=folders.checkpoints)
+    session = _session(library, cluster, report, stop, folders.checkpoints)
     # All tasks must draw the same numbers, e.g. to shuffle the data alike.
     keras.utils.set_random_seed(0)
+    session.install()
     if library is keras:
-        session.install()
         hooks.install(cluster, session)
     if cluster.replicas > 1:
         set_strategy(cluster.strategy, report.warn)
@@ -91,9 +91,9 @@ def run_script(options: argparse.Namespace) -> None:
         report.log(note.format(replicas=cluster.replicas))
     with redirected_writes(library) if not role.is_chief else contextlib.nullcontext():
         _run(options.script, options.args)
-    tf.distribute.experimental_set_strategy(None)  # in its scope, the chief could not save alone
-    must_finish = role.is_chief and library is keras
-    results = _finish(session, folders, role) if must_finish else {}
+        # In its scope, the chief could not save alone.
+        tf.distribute.experimental_set_strategy(None)
+        results = _finish(session, folders, role)
     cluster.barrier()
     report.event("end", step=session.step, **results)
 
@@ -110,6 +110,17 @@ def _library() -> ModuleType:
             "requirements.txt, or unset the variable to run the script with Keras 3"
         ) from None
     return tf.keras
+
+
+def _session(
+    library: ModuleType, cluster: Cluster, report: Report, stop: StopSignal, checkpoints_dir: str
+) -> Session | LegacySession:
+    """Return the session of a script that uses Keras 3 or tf_keras."""
+    if library is keras:
+        return Session(cluster, report, stop, checkpoints_dir=checkpoints_dir)
+    from .legacy import LegacySession  # needs tf_keras
+
+    return LegacySession(cluster, report, stop, checkpoints_dir=checkpoints_dir)
 
 
 def _absolute(folders: Folders) -> Folders:
@@ -131,13 +142,14 @@ def _run(script: str, args: list[str]) -> None:
             raise
 
 
-def _finish(session: Session, folders: Folders, role: Role) -> dict[str, Any]:
-    """Write the model that was trained last, and the summary."""
+def _finish(session: Session | LegacySession, folders: Folders, role: Role) -> dict[str, Any]:
+    """Write the model that was trained last, and the summary; return its facts on the chief."""
     if session.model is None:
         session.report.warn("the script has not called fit()")
         return {}
-    make_folder(folders.model)
-    files = save_model(session.model, folders.model, session.report)
+    files = session.save_model(folders.model)
+    if not role.is_chief:
+        return {}
     facts = session.facts
     summary = {
         "tasks": list(role.peers),

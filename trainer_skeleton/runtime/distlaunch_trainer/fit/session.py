@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -17,10 +15,13 @@ import tensorflow as tf
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.callbacks import append_to_logs
 from distlaunch_trainer.cluster import Cluster
+from distlaunch_trainer.model_files import save_model
 from distlaunch_trainer.report import Report
 from distlaunch_trainer.stop_signal import StopSignal
+from distlaunch_trainer.storage import make_folder
 
 from .backup import Backup
+from .interception import intercepted, set_verbosity
 from .progress import Progress
 from .weighting import StatisticsAverager
 
@@ -103,9 +104,16 @@ class Session:
 
         tf.random.set_seed = set_seed_of_script
         model = keras.Model
-        model.fit = _intercepted(model.fit, self._fit)
+        model.fit = intercepted(model.fit, self._fit)
         for name in ("evaluate", "predict"):
-            setattr(model, name, _intercepted(getattr(model, name), self._evaluate))
+            setattr(model, name, intercepted(getattr(model, name), self._evaluate))
+
+    def save_model(self, folder: str) -> list[str]:
+        """Write the model that was trained last, on the chief; return the names of the files."""
+        if not self.cluster.role.is_chief:
+            return []
+        make_folder(folder)
+        return save_model(self.model, folder, self.report)
 
     def observe(self, data: FitData) -> None:
         """Take note of the data that a call reads; the first ones are the training data."""
@@ -131,7 +139,7 @@ class Session:
 
     def _fit(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
         values = arguments.arguments
-        self._set_verbosity(values)
+        set_verbosity(values, is_chief=self.cluster.role.is_chief)
         self._calls += 1
         backup = Backup(self._checkpoints_dir, self._calls, self.cluster, self.report)
         saved = backup.load()
@@ -159,29 +167,6 @@ class Session:
             self.stop.end_at_once()
 
     def _evaluate(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
-        self._set_verbosity(arguments.arguments)
+        set_verbosity(arguments.arguments, is_chief=self.cluster.role.is_chief)
         self.average_statistics(arguments.arguments["self"])
         return function(*arguments.args, **arguments.kwargs)
-
-    def _set_verbosity(self, values: dict[str, Any]) -> None:
-        """Print on the chief only, and no progress bars into files and pipes."""
-        if not self.cluster.role.is_chief:
-            values["verbose"] = 0
-        elif values["verbose"] == "auto" and not sys.stdout.isatty():
-            values["verbose"] = 2
-
-
-def _intercepted(
-    function: Callable[..., Any],
-    intercept: Callable[[Callable[..., Any], inspect.BoundArguments], Any],
-) -> Callable[..., Any]:
-    """Return a function whose calls are given to `intercept`, with the arguments by name."""
-    signature = inspect.signature(function)
-
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        arguments = signature.bind(*args, **options)
-        arguments.apply_defaults()
-        return intercept(function, arguments)
-
-    return call

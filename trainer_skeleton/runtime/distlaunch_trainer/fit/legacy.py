@@ -1,0 +1,356 @@
+"""The calls of ``fit`` of a tf_keras script: what they report, and where they start.
+
+tf_keras supports the strategy by itself, and only the arguments of its ``fit`` are changed. Epochs
+are reported and saved, and SIGTERM stops all tasks at one step.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from distlaunch_trainer.callbacks import append_to_log
+from distlaunch_trainer.cluster import Cluster
+from distlaunch_trainer.errors import StorageError, TrainingStopped
+from distlaunch_trainer.report import Report
+from distlaunch_trainer.stop_signal import StopSignal
+from distlaunch_trainer.storage import (
+    explained,
+    join,
+    make_folder,
+    names_in,
+    publish,
+    read_if_there,
+    remove,
+    scratch_folder,
+    write_whole,
+)
+
+from .agreement import Agreement, Vote
+from .interception import intercepted, set_verbosity
+
+_SAVED_MODEL = "saved_model.pb"
+
+
+@dataclass(frozen=True)
+class LegacyState:
+    """Where a call of ``fit`` was saved.
+
+    Attributes
+    ----------
+    epoch
+        Epochs done; those of ``initial_epoch`` count.
+    step
+        Steps of all calls of ``fit`` of the script.
+    epochs
+        The records of the epochs of all calls.
+    own_epochs
+        How many of these are of this call.
+    values
+        The prefix of the files with the values, in the same folder.
+    """
+
+    epoch: int
+    step: int
+    epochs: list[dict[str, Any]]
+    own_epochs: int
+    values: str
+
+    def own_records(self) -> list[dict[str, Any]]:
+        """Return the records of the epochs of this call."""
+        return self.epochs[len(self.epochs) - self.own_epochs :]
+
+
+class LegacySession:
+    """The calls of ``fit`` of one task's script, for tf_keras.
+
+    Parameters and attributes are as of `distlaunch_trainer.fit.session.Session`.
+    """
+
+    def __init__(
+        self, cluster: Cluster, report: Report, stop: StopSignal, *, checkpoints_dir: str
+    ) -> None:
+        self.cluster = cluster
+        self.report = report
+        self.stop = stop
+        self.step = 0
+        self.epochs: list[dict[str, Any]] = []
+        self.resumed_from: int | None = None
+        self.model: tf_keras.Model | None = None
+        self.facts: dict[str, Any] = {}
+        self._checkpoints_dir = checkpoints_dir
+        self._calls = 0
+
+    def install(self) -> None:
+        """Report all calls of ``fit``, and print the progress of tf_keras on the chief only."""
+        model = tf_keras.Model
+        model.fit = intercepted(model.fit, self._fit)
+        for name in ("evaluate", "predict"):
+            setattr(model, name, intercepted(getattr(model, name), self._evaluate))
+
+    def save_model(self, folder: str) -> list[str]:
+        """Write the model that was trained last as a SavedModel, on the chief; a collective.
+
+        Returns
+        -------
+        list of str
+            The file that names the SavedModel.
+
+        Raises
+        ------
+        StorageError
+            If the folder cannot be written.
+        """
+        if not self.cluster.role.is_chief:
+            with tempfile.TemporaryDirectory(prefix="distlaunch-") as unread:
+                self.model.save(unread, save_format="tf")
+            return []
+        make_folder(folder)
+        with scratch_folder(folder) as scratch:
+            self.model.save(str(scratch), save_format="tf")
+            publish(scratch, folder, last=_SAVED_MODEL)
+        return [_SAVED_MODEL]
+
+    def _evaluate(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
+        set_verbosity(arguments.arguments, is_chief=self.cluster.role.is_chief)
+        return function(*arguments.args, **arguments.kwargs)
+
+    def _fit(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
+        values = arguments.arguments
+        set_verbosity(values, is_chief=self.cluster.role.is_chief)
+        self._calls += 1
+        self.model = values["self"]
+        backup = _Backup(self._checkpoints_dir, self._calls, self.cluster)
+        callbacks = values["callbacks"]
+        is_list = isinstance(callbacks, tf_keras.callbacks.CallbackList)
+        own = callbacks.callbacks if is_list else tf.nest.flatten(callbacks or [])
+        saved = backup.load()
+        if saved:
+            _build(self.model, values["x"])
+            backup.restore(self.model, saved)
+            self._resume(saved, values, own)
+        progress = _Progress(self, backup, saved, values)
+        if is_list:
+            callbacks.append(progress)
+        else:
+            values["callbacks"] = [*own, progress]
+        try:
+            history = function(*arguments.args, **arguments.kwargs)
+        finally:
+            self.stop.end_at_once()
+        _put_before(history, saved)
+        return history
+
+    def _resume(self, saved: LegacyState, values: dict[str, Any], callbacks: list[Any]) -> None:
+        """Continue after the epochs of an earlier run."""
+        self.step, self.epochs, self.resumed_from = saved.step, list(saved.epochs), saved.step
+        values["initial_epoch"] = min(saved.epoch, values["epochs"])
+        for callback in callbacks:
+            if isinstance(callback, tf_keras.callbacks.CSVLogger):
+                append_to_log(callback, saved.epoch)
+        if saved.epoch < values["epochs"]:
+            message = f"resuming after step {saved.step}, in epoch {saved.epoch + 1}"
+        else:
+            message = f"fit() was done at step {saved.step}: its weights are restored"
+        self.report.log(message)
+
+
+class _Backup:
+    """The files with the state of one call of ``fit`` at the end of its last epoch."""
+
+    def __init__(self, folder: str, call: int, cluster: Cluster) -> None:
+        self._folder = folder
+        self._name = f"fit-{call}"
+        self._cluster = cluster
+
+    @property
+    def path(self) -> str:
+        """The path of the file that names the others."""
+        return join(self._folder, f"{self._name}.json")
+
+    def load(self) -> LegacyState | None:
+        """Return the state of the chief on every task, None if there is none."""
+        data = read_if_there(self.path) if self._cluster.role.is_chief else None
+        text = self._cluster.broadcast_text("null" if data is None else data.decode())
+        try:
+            state = json.loads(text)
+            return LegacyState(**state) if state else None
+        except (ValueError, TypeError) as error:
+            raise StorageError(
+                f"the checkpoint {self.path} is damaged ({error}): --no-resume starts from scratch"
+            ) from error
+
+    def restore(self, model: tf_keras.Model, state: LegacyState) -> None:
+        """Restore variables, those that are not created yet as soon as they are."""
+        prefix = join(self._folder, state.values)
+        with explained("cannot read the checkpoint", prefix):
+            _values_of(model).read(prefix).expect_partial()
+
+    def save(self, model: tf_keras.Model, state: LegacyState) -> None:
+        """Write the values, then the state, and remove the values before; a collective."""
+        if not self._cluster.role.is_chief:
+            with tempfile.TemporaryDirectory(prefix="distlaunch-") as unread:
+                _values_of(model).write(str(Path(unread, "values")))
+            return
+        prefix = join(self._folder, state.values)
+        with explained("cannot write the checkpoint", prefix):
+            _values_of(model).write(prefix)
+        facts = json.dumps(asdict(state)).encode()
+        write_whole(self.path, facts)
+        for name in names_in(self._folder):
+            if name.startswith(f"{self._name}-") and not name.startswith(f"{state.values}."):
+                remove(join(self._folder, name))
+
+    def values_name(self, when: str) -> str:
+        """Return the prefix of the files with the values of an epoch."""
+        return f"{self._name}-{when}"
+
+
+def _values_of(model: tf_keras.Model) -> tf.train.Checkpoint:
+    return tf.train.Checkpoint(model=model, optimizer=model.optimizer)
+
+
+def _build(model: tf_keras.Model, x: Any) -> None:
+    """Create the variables of a model, which a call of ``fit`` that was done would not create."""
+    if model.built:
+        return
+    if isinstance(x, tf.data.Dataset):
+        model(tf_keras.utils.unpack_x_y_sample_weight(next(iter(x)))[0])
+    elif all(isinstance(part, (np.ndarray, tf.Tensor)) for part in tf.nest.flatten(x)):
+        model(tf.nest.map_structure(lambda part: part[:1], x))
+
+
+def _put_before(history: Any, saved: LegacyState | None) -> None:
+    """Put the epochs of an earlier run into the history of a call."""
+    records = saved.own_records() if saved else []
+    if not records or history is None:
+        return
+    history.epoch = [*range(len(records)), *history.epoch]
+    for name in {**records[-1]["logs"], **history.history}:
+        before = [record["logs"][name] for record in records if name in record["logs"]]
+        history.history[name] = before + history.history.get(name, [])
+
+
+class _Progress(tf_keras.callbacks.Callback):
+    """The last callback of a call of ``fit``; every task has one."""
+
+    def __init__(
+        self,
+        session: LegacySession,
+        backup: _Backup,
+        saved: LegacyState | None,
+        values: Mapping[str, Any],
+    ) -> None:
+        super().__init__()
+        self._supports_tf_logs = True  # logs are converted when they are read
+        self._session = session
+        self._backup = backup
+        self._epoch = values["initial_epoch"]
+        self._batch_size, self._examples = _sizes(values)
+        self._own_epochs = saved.own_epochs if saved else 0
+        self._first_step = session.step
+        self._started = time.perf_counter()
+        self._seconds: float | None = None
+        self._agreement = Agreement(session.cluster)
+
+    def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002 - the arguments of Keras
+        session = self._session
+        session.cluster.barrier()  # from here on all tasks can agree to stop
+        session.stop.defer()
+        session.facts = {
+            "global_batch": self._batch_size,
+            "examples": self._examples,
+            "steps_per_epoch": self.params.get("steps"),
+            "epochs": len(session.epochs) + self.params["epochs"] - self._epoch,
+            "replicas": session.cluster.replicas,
+        }
+        known = {name: value for name, value in session.facts.items() if value is not None}
+        tasks = session.cluster.role.num_workers
+        session.report.event("ready", **known, tasks=tasks, step=session.step)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        self._epoch = epoch
+        self._first_step = self._session.step
+        self._started = time.perf_counter()
+        self._seconds = None
+        self._agreement.restart_clock()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._session.step = self._first_step + batch + 1
+        if self._agreement.is_due():
+            self._agree(_plain_logs(logs or {}).get("loss", math.nan))
+
+    def on_test_begin(self, logs: Any = None) -> None:  # noqa: ARG002
+        self._end_training()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        session = self._session
+        seconds = self._end_training()
+        record = {
+            "epoch": len(session.epochs) + 1,
+            "step": session.step,
+            "examples": self._examples,
+            "examples_per_second": self._examples / seconds if self._examples else None,
+            "logs": _plain_logs(logs or {}),
+        }
+        session.epochs.append(record)
+        self._own_epochs += 1
+        session.report.event("epoch", **record)
+        session.facts["steps_per_epoch"] = session.step - self._first_step
+        self._save(self.params["epochs"] if self.model.stop_training else epoch + 1, f"{epoch + 1}")
+        self._agree(math.nan)
+
+    def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
+        if self._seconds is not None:  # trained
+            # After what other callbacks change in the end, e.g. EarlyStopping.
+            self._save(self.params["epochs"], "end")
+
+    def _end_training(self) -> float:
+        """Return the seconds of an epoch without its validation."""
+        if self._seconds is None:
+            self._seconds = time.perf_counter() - self._started
+        return self._seconds
+
+    def _save(self, epoch: int, name: str) -> None:
+        session = self._session
+        values = self._backup.values_name(name)
+        state = LegacyState(epoch, session.step, session.epochs, self._own_epochs, values)
+        self._backup.save(self.model, state)
+        session.report.event("checkpoint", step=session.step, path=self._backup.path)
+
+    def _agree(self, loss: float) -> None:
+        session = self._session
+        agreed = self._agreement.reach(Vote(session.stop.received, must_end=False, loss=loss))
+        if math.isfinite(agreed.loss):
+            epoch = len(session.epochs) + 1
+            session.report.event("step", step=session.step, epoch=epoch, loss=agreed.loss)
+        if agreed.must_stop:
+            raise TrainingStopped(
+                f"stopped by a signal at step {session.step}: the last whole epoch is saved"
+            )
+
+
+def _sizes(values: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the rows of a batch and of an epoch of arrays; None for data that has batches."""
+    first = next(iter(tf.nest.flatten(values["x"])), None)
+    if not isinstance(first, (np.ndarray, tf.Tensor)):
+        return None, None
+    batch = values["batch_size"] or 32
+    if values["steps_per_epoch"]:
+        return batch, batch * values["steps_per_epoch"]
+    return batch, math.floor(len(first) * (1 - values["validation_split"]))
+
+
+def _plain_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: np.asarray(value, float).tolist() for name, value in logs.items()}
