@@ -11,7 +11,8 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import tf_keras
 
 from distlaunch_trainer.callbacks import append_to_log
 from distlaunch_trainer.cluster import Cluster
-from distlaunch_trainer.errors import StorageError, TrainingStopped
+from distlaunch_trainer.errors import ModelError, StorageError, TrainingStopped, summarize
 from distlaunch_trainer.report import Report
 from distlaunch_trainer.stop_signal import StopSignal
 from distlaunch_trainer.storage import (
@@ -102,24 +103,30 @@ class LegacySession:
     def save_model(self, folder: str) -> list[str]:
         """Write the model that was trained last as a SavedModel, on the chief; a collective.
 
+        If tf_keras cannot write it, a warning is printed.
+
         Returns
         -------
         list of str
-            The file that names the SavedModel.
+            The file that names the SavedModel, if it was written.
 
         Raises
         ------
         StorageError
             If the folder cannot be written.
         """
-        if not self.cluster.role.is_chief:
-            with tempfile.TemporaryDirectory(prefix="distlaunch-") as unread:
-                self.model.save(unread, save_format="tf")
-            return []
-        make_folder(folder)
-        with scratch_folder(folder) as scratch:
-            self.model.save(str(scratch), save_format="tf")
-            publish(scratch, folder, last=_SAVED_MODEL)
+        is_chief = self.cluster.role.is_chief
+        if is_chief:
+            make_folder(folder)
+        writable = scratch_folder(folder) if is_chief else _unread_folder()
+        with writable as scratch:
+            try:
+                self.model.save(str(scratch), save_format="tf")
+            except Exception as error:  # noqa: BLE001 - call() and get_config() are the user's
+                self.report.warn(f"{_SAVED_MODEL} was not written: {summarize(error)}")
+                return []
+            if is_chief:
+                publish(scratch, folder, last=_SAVED_MODEL)
         return [_SAVED_MODEL]
 
     def _evaluate(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
@@ -194,14 +201,20 @@ class _Backup:
     def restore(self, model: tf_keras.Model, state: LegacyState) -> None:
         """Restore variables, those that are not created yet as soon as they are."""
         prefix = join(self._folder, state.values)
-        with explained("cannot read the checkpoint", prefix):
-            _values_of(model).read(prefix).expect_partial()
+        try:
+            with explained("cannot read the checkpoint", prefix):
+                _values_of(model).read(prefix).expect_partial()
+        except ValueError as error:
+            raise ModelError(
+                f"the checkpoint {prefix} is of another model ({summarize(error)}); use a new "
+                "--job-dir, or --no-resume to start from scratch"
+            ) from error
 
     def save(self, model: tf_keras.Model, state: LegacyState) -> None:
         """Write the values, then the state, and remove the values before; a collective."""
         if not self._cluster.role.is_chief:
-            with tempfile.TemporaryDirectory(prefix="distlaunch-") as unread:
-                _values_of(model).write(str(Path(unread, "values")))
+            with _unread_folder() as folder:
+                _values_of(model).write(str(folder / "values"))
             return
         prefix = join(self._folder, state.values)
         with explained("cannot write the checkpoint", prefix):
@@ -215,6 +228,13 @@ class _Backup:
     def values_name(self, when: str) -> str:
         """Return the prefix of the files with the values of an epoch."""
         return f"{self._name}-{when}"
+
+
+@contextmanager
+def _unread_folder() -> Iterator[Path]:
+    """Yield a folder for what a task must write with the chief, which is removed."""
+    with tempfile.TemporaryDirectory(prefix="distlaunch-") as folder:
+        yield Path(folder)
 
 
 def _values_of(model: tf_keras.Model) -> tf.train.Checkpoint:
@@ -293,6 +313,10 @@ class _Progress(tf_keras.callbacks.Callback):
 
     def on_test_begin(self, logs: Any = None) -> None:  # noqa: ARG002
         self._end_training()
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+        if self._agreement.is_due():
+            self._agree(math.nan)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         session = self._session
