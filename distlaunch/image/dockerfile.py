@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import dataclass, replace
@@ -213,7 +214,7 @@ def _value(piece: re.Match[str], variables: Mapping[str, str]) -> str:
 
 def _instructions(text: str, escape: str) -> Iterator[Instruction]:
     """Yield the instructions, without comments and empty lines."""
-    lines = text.splitlines(keepends=True)
+    lines = _lines(text)
     start = 0
     while start < len(lines):
         if _is_comment(lines[start]):
@@ -225,6 +226,11 @@ def _instructions(text: str, escape: str) -> Iterator[Instruction]:
             end = _after_heredocs(lines, end, rest)
         yield Instruction(word.upper(), rest.strip(), "".join(lines[start:end]), start + 1)
         start = end
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines with their ends; other characters than a newline end none for Docker."""
+    return io.StringIO(text, newline="\n").readlines()
 
 
 def _continued(lines: list[str], start: int, escape: str) -> tuple[str, int]:
@@ -264,7 +270,7 @@ def _is_comment(line: str) -> bool:
 def _directives(text: str) -> dict[str, str]:
     """Return the parser directives, which are comments at the very beginning."""
     directives = {}
-    for line in text.splitlines():
+    for line in _lines(text):
         match = _DIRECTIVE.fullmatch(line.strip())
         if match is None:
             break

@@ -54,6 +54,7 @@ def test_exec_form(words):
     assert list(instruction(f"ENTRYPOINT {exec_form(words)}").array) == words
 
 
+@example({"A": "a\x85b"})  # no end of a line for Docker
 @given(st.dictionaries(st.sampled_from(["A", "B_C"]), lines, min_size=1))
 def test_values_of_env_and_label(values):
     pairs = " ".join(f"{name}={docker_value(text)}" for name, text in values.items())

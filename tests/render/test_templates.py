@@ -17,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distlaunch.errors import ImageError
+from distlaunch.image import secrets
 from distlaunch.image.context import read_context
 from distlaunch.image.dockerfile import parse_pairs, read_dockerfile
 from distlaunch.image.requirements import sed_script
@@ -173,7 +174,13 @@ names = st.text(
     st.one_of(st.sampled_from("'\"\\$*?[]<>#! ~`;&{}%=é☺ab"), st.characters(codec="utf-8")),
     min_size=1,
     max_size=12,
-).filter(lambda name: name.isprintable() and not re.search(r"^\.|/|\.pyc$", name))
+).filter(
+    lambda name: (
+        name.isprintable()
+        and not re.search(r"^\.|/|\.pyc$", name)
+        and secrets.by_name(name) is None
+    )  # refused, by tests of secrets
+)
 
 
 @given(names, names)
