@@ -134,7 +134,7 @@ def first_step(job: Path, began: float) -> float:
 
 
 def examples_per_second(job: Path) -> float:
-    """Return the rate of all epochs after the first, by the clock: what is between two counts."""
+    """Return the rate of the epochs after the first, with what was done between two epochs."""
     epochs = [event for event in events(job) if event["event"] == "epoch"]
     return steady_rate([event["time"] for event in epochs], epochs[-1]["examples"])
 

@@ -179,7 +179,7 @@ names = st.text(
         name.isprintable()
         and not re.search(r"^\.|/|\.pyc$", name)
         and secrets.by_name(name) is None
-    )  # refused, by tests of secrets
+    )
 )
 
 

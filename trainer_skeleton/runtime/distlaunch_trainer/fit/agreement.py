@@ -1,4 +1,4 @@
-"""Agreements of all tasks to stop or to end ``fit``, as seldom as they cost nothing."""
+"""Agreements of all tasks to stop or to end ``fit``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Vote:
 
 
 class Agreement:
-    """The votes of all tasks, every so many batches that half a second lies between two."""
+    """The votes of all tasks, about every half second: more often they would cost time."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -11,9 +11,9 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ import tf_keras
 from distlaunch_trainer.callbacks import append_to_log
 from distlaunch_trainer.cluster import Cluster
 from distlaunch_trainer.errors import ModelError, StorageError, TrainingStopped, summarize
-from distlaunch_trainer.report import Report
-from distlaunch_trainer.stop_signal import StopSignal
 from distlaunch_trainer.storage import (
     explained,
     join,
@@ -39,59 +37,15 @@ from distlaunch_trainer.storage import (
 )
 
 from .agreement import Agreement, Vote
+from .backup import FitState
 from .interception import intercepted, set_verbosity
+from .session import Session
 
 _SAVED_MODEL = "saved_model.pb"
 
 
-@dataclass(frozen=True)
-class LegacyState:
-    """Where a call of ``fit`` was saved.
-
-    Attributes
-    ----------
-    epoch
-        Epochs done; those of ``initial_epoch`` count.
-    step
-        Steps of all calls of ``fit`` of the script.
-    epochs
-        The records of the epochs of all calls.
-    own_epochs
-        How many of these are of this call.
-    values
-        The prefix of the files with the values, in the same folder.
-    """
-
-    epoch: int
-    step: int
-    epochs: list[dict[str, Any]]
-    own_epochs: int
-    values: str
-
-    def own_records(self) -> list[dict[str, Any]]:
-        """Return the records of the epochs of this call."""
-        return self.epochs[len(self.epochs) - self.own_epochs :]
-
-
-class LegacySession:
-    """The calls of ``fit`` of one task's script, for tf_keras.
-
-    Parameters and attributes are as of `distlaunch_trainer.fit.session.Session`.
-    """
-
-    def __init__(
-        self, cluster: Cluster, report: Report, stop: StopSignal, *, checkpoints_dir: str
-    ) -> None:
-        self.cluster = cluster
-        self.report = report
-        self.stop = stop
-        self.step = 0
-        self.epochs: list[dict[str, Any]] = []
-        self.resumed_from: int | None = None
-        self.model: tf_keras.Model | None = None
-        self.facts: dict[str, Any] = {}
-        self._checkpoints_dir = checkpoints_dir
-        self._calls = 0
+class LegacySession(Session):
+    """The calls of ``fit`` of one task's script, for tf_keras."""
 
     def install(self) -> None:
         """Report all calls of ``fit``, and print the progress of tf_keras on the chief only."""
@@ -142,10 +96,11 @@ class LegacySession:
         callbacks = values["callbacks"]
         is_list = isinstance(callbacks, tf_keras.callbacks.CallbackList)
         own = callbacks.callbacks if is_list else tf.nest.flatten(callbacks or [])
+        first = values["initial_epoch"]
         saved = backup.load()
         if saved:
             _build(self.model, values["x"])
-            backup.restore(self.model, saved)
+            backup.restore(self.model)
             self._resume(saved, values, own)
         progress = _Progress(self, backup, saved, values)
         if is_list:
@@ -156,10 +111,10 @@ class LegacySession:
             history = function(*arguments.args, **arguments.kwargs)
         finally:
             self.stop.end_at_once()
-        _put_before(history, saved)
+        _put_before(history, saved.own_records() if saved else [], first)
         return history
 
-    def _resume(self, saved: LegacyState, values: dict[str, Any], callbacks: list[Any]) -> None:
+    def _resume(self, saved: FitState, values: dict[str, Any], callbacks: list[Any]) -> None:
         """Continue after the epochs of an earlier run."""
         self.step, self.epochs, self.resumed_from = saved.step, list(saved.epochs), saved.step
         values["initial_epoch"] = min(saved.epoch, values["epochs"])
@@ -180,27 +135,31 @@ class _Backup:
         self._folder = folder
         self._name = f"fit-{call}"
         self._cluster = cluster
+        self._values = ""  # the prefix of the files with the values, in the same folder
 
     @property
     def path(self) -> str:
         """The path of the file that names the others."""
         return join(self._folder, f"{self._name}.json")
 
-    def load(self) -> LegacyState | None:
+    def load(self) -> FitState | None:
         """Return the state of the chief on every task, None if there is none."""
         data = read_if_there(self.path) if self._cluster.role.is_chief else None
         text = self._cluster.broadcast_text("null" if data is None else data.decode())
         try:
-            state = json.loads(text)
-            return LegacyState(**state) if state else None
-        except (ValueError, TypeError) as error:
+            stored = json.loads(text)
+            if stored is None:
+                return None
+            self._values = stored["values"]
+            return FitState(**stored["state"])
+        except (ValueError, TypeError, KeyError) as error:
             raise StorageError(
                 f"the checkpoint {self.path} is damaged ({error}): --no-resume starts from scratch"
             ) from error
 
-    def restore(self, model: tf_keras.Model, state: LegacyState) -> None:
-        """Restore variables, those that are not created yet as soon as they are."""
-        prefix = join(self._folder, state.values)
+    def restore(self, model: tf_keras.Model) -> None:
+        """Restore the variables of a loaded state, later ones as soon as they are created."""
+        prefix = join(self._folder, self._values)
         try:
             with explained("cannot read the checkpoint", prefix):
                 _values_of(model).read(prefix).expect_partial()
@@ -210,24 +169,24 @@ class _Backup:
                 "--job-dir, or --no-resume to start from scratch"
             ) from error
 
-    def save(self, model: tf_keras.Model, state: LegacyState) -> None:
-        """Write the values, then the state, and remove the values before; a collective."""
+    def save(self, model: tf_keras.Model, state: FitState, name: str) -> None:
+        """Write the values, then the state, and remove the values before; a collective.
+
+        ``name`` tells the values from those before.
+        """
         if not self._cluster.role.is_chief:
             with _unread_folder() as folder:
                 _values_of(model).write(str(folder / "values"))
             return
-        prefix = join(self._folder, state.values)
+        values = f"{self._name}-{name}"
+        prefix = join(self._folder, values)
         with explained("cannot write the checkpoint", prefix):
             _values_of(model).write(prefix)
-        facts = json.dumps(asdict(state)).encode()
-        write_whole(self.path, facts)
-        for name in names_in(self._folder):
-            if name.startswith(f"{self._name}-") and not name.startswith(f"{state.values}."):
-                remove(join(self._folder, name))
-
-    def values_name(self, when: str) -> str:
-        """Return the prefix of the files with the values of an epoch."""
-        return f"{self._name}-{when}"
+        facts = {"values": values, "state": asdict(state)}
+        write_whole(self.path, json.dumps(facts).encode())
+        for file in names_in(self._folder):
+            if file.startswith(f"{self._name}-") and not file.startswith(f"{values}."):
+                remove(join(self._folder, file))
 
 
 @contextmanager
@@ -251,12 +210,11 @@ def _build(model: tf_keras.Model, x: Any) -> None:
         model(tf.nest.map_structure(lambda part: part[:1], x))
 
 
-def _put_before(history: Any, saved: LegacyState | None) -> None:
-    """Put the epochs of an earlier run into the history of a call."""
-    records = saved.own_records() if saved else []
-    if not records or history is None:
+def _put_before(history: Any, records: Sequence[Mapping[str, Any]], first: int) -> None:
+    """Put the epochs of an earlier run, from ``first`` on, into the history of a call."""
+    if not records:
         return
-    history.epoch = [*range(len(records)), *history.epoch]
+    history.epoch = [*range(first, first + len(records)), *history.epoch]
     for name in {**records[-1]["logs"], **history.history}:
         before = [record["logs"][name] for record in records if name in record["logs"]]
         history.history[name] = before + history.history.get(name, [])
@@ -269,7 +227,7 @@ class _Progress(tf_keras.callbacks.Callback):
         self,
         session: LegacySession,
         backup: _Backup,
-        saved: LegacyState | None,
+        saved: FitState | None,
         values: Mapping[str, Any],
     ) -> None:
         super().__init__()
@@ -348,9 +306,8 @@ class _Progress(tf_keras.callbacks.Callback):
 
     def _save(self, epoch: int, name: str) -> None:
         session = self._session
-        values = self._backup.values_name(name)
-        state = LegacyState(epoch, session.step, session.epochs, self._own_epochs, values)
-        self._backup.save(self.model, state)
+        state = FitState(epoch, 0, (), session.step, session.epochs, self._own_epochs)
+        self._backup.save(self.model, state, name)
         session.report.event("checkpoint", step=session.step, path=self._backup.path)
 
     def _agree(self, loss: float) -> None:

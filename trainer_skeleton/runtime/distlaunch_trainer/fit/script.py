@@ -11,7 +11,7 @@ import sys
 from dataclasses import astuple
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -28,9 +28,6 @@ from . import hooks
 from .chief_files import redirected_writes
 from .session import Session
 from .strategy import set_strategy
-
-if TYPE_CHECKING:
-    from .legacy import LegacySession
 
 _NOTE = (
     "fit() runs on {replicas} replicas: every task reads all data and trains on its rows of each "
@@ -114,7 +111,7 @@ def _library() -> ModuleType:
 
 def _session(
     library: ModuleType, cluster: Cluster, report: Report, stop: StopSignal, checkpoints_dir: str
-) -> Session | LegacySession:
+) -> Session:
     """Return the session of a script that uses Keras 3 or tf_keras."""
     if library is keras:
         return Session(cluster, report, stop, checkpoints_dir=checkpoints_dir)
@@ -142,7 +139,7 @@ def _run(script: str, args: list[str]) -> None:
             raise
 
 
-def _finish(session: Session | LegacySession, folders: Folders, role: Role) -> dict[str, Any]:
+def _finish(session: Session, folders: Folders, role: Role) -> dict[str, Any]:
     """Write the model that was trained last, and the summary; return its facts on the chief."""
     if session.model is None:
         session.report.warn("the script has not called fit()")
