@@ -72,6 +72,12 @@ NEWEST = ""  # the value of --resume without a job
     shell_complete=completion.local_tasks,
     help="Freeze a task, likewise.",
 )
+@click.option(
+    "--devices",
+    metavar="D",
+    type=click.IntRange(1, 64),
+    help="Virtual CPU devices per task, each a replica, in place of GPUs.",
+)
 @click.option("--audit", is_flag=True, help="Verify that each epoch has each example exactly once.")
 @options.overrides
 @click.option("--docker", is_flag=True, help="Run the job's image, a container per task.")
@@ -181,12 +187,20 @@ def _plan(console: Console, values: SimpleNamespace, *, debug: bool) -> tuple[Ru
         work_dir=project,
         job_dir=folder.job_dir,
         logs_dir=folder.logs_dir,
-        env={**(job.env if job else {}), **({"DISTLAUNCH_DEBUG": "1"} if debug else {})},
+        env={**(job.env if job else {}), **_option_variables(values.devices, debug=debug)},
         restarts=values.restarts,
         faults=faults,
         audit=values.audit,
     )
     return order, folder
+
+
+def _option_variables(devices: int | None, *, debug: bool) -> dict[str, str]:
+    """Return the variables that pass options on to the tasks."""
+    variables = {"DISTLAUNCH_DEBUG": "1"} if debug else {}
+    if devices:
+        variables |= {"DISTLAUNCH_DEVICES": str(devices), "CUDA_VISIBLE_DEVICES": "-1"}
+    return variables
 
 
 def _container(job: Job | None, program: Module | Command, console: Console) -> Container:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from distlaunch_trainer import cluster as cluster_module
-from distlaunch_trainer.cluster import Cluster, Role, connect, role_from
+from distlaunch_trainer.cluster import Cluster, Role, role_from
 from distlaunch_trainer.errors import ClusterError
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "replicas.json").read_text())
@@ -89,69 +88,11 @@ def test_an_index_may_be_text():
     assert role_from({"TF_CONFIG": config}).name == "worker:0"
 
 
-@pytest.mark.parametrize("name", ["ps:0", "evaluator:0"])
-def test_a_task_that_does_not_train_is_refused(name):
-    with pytest.raises(ClusterError, match=rf"in which {name} has no part: take the pool out"):
-        connect(Role(name, ("chief",), ("127.0.0.1:1",)))
-
-
-def test_a_time_limit_that_is_no_number_is_refused(monkeypatch):
-    monkeypatch.setenv("DISTLAUNCH_PEER_TIMEOUT", "soon")
-    with pytest.raises(ClusterError, match=r"DISTLAUNCH_PEER_TIMEOUT must be a number of seconds"):
-        connect(role_from({"TF_CONFIG": config_of([1, 2], 0)}))
-
-
-PEERS = "chief-0,10.0.0.2,fd00::2"
-
-
-@pytest.mark.parametrize(
-    ("given", "no_proxy", "no_grpc_proxy"),
-    [
-        ({"NO_PROXY": ".corp, 10.1.2.3"}, *[f".corp,10.1.2.3,{PEERS}"] * 2),
-        ({"no_proxy": "*"}, "*", f"*,{PEERS}"),
-        ({"no_grpc_proxy": "10.0.0.2,other"}, PEERS, "10.0.0.2,other,chief-0,fd00::2"),
-        ({"no_grpc_proxy": "", "no_proxy": ".corp"}, f".corp,{PEERS}", PEERS),
-    ],
-)
-def test_peers_are_reached_without_a_proxy(monkeypatch, given, no_proxy, no_grpc_proxy):
-    environments = []
-    monkeypatch.setattr(
-        "tensorflow.distribute.MultiWorkerMirroredStrategy",
-        lambda *_: environments.append(dict(os.environ)),
-    )
-    workers = ["10.0.0.2:2222", "[fd00::2]:2222"]
-    config = {"cluster": {"chief": ["chief-0:2222"], "worker": workers}, "task": CHIEF}
-    monkeypatch.setattr(os, "environ", os.environ.copy())
-    for name in ("no_grpc_proxy", "no_proxy", "NO_PROXY"):
-        os.environ.pop(name, None)
-    os.environ.update(given)
-    connect(role_from({"TF_CONFIG": json.dumps(config)}))
-    assert environments[0]["no_proxy"] == no_proxy
-    assert environments[0]["no_grpc_proxy"] == no_grpc_proxy
-
-
-CONNECT = """
-import os
-from distlaunch_trainer.cluster import connect, role_from
-connect(role_from(os.environ))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_peer_that_does_not_come_is_named(run_code, ports, rank):
-    environment = {"TF_CONFIG": config_of(ports, rank), "DISTLAUNCH_PEER_TIMEOUT": "1"}
-    task = run_code(CONNECT, **environment)
-    assert task.code == 1
-    missing = (f"worker:0 (127.0.0.1:{ports[1]})", f"chief (127.0.0.1:{ports[0]})")[rank]
-    assert f"trainer: error: {missing} did not come within 1 s: " in task.err
-    assert "Traceback" not in task.err
-
-
 GATHER = """
 import os
 import numpy as np
-from distlaunch_trainer.cluster import Cluster, connect, role_from
+from distlaunch_trainer.cluster import Cluster, role_from
+from distlaunch_trainer.strategy import connect
 role = role_from(os.environ)
 cluster = Cluster(role, connect(role))
 for length in (1, 4, 300, 0, 2, 0):

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,22 +51,9 @@ class Project:
 
     def local(self, job: str, *arguments: str, code: int | None = 0) -> Result:
         """Run `distlaunch local` with a job folder; check its exit code unless it is None."""
-        if TWO_DEVICES:
-            return self.local_with_two_devices(job, *arguments, code=code)
-        result = self.run("distlaunch", "local", "--job-dir", self.job_dir(job), *arguments)
-        assert code is None or result.code == code, result.text
-        return result
-
-    def local_with_two_devices(self, job: str, *arguments: str, code: int | None = 0) -> Result:
-        """Do what `local` does, with two virtual devices in each task of a cluster."""
-        shutil.copy(HERE / "virtual_devices.py", self.folder)
-        module = next((a for a in arguments if a.startswith("module=")), "module=trainer.task")
-        launcher = [a for a in arguments if a != module]
-        at = launcher.index("--set") if "--set" in launcher else 0
-        del launcher[at : at + ("--set" in launcher)]
-        command = ("distlaunch", "local", "--job-dir", self.job_dir(job))
-        options = ("--set", "module=virtual_devices", *launcher)
-        result = self.run(*command, *options, PROGRAM=module.removeprefix("module="))
+        devices = ("--devices", "2") if TWO_DEVICES and _is_cluster(arguments) else ()
+        folder = self.job_dir(job)
+        result = self.run("distlaunch", "local", "--job-dir", folder, *devices, *arguments)
         assert code is None or result.code == code, result.text
         return result
 
@@ -90,6 +78,10 @@ class Project:
     def weights(self, job: str) -> np.ndarray:
         model = keras.models.load_model(self.folder / job / "model/model.keras")
         return np.concatenate([w.ravel() for w in model.get_weights()])
+
+
+def _is_cluster(arguments: tuple[str, ...]) -> bool:
+    return ("--workers", "1") not in pairwise(arguments)
 
 
 # A model and data that show any difference: an odd number of examples, so that the last batch is

@@ -130,10 +130,10 @@ def test_two_workers_train_a_script_to_its_own_weights(script, alone, tensorflow
 
 def test_a_task_with_two_devices_trains_a_script_to_its_own_weights(alone, tensorflow, tmp_path):
     expected, model = alone("gan")
-    for path in (FOLDER / "gan.py", HERE / "two_devices.py"):
-        (tmp_path / path.name).symlink_to(path)
-    env = environment_outside_clusters()
-    together = tensorflow.run("two_devices", "--no-resume", "gan.py", cwd=tmp_path, env=env)
+    (tmp_path / "gan.py").symlink_to(FOLDER / "gan.py")
+    env = environment_outside_clusters() | {"DISTLAUNCH_DEVICES": "2"}
+    module = "distlaunch_trainer.fit"
+    together = tensorflow.run(module, "--no-resume", "gan.py", cwd=tmp_path, env=env)
     assert together.code == 0, together.text
     assert "fit() runs on 2 replicas" in together.out
     assert_same_numbers(expected, together, TOLERANCE)

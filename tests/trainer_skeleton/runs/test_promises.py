@@ -1,11 +1,15 @@
 """The same weights on one worker and on more, in one process and with GPUs missing."""
 
+import os
+
 import numpy as np
 import pytest
 
 from .conftest import SETTINGS
 
 pytestmark = pytest.mark.slow
+
+LAWS = bool(os.environ.get("DISTLAUNCH_TEST_LAWS"))  # make laws
 
 EXPECTED = "expected 1 GPU (DISTLAUNCH_EXPECTED_GPUS), TensorFlow sees none: TensorFlow 2."
 
@@ -45,58 +49,50 @@ def test_tasks_without_their_gpus_stop_with_one_message(regression, seed, task):
     assert error.endswith("; --allow-cpu trains anyway")
 
 
-# The launcher cannot have two replicas in one task on a machine without GPUs.
-TWO_REPLICAS = """
-import sys
-import tensorflow as tf
-from trainer import task
-from distlaunch_trainer import run
-
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-run.connect = lambda role: tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-sys.exit(task.main())
-"""
-
-
-def test_two_replicas_of_one_task_end_with_one_replicas_weights(regression, one_worker):
-    regression.write("two_replicas.py", TWO_REPLICAS)
-    result = regression.run("two_replicas", "--job-dir=replicas", *SETTINGS)
+@pytest.mark.parametrize(
+    ("options", "args", "tasks"),
+    [
+        (("--workers", "1", "--devices", "4"), ("--cross-device-ops=hierarchical-copy",), 1),
+        (("--workers", "2", "--devices", "2"), (), 2),
+        *([(("--workers", "4"), (), 4)] if LAWS else []),
+    ],
+)
+def test_four_replicas_end_with_one_replicas_weights(regression, one_worker, options, args, tasks):
+    job = f"four-on-{tasks}"
+    folder = ("--job-dir", regression.job_dir(job))
+    result = regression.run("distlaunch", "local", *folder, *options, "--", *SETTINGS, *args)
     assert result.code == 0, result.text
-    assert regression.summary("replicas")["replicas"] == 2
-    weights, _ = one_worker
-    np.testing.assert_allclose(regression.weights("replicas"), weights, rtol=0, atol=1e-9)
-
-
-def test_two_tasks_with_two_devices_end_with_one_replicas_weights(regression, one_worker):
-    regression.local_with_two_devices("four-replicas", "--workers", "2", "--", *SETTINGS)
-    summary = regression.summary("four-replicas")
-    assert (summary["tasks"], summary["replicas"]) == (["chief", "worker:0"], 4)
+    name = "mirrored, 4 replicas\n" if tasks == 1 else f"multi-worker, 4 replicas on {tasks} tasks"
+    assert f"strategy: {name}" in result.out
+    summary = regression.summary(job)
+    assert (len(summary["tasks"]), summary["replicas"]) == (tasks, 4)
     weights, expected = one_worker
-    np.testing.assert_allclose(regression.weights("four-replicas"), weights, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(regression.weights(job), weights, rtol=0, atol=1e-9)
     for epoch, other in zip(summary["epochs"], expected["epochs"], strict=True):
         assert epoch["logs"] == pytest.approx(other["logs"], abs=1e-6)
 
 
-# GPUs are CPUs here: the chief has two virtual ones.
+def test_one_of_several_devices_ends_with_the_same_weights(regression, one_worker):
+    options = ("--strategy=one-device", *SETTINGS)
+    env = {"DISTLAUNCH_DEVICES": "2"}
+    result = regression.trainer(f"--job-dir={regression.job_dir('one-device')}", *options, **env)
+    assert "strategy: one-device, 1 replica\n" in result.out
+    np.testing.assert_allclose(regression.weights("one-device"), one_worker[0], rtol=0, atol=1e-9)
+
+
 UNEVEN = """
 import os, sys
-import tensorflow as tf
 from trainer import task
-from distlaunch_trainer import cluster, devices
 
-cpu = tf.config.list_physical_devices("CPU")[0]
-count = 2 if '"type": "chief"' in os.environ["TF_CONFIG"] else 1
-virtual = [tf.config.LogicalDeviceConfiguration()] * count
-tf.config.set_logical_device_configuration(cpu, virtual)
-cluster.check_same_devices = lambda peers: devices.check_same_devices(peers, "CPU")
+if '"type": "chief"' in os.environ["TF_CONFIG"]:
+    os.environ["DISTLAUNCH_DEVICES"] = "2"
 sys.exit(task.main())
 """
 
 
 def test_tasks_with_different_numbers_of_devices_are_named(regression):
     regression.write("uneven.py", UNEVEN)
-    # Not `local`, which may give each task two devices.
+    # Not Project.local, which may give each task two devices.
     options = ("--job-dir", "uneven", "--workers", "2", "--set", "module=uneven")
     result = regression.run("distlaunch", "local", *options)
     assert result.code == 1

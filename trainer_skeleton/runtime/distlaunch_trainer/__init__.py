@@ -8,8 +8,9 @@ program of a training function. Modules, in the order in which data flows throug
 ``run``              a run: cluster, data, model, training and saving; ``run_start``: where it
                      starts or resumes; ``run_facts``: its figures
 ``job_folders``      the folders that a job writes to
-``cluster``          the strategy from TF_CONFIG, and collectives between the tasks
-``peer_watchdog``    a program that names missing peers; ``devices``: GPUs
+``cluster``          the tasks of TF_CONFIG, and collectives between them
+``strategy``         the ``tf.distribute`` strategy, chosen from cluster and devices
+``peer_watchdog``    a program that names missing peers; ``devices``: GPUs; ``virtual_devices``
 ``data_setup``       the data, sharded, as of the run that is resumed
 ``arrays``           Arrays; ``records``: Records; both are an ``example_source``
 ``record_index``     the byte offsets of records; ``tfrecord_scanner`` finds them

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .devices import check_same_devices
-from .errors import ClusterError, summarize
+from .errors import ClusterError
 
 _TRAINING_TYPES = ("chief", "master", "worker")
 _TYPES = (*_TRAINING_TYPES, "ps", "evaluator")
@@ -47,11 +46,14 @@ class Role:
         Names of all training tasks, in the order of their ranks.
     addresses
         ``host:port`` of each of ``peers``; empty where there is no cluster.
+    parameter_servers
+        ``host:port`` of each parameter server.
     """
 
     name: str = "chief"
     peers: tuple[str, ...] = ("chief",)
     addresses: tuple[str, ...] = ()
+    parameter_servers: tuple[str, ...] = ()
 
     @property
     def rank(self) -> int:
@@ -101,7 +103,7 @@ def role_from(environ: Mapping[str, str]) -> Role:
         )
     workers = cluster.get("worker", ())
     peers = ("chief",) * len(chiefs) + tuple(f"worker:{index}" for index in range(len(workers)))
-    role = Role(_task_name(task), peers, chiefs + workers)
+    role = Role(_task_name(task), peers, chiefs + workers, cluster.get("ps", ()))
     if role.rank < 0 and role.type in _TRAINING_TYPES:
         raise ClusterError(
             f"TF_CONFIG: this task is {role.name}, and the cluster has {', '.join(peers) or 'none'}"
@@ -149,71 +151,6 @@ def _task_name(task: Any) -> str:
     return "chief"
 
 
-def connect(role: Role) -> tf.distribute.Strategy:
-    """Make the strategy for ``role``, waiting until every peer has come.
-
-    Raises
-    ------
-    ClusterError
-        If the task is none that trains, or the cluster cannot be formed.
-    DeviceError
-        If the tasks have different numbers of devices.
-    """
-    if role.rank < 0:
-        raise ClusterError(
-            f"this trainer runs MultiWorkerMirroredStrategy, in which {role.name} has no part: "
-            f"take the pool out of the job, or give it a program of its own"
-        )
-    gpus = tf.config.list_physical_devices("GPU")
-    if role.num_workers == 1:
-        return tf.distribute.MirroredStrategy() if len(gpus) > 1 else tf.distribute.get_strategy()
-    os.environ.update(_without_proxy(role, os.environ))
-    implementation = tf.distribute.experimental.CommunicationImplementation
-    options = tf.distribute.experimental.CommunicationOptions(
-        implementation=implementation.NCCL if gpus else implementation.AUTO
-    )
-    with _Watchdog(role):
-        try:
-            strategy = tf.distribute.MultiWorkerMirroredStrategy(_resolver(role), options)
-        except (tf.errors.OpError, RuntimeError, ValueError) as error:
-            raise ClusterError(
-                f"{role.name} could not join the cluster: {summarize(error)}"
-            ) from error
-    check_same_devices(role.peers)
-    return strategy
-
-
-def _without_proxy(role: Role, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables by which this task reaches its peers without a proxy.
-
-    gRPC reads no_grpc_proxy, or no_proxy if that is not set; other clients read no_proxy, or
-    NO_PROXY if that is not set. A '*' means every host only if it is alone.
-    """
-    peers = [address.rpartition(":")[0].strip("[]") for address in role.addresses]
-
-    def with_peers(hosts: str) -> str:
-        given = [host.strip() for host in hosts.split(",") if host.strip()]
-        return ",".join(dict.fromkeys([*given, *peers]))
-
-    direct = environ.get("no_proxy", environ.get("NO_PROXY", ""))
-    return {
-        "no_proxy": direct if direct.strip() == "*" else with_peers(direct),
-        "no_grpc_proxy": with_peers(environ.get("no_grpc_proxy", direct)),
-    }
-
-
-def _resolver(role: Role) -> tf.distribute.cluster_resolver.ClusterResolver:
-    by_type: dict[str, list[str]] = {}
-    for peer, address in zip(role.peers, role.addresses, strict=True):
-        by_type.setdefault(peer.partition(":")[0], []).append(address)
-    return tf.distribute.cluster_resolver.SimpleClusterResolver(
-        tf.train.ClusterSpec(by_type),
-        task_type=role.type,
-        task_id=int(role.name.partition(":")[2] or 0),
-        rpc_layer="grpc",
-    )
-
-
 def _words(value: np.ndarray) -> int:
     """Return how many numbers of 64 bits hold an array."""
     return -(-value.nbytes // 8)
@@ -247,7 +184,7 @@ def _peer_timeout(environ: Mapping[str, str]) -> float:
     return seconds
 
 
-class _Watchdog:
+class PeerWatchdog:
     """Names the peers that have not come, and ends this process after a limit.
 
     TensorFlow waits for them in a call that lets no other Python thread run and that no exception

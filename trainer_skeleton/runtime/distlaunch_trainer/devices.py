@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from .errors import ClusterError, DeviceError
+from .virtual_devices import make_virtual_devices
 
 _EXPECTED = "DISTLAUNCH_EXPECTED_GPUS"
 _DRIVER = "libcuda.so.1"
@@ -37,7 +38,7 @@ _LOGICAL_DEVICE = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)/device:\w+:\d+"
 
 
 def prepare(task: str, environ: Mapping[str, str], *, allow_cpu: bool, memory_growth: bool) -> None:
-    """Print this task's devices, and check them before TensorFlow waits for the other tasks.
+    """Make virtual devices, print this task's devices, and check them before the tasks meet.
 
     Parameters
     ----------
@@ -51,6 +52,7 @@ def prepare(task: str, environ: Mapping[str, str], *, allow_cpu: bool, memory_gr
     DeviceError
         If there are fewer GPUs than expected, and ``allow_cpu`` is not set.
     """
+    make_virtual_devices(environ)
     print(describe_devices(), flush=True)
     warning = check_gpus(task, environ, allow_cpu=allow_cpu)
     if warning:
@@ -152,7 +154,7 @@ def allow_memory_growth() -> None:
         tf.config.experimental.set_memory_growth(gpu, enable=True)
 
 
-def check_same_devices(peers: Sequence[str], kind: str = "GPU") -> None:
+def check_same_devices(peers: Sequence[str]) -> None:
     """Check that all tasks of a cluster have the same number of devices.
 
     To be called when the cluster is formed and before the first collective, which does not end
@@ -162,22 +164,21 @@ def check_same_devices(peers: Sequence[str], kind: str = "GPU") -> None:
     ----------
     peers
         Names of all training tasks.
-    kind
-        The type of the devices. On CPUs each task has one replica, whatever their number.
 
     Raises
     ------
     DeviceError
         If they differ; the message has the number of each task.
     """
-    devices = (_LOGICAL_DEVICE.fullmatch(d.name) for d in tf.config.list_logical_devices(kind))
-    counts = Counter(_task_name(*device.groups()) for device in devices if device)
-    if len({counts[peer] for peer in peers}) > 1:
-        numbers = ", ".join(f"{peer} has {counts[peer]}" for peer in peers)
-        raise DeviceError(
-            f"the tasks have different numbers of {kind}s ({numbers}): give all of them machines "
-            "with the same number of accelerators"
-        )
+    for kind in ("GPU", "CPU"):  # a task has several CPUs if they are virtual
+        devices = (_LOGICAL_DEVICE.fullmatch(d.name) for d in tf.config.list_logical_devices(kind))
+        counts = Counter(_task_name(*device.groups()) for device in devices if device)
+        if len({counts[peer] for peer in peers}) > 1:
+            numbers = ", ".join(f"{peer} has {counts[peer]}" for peer in peers)
+            raise DeviceError(
+                f"the tasks have different numbers of {kind}s ({numbers}): give all of them "
+                "machines with the same number of accelerators"
+            )
 
 
 def _task_name(kind: str, index: str) -> str:

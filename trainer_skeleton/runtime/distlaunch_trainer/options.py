@@ -17,6 +17,13 @@ from typing import NoReturn
 
 _CHIEF_FIRST_SECONDS = 5.0
 
+STRATEGIES = ("multi-worker", "mirrored", "one-device", "parameter-server", "tpu")
+_REFUSED_STRATEGIES = {
+    "central-storage": "CentralStorageStrategy is experimental in TensorFlow, and Keras 3 does "
+    "not support it: use mirrored",
+    "default": "the default strategy does not distribute: use one-device",
+}
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -36,6 +43,9 @@ class Settings:
     sync_batch_norm: bool = False
     exchange_dtype: str = "float32"
     checkpoint_every: int = 0
+    strategy: str | None = None
+    cross_device_ops: str | None = None
+    tpu: str = "local"
     resume: bool = True
     evaluate: str | None = None
     step_timeout: int = 1800
@@ -89,6 +99,15 @@ def _learning_rate(text: str) -> float:
     return value
 
 
+def _strategy(text: str) -> str:
+    if text in _REFUSED_STRATEGIES:
+        raise argparse.ArgumentTypeError(f"{text} is refused: {_REFUSED_STRATEGIES[text]}")
+    if text not in STRATEGIES:
+        choices = ", ".join(STRATEGIES)
+        raise argparse.ArgumentTypeError(f"no strategy {text!r}; there are: {choices}")
+    return text
+
+
 def parser(
     prog: str = "python -m trainer.task",
     description: str = "Train the model of trainer/model.py on the data of trainer/data.py.",
@@ -103,6 +122,23 @@ def parser(
         "--global-batch-size", type=_at_least(1), help="rows of a step over all replicas"
     )
     add("--job-dir", help="folder or gs:// URL to write to (from AIP_MODEL_DIR, else ./job)")
+    add(
+        "--strategy",
+        type=_strategy,
+        metavar=f"{{{','.join(STRATEGIES)}}}",
+        help="tf.distribute strategy (chosen from the cluster and the devices)",
+    )
+    add(
+        "--cross-device-ops",
+        choices=("nccl", "hierarchical-copy", "reduction-to-one"),
+        help="how the mirrored strategy sums over the devices (TensorFlow's choice)",
+    )
+    add(
+        "--tpu",
+        metavar="NAME",
+        default="local",
+        help="with --strategy tpu: its name, or local for the TPU of this machine (%(default)s)",
+    )
     add("--learning-rate", type=_learning_rate, help="replaces the optimizer's own")
     add(
         "--steps-per-epoch",

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from . import devices, explain, keras_compat, stop_signal
 from .checkpoints import TrainingState
-from .cluster import Cluster, connect, role_from
+from .cluster import Cluster, role_from
 from .data_setup import TrainingData, load_data, load_evaluation_data, resolve_option
 from .evaluation import STEPS_PER_EXECUTION, restore_weights
 from .evaluator import Evaluator
@@ -36,6 +36,7 @@ from .run_facts import nothing_to_train_message, run_facts, run_summary
 from .run_start import agreed_start, checkpoint_to_read, open_folders, set_precision
 from .step_functions import StepFunctions
 from .stop_signal import StopSignal
+from .strategy import connect, describe
 from .user_model import checked_callbacks, create_compiled_model, set_learning_rate
 
 
@@ -86,7 +87,8 @@ class Run(AbstractContextManager):
             allow_cpu=settings.allow_cpu,
             memory_growth=settings.gpu_memory_growth,
         )
-        self._cluster = Cluster(role, connect(role))
+        self._cluster = Cluster(role, connect(role, settings))
+        self._report.log(describe(self._cluster.strategy, role))
         self._stop = StopSignal()
         self._checkpoints = open_folders(self._folders, role, self._report)
         self._saved = checkpoint_to_read(self._checkpoints, role, settings, self._report)

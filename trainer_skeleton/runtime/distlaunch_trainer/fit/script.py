@@ -17,17 +17,18 @@ import keras
 import tensorflow as tf
 
 from distlaunch_trainer import devices, stop_signal
-from distlaunch_trainer.cluster import Cluster, Role, connect, role_from
+from distlaunch_trainer.cluster import Cluster, Role, role_from
 from distlaunch_trainer.errors import TrainerError
 from distlaunch_trainer.job_folders import Folders, folders_from
 from distlaunch_trainer.report import Report, write_summary
 from distlaunch_trainer.stop_signal import StopSignal
 from distlaunch_trainer.storage import is_remote, make_folder, remove
+from distlaunch_trainer.strategy import connect, describe
 
 from . import hooks
 from .chief_files import redirected_writes
+from .default_strategy import set_strategy
 from .session import Session
-from .strategy import set_strategy
 
 _NOTE = (
     "fit() runs on {replicas} replicas: every task reads all data and trains on its rows of each "
@@ -69,6 +70,7 @@ def run_script(options: argparse.Namespace) -> None:
         memory_growth=options.gpu_memory_growth,
     )
     cluster = Cluster(role, connect(role))
+    report.log(describe(cluster.strategy, role))
     stop = StopSignal()
     is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
     if role.is_chief:
