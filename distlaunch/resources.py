@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from distlaunch.errors import UsageError, did_you_mean
 
-DESCRIPTION = "DESCRIPTION"  # a starter's file with its one line for `init --list`
+FACTS = "starter.yaml"  # of a starter; docs/starters.md has its keys
 TRAINER = "distlaunch_trainer"  # the trainer package
 COPIED = "distributed"  # what it was before: a folder beside the job's module
 
@@ -29,14 +30,16 @@ def trainer_package() -> Path:
     return in_checkout if in_checkout.is_dir() else _HERE.parent / TRAINER
 
 
-def starters() -> dict[str, str]:
-    """Return the names of the starters, each with its one-line description."""
-    paths = sorted((skeleton() / "starters").glob(f"*/{DESCRIPTION}"))
-    return {path.parent.name: path.read_text(encoding="utf-8").strip() for path in paths}
+def starters() -> dict[str, dict[str, Any]]:
+    """Return the facts of each starter by its name."""
+    import yaml
+
+    paths = sorted((skeleton() / "starters").glob(f"*/{FACTS}"))
+    return {path.parent.name: yaml.safe_load(path.read_text("utf-8")) for path in paths}
 
 
-def starter(name: str) -> Path:
-    """Return the folder of a starter.
+def starter(name: str) -> tuple[dict[str, Any], list[Path]]:
+    """Return a starter's facts, and its folders: those of the starters that it extends first.
 
     Raises
     ------
@@ -47,7 +50,11 @@ def starter(name: str) -> Path:
     if name not in known:
         hint = did_you_mean(name, known) or f"; there are: {', '.join(known)}"
         raise UsageError(f"no starter {name!r}{hint}")
-    return skeleton() / "starters" / name
+    folder = skeleton() / "starters" / name
+    if "extends" not in known[name]:
+        return known[name], [folder]
+    facts, folders = starter(known[name]["extends"])
+    return facts | known[name], [*folders, folder]
 
 
 def _folder(name: str) -> Path:

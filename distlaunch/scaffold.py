@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distlaunch import resources
 from distlaunch.errors import DistlaunchError, os_reason
@@ -14,11 +14,11 @@ from distlaunch.files import atomic_write
 from distlaunch.job.model import DEFAULT_BASE, project_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
 TEMPLATE = ".j2"
-_SCRIPT = Path("train.py")  # a starter with it has no trainer of the base
-_TRAINER = ("trainer", "tests")
+_ABOUT = Path("ABOUT.md")  # of a starter; a part of the project's README
+_TRAINER = ("trainer", "tests")  # which a starter with a script does not take over
 SCHEMA = Path("distlaunch.schema.json")  # the job file's keys, for editors
 _MOST_NAMED = 10  # files that a refusal names
 _FORCE = "--force, which keeps each file that it changes as FILE.bak"
@@ -78,56 +78,58 @@ def plan(folder: Path, starter: str) -> Scaffold:
     if folder.is_symlink() and not folder.exists():
         raise DistlaunchError(f"{folder}: is a broken symlink; expected a folder or a new name")
     name = project_name(Path(os.path.realpath(folder)).name)
-    base, overlay = resources.skeleton() / "base", resources.starter(starter)
-    script = str(_SCRIPT) if (overlay / _SCRIPT).is_file() else None
-    files = dict(_contents(base, name, script))
-    if script:
+    facts, (*below, own) = resources.starter(starter)
+    files: dict[Path, bytes] = {}
+    for layer in (resources.skeleton() / "base", *below):
+        files |= _contents(layer)
+    if facts.get("script"):
         files = {path: data for path, data in files.items() if path.parts[0] not in _TRAINER}
-    files |= dict(_contents(overlay, name, script))
+    files |= _contents(own)
+    about = files.pop(_ABOUT, b"").decode().strip()
+    facts = {"script": False, **facts, "name": name, "base": DEFAULT_BASE, "about": about}
+    files = dict(_rendered(path, data, facts) for path, data in files.items())
     return Scaffold(name, files | {SCHEMA: schema_text().encode()})
 
 
 def trainer_copy(folder: Path) -> Scaffold:
     """Return the trainer package as files of a project, without those that are there already."""
     package = resources.trainer_package()
-    files = {Path(package.name) / path: content for path, content in _contents(package)}
+    files = {Path(package.name) / path: content for path, content in _contents(package).items()}
     missing = {path: data for path, data in files.items() if not _is_equal(folder / path, data)}
     return Scaffold(package.name, missing)
 
 
-def _contents(
-    source: Path, name: str = "", script: str | None = None
-) -> Iterator[tuple[Path, bytes]]:
-    """Yield path and content of each file of a part of the skeleton."""
-    for file in sorted(source.rglob("*")):
-        path = file.relative_to(source)
-        if not file.is_file() or _is_left_out(path):
-            continue
-        if path.suffix == TEMPLATE:
-            yield path.with_suffix(""), _rendered(file, name, script)
-        else:
-            yield path, file.read_bytes()
+def _contents(source: Path) -> dict[Path, bytes]:
+    """Return the files of a part of the skeleton, by path."""
+    files = [file for file in sorted(source.rglob("*")) if file.is_file()]
+    contents = {file.relative_to(source): file for file in files}
+    return {path: file.read_bytes() for path, file in contents.items() if not _is_left_out(path)}
 
 
 def _is_left_out(path: Path) -> bool:
     """Whether this is a by-product of running the skeleton in place, or describes a starter."""
     hidden = any(part.startswith(".") and part != ".gitignore" for part in path.parts)
     is_bytecode = path.suffix == ".pyc" or "__pycache__" in path.parts
-    return hidden or is_bytecode or path == Path(resources.DESCRIPTION)
+    return hidden or is_bytecode or path == Path(resources.FACTS)
 
 
-def _rendered(template: Path, name: str, script: str | None) -> bytes:
+def _rendered(path: Path, content: bytes, facts: Mapping[str, Any]) -> tuple[Path, bytes]:
+    """Return a file of the project, rendered if it is a template."""
+    if path.suffix != TEMPLATE:
+        return path, content
     import jinja2  # only `init` needs them
     import yaml
 
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
+        trim_blocks=True,
         autoescape=False,  # noqa: S701 - no HTML is written
     )
-    environment.filters["yaml"] = lambda text: yaml.safe_dump(text).splitlines()[0]
-    source = environment.from_string(template.read_text(encoding="utf-8"))
-    return source.render(name=name, script=script, base=DEFAULT_BASE).encode()
+    environment.filters["yaml"] = lambda value: yaml.safe_dump(
+        value, default_flow_style=True, sort_keys=False, width=1000
+    ).splitlines()[0]
+    return path.with_suffix(""), environment.from_string(content.decode()).render(facts).encode()
 
 
 def _is_taken(folder: Path, path: Path) -> bool:

@@ -76,14 +76,18 @@ def test_project_is_complete(tmp_path):
         "data/train-00000-of-00005.tfrecord",
         "data/validation-00001-of-00002.tfrecord",
     } <= files.keys()
-    assert not [name for name in files if name.endswith((".j2", ".pyc", ".part", "DESCRIPTION"))]
+    assert not [
+        name
+        for name in files
+        if name.endswith((".j2", ".pyc", ".part", "starter.yaml", "ABOUT.md"))
+    ]
     assert not [name for name, content in files.items() if b"{{" in content and name != "x.py"]
     for name, content in files.items():
         if name.endswith(".py"):
             ast.parse(content, name)
 
 
-def test_starter_overlays_the_base_without_build_files(tmp_path, monkeypatch):
+def test_starter_overlays_the_base_and_what_it_extends(tmp_path, monkeypatch):
     skeleton = tmp_path / "skeleton"
     for path, text in {
         "base/both.txt": "base",
@@ -93,18 +97,43 @@ def test_starter_overlays_the_base_without_build_files(tmp_path, monkeypatch):
         "base/package/__pycache__/x.pyc": "no",
         "base/.pytest_cache/README.md": "no",
         "base/stray.pyc": "no",
-        "starters/one/DESCRIPTION": "The one.\n",
+        "base/ABOUT.md": "Nothing.",
+        "base/README.md.j2": "# {{ name }}\n\n{{ about }}\n",
+        "base/facts.txt.j2": "{{ args | yaml }} {{ env | yaml }} {{ script }}",
+        "base/trainer/task.py": "base",
+        "starters/one/starter.yaml": "description: The one.\nargs: [--a=1]\nenv: {B: '2', A: x}\n",
         "starters/one/both.txt": "starter",
+        "starters/one/data/x": "one",
+        "starters/one/ABOUT.md": "One.\n",
+        "starters/two/starter.yaml": "description: Two.\nextends: one\nargs: [--b]\n",
+        "starters/two/data/x": "two",
+        "starters/three/starter.yaml": "extends: two\nscript: true\n",
+        "starters/three/ABOUT.md": "Three {{ name }}.",
+        "starters/three/tests/test_train.py": "three",
     }.items():
         (skeleton / path).parent.mkdir(parents=True, exist_ok=True)
         (skeleton / path).write_text(text)
     monkeypatch.setattr(resources, "skeleton", lambda: skeleton)
-    assert plan(tmp_path / "Some Name", "one").files == {
-        Path("both.txt"): b"starter",
-        Path("name.txt"): b"some_name 'null' some_name\n",
-        Path(".gitignore"): b"kept",
-        Path("distlaunch.schema.json"): schema_text().encode(),
+    one = {
+        "both.txt": "starter",
+        "name.txt": "some_name 'null' some_name\n",
+        ".gitignore": "kept",
+        "README.md": "# some_name\n\nOne.\n",
+        "facts.txt": "[--a=1] {B: '2', A: x} False",
+        "data/x": "one",
+        "trainer/task.py": "base",
+        "distlaunch.schema.json": schema_text(),
     }
+    two = one | {"data/x": "two", "facts.txt": "[--b] {B: '2', A: x} False"}
+    three = two | {
+        "README.md": "# some_name\n\nThree {{ name }}.\n",
+        "facts.txt": "[--b] {B: '2', A: x} True",
+        "tests/test_train.py": "three",
+    }
+    del three["trainer/task.py"]
+    for starter, expected in (("one", one), ("two", two), ("three", three)):
+        files = plan(tmp_path / "Some Name", starter).files
+        assert {str(path): data.decode() for path, data in files.items()} == expected
 
 
 def test_existing_files_are_only_overwritten_with_force_and_kept(tmp_path):
@@ -180,5 +209,5 @@ def test_failed_write_reports_its_progress(tmp_path, monkeypatch):
 def test_unknown_starter():
     with pytest.raises(UsageError, match=r"^no starter 'digit'; did you mean 'digits'\?$"):
         plan(Path("x"), "digit")
-    with pytest.raises(UsageError, match=r"^no starter 'zzz'; there are: digits, own-script$"):
+    with pytest.raises(UsageError, match=r"^no starter 'zzz'; there are: .*digits, .*own-script"):
         plan(Path("x"), "zzz")

@@ -7,7 +7,9 @@ import hashlib
 import pytest
 import tensorflow as tf
 
-from distlaunch.resources import starter
+from distlaunch.resources import skeleton
+
+DIGITS = skeleton() / "starters/digits"
 
 # Printed by tools/make_digits.py from sklearn.datasets.load_digits: each image's 64 bytes and its
 # label, sorted.
@@ -37,7 +39,7 @@ def image_and_label(record: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, list[bytes]]:
-    folder = starter("digits") / "data"
+    folder = DIGITS / "data"
     return {
         path.stem: [
             image_and_label(record)
@@ -59,6 +61,6 @@ def test_images_are_those_of_scikit_learn(files):
 
 
 def test_licence_is_beside_the_data():
-    text = (starter("digits") / "data" / "ATTRIBUTION.md").read_text(encoding="utf-8")
+    text = (DIGITS / "data" / "ATTRIBUTION.md").read_text(encoding="utf-8")
     assert "CC BY 4.0" in text
     assert "Alpaydin" in text

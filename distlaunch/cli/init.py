@@ -53,8 +53,10 @@ def command(
 
 
 def _show_starters() -> None:
-    for name, description in resources.starters().items():
-        show(f"{name}  {description}")
+    known = resources.starters()
+    width = max(map(len, known))
+    for name, facts in known.items():
+        show(f"{name:{width}}  {facts['description']}")
 
 
 def _show_next(project: scaffold.Scaffold, folder: Path) -> None:

@@ -45,9 +45,12 @@ def test_an_unusable_folder_is_refused(run, tmp_path, folder, code, message):
 
 
 def test_list(run, tmp_path):
-    lines = [f"{name}  {description}\n" for name, description in starters().items()]
-    assert run("init", "--list").out == "".join(lines)
-    assert list(starters()) == ["digits", "own-script"]
+    lines = run("init", "--list").out.splitlines()
+    assert [line.split()[0] for line in lines] == list(starters())
+    descriptions = [facts["description"] for facts in starters().values()]
+    assert len({lines[n].index(text) for n, text in enumerate(descriptions)}) == 1
+    assert max(map(len, lines)) <= 100
+    assert {"digits", "own-script"} <= starters().keys()
     assert list(tmp_path.iterdir()) == []
 
 

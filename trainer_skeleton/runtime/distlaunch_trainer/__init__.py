@@ -20,6 +20,7 @@ program of a training function. Modules, in the order in which data flows throug
 ``user_dataset``     a user's ``tf.data.Dataset``; ``python_data``: a PyDataset or generator
 ``shard_policy``     how a user's batches are sharded; ``batch_sharding``: the rows of a replica
 ``batch_rows``       the rows of a batch; ``fingerprints``: which rows were seen
+``preview``          the first rows of the data, for a project's test
 ``user_model``       the model and the callbacks that a user's functions return
 ``model_build``      the variables of a model; ``custom_steps``: its own training steps
 ``model_replicas``   a model on all replicas, and what steps share: ``losses``, ``normalization``,
@@ -49,14 +50,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .arrays import Arrays
+    from .preview import first_batch
     from .process import launch
     from .records import Records
     from .run import Run
 
 __version__ = "0.1.0"
-__all__ = ["Arrays", "Records", "Run", "launch"]
+__all__ = ["Arrays", "Records", "Run", "first_batch", "launch"]
 
-_MODULES = {"Arrays": "arrays", "Records": "records", "Run": "run", "launch": "process"}
+_MODULES = {
+    "Arrays": "arrays",
+    "Records": "records",
+    "Run": "run",
+    "first_batch": "preview",
+    "launch": "process",
+}
 
 
 def __getattr__(name: str) -> Any:

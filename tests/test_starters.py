@@ -1,0 +1,76 @@
+"""Every starter is a whole project with a job file that can be launched."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from distlaunch.image.requirements import read_requirements
+from distlaunch.job.load import load_job_file
+from distlaunch.job.model import Machine
+from distlaunch.resources import FACTS, starters
+from distlaunch.scaffold import plan
+
+KEYS = {
+    *("description", "extends", "args", "env", "include", "requirements", "cluster", "script"),
+}
+CLUSTER = {"machine", "accelerator", "workers", "parameter_servers", "evaluator"}
+
+
+@pytest.mark.parametrize("name", starters())
+def test_facts_are_of_the_known_keys(name):
+    facts = starters()[name]
+    assert facts.keys() <= KEYS, FACTS
+    assert facts.get("cluster", {}).keys() <= CLUSTER
+    assert "\n" not in facts["description"]
+
+
+@pytest.mark.parametrize("name", starters())
+def test_a_starter_is_a_whole_project(name, tmp_path):
+    project = plan(tmp_path / "some-name", name)
+    project.write(tmp_path)
+    job = load_job_file(tmp_path / "distlaunch.yaml")
+    program = job.script or f"{job.module.replace('.', '/')}.py"
+    assert (tmp_path / program).is_file()
+    assert all((tmp_path / included).exists() for included in job.image.include)
+    requirements = read_requirements(tmp_path, "requirements.txt", gpu=None)
+    assert all(line.requirement for line in requirements.lines())
+    readme = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "Expected" in readme
+    assert len(readme.splitlines()) < 80
+    for path in tmp_path.rglob("*.py"):
+        ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def test_a_job_file_has_the_facts_of_its_starter(tmp_path, monkeypatch):
+    facts = {
+        "description": "x",
+        "args": ["--epochs=3", "--sync-batch-norm"],
+        "env": {"A": "1"},
+        "requirements": ["six>=1.16"],
+        "cluster": {
+            "machine": "n1-standard-8",
+            "accelerator": {"type": "NVIDIA_TESLA_T4", "count": 4},
+            "workers": 3,
+            "parameter_servers": 2,
+            "evaluator": True,
+        },
+    }
+    monkeypatch.setattr("distlaunch.resources.starters", lambda: {"digits": facts})
+    plan(tmp_path, "digits").write(tmp_path)
+    job = load_job_file(tmp_path / "distlaunch.yaml")
+    assert job.args == ("--epochs=3", "--sync-batch-norm")
+    assert job.env == {"A": "1"}
+    assert job.image.include == ()
+    assert (
+        job.cluster.describe() == "7 tasks: chief + 3 workers + 2 parameter servers + 1 evaluator"
+    )
+    machine = Machine("n1-standard-8", "NVIDIA_TESLA_T4", 4)
+    assert job.cluster.chief.machine == job.cluster.workers.machine == machine
+    assert (tmp_path / "requirements.txt").read_text().endswith("\nsix>=1.16\n")
+    monkeypatch.setattr(
+        "distlaunch.resources.starters", lambda: {"digits": {"cluster": {"workers": 0}}}
+    )
+    plan(tmp_path, "digits").write(tmp_path, overwrite=True)
+    assert load_job_file(tmp_path / "distlaunch.yaml").cluster.describe() == "1 task: chief"
