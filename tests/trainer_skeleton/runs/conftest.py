@@ -16,6 +16,8 @@ import keras
 import numpy as np
 import pytest
 
+from distlaunch import scaffold
+
 from ..conftest import environment_outside_clusters  # noqa: TID252
 
 if TYPE_CHECKING:
@@ -79,6 +81,22 @@ class Project:
         model = keras.models.load_model(self.folder / job / "model/model.keras")
         return np.concatenate([w.ravel() for w in model.get_weights()])
 
+    def check_model(self, job: str, *input_shape: int) -> None:
+        """Check that plain Keras loads the trained model and predicts what its SavedModel does.
+
+        The input is the project's first batch of validation data, or random if there is a shape.
+        """
+        shutil.copy(HERE / "check_model.py", self.folder)
+        result = self.run("check_model", f"{self.job_dir(job)}/model", *map(str, input_shape))
+        assert result.code == 0, result.text
+
+    def own_tests(self) -> None:
+        """Run the project's tests."""
+        result = self.run("pytest", "tests", "-q", "-p", "no:cacheprovider", "--rootdir=.")
+        assert result.code == 0, result.text
+        assert " passed" in result.out
+        assert "skipped" not in result.out
+
 
 def _is_cluster(arguments: tuple[str, ...]) -> bool:
     return ("--workers", "1") not in pairwise(arguments)
@@ -125,6 +143,20 @@ def scaffolded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scaffolded") / "digits"
     subprocess.run([sys.executable, "-m", "distlaunch", "init", str(folder)], check=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def new_starter(
+    tensorflow: PythonHost, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Project]:
+    """Create a project from a starter, by its name."""
+
+    def make(name: str) -> Project:
+        folder = tmp_path_factory.mktemp("starter") / name
+        scaffold.plan(folder, name).write(folder)
+        return Project(folder, tensorflow)
+
+    return make
 
 
 @pytest.fixture(scope="session")
