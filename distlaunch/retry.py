@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RETRY_DEADLINE = 60.0  # seconds for which a call to Google that fails is retried
-CALL_TIMEOUT = 120.0  # seconds for one attempt and its whole response
+CALL_TIMEOUT = 120.0  # seconds for which a file in Cloud Storage is read
 
 _RANDOM = SystemRandom()  # does not disturb the program's seeded random numbers
 

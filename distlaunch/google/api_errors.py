@@ -25,7 +25,6 @@ CURRENT_ACCOUNT = "user:$(gcloud config get account)"
 DISABLED, NOT_PAID, NOT_CHARGED = "SERVICE_DISABLED", "BILLING_DISABLED", "USER_PROJECT_DENIED"
 RATE = "RATE_LIMIT_EXCEEDED"
 QUOTA = "RESOURCE_EXHAUSTED"
-INVALID = "INVALID_ANSWER"
 
 _RETRYABLE = {408, 500, 502, 503, 504}
 _CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
@@ -93,14 +92,9 @@ def connection_error(host: str, error: Exception, *, is_local: bool) -> GoogleEr
     )
 
 
-def invalid_response(host: str, problem: str) -> GoogleError:
-    """Return the error for a successful response that is not what the API documents."""
-    return GoogleError(f"{host}: invalid response: {problem}", status=200, reason=INVALID)
-
-
 def unreadable_response(host: str, problem: str) -> RetryableError:
     """Return the error for a response that is not the API's, such as a proxy's page."""
-    return RetryableError(f"{host}: invalid response: {problem}", status=200, reason=INVALID)
+    return RetryableError(f"{host}: invalid response: {problem}", status=200)
 
 
 def root_cause(error: BaseException) -> str:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from distlaunch import __version__
-from distlaunch.background import BackgroundTask
-from distlaunch.errors import GoogleError, RetryableError, UsageError
+from distlaunch.errors import RetryableError, UsageError
 from distlaunch.google import api_errors, auth
-from distlaunch.retry import CALL_TIMEOUT, RETRY_DEADLINE, Backoff
+from distlaunch.retry import RETRY_DEADLINE, Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,12 +30,9 @@ Timeout = tuple[float, float]
 """Seconds to connect, and between two bytes of the response."""
 Params = Mapping[str, str | int | Sequence[str]]
 
-MAX_RESPONSE_BYTES = 64 << 20  # decompressed
-
 _TIMEOUT: Timeout = (10.0, 60.0)
 _CONNECTIONS = 32  # that threads may use at once
 _REPORT_AFTER = 5.0  # seconds of retrying before it is reported
-_CHUNK = 1 << 16  # bytes
 _QUOTED = 40  # bytes of a response that is not a JSON object
 
 
@@ -120,8 +116,6 @@ class Session:
             headers={} if body is None else {"Content-Type": "application/json"},
             timeout=timeout,
             allow_redirects=False,
-            stream=True,
-            hooks={"response": _read_body},
         )
         retries = Retries(self, retry_deadline)
         while True:
@@ -129,13 +123,6 @@ class Session:
                 return self._attempt(send, service, api_errors.host_of(url))
             except RetryableError as error:  # noqa: PERF203 - each attempt may fail
                 retries.wait(error)
-
-    def invalid_response(
-        self, service: str, problem: str, *, region: str | None = None
-    ) -> GoogleError:
-        """Return the error for a response that is JSON, but not what the API documents."""
-        url = service_url(service, "", region=region, endpoint=self.endpoint)
-        return api_errors.invalid_response(api_errors.host_of(url), problem)
 
     def is_emulator_down(self, error: RetryableError) -> bool:
         """Whether a port of this machine refused the connection, so that retries are pointless."""
@@ -154,8 +141,6 @@ class Session:
                 project=self.project,
                 member=auth.iam_member(self.credentials),
             ).error()
-        if len(response.content) > MAX_RESPONSE_BYTES:
-            raise api_errors.invalid_response(host, f"larger than {MAX_RESPONSE_BYTES >> 20} MiB")
         try:
             content = json.loads(response.content or b"{}")
         except (ValueError, RecursionError):
@@ -167,20 +152,12 @@ class Session:
         return content
 
     def _send(self, send: Callable[[], Response], host: str) -> Response:
-        """Send a request once.
-
-        The timeout of Requests applies to each read, and a server that sends a byte a second never
-        exceeds it. So the request runs on a thread, which is abandoned after `CALL_TIMEOUT`.
-        """
+        """Send a request once, and read the response."""
         from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import ContentDecodingError, RequestException
 
         try:
-            return BackgroundTask(send).result(CALL_TIMEOUT)
-        except TimeoutError as error:
-            raise RetryableError(
-                f"no complete response from {host} within {CALL_TIMEOUT:g} s", reason="UNREACHABLE"
-            ) from error
+            return send()
         except GoogleAuthError as error:
             raise api_errors.token_error(error) from error
         except ContentDecodingError as error:
@@ -300,21 +277,10 @@ def _split(endpoint: str) -> SplitResult | None:
     return parts if parts.hostname else None
 
 
-def _read_body(response: Response, **_: Any) -> None:
-    """Read the body of a response, up to the maximum size."""
-    body = bytearray()
-    with response:
-        for chunk in response.iter_content(_CHUNK):
-            body += chunk
-            if len(body) > MAX_RESPONSE_BYTES:
-                break
-    response._content = bytes(body)  # noqa: SLF001 - Requests has no limit
-
-
 def _read_error(response: Response, **_: Any) -> None:
     """Read the body of an error response; google-cloud-storage leaves its connection open."""
     if not response.ok:
-        _read_body(response)
+        response.content  # noqa: B018 - reads it
 
 
 def _http_session(project: str | None, *, is_anonymous: bool) -> AuthorizedSession:

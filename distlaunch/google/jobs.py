@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
 from enum import Enum
@@ -12,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
 from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, RetryableError
-from distlaunch.google.api_errors import INVALID, QUOTA
+from distlaunch.google.api_errors import QUOTA
 from distlaunch.google.client import Retries
-from distlaunch.google.response_schema import JOB, find_mismatch
 from distlaunch.retry import RETRY_DEADLINE
 
 if TYPE_CHECKING:
@@ -34,7 +32,6 @@ _NAME = re.compile(
     re.ASCII,
 )
 _EXPECTED_NAME = "expected projects/P/locations/R/customJobs/NUMBER"
-_QUOTED = 60  # characters of a name
 _PAGE = 100
 _LOOKUP_DELAYS = (0.0, 1.0, 3.0)  # seconds before each look-up of a job, as lists may be behind
 
@@ -89,7 +86,7 @@ class JobName(NamedTuple):
 class Jobs:
     """The custom jobs and tuning jobs of one project and region.
 
-    A call raises GoogleError if Google refuses or cannot be reached, or the response is not valid.
+    A call raises GoogleError if Google refuses or cannot be reached.
     """
 
     def __init__(self, session: Session, project: str, region: str) -> None:
@@ -147,44 +144,20 @@ class Jobs:
     def get(self, name: str, *, retry_deadline: float = RETRY_DEADLINE) -> dict[str, Any]:
         """Return a job by its resource name, of any region."""
         region = parse_name(name).region
-        job = self.session.call(
+        return self.session.call(
             "GET", "aiplatform", quote(name), region=region, retry_deadline=retry_deadline
         )
-        problem = _job_mismatch(job)
-        if problem:
-            raise self.session.invalid_response("aiplatform", problem, region=region)
-        return job
 
-    def list(
-        self, collection: str, matching: str = "", *, skip_invalid: bool = True
-    ) -> Iterator[dict[str, Any]]:
-        """Yield jobs in Google's order, page by page; `matching` is Google's filter.
-
-        A job with a field of a wrong type is skipped with a warning, or is an error.
-        """
-        schema: dict[str, Any] = {collection: [], "nextPageToken": str}
+    def list(self, collection: str, matching: str = "") -> Iterator[dict[str, Any]]:
+        """Yield jobs in Google's order, page by page; `matching` is Google's filter."""
         params: dict[str, str | int] = {"pageSize": _PAGE}
         if matching:
             params["filter"] = matching
-        listed = 0
         while True:
             page = self.session.call(
                 "GET", "aiplatform", self._path(collection), params=params, region=self.region
             )
-            problem = find_mismatch(page, schema)
-            if problem:
-                raise self._invalid(problem)
-            jobs = page.get(collection) or []
-            for number, job in enumerate(jobs, listed):
-                problem = _job_mismatch(job, f"{collection}[{number}]")
-                if not problem:
-                    yield job
-                elif skip_invalid:
-                    text = f"{self._invalid(problem)}; this job is skipped"
-                    self.session.show(text, "warning")
-                else:
-                    raise self._invalid(problem)
-            listed += len(jobs)
+            yield from page.get(collection) or []
             if not page.get("nextPageToken"):
                 return
             params["pageToken"] = page["nextPageToken"]
@@ -206,9 +179,6 @@ class Jobs:
     def _path(self, collection: str) -> str:
         return f"projects/{quote(self.project, safe='')}/locations/{self.region}/{collection}"
 
-    def _invalid(self, problem: str) -> GoogleError:
-        return self.session.invalid_response("aiplatform", problem, region=self.region)
-
     def _create_once(self, collection: str, body: Mapping[str, Any]) -> dict[str, Any]:
         try:
             job = self.session.call(
@@ -223,14 +193,9 @@ class Jobs:
             if error.reason == QUOTA:
                 raise GoogleError(str(error), status=error.status, reason=QUOTA) from None
             raise
-        except GoogleError as error:
-            if error.reason != INVALID:
-                raise
-            raise RetryableError(str(error), status=error.status, reason=INVALID) from error
         if not isinstance(job.get("name"), str):
             raise RetryableError("google's answer to the job's creation does not name the job")
-        # The job exists, whatever else the response holds; `get` reports what is not valid.
-        return {"name": job["name"]} if _job_mismatch(job) else job
+        return job
 
     def _look_up(self, collection: str, launch_id: str) -> dict[str, Any] | None:
         """Return a job that may have been created; repeated, as lists may be behind."""
@@ -273,8 +238,7 @@ class Jobs:
         return True
 
     def _list_launch(self, collection: str, launch_id: str) -> Iterator[dict[str, Any]]:
-        """Yield a launch's jobs; an invalid one is an error, as it may be the launch's."""
-        return self.list(collection, f"labels.{LAUNCH_LABEL}={launch_id}", skip_invalid=False)
+        return self.list(collection, f"labels.{LAUNCH_LABEL}={launch_id}")
 
 
 def parse_name(name: str) -> JobName:
@@ -313,19 +277,6 @@ def console_url(job: Mapping[str, Any], project: str) -> str:
         f"https://console.cloud.google.com/agent-platform/locations/{name.region}/training/"
         f"{name.id}?project={project}"
     )
-
-
-def _job_mismatch(job: object, path: str = "") -> str:
-    """Return which field of a job is not as Google documents it, empty if it is valid."""
-    problem = find_mismatch(job, JOB, path)
-    if problem or not isinstance(job, dict):
-        return problem
-    field = f"{path}.name".removeprefix(".")
-    if "name" not in job:
-        return f"{field} is missing"
-    if _NAME.fullmatch(job["name"]) is None:
-        return f"{field}: {_EXPECTED_NAME}, got {json.dumps(job['name'][:_QUOTED])}"
-    return ""
 
 
 def _age(job: Mapping[str, Any]) -> tuple[str, str]:

@@ -35,8 +35,7 @@ class Reply:
     status: int = 200
     body: Any = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
-    breaks: str = ""  # the connection is closed ``before`` the response or ``amid`` it
-    drips: str = ""  # a byte at a time is sent for seconds, ``before`` the headers or ``amid``
+    breaks: str = ""  # closed ``before`` the response or ``amid`` it, or ``silent`` for a second
 
 
 def refused(status: int, reason: str = "", message: str = "No.", *details: dict) -> Reply:
@@ -104,20 +103,19 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_DELETE = _handle  # noqa: N815
 
     def _send(self, reply: Reply, body: bytes) -> None:
-        if "before" not in (reply.breaks, reply.drips):
+        if reply.breaks in ("", "amid"):
             self.send_response(reply.status)
             for name, value in {"Content-Type": "application/json", **reply.headers}.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(1_000 if reply.drips else len(body)))
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
         if reply.breaks == "amid":
             self.wfile.write(body[: len(body) // 2])
-        elif not reply.breaks and not reply.drips:
+        elif not reply.breaks:
             self.wfile.write(body)
             return
-        for _ in range(60 if reply.drips else 0):
-            self.wfile.write(b" ")
-            time.sleep(0.05)
+        elif reply.breaks == "silent":
+            time.sleep(1)
         self.wfile.flush()
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
