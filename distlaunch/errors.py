@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from distlaunch.exit_codes import EXIT_ERROR, EXIT_USAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _READER_GONE = (errno.EPIPE, errno.EIO, errno.ECONNRESET)  # of a pipe, a terminal, a socket
 
@@ -134,6 +134,20 @@ class RetryableError(GoogleError):
         super().__init__(text, status=status, reason=reason)
         self.wait = wait
         self.may_have_been_processed = may_have_been_processed
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and all that it wraps, in whatever way."""
+    seen: set[int] = set()
+    pending: list[BaseException] = [error]
+    while pending:
+        cause = pending.pop(0)
+        if id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        inner = (cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args)
+        pending += [each for each in inner if isinstance(each, BaseException)]
 
 
 def os_reason(error: OSError) -> str:

@@ -14,10 +14,10 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from distlaunch.errors import GoogleError, RetryableError
+from distlaunch.errors import GoogleError, RetryableError, causes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 LOGIN = "gcloud auth application-default login"
 CURRENT_ACCOUNT = "user:$(gcloud config get account)"
@@ -99,7 +99,7 @@ def unreadable_response(host: str, problem: str) -> RetryableError:
 
 def root_cause(error: BaseException) -> str:
     """Return the message of the system, or else of the library, for a failure."""
-    causes = list(_causes(error))
+    causes = list(causes_of(error))
     for cause in causes:
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror.lower()
@@ -119,20 +119,8 @@ def _is_refused(error: BaseException) -> bool:
     return any(
         isinstance(cause, (ConnectionRefusedError, socket.gaierror))
         or type(cause).__name__ == "NewConnectionError"
-        for cause in _causes(error)
+        for cause in causes_of(error)
     )
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those that it wraps, outermost first."""
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        yield cause
-        reason = getattr(cause, "reason", None)  # of urllib3's exceptions
-        wrapped = [part for part in (reason, *cause.args) if isinstance(part, BaseException)]
-        cause = wrapped[0] if wrapped else cause.__cause__ or cause.__context__
 
 
 class ErrorResponse:

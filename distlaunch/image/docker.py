@@ -19,7 +19,7 @@ from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
-from distlaunch.errors import ImageError
+from distlaunch.errors import ImageError, causes_of
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry import errors
 from distlaunch.image.registry.credentials import find_credentials
@@ -100,7 +100,7 @@ def _check_socket(address: str) -> None:
 
 
 def _connection_problem(error: Exception, address: str) -> str:
-    causes = list(errors.causes_of(error))
+    causes = list(causes_of(error))
     if any(isinstance(cause, (FileNotFoundError, ConnectionRefusedError)) for cause in causes):
         return (
             f"Docker is not running at {address}; start Docker ('sudo systemctl start docker', or "
@@ -230,7 +230,7 @@ class Docker:
         except APIError as error:
             problem = str(error.explanation or error)
         except (DockerException, RequestException, HTTPError, OSError) as error:
-            reason = _one_line(str(list(errors.causes_of(error))[-1]))
+            reason = _one_line(str(list(causes_of(error))[-1]))
             raise ImageError(f"lost the connection to Docker ({reason}); try again") from error
         finally:
             self._progress("")

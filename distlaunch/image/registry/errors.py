@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.errors import ImageError
+from distlaunch.errors import ImageError, causes_of
 from distlaunch.image.reference import is_google
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import requests
 
     from distlaunch.image.reference import Reference
@@ -138,17 +136,3 @@ def _message(response: requests.Response) -> tuple[str, str]:
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OSError):
         return "", ""
     return code, " ".join(message.split())[:_MAX_MESSAGE]
-
-
-def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and all that it wraps, in whatever way."""
-    seen: set[int] = set()
-    pending: list[BaseException] = [error]
-    while pending:
-        cause = pending.pop(0)
-        if id(cause) in seen:
-            continue
-        seen.add(id(cause))
-        yield cause
-        inner = (cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args)
-        pending += [each for each in inner if isinstance(each, BaseException)]
