@@ -83,12 +83,8 @@ _TOKENS = {
     rb"(?<=ya29\.)[A-Za-z0-9_-]{40}": "an access token of Google",
     # Hugging Face, "User access tokens", huggingface.co
     rb"(?:hf|api_org)_[A-Za-z0-9]{34}": "a token of Hugging Face",
-    # npm, "Announcing npm's new access token format", github.blog
-    rb"npm_[A-Za-z0-9]{36}": "a token of npm",
     # PyPI, "API tokens" in its help: a macaroon that begins with the index's host name
     rb"pypi-AgE[A-Za-z0-9_-]{50}": "a token of PyPI",
-    # Stripe, "API keys", docs.stripe.com
-    rb"[rs]k_live_[A-Za-z0-9]{24}": "a key of Stripe",
     # Anthropic and OpenAI, in the form of their consoles (T3BlbkFJ is 'OpenAI' in base64)
     rb"sk-ant-[A-Za-z0-9_-]{32}": "an API key of Anthropic",
     rb"sk-(?:(?:proj|svcacct|admin)-[A-Za-z0-9_-]{32}|[A-Za-z0-9]{20}T3BlbkFJ)": (
@@ -98,10 +94,6 @@ _TOKENS = {
     rb"nvapi-[A-Za-z0-9_-]{60}": "an API key of NVIDIA",
     # Databricks, "Personal access tokens", docs.databricks.com
     rb"dapi[0-9a-f]{32}(?![A-Za-z0-9_])": "a token of Databricks",
-    # SendGrid, "API keys", docs.sendgrid.com
-    rb"(?<=\bSG\.)[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}": "an API key of SendGrid",
-    # Twilio, "API keys", twilio.com/docs
-    rb"SK[0-9a-f]{32}(?![A-Za-z0-9_-])": "an API key of Twilio",
     _in_base64(
         *(b"-----BEGIN %sPRIVATE KEY" % kind for kind in (b"", b"RSA ", b"EC ", b"DSA ")),
         b"-----BEGIN OPENSSH PRIVATE KEY",
@@ -134,11 +126,6 @@ _NAMED_VALUES = [
         rb"%s(?:[0-9a-f]{40}(?!\w)|wandb_v1_\w{20})" % _IS,
         "an API key of Weights & Biases",
     ),
-    (  # Twilio, "Auth tokens", twilio.com/docs
-        (b"twilio",),
-        rb"twilio_?auth_?token%s[0-9a-f]{32}(?!\w)" % _IS,
-        "a token of Twilio",
-    ),
     (  # Azure, "Configure connection strings", learn.microsoft.com
         (b"accountkey=",),
         rb"AccountKey=[A-Za-z0-9+/]{86}==",
@@ -153,11 +140,6 @@ _NAMED_VALUES = [
         (b'"auths"',),
         rb'"auth"\s*:\s*"[A-Za-z0-9+/]{8,}={0,2}"',
         "a registry's password",
-    ),
-    (  # npm and Yarn
-        (b":_auth", b":_password", b"npmauthtoken"),
-        rb"(?::_(?:authToken|auth|password)\s*=|npmAuthToken:)\s*[\"']?(?!\$\{)[^\s\"']{8}",
-        "a password",
     ),
     (  # Kubernetes
         (b"kind: config\n",),
