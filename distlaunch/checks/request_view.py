@@ -54,6 +54,11 @@ class PoolRequest:
         """Whether its tasks train together."""
         return self.role in ("chief", "workers")
 
+    @property
+    def has_tpu(self) -> bool:
+        """Whether its machines have TPUs."""
+        return self.topology is not None or (self.accelerator or "").startswith("TPU")
+
     def describe(self) -> str:
         """Return it in words, such as ``3 x n1-standard-8 with 1 NVIDIA_TESLA_T4``."""
         kind = f" with {self.accelerator_count} {self.accelerator}" if self.accelerator else ""

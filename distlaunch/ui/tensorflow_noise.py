@@ -17,6 +17,9 @@ _NOISE = re.compile(
           | failed\ call\ to\ cuInit:.*(?:CUDA_ERROR_NO_DEVICE|UNKNOWN\ ERROR\ \(303\))
           | Skipping\ registering\ GPU\ devices
           | End\ of\ sequence                                   # a data set's own end
+          | GeneratorDatasetOp::Dataset\ will\ not\ be\ optimized  # several devices
+          | oneDNN\ supports\ DT_INT32\ only                     # CPUs
+          | Not\ handling\ type\ DT_DOUBLE                       # float64
         )
         # An error on its way up through TensorFlow: Python reports it when it arrives.
       | [WE]\d{4}\ [^\]\n]*(?:local_rendezvous|ring_alg|base_collective_executor

@@ -79,6 +79,9 @@ I0000 00:00:1795227583.766368    9560 coordination_service.h:529] /job:chief has
 E0000 00:00:1741.1 12 cuda_dnn.cc:8310] Unable to register cuDNN: has already been registered
 2026-11-21 01:35:07.125: E external/x.cc:152] failed call to cuInit: CUDA_ERROR_NO_DEVICE: none
 W0000 00:00:1741.1 12 local_rendezvous.cc:407] aborting: OUT_OF_RANGE: End of sequence
+W0000 00:00:1741.1 12 dataset.cc:997] Input of GeneratorDatasetOp::Dataset will not be optimized
+E0000 00:00:1741.1 12 util.cc:131] oneDNN supports DT_INT32 only on platforms with AVX-512.
+W0000 00:00:1741.1 12 util.cc:163] Not handling type DT_DOUBLE
 I0000 00:00:1795242743.219143    1848 coordination_service.cc:505] Example stragglers:
 /job:worker/replica:0/task:0
 W0000 00:00:1741.1 12 local_rendezvous.cc:412] aborting with status: DATA_LOSS: corrupted record

@@ -37,7 +37,7 @@ def problems(
     model, data = _parsed(trainer.folder / "model.py"), _parsed(trainer.folder / "data.py")
     yield from _undefined(model, "create_model", f"{package}/model.py")
     yield from _undefined(data, "training", f"{package}/data.py")
-    yield from _pool_problems(request)
+    yield from _pool_problems(trainer, request)
     if request.strategy == "SPOT":
         yield from _spot_problems(trainer)
     pools = [pool for pool in request.pools if pool.is_training]
@@ -80,7 +80,7 @@ def _copy_problems(trainer: Trainer, folder: Path) -> Iterator[Problem]:
         yield warning("trainer-older", f"{library}/__init__.py", what, remedy)
 
 
-def _pool_problems(request: JobRequest) -> Iterator[Problem]:
+def _pool_problems(trainer: Trainer, request: JobRequest) -> Iterator[Problem]:
     for pool in request.pools:
         if pool.image or pool.module:
             continue
@@ -88,10 +88,9 @@ def _pool_problems(request: JobRequest) -> Iterator[Problem]:
             what = f"the bundled trainer has no {pool.role.replace('_', ' ')}, only workers"
             remedy = f"remove {pool.section}, and add its machines to the workers"
             yield error("trainer-role", pool.section, what, remedy)
-        elif (pool.accelerator or "").startswith("TPU") or pool.topology:
-            what = f"the bundled trainer does not train on {pool.accelerator or 'TPUs'}"
-            remedy = "use NVIDIA accelerators, or your own program"
-            yield error("trainer-tpu", f"{pool.section}.accelerator", what, remedy)
+        elif pool.has_tpu and trainer.options.strategy != "tpu":
+            what = f"the trainer would not use the TPU of {pool.section}"
+            yield error("trainer-tpu", "args", what, "add --strategy=tpu")
 
 
 def _spot_problems(trainer: Trainer) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from distlaunch.job import machine_catalogue, reduction_server
 from distlaunch.job.model import DEFAULT_BASE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.image_runtime import ImageRuntime
@@ -42,6 +42,7 @@ _REQUIRING = {
     *("tensorflow-recommenders", "tensorflow-decision-forests"),
 }
 _AND_CUDA = "write tensorflow[and-cuda]"
+_FOR_TPUS = ("tensorflow-tpu==2.20.0", "libtpu==0.0.14")
 _NCCL_SCRIPT = "/usr/local/gib/scripts/set_nccl_env.sh"
 _PACKAGE = "google-reduction-server"
 
@@ -138,10 +139,8 @@ def build_problems(requirements: ImageRequirements, request: JobRequest) -> Iter
     kinds = {pool.accelerator or "" for pool in request.pools if pool.image is None}
     gpu = next((kind for kind in sorted(kinds) if kind.startswith("NVIDIA")), None)
     installed = [line for line in requirements.installed if line.name in _BUILDS]
-    if any(kind.startswith("TPU") for kind in kinds) and not runtime.own:
-        for line in installed:
-            what = f"{line.name} does not compute on TPUs"
-            yield warning(_BUILD, line.location, what, "write tensorflow-tpu")
+    if any(pool.has_tpu for pool in request.pools if pool.image is None) and not runtime.own:
+        yield from _tpu_builds(requirements, installed)
     if gpu:
         for location, what, remedy in _gpu_builds(requirements, gpu):
             yield error(_BUILD, location, what, remedy)
@@ -149,6 +148,22 @@ def build_problems(requirements: ImageRequirements, request: JobRequest) -> Iter
         what = "installs CUDA (gigabytes), which a cluster without GPUs does not need"
         for line in filter(_has_cuda, installed):
             yield warning(_BUILD, line.location, what, "write tensorflow-cpu")
+
+
+def _tpu_builds(
+    requirements: ImageRequirements, installed: Iterable[RequirementLine]
+) -> Iterator[Problem]:
+    """Yield builds that do not use TPUs, and a libtpu that tensorflow-tpu was not released with.
+
+    The last tensorflow-tpu is 2.20.0, and it accepts every later libtpu.
+    """
+    for line in installed:
+        what = f"{line.name} does not compute on TPUs, for which the last TensorFlow is 2.20"
+        yield error(_BUILD, line.location, what, f"write {' and '.join(_FOR_TPUS)}")
+    for line in requirements.installed:
+        if line.name == "tensorflow-tpu" and "libtpu" not in requirements.names:
+            what = "tensorflow-tpu is installed with the newest libtpu, and not with its own"
+            yield warning(_BUILD, line.location, what, f"add {_FOR_TPUS[1]}")
 
 
 def _gpu_builds(requirements: ImageRequirements, gpu: str) -> Iterator[tuple[str, str, str]]:

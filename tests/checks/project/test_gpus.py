@@ -132,7 +132,7 @@ def test_the_image_gets_the_build_for_the_machines(name, bundled):
         (f"tensorflow==2.21.0{HASH}", 1, "error", AND_CUDA),
         (f"tensorflow[and-cuda]==2.21.0{HASH}", 0, "warning", "write tensorflow-cpu"),
         ("tensorflow==2.13.1", 1, "error", "tensorflow/tensorflow:VERSION-gpu"),
-        ("tensorflow==2.21.0", None, "warning", "write tensorflow-tpu"),
+        ("tensorflow==2.21.0", None, "error", "write tensorflow-tpu"),
     ],
 )
 def test_a_build_for_other_machines(text, gpus, severity, remedy, bundled):

@@ -233,6 +233,8 @@ class Cluster:
         self.strategy = strategy
         self.replicas = int(strategy.num_replicas_in_sync)
         self.local_replicas = self.replicas // role.num_workers
+        # XLA compiles each step of a TPU for one shape of its batch.
+        self.needs_static_shapes = isinstance(strategy, tf.distribute.TPUStrategy)
         # Each is traced once, for vectors of any length.
         self._sums = {
             dtype: tf.function(

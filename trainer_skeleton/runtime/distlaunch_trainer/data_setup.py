@@ -224,7 +224,7 @@ def _planned(
         )
     items = _open(setup, source, numbered=is_audited())
     batch = progress.global_batch or 32 * setup.cluster.replicas
-    plan = BatchPlan(items.examples, batch, setup.cluster.replicas, progress.shards)
+    plan = _batch_plan(setup, items, batch, progress.shards)
     audit = None
     if is_audited():
         audit = Audit(
@@ -234,7 +234,39 @@ def _planned(
             data_bytes=items.data_bytes,
         )
     pipeline = Pipeline(items, plan, Order(progress.seed, progress.shuffle))
-    return Data(pipeline, plan, items.describe()), audit
+    return _with_static_rows(setup, Data(pipeline, plan, items.describe())), audit
+
+
+def _batch_plan(setup: _Setup, items: ExampleSource, batch: int, shards: int) -> BatchPlan:
+    """Return the plan of records or arrays; on a TPU, of those that fill a batch."""
+    examples = items.examples
+    if setup.cluster.needs_static_shapes and examples > batch and examples % batch:
+        examples -= examples % batch
+        setup.report.warn(
+            f"a TPU trains on batches of one size: the last {items.examples - examples} of "
+            f"{items.examples:,} examples are left out of each epoch"
+        )
+    return BatchPlan(examples, batch, setup.cluster.replicas, shards)
+
+
+def _with_static_rows(setup: _Setup, data: Data, source: BatchSource | None = None) -> Data:
+    """Let the batches for a TPU have their number of rows in their shapes."""
+    if not setup.cluster.needs_static_shapes:
+        return data
+    specs = tf.nest.flatten(source.one_pass.element_spec) if source else []
+    if any(spec.shape.rank == 0 or spec.shape[0] is None for spec in specs):
+        raise PlanError(
+            "a TPU trains on batches of one size: end the data set with "
+            ".batch(n, drop_remainder=True)"
+        )
+    batch, replicas = data.plan.global_batch, setup.cluster.replicas
+    if batch % replicas:
+        raise PlanError(
+            f"a TPU trains on batches of one size: the global batch of {batch} is not divisible "
+            f"by {replicas} replicas"
+        )
+    data.pipeline.static_rows = batch // replicas
+    return data
 
 
 def _user_batches(
@@ -257,6 +289,7 @@ def _user_batches(
             f"the {source.kind}'s batch({batch}) is the global batch, and {progress.global_batch} "
             "is requested: change batch() in trainer/data.py, or leave the option out"
         )
+    data = _with_static_rows(setup, data, source)
     if note := _resume_note(source, data, progress):
         setup.report.warn(note)
     if is_audited() and source.is_endless:
@@ -314,14 +347,14 @@ def _validation(setup: _Setup, source: Source | None, progress: TrainingState) -
                 raise DataError(
                     f"the {source.kind} of the validation data {source.length_problem}: {remedy}"
                 )
-            return open_batches(source, progress.shard_policy, setup.cluster, setup.report)
+            data = open_batches(source, progress.shard_policy, setup.cluster, setup.report)
+            return _with_static_rows(setup, data, source)
         items = _open(setup, source)
-        plan = BatchPlan(
-            items.examples, progress.global_batch, setup.cluster.replicas, progress.shards
-        )
+        plan = _batch_plan(setup, items, progress.global_batch, progress.shards)
+        data = Data(Pipeline(items, plan, Order()), plan, items.describe())
+        return _with_static_rows(setup, data)
     except PlanError as problem:
         raise PlanError(f"validation data: {problem}") from problem
-    return Data(Pipeline(items, plan, Order()), plan, items.describe())
 
 
 def resolve_option(

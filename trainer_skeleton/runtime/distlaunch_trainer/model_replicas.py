@@ -30,6 +30,11 @@ class ModelReplicas:
         Whether all batch normalizations take their statistics from all replicas.
     record_examples
         Called with the numbers of the examples of each step and replica, for an audit.
+
+    Attributes
+    ----------
+    is_compiled
+        Whether XLA compiles whole steps, as on a TPU.
     """
 
     def __init__(
@@ -43,6 +48,7 @@ class ModelReplicas:
         self.model = model
         self.strategy = strategy
         self.count = strategy.num_replicas_in_sync
+        self.is_compiled = isinstance(strategy, tf.distribute.TPUStrategy)  # each step, by XLA
         self._record_examples = record_examples
         self.losses = Losses(model)
         self.normalizations = BatchNormalizations(model, self.count, synchronize=synchronize)

@@ -51,7 +51,14 @@ class Batches(ABC):
     rows in this step; all replicas' rows in this step. Where a replica has no row in a step, its
     batch holds one row and ``rows`` is 0. For an audit something comes last that identifies the
     examples.
+
+    Attributes
+    ----------
+    static_rows
+        The rows of each replica in each step, where their number has to be known in advance.
     """
+
+    static_rows: int | None = None
 
     def batches(self, cluster: Cluster, first_step: int = 0, last_step: int | None = None) -> Any:
         """Return an iterator over the batches of ``cluster``'s own replicas.
@@ -61,9 +68,10 @@ class Batches(ABC):
         """
         batches = self.dataset(cluster.replica_ids, first_step, last_step)
         gpus = tf.config.list_logical_devices("GPU")
-        if cluster.local_replicas == 1 and not (gpus and _can_be_on_gpu(batches.element_spec)):
+        is_on_host = not (gpus and _can_be_on_gpu(batches.element_spec))
+        if cluster.local_replicas == 1 and is_on_host and not cluster.needs_static_shapes:
             return iter(batches)
-        if cluster.replicas == 1:
+        if cluster.replicas == 1 and gpus:
             return iter(batches.apply(tf.data.experimental.prefetch_to_device("/device:GPU:0")))
         options = tf.distribute.InputOptions(
             experimental_fetch_to_device=_can_be_on_gpu(batches.element_spec)
@@ -81,6 +89,8 @@ class Batches(ABC):
         stream = self._stream(replicas, first_step)
         if last_step is not None:
             stream = stream.take((last_step - first_step) * len(replicas))
+        if self.static_rows is not None:
+            stream = stream.map(self._with_static_rows)
         # No more is ever requested, and TensorFlow need not check whether there is more.
         endless = stream.apply(
             tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
@@ -97,6 +107,12 @@ class Batches(ABC):
         None if there is none, or if only the user's own code knows the records.
         """
         return None
+
+    def _with_static_rows(self, data: Any, *rows: Any) -> tuple[Any, ...]:
+        """Return a batch whose number of rows is part of its shape."""
+        return tf.nest.map_structure(
+            lambda part: tf.ensure_shape(part, [self.static_rows, *part.shape[1:]]), data
+        ), *rows
 
     @abstractmethod
     def _stream(self, replicas: range, first_step: int) -> Dataset:

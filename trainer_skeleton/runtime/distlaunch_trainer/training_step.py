@@ -165,7 +165,7 @@ class TrainingStep:
         With ``jit_compile`` XLA compiles it, once for each shape of a batch; unless it has
         collectives, which XLA does not compile.
         """
-        if not self._model.jit_compile:
+        if not self._model.jit_compile or self._replicas.is_compiled:
             return self._gradients(data, rows)
 
         @tf.autograph.experimental.do_not_convert
@@ -211,6 +211,8 @@ class TrainingStep:
             return gradients, loss
         pairs = zip(gradients, self._model.trainable_variables, strict=True)
         present = [with_static_shape(g, v.shape) for g, v in pairs if g is not None]
+        if self._replicas.is_compiled:  # XLA needs to know the number of rows
+            present = [tf.convert_to_tensor(g) for g in present]
         if rows.may_be_empty:
             present = [rows.without_placeholder(g) for g in present]
         self._gathers_rows = any(isinstance(g, tf.IndexedSlices) for g in present)
