@@ -26,7 +26,8 @@ else:
     x = batch[0] if isinstance(batch, tuple) else batch
 
 expected = keras.tree.flatten(model.predict(tf.data.Dataset.from_tensors(x), verbose=0))
-served = keras.tree.flatten(tf.saved_model.load(folder).serve(x))
+saved_model = tf.saved_model.load(folder)
+served = keras.tree.flatten(saved_model.serve(x))
 assert expected
 for one, other in zip(expected, served, strict=True):
     np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
