@@ -34,11 +34,11 @@ def cluster_of(replicas, is_equal=True):
     )
 
 
-def deal(training, *arguments, validation=None, cluster=None, job_dir=""):
-    """Return the data as a run deals them out, and its warnings."""
+def deal(training, *arguments, validation=None, cluster=None, job_dir="", lines=None):
+    """Return the data as a run deals them out, and its warnings; add to the lines it logs."""
     warnings: list[str] = []
     settings = Settings.of(parser().parse_args(arguments))
-    report = SimpleNamespace(warn=warnings.append, log=lambda line: None)
+    report = SimpleNamespace(warn=warnings.append, log=(lines if lines is not None else []).append)
     data = load_data(
         settings,
         cluster or cluster_of(1),
@@ -120,6 +120,36 @@ def test_no_data_are_an_error(tmp_path, cluster):
 def test_arguments_that_do_not_go_together_are_refused(create, message):
     with pytest.raises(DataError, match=message):
         create()
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ((), "4 reads at once, parse calls autotuned, no cache, prefetch autotuned"),
+        (
+            ("--parallel-reads=2", "--parallel-calls=3", "--prefetch=1", "--cache=memory"),
+            "2 reads at once, 3 parse calls, cache in memory, prefetch 1",
+        ),
+    ],
+    ids=["default", "given"],
+)
+def test_how_data_are_read_is_logged_and_changed_by_options(tmp_path, cluster, options, line):
+    lines: list[str] = []
+    deal(write(tmp_path / "a", 5, 7), *options, cluster=cluster, job_dir=tmp_path, lines=lines)
+    assert lines == [f"input: 12 examples of Records, 2 files, {line}"]
+
+
+@pytest.mark.parametrize(
+    ("data", "option", "what"),
+    [
+        (lambda: Arrays(X), "--cache=memory", "5 examples of Arrays"),
+        (lambda: tf.data.Dataset.range(8).batch(2), "--cache=memory", "the data set of trainer/"),
+        (lambda: tf.data.Dataset.range(8).batch(2), "--parallel-calls=1", "the data set of train"),
+    ],
+)
+def test_options_of_reading_without_effect_are_refused(data, option, what):
+    with pytest.raises(PlanError, match=f"^{option.partition('=')[0]} has no effect on {what}"):
+        deal(data(), option)
 
 
 @pytest.fixture

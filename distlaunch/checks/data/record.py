@@ -5,7 +5,7 @@ that in the project, so that `check` knows files and examples without running th
 
     {"source": "trainer/data.py",
      "sha256": "<of data.py and the modules beside it, except model.py and task.py>",
-     "training": {"kind": "records",              # or "arrays", or "dataset" (a tf.data.Dataset)
+     "training": {"kind": "records",              # arrays, csv, images, tfds; a user's: dataset
                   "examples": 1437,
                   "pattern": "/home/me/digits/data/train-*.tfrecord",              # records only
                   "files": [{"path": "…", "bytes": 45313, "modified_ns": 17…, "examples": 401}],
@@ -26,7 +26,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from distlaunch.files import atomic_write
 
@@ -53,7 +53,7 @@ class DataFile:
 class DatasetRecord:
     """The training or the validation data."""
 
-    kind: Literal["records", "arrays", "dataset"]
+    kind: str
     examples: int | None  # None if the trainer has not counted them
     batch: int | None  # the global batch of a dataset
     pattern: str

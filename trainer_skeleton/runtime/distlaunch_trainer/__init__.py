@@ -1,7 +1,8 @@
 """distlaunch's trainer: one model, trained alike on one worker or on many.
 
-``Run`` is a training run of one task, ``Records`` and ``Arrays`` are data, ``launch`` makes a
-program of a training function. Modules, in the order in which data flows through them:
+``Run`` is a training run of one task; ``Records``, ``Tfds``, ``ImageFolder``, ``Csv`` and
+``Arrays`` are data; ``launch`` makes a program of a training function. Modules, in the order in
+which data flows through them:
 
 ``options``          the options of the command line
 ``process``          a task's environment, signals and exit code; ``stop_signal``: SIGTERM
@@ -12,7 +13,10 @@ program of a training function. Modules, in the order in which data flows throug
 ``strategy``         the ``tf.distribute`` strategy, chosen from cluster and devices
 ``peer_watchdog``    a program that names missing peers; ``devices``: GPUs; ``virtual_devices``
 ``data_setup``       the data, sharded, as of the run that is resumed
-``arrays``           Arrays; ``records``: Records; both are an ``example_source``
+``example_source``   what Records, Arrays and the like have in common, and options of reading
+``records``          Records; ``tfds``: Tfds; ``image_folder``: ImageFolder; ``arrays``: Arrays;
+                     ``csv_files``: Csv
+``example_parser``   parsing one by one; ``example_cache``: what was parsed in an earlier epoch
 ``record_index``     the byte offsets of records; ``tfrecord_scanner`` finds them
 ``plan``             pure arithmetic: which replica reads which example at which step
 ``epoch_order``      the order of the examples of a pass
@@ -50,18 +54,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .arrays import Arrays
+    from .csv_files import Csv
+    from .image_folder import ImageFolder
     from .preview import first_batch
     from .process import launch
     from .records import Records
     from .run import Run
+    from .tfds import Tfds
 
 __version__ = "0.1.0"
-__all__ = ["Arrays", "Records", "Run", "first_batch", "launch"]
+__all__ = ["Arrays", "Csv", "ImageFolder", "Records", "Run", "Tfds", "first_batch", "launch"]
 
 _MODULES = {
     "Arrays": "arrays",
+    "Csv": "csv_files",
+    "ImageFolder": "image_folder",
     "Records": "records",
     "Run": "run",
+    "Tfds": "tfds",
     "first_batch": "preview",
     "launch": "process",
 }

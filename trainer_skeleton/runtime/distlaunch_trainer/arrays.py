@@ -12,13 +12,13 @@ import tensorflow as tf
 from .batch_rows import as_tensor, count_rows, map_tensors, row_reader, tensors_in
 from .cluster import Cluster
 from .errors import DataError
-from .example_source import ExampleSource, class_weighting
+from .example_source import Examples, ExampleSource, InputOptions, class_weighting
 
 Dataset = tf.data.Dataset
 
 
 @dataclass(frozen=True)
-class Arrays:
+class Arrays(Examples):
     """Examples in memory: arrays, or structures of arrays, of the same length.
 
     Parameters
@@ -45,6 +45,7 @@ class Arrays:
         fallback_dir: str,  # noqa: ARG002
         *,
         numbered: bool = False,
+        options: InputOptions | None = None,  # noqa: ARG002
     ) -> ArraySource:
         """Check that all arrays have one length, on all tasks."""
         source = ArraySource(self, numbered=numbered)
@@ -61,6 +62,7 @@ class ArraySource(ExampleSource):
 
     item_spec = tf.TensorSpec([], tf.int64)
     item_bytes = 8
+    input_options = ()  # as they are in memory
 
     def __init__(self, arrays: Arrays, *, numbered: bool = False) -> None:
         parts = [_arrays_in(name, getattr(arrays, name)) for name in ("x", "y", "sample_weight")]
@@ -74,6 +76,7 @@ class ArraySource(ExampleSource):
         if len(lengths) > 1:
             raise DataError(f"the arrays differ in length: {sorted(lengths)}: see trainer/data.py")
         self.examples = lengths.pop()
+        self.facts: dict[str, Any] = {"kind": "arrays"}
 
     def read(self, start: Any, stop: Any) -> Dataset:
         """Return the items of the examples ``start ... stop-1``, one by one."""
@@ -90,7 +93,7 @@ class ArraySource(ExampleSource):
 
     def describe(self) -> dict[str, Any]:
         """Return what ``summary.json`` records of the data, besides the number of examples."""
-        return {"kind": "arrays"}
+        return self.facts
 
 
 def _arrays_in(name: str, value: Any) -> Any:

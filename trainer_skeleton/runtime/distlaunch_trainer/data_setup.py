@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import keras
 import tensorflow as tf
 
-from .arrays import Arrays
 from .audit import Audit, is_audited
 from .checkpoints import TrainingState
 from .cluster import Cluster
 from .errors import DataError, PlanError
-from .example_source import ExampleSource
+from .example_source import Examples, ExampleSource, InputOptions
 from .explain import from_user
 from .fingerprints import FingerprintIndex
 from .options import Settings
 from .pipeline import Data, Order, Pipeline
 from .plan import DEFAULT_SHARDS, BatchPlan, coverage_note
 from .python_data import generator_source, py_dataset_source
-from .records import Records
 from .report import Report
 from .shard_policy import open_batches
 from .user_dataset import BatchSource, dataset_source
 
-Source = Records | Arrays | BatchSource
+Source = Examples | BatchSource
 _Value = TypeVar("_Value", int, str)
 
 _DEFAULT_SHUFFLE = 10_000
@@ -61,6 +59,21 @@ class _Setup:
     job_dir: str
     report: Report
 
+    @property
+    def input_options(self) -> InputOptions:
+        names = [field.name for field in fields(InputOptions)]
+        return InputOptions(**{name: getattr(self.settings, name) for name in names})
+
+    def report_input(
+        self, what: Sequence[str], effective: Sequence[str] = (), reads: int = 0
+    ) -> None:
+        """Log how the training data are read; refuse options that have no effect."""
+        if option := self.input_options.without_effect(effective):
+            raise PlanError(f"{option} has no effect on {what[0]}: leave it out")
+        self.report.log(
+            f"input: {', '.join([*what, *self.input_options.describe(effective, reads)])}"
+        )
+
 
 def load_data(
     settings: Settings,
@@ -87,8 +100,8 @@ def load_data(
     start
         Where an earlier run stopped, if this one resumes it.
     training, validation
-        Return Records, Arrays, a ``tf.data.Dataset``, a ``keras.utils.PyDataset`` or a generator;
-        `validation` may return None.
+        Return `Examples` such as Records, a ``tf.data.Dataset``, a ``keras.utils.PyDataset`` or a
+        generator; `validation` may return None.
 
     Raises
     ------
@@ -206,23 +219,25 @@ def _requested_batch(setup: _Setup, start: TrainingState | None) -> int:
     return resolve_option("--global-batch-size", batch, start and start.global_batch, 0)
 
 
-def _open(setup: _Setup, source: Records | Arrays, *, numbered: bool = False) -> ExampleSource:
-    items = source.open(setup.cluster, setup.job_dir, numbered=numbered)
+def _open(setup: _Setup, source: Examples, *, numbered: bool = False) -> ExampleSource:
+    items = source.open(
+        setup.cluster, setup.job_dir, numbered=numbered, options=setup.input_options
+    )
     if note := items.empty_files_note():
         setup.report.warn(note)
     return items
 
 
-def _planned(
-    setup: _Setup, source: Records | Arrays, progress: TrainingState
-) -> tuple[Data, Audit | None]:
-    """Return records or arrays, sharded by the plan."""
+def _planned(setup: _Setup, source: Examples, progress: TrainingState) -> tuple[Data, Audit | None]:
+    """Return examples, sharded by the plan."""
     if setup.settings.shard_policy:
         raise PlanError(
-            "--shard-policy is for a tf.data.Dataset: leave it out, Records and Arrays are always "
-            "sharded evenly"
+            "--shard-policy is for a tf.data.Dataset: leave it out, Records, Arrays and the like "
+            "are always sharded evenly"
         )
     items = _open(setup, source, numbered=is_audited())
+    what = [f"{items.examples:,} examples of {type(source).__name__}", *items.input_facts()]
+    setup.report_input(what, items.input_options, items.reads_at_once)
     batch = progress.global_batch or 32 * setup.cluster.replicas
     plan = _batch_plan(setup, items, batch, progress.shards)
     audit = None
@@ -273,6 +288,7 @@ def _user_batches(
     setup: _Setup, source: BatchSource, progress: TrainingState
 ) -> tuple[Data, Audit | None]:
     """Return batches that the user has made, sharded by the policy."""
+    setup.report_input([f"the {source.kind} of trainer/data.py"])
     is_numbered = is_audited() and not source.is_endless
     data = open_batches(
         source,
@@ -283,6 +299,7 @@ def _user_batches(
         first_step=progress.step,
         numbered=is_numbered,
     )
+    data.pipeline.batches_ahead = setup.input_options.batches_ahead
     batch = data.plan.global_batch
     if progress.global_batch not in {0, batch}:
         raise PlanError(
@@ -380,7 +397,7 @@ def resolve_option(
 def _source(name: str, function: Callable[[], Any], progress: TrainingState) -> Source | None:
     """Return what one of the functions of ``trainer/data.py`` gives."""
     value = from_user(f"{name}()", function)
-    if value is None or isinstance(value, (Records, Arrays)):
+    if value is None or isinstance(value, Examples):
         return value
     if isinstance(value, tf.data.Dataset):
         return dataset_source(value)

@@ -1,17 +1,102 @@
-"""Examples that can be read in any order, and the weights of their classes."""
+"""Examples that can be read in any order, how they are read, and the weights of their classes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from .cluster import Cluster
 from .errors import DataError
 
 Dataset = tf.data.Dataset
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """How examples are read.
+
+    Attributes
+    ----------
+    cache
+        Where parsed examples are kept for the next epochs: ``memory``, a local folder, or None.
+    parallel_reads
+        Ranges of examples read at once per replica; None for 4, and 16 from a bucket.
+    parallel_calls
+        Examples parsed at once per replica; None to let TensorFlow choose.
+    prefetch
+        Batches made ahead per task; None to let TensorFlow choose.
+    """
+
+    cache: str | None = None
+    parallel_reads: int | None = None
+    parallel_calls: int | None = None
+    prefetch: int | None = None
+
+    def without_effect(self, effective: Collection[str]) -> str | None:
+        """Return the flag of an option that is set and has no effect, if there is one."""
+        for name in ("cache", "parallel_reads", "parallel_calls"):
+            if getattr(self, name) is not None and name not in effective:
+                return f"--{name.replace('_', '-')}"
+        return None
+
+    def describe(self, effective: Collection[str], reads: int) -> list[str]:
+        """Return the options that have an effect and their values, as parts of a line."""
+        calls, ahead = self.parallel_calls, self.prefetch
+        places = {None: "no cache", "memory": "cache in memory"}
+        values = {
+            "parallel_reads": f"{reads} reads at once",
+            "parallel_calls": "parse calls autotuned" if calls is None else f"{calls} parse calls",
+            "cache": places.get(self.cache, f"cache in {self.cache}"),
+        }
+        parts = [text for name, text in values.items() if name in effective]
+        return [*parts, "prefetch autotuned" if ahead is None else f"prefetch {ahead}"]
+
+    @property
+    def calls(self) -> int:
+        """What ``tf.data`` takes for `parallel_calls`."""
+        return tf.data.AUTOTUNE if self.parallel_calls is None else self.parallel_calls
+
+    @property
+    def batches_ahead(self) -> int:
+        """What ``tf.data`` takes for `prefetch`."""
+        return tf.data.AUTOTUNE if self.prefetch is None else self.prefetch
+
+
+class Examples(ABC):
+    """Examples as a user's function returns them: Records, Arrays and the like."""
+
+    @abstractmethod
+    def open(
+        self,
+        cluster: Cluster,
+        fallback_dir: str,
+        *,
+        numbered: bool = False,
+        options: InputOptions | None = None,
+    ) -> ExampleSource:
+        """Return the examples to read; a collective.
+
+        Parameters
+        ----------
+        cluster
+            The tasks.
+        fallback_dir
+            Where an index is kept that cannot be written beside the data.
+        numbered
+            Whether batches come with the numbers of their examples, for an audit.
+        options
+            How to read.
+
+        Raises
+        ------
+        DataError
+            If the data cannot be used, or differ between the tasks.
+        """
 
 
 class ExampleSource(ABC):
@@ -29,8 +114,14 @@ class ExampleSource(ABC):
         Whether batches come with the numbers of their examples, for an audit.
     index_bytes, data_bytes
         Bytes read to index the data, and of all data; 0 if unknown.
+    reads_at_once
+        Ranges of examples read at once.
     is_compressed
         Whether a file can only be read from its beginning.
+    options
+        How the examples are read.
+    input_options
+        Which of the options have an effect, besides `InputOptions.prefetch`.
     """
 
     examples: int
@@ -38,7 +129,10 @@ class ExampleSource(ABC):
     item_bytes: int
     numbered: bool
     index_bytes = data_bytes = 0
+    reads_at_once = 0
     is_compressed = False
+    options = InputOptions()
+    input_options: tuple[str, ...] = ("cache", "parallel_reads", "parallel_calls")
 
     @abstractmethod
     def read(self, start: Any, stop: Any) -> Dataset:
@@ -55,6 +149,10 @@ class ExampleSource(ABC):
     @abstractmethod
     def examples_of(self, batch: Any) -> Any:
         """Return the examples of a batch, with their numbers if these are requested."""
+
+    def input_facts(self) -> list[str]:
+        """Return what the examples are read from, as parts of a line."""
+        return []
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

@@ -39,6 +39,10 @@ class Settings:
     shards: int | None = None
     shard_policy: str | None = None
     shuffle: int | None = None
+    cache: str | None = None
+    parallel_reads: int | None = None
+    parallel_calls: int | None = None
+    prefetch: int | None = None
     precision: str | None = None
     sync_batch_norm: bool = False
     exchange_dtype: str = "float32"
@@ -165,6 +169,29 @@ def parser(
         type=_at_least(0),
         metavar="EXAMPLES",
         help="examples to shuffle among; 0 keeps the order of the files (10000)",
+    )
+    add(
+        "--cache",
+        metavar="memory|FOLDER",
+        help="where parsed examples are kept for the next epochs: memory, or a local disk (none)",
+    )
+    add(
+        "--parallel-reads",
+        type=_at_least(1),
+        metavar="N",
+        help="ranges of records read at once per replica (4, from a bucket 16)",
+    )
+    add(
+        "--parallel-calls",
+        type=_at_least(1),
+        metavar="N",
+        help="examples parsed at once per replica (autotuned)",
+    )
+    add(
+        "--prefetch",
+        type=_at_least(0),
+        metavar="BATCHES",
+        help="batches made ahead (autotuned)",
     )
     add(
         "--precision",

@@ -56,9 +56,12 @@ class Batches(ABC):
     ----------
     static_rows
         The rows of each replica in each step, where their number has to be known in advance.
+    batches_ahead
+        Batches that are made ahead.
     """
 
     static_rows: int | None = None
+    batches_ahead = tf.data.AUTOTUNE
 
     def batches(self, cluster: Cluster, first_step: int = 0, last_step: int | None = None) -> Any:
         """Return an iterator over the batches of ``cluster``'s own replicas.
@@ -95,7 +98,7 @@ class Batches(ABC):
         endless = stream.apply(
             tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
         )
-        return endless.prefetch(tf.data.AUTOTUNE)
+        return endless.prefetch(self.batches_ahead)
 
     def data_spec(self) -> Any:
         """Return the type of a batch's data."""
@@ -146,6 +149,7 @@ class Pipeline(Batches):
         self._source = source
         self._plan = plan
         self._order = order
+        self.batches_ahead = source.options.batches_ahead
         self._epoch = EpochOrder(plan, self._block_size(), order.seed, order.shuffle_buffer > 0)
 
     def _block_size(self) -> int:
@@ -178,10 +182,17 @@ class Pipeline(Batches):
     def _stream(self, replicas: range, first_step: int) -> Dataset:
         """Return the batches of the replicas in turn, from a step on."""
         streams = [self._replica_stream(replica, first_step) for replica in replicas]
-        if len(streams) == 1:
+        if len(streams) > 1:
+            streams = [stream.prefetch(1) for stream in streams]
+            turns = Dataset.range(len(streams)).repeat()
+            streams = [Dataset.choose_from_datasets(streams, turns)]
+        if self._source.options.cache is None:
             return streams[0]
-        streams = [stream.prefetch(1) for stream in streams]
-        return Dataset.choose_from_datasets(streams, Dataset.range(len(streams)).repeat())
+        # TensorFlow 2.21 fuses map() of a function with resources and batch() wrongly: it takes
+        # another input for the rows of a batch.
+        options = tf.data.Options()
+        options.experimental_optimization.map_and_batch_fusion = False
+        return streams[0].with_options(options)
 
     def _replica_stream(self, replica: int, first_step: int) -> Dataset:
         """Return the batches of one replica: the rest of the pass under way, then all others."""
@@ -227,10 +238,11 @@ class Pipeline(Batches):
             return examples_of(data), *self._sizes(count_rows(data), step + number)
 
         if plan.period == 1:
-            return chunks.map(one_step, num_parallel_calls=tf.data.AUTOTUNE)
+            return chunks.map(one_step, num_parallel_calls=self._source.options.calls)
         parts = chunks.flat_map(lambda number, data: self._period(number, data, replica, step))
         return parts.map(
-            lambda data, *sizes: (examples_of(data), *sizes), num_parallel_calls=tf.data.AUTOTUNE
+            lambda data, *sizes: (examples_of(data), *sizes),
+            num_parallel_calls=self._source.options.calls,
         )
 
     def _period(self, number: tf.Tensor, data: Any, replica: int, step: int) -> Dataset:

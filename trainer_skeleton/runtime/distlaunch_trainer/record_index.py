@@ -54,6 +54,8 @@ class FileIndex:
         file.
     compression
         ``""`` or ``"GZIP"``.
+    first
+        The first record that is used; `records` are used from there on.
     """
 
     path: str
@@ -62,6 +64,18 @@ class FileIndex:
     records: int
     offsets: array[int]
     compression: str
+    first: int = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the records that are used, on average."""
+        is_whole = not self.first and len(self.offsets) == -(-self.records // EVERY)
+        if is_whole or self.compression:
+            return self.size
+        start = self.offsets[self.first // EVERY]
+        end = (self.first + self.records) // EVERY
+        stop = self.offsets[end] if end < len(self.offsets) else self.size
+        return stop - start
 
     def entry(self, record: int) -> tuple[int, int]:
         """Return where to enter for ``record``: a byte offset, and how many records to skip."""
@@ -77,7 +91,7 @@ class Index:
     Attributes
     ----------
     files
-        The files, sorted by path.
+        The files, sorted by path; those of a split may be parts of files.
     bytes_read
         Bytes of data that this task has read for it; the others have read the rest.
     """
@@ -86,8 +100,8 @@ class Index:
     bytes_read: int
 
 
-def index_files(pattern: str, cluster: Cluster, fallback_dir: str) -> Index:
-    """Index the files that match ``pattern``, the work shared between the tasks of ``cluster``.
+def index_files(pattern: str | Sequence[str], cluster: Cluster, fallback_dir: str) -> Index:
+    """Index the files that match patterns, the work shared between the tasks of ``cluster``.
 
     The result is kept in a file beside the data (in ``fallback_dir`` where that is read-only) and
     reused for files whose size and time of change are still the same.
@@ -98,6 +112,7 @@ def index_files(pattern: str, cluster: Cluster, fallback_dir: str) -> Index:
         If no file matches, the tasks see different files, or a file is damaged or no regular file.
     """
     files = _list_files(pattern)
+    pattern = pattern if isinstance(pattern, str) else pattern[0]
     _check_same_files(files, pattern, cluster)
     cache_paths = _cache_paths(pattern, fallback_dir)
     known = _load_cache(cache_paths, files)
@@ -129,7 +144,7 @@ def _exists(path: str) -> bool:
         return False
 
 
-def _list_files(pattern: str) -> list[tuple[str, int, int]]:
+def _list_files(pattern: str | Sequence[str]) -> list[tuple[str, int, int]]:
     """Return path, size and time of change of each file that matches, sorted by path."""
     try:
         # The index itself may lie beside the data, and what was not yet written whole.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -13,7 +13,9 @@ import tensorflow as tf
 
 from .cluster import Cluster
 from .errors import DataError, summarize
-from .example_source import ExampleSource, class_weighting
+from .example_cache import ExampleCache
+from .example_parser import ExampleParser
+from .example_source import Examples, ExampleSource, InputOptions, class_weighting
 from .record_index import EVERY, FileIndex, Index, index_files
 from .storage import is_remote
 
@@ -28,7 +30,7 @@ _NUMBER = tf.TensorSpec([2], tf.int64)  # of a record, and the bytes that it tak
 
 
 @dataclass(frozen=True)
-class Records:
+class Records(Examples):
     """Examples in TFRecord files (plain or GZIP).
 
     Parameters
@@ -55,34 +57,65 @@ class Records:
         if (self.parse is None) == (self.parse_batch is None):
             raise DataError("Records takes one of parse= and parse_batch=: see trainer/data.py")
 
-    def open(self, cluster: Cluster, fallback_dir: str, *, numbered: bool = False) -> RecordSource:
+    def open(
+        self,
+        cluster: Cluster,
+        fallback_dir: str,
+        *,
+        numbered: bool = False,
+        options: InputOptions | None = None,
+    ) -> RecordSource:
         """Index the files; a collective."""
-        return RecordSource(
-            self, index_files(self.pattern, cluster, fallback_dir), numbered=numbered
-        )
+        index = index_files(self.pattern, cluster, fallback_dir)
+        tasks = cluster.role.num_workers
+        return RecordSource(self, index, numbered=numbered, options=options, tasks=tasks)
 
 
 class RecordSource(ExampleSource):
     """The examples of `Records`; an item is a serialized record."""
 
-    def __init__(self, records: Records, index: Index, *, numbered: bool = False) -> None:
+    def __init__(
+        self,
+        records: Records,
+        index: Index,
+        *,
+        numbered: bool = False,
+        options: InputOptions | None = None,
+        tasks: int = 1,
+    ) -> None:
         self._records = records
-        # By itself, as AutoGraph looks at nothing else of a pipeline.
-        self._compiled_parse = tf.function(records.parse or records.parse_batch)
         self._files = files = index.files
         self._weigh = class_weighting(records.class_weight)
         self.numbered = numbered
-        self.item_spec = (_NUMBER, _RECORD) if numbered else _RECORD
+        self.options = options = options or self.options
         self.index_bytes = index.bytes_read
         self._ends = list(accumulate(file.records for file in files))
         self.examples = self._ends[-1]
-        size = sum(file.size for file in files)
+        size = sum(file.used_bytes for file in files)
         self.is_compressed = any(file.compression for file in files)
         self.data_bytes = 0 if self.is_compressed else size
         self.item_bytes = size // max(1, self.examples)
         is_remote_data = any(is_remote(file.path) for file in files)
-        self._reads_at_once = _REMOTE_READS if is_remote_data else _LOCAL_READS
+        default_reads = _REMOTE_READS if is_remote_data else _LOCAL_READS
+        self.reads_at_once = options.parallel_reads or default_reads
         self._table = _FileTable.of(files)
+        self._parser = ExampleParser(
+            records.parse or records.parse_batch,
+            _RECORD if records.parse else tf.TensorSpec([None], tf.string),
+            examples=self.examples,
+            tasks=tasks,
+            options=replace(options, cache=options.cache if records.parse else None),
+        )
+        self._cache = self._parser.cache
+        if options.cache and records.parse_batch:  # of the records, not of what they become
+            self._cache = ExampleCache(self.examples, options.cache)
+        self._has_numbers = numbered or self._cache is not None
+        self.item_spec = (_NUMBER, _RECORD) if self._has_numbers else _RECORD
+
+    def input_facts(self) -> list[str]:
+        """Return what the examples are read from, as parts of a line."""
+        count = len(self._files)
+        return [f"{count:,} file{'s' * (count > 1)}"]
 
     def describe(self) -> dict[str, Any]:
         """Return what ``summary.json`` records of the data, besides the number of examples."""
@@ -134,7 +167,7 @@ class RecordSource(ExampleSource):
             byte_offsets=[offset],
         )
         records = tf.data.experimental.from_variant(variant, _RECORD).skip(skipped).take(count)
-        if not self.numbered:
+        if not self._has_numbers:
             return records
         numbers = Dataset.range(first, first + count)
         return Dataset.zip((numbers, records)).map(_with_bytes)
@@ -142,23 +175,46 @@ class RecordSource(ExampleSource):
     def read_ranges(self, ranges: Dataset) -> Dataset:
         """Return a vector of items for each range of examples; several are read at once."""
         return ranges.interleave(
-            lambda start, stop: self.read(start, stop).batch(tf.maximum(stop - start, 1)),
-            cycle_length=self._reads_at_once,
-            num_parallel_calls=self._reads_at_once,
+            self._read_range,
+            cycle_length=self.reads_at_once,
+            num_parallel_calls=self.reads_at_once,
             deterministic=True,
         )
+
+    def _read_range(self, start: tf.Tensor, stop: tf.Tensor) -> Dataset:
+        """Return a vector of the items of a range of examples."""
+        rows = tf.maximum(stop - start, 1)
+        if self._cache is None:
+            return self.read(start, stop).batch(rows)
+        is_kept = self._cache.has(start, stop) & (stop > start)
+        items = self.read(start, tf.where(is_kept, start, stop)).batch(rows).map(self._keep)
+        none_or_one = Dataset.range(tf.cast(is_kept, tf.int64))
+        return items.concatenate(none_or_one.map(lambda _: self._kept_items(start, stop)))
+
+    def _keep(self, numbers: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return items that were read; the cache of `parse_batch` keeps the records."""
+        if self._records.parse_batch is not None:
+            records = self._cache.put(numbers[:, 0], records)
+        return numbers, records
+
+    def _kept_items(self, start: tf.Tensor, stop: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the items of examples in the cache, for which no bytes are read."""
+        numbers = tf.range(start, stop)
+        of_items = tf.stack([numbers, tf.zeros_like(numbers)], axis=1)
+        if self._records.parse_batch is not None:
+            return of_items, self._cache.get(numbers)
+        return of_items, tf.fill([stop - start], "")
 
     def batch(self, items: Dataset, rows: int) -> Dataset:
         """Return batches of items, which ``parse`` has parsed one by one."""
         if self._records.parse_batch is not None:
             return super().batch(items, rows)
-        parsed = items.unbatch().map(self._parse, num_parallel_calls=tf.data.AUTOTUNE)
-        return parsed.batch(rows)
+        return items.unbatch().map(self._parse, num_parallel_calls=self.options.calls).batch(rows)
 
     def examples_of(self, batch: Any) -> Any:
         """Return the examples of a batch, with their numbers if these are requested."""
         if self._records.parse_batch is not None:
-            batch = self._parse(*batch) if self.numbered else self._parse(batch)
+            batch = self._parse(*batch) if self._has_numbers else self._parse(batch)
         if not self.numbered:
             return self._weigh(batch)
         data, numbers = batch
@@ -166,7 +222,8 @@ class RecordSource(ExampleSource):
 
     def _parse(self, *item: tf.Tensor) -> Any:
         """Return the examples of records, with their numbers if these are requested."""
-        parsed = self._compiled_parse(item[-1])
+        number = item[0][0] if self._records.parse and self._has_numbers else None
+        parsed = self._parser(item[-1], number)
         return (parsed, item[0]) if self.numbered else parsed
 
     @tf.autograph.experimental.do_not_convert
@@ -175,10 +232,10 @@ class RecordSource(ExampleSource):
         records = self._serialized(start, stop)
         every = _SEARCHED_AT_ONCE
         if self._records.parse_batch is None:
-            parsed = records.map(self._compiled_parse, num_parallel_calls=tf.data.AUTOTUNE)
+            parsed = records.map(self._parser.function, num_parallel_calls=tf.data.AUTOTUNE)
             marks = parsed.enumerate().filter(lambda number, _: number % every == 0)
         else:
-            parsed = records.batch(every).map(self._compiled_parse)
+            parsed = records.batch(every).map(self._parser.function)
             marks = parsed.enumerate().map(lambda number, data: (number * every, data))
         good = start
         try:
@@ -191,7 +248,7 @@ class RecordSource(ExampleSource):
     def _serialized(self, start: int, stop: int) -> Dataset:
         bounds = Dataset.from_tensors((tf.constant(start, tf.int64), tf.constant(stop, tf.int64)))
         records = bounds.flat_map(self.read)
-        return records.map(lambda _, record: record) if self.numbered else records
+        return records.map(lambda _, record: record) if self._has_numbers else records
 
     def _first_problem(self, start: int, stop: int) -> str | None:
         """Return what is wrong with the first bad one of a few examples."""
@@ -199,7 +256,7 @@ class RecordSource(ExampleSource):
         for number in range(start, stop):
             place = bisect_right(self._ends, number)
             file = self._files[place]
-            row = number - (self._ends[place] - file.records)
+            row = number - (self._ends[place] - file.records) + file.first
             try:
                 record = next(records)
             except (tf.errors.OpError, StopIteration) as error:
@@ -226,6 +283,8 @@ class _FileTable:
         Of each file (vectors of strings).
     begins, ends
         The first and one past the last example of each file (vectors, int64).
+    firsts
+        The record of each file that is its first example (vector, int64).
     first_entries
         The place of each file's first offset in ``offsets`` (vector, int64).
     offsets
@@ -236,6 +295,7 @@ class _FileTable:
     compressions: tf.Tensor
     begins: tf.Tensor
     ends: tf.Tensor
+    firsts: tf.Tensor
     first_entries: tf.Tensor
     offsets: tf.Tensor
 
@@ -251,6 +311,7 @@ class _FileTable:
                 tf.constant([file.compression for file in files]),
                 tf.constant(np.cumsum(counts) - counts),
                 tf.constant(np.cumsum(counts)),
+                tf.constant([file.first for file in files], tf.int64),
                 tf.constant(np.cumsum(entries) - entries),
                 tf.constant(
                     np.concatenate([*offsets, [0]]), tf.int64
@@ -258,7 +319,8 @@ class _FileTable:
             )
 
     def entry(self, file: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return where to enter a file for a record: a byte offset, and records to skip."""
+        """Return where to enter a file for an example: a byte offset, and records to skip."""
+        record += self.firsts[file]
         is_packed = tf.not_equal(self.compressions[file], "")
         zero = tf.constant(0, tf.int64)
         offset = self.offsets[self.first_entries[file] + record // EVERY]
