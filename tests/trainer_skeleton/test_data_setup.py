@@ -31,6 +31,7 @@ def cluster_of(replicas, is_equal=True):
         all_equal=lambda value: is_equal,
         all_gather=lambda value: [value] * replicas,
         broadcast_text=lambda text: text,
+        needs_static_shapes=False,
     )
 
 

@@ -39,6 +39,7 @@ def test_batches_of_numbers_are_copied_to_a_gpu_ahead(cluster, monkeypatch, x, r
     task = SimpleNamespace(
         replicas=replicas,
         local_replicas=1,
+        needs_static_shapes=False,
         replica_ids=range(1),
         strategy=SimpleNamespace(distribute_datasets_from_function=distribute),
     )
