@@ -84,10 +84,13 @@ def _pool_problems(trainer: Trainer, request: JobRequest) -> Iterator[Problem]:
     for pool in request.pools:
         if pool.image or pool.module:
             continue
-        if pool.role in ("parameter_servers", "evaluators"):
-            what = f"the bundled trainer has no {pool.role.replace('_', ' ')}, only workers"
+        if pool.role == "parameter_servers":
+            what = "the bundled trainer has no parameter servers, only workers"
             remedy = f"remove {pool.section}, and add its machines to the workers"
             yield error("trainer-role", pool.section, what, remedy)
+        elif pool.role == "evaluators" and pool.replicas > 1:
+            what = f"the bundled trainer has one evaluator, and {pool.replicas} are requested"
+            yield error("trainer-role", f"{pool.section}.count", what, "set count: 1")
         elif pool.has_tpu and trainer.options.strategy != "tpu":
             what = f"the trainer would not use the TPU of {pool.section}"
             yield error("trainer-tpu", "args", what, "add --strategy=tpu")

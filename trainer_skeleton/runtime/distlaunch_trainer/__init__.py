@@ -34,6 +34,8 @@ which data flows through them:
 ``step_functions``   the compiled executions of several steps; ``steps_per_execution``: how many
 ``evaluator``        evaluation: the same numbers on any number of workers
 ``evaluation``       evaluations of saved models, and in callbacks
+``continuous_evaluation``  the evaluator task; ``evaluator_status``: what it and the chief share;
+                     ``best_model``: the best model so far
 ``loop``             epochs, validation, checkpoints, stopping together
 ``step_watchdog``    a step that never ends
 ``callbacks``        which callbacks run on which task, and their state

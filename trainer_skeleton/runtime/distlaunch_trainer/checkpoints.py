@@ -115,7 +115,7 @@ class Checkpoints(AbstractContextManager):
     """
 
     def __init__(self, folder: str, report: Report) -> None:
-        self._folder = folder
+        self.folder = folder
         self._report = report
         self._writer = futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._pending: futures.Future[None] | None = None
@@ -187,9 +187,22 @@ class Checkpoints(AbstractContextManager):
             self._names.insert(0, name)
         if is_damaged:
             raise StorageError(
-                f"every checkpoint in {self._folder} is damaged: --no-resume starts from scratch"
+                f"every checkpoint in {self.folder} is damaged: --no-resume starts from scratch"
             )
         return None
+
+    @property
+    def newest(self) -> str | None:
+        """The name of the checkpoint that `latest` returned or `save` wrote last, if any."""
+        return self._names[-1] if self._names else None
+
+    def listed(self) -> list[str]:
+        """Return the names of the checkpoints that another task writes, the oldest first."""
+        return sorted(filter(_NAME.match, names_in(self.folder)), key=_step_and_number)
+
+    def is_complete(self, name: str) -> bool:
+        """Return whether a checkpoint is completely written, and not removed."""
+        return read_if_there(join(self.folder, name, _MANIFEST)) is not None
 
     def clear(self) -> None:
         """Remove all checkpoints."""
@@ -199,14 +212,13 @@ class Checkpoints(AbstractContextManager):
     @cached_property
     def _names(self) -> list[str]:
         """The checkpoints, the next to remove first; listed once, as only this process writes."""
-        names = (name for name in names_in(self._folder) if _NAME.match(name))
-        return sorted(names, key=_step_and_number)
+        return self.listed()
 
     def _write(self, checkpoint: Checkpoint) -> None:
         started = time.monotonic()
         step = checkpoint.state.step
         name = _unused_name(self._names, step)
-        path = join(self._folder, name)
+        path = join(self.folder, name)
         make_new_folder(path)
         try:
             _write_values(path, checkpoint.values)
@@ -242,7 +254,7 @@ class Checkpoints(AbstractContextManager):
         StorageError
             If it is damaged or has another format.
         """
-        path = join(self._folder, name)
+        path = join(self.folder, name)
         text = read_if_there(join(path, _MANIFEST))
         if text is None:
             return None
@@ -257,7 +269,7 @@ class Checkpoints(AbstractContextManager):
 
     def _remove(self, name: str) -> None:
         """Remove a checkpoint, its manifest first."""
-        remove_files(join(self._folder, name), _MANIFEST, _VALUES)
+        remove_files(join(self.folder, name), _MANIFEST, _VALUES)
         self._names.remove(name)
 
 

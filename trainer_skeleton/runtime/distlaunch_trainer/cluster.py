@@ -170,7 +170,7 @@ def _packs(values: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
         yield pack
 
 
-def _peer_timeout(environ: Mapping[str, str]) -> float:
+def peer_timeout(environ: Mapping[str, str]) -> float:
     """Return the seconds to wait for peers."""
     text = environ.get("DISTLAUNCH_PEER_TIMEOUT") or str(_CLOUD_PEER_TIMEOUT_SECONDS)
     try:
@@ -194,7 +194,7 @@ class PeerWatchdog:
     """
 
     def __init__(self, role: Role) -> None:
-        limit = _peer_timeout(os.environ)
+        limit = peer_timeout(os.environ)
         others = dict(zip(role.peers, role.addresses, strict=True))
         del others[role.name]
         self._seconds = limit + _LAST_WORDS_SECONDS

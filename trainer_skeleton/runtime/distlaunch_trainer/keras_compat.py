@@ -188,6 +188,18 @@ def metrics_in_order(model: keras.Model, logs: Mapping[str, Any]) -> Any:
     return model._flatten_metrics_in_order(dict(logs))  # noqa: SLF001
 
 
+def metric_direction(model: keras.Model, name: str) -> str | None:
+    """Return ``"up"`` if a higher value of a metric is better, ``"down"``, or None if unknown.
+
+    The rules are those of Keras's callbacks with a ``monitor``; ``name`` has no ``val_``.
+    """
+    if name == "loss" or name in {metric.name for metric in output_loss_metrics(model)}:
+        return "down"
+    metrics = [part for each in model.metrics for part in getattr(each, "metrics", [each])]
+    known = (getattr(each, "_direction", None) for each in metrics if each.name == name)
+    return next(filter(None, known), None)
+
+
 def traces_batches(callback: keras.callbacks.TensorBoard) -> bool:
     """Return whether TensorBoard profiles batches."""
     return bool(callback._should_trace)  # noqa: SLF001

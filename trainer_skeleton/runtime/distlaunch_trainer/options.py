@@ -52,6 +52,9 @@ class Settings:
     tpu: str = "local"
     resume: bool = True
     evaluate: str | None = None
+    export: str | None = None
+    export_metric: str = "val_loss"
+    export_mode: str | None = None
     step_timeout: int = 1800
     allow_cpu: bool = False
     gpu_memory_growth: bool = False
@@ -227,6 +230,23 @@ def parser(
         "--evaluate",
         metavar="PATH",
         help="evaluate a checkpoint, or a saved model (.keras, .weights.h5), instead of training",
+    )
+    add(
+        "--export",
+        choices=("best",),
+        help="keep the best model so far in export/best of the job folder, by the evaluator or "
+        "the validation at the end of each epoch (nothing)",
+    )
+    add(
+        "--export-metric",
+        metavar="NAME",
+        default="val_loss",
+        help="metric of the validation data by which a model is the best (%(default)s)",
+    )
+    add(
+        "--export-mode",
+        choices=("min", "max"),
+        help="whether it is to be low or high (by the metric, as Keras's callbacks)",
     )
     add(
         "--step-timeout",

@@ -62,27 +62,41 @@ class Report:
             return
         for name, value in _numbers(logs).items():
             part = "validation" if name.startswith("val_") else "train"
-            if part not in self._writers:
-                self._writers[part] = tf.summary.create_file_writer(join(self._logs_dir, part))
-            with self._writers[part].as_default():
-                tf.summary.write(
-                    f"epoch_{name.removeprefix('val_')}", value, step=epoch, metadata=_SCALAR
-                )
+            self._scalar(part, f"epoch_{name.removeprefix('val_')}", value, epoch)
+        self._flush()
+
+    def evaluation_scalars(self, step: int, logs: Mapping[str, Any]) -> None:
+        """Write the results of the evaluator task for TensorBoard, named as Keras names them."""
+        for name, value in _numbers(logs).items():
+            self._scalar("evaluator", f"evaluation_{name}_vs_iterations", value, step)
+        self._flush()
+
+    def _scalar(self, part: str, name: str, value: float, step: int) -> None:
+        if part not in self._writers:
+            self._writers[part] = tf.summary.create_file_writer(join(self._logs_dir, part))
+        with self._writers[part].as_default():
+            tf.summary.write(name, value, step=step, metadata=_SCALAR)
+
+    def _flush(self) -> None:
         for writer in self._writers.values():
             writer.flush()
 
 
 def epoch_line(epoch: int, epochs: int, record: Mapping[str, Any]) -> str:
     """Return an epoch's results as a line."""
-    logs = " ".join(f"{name} {value:.4f}" for name, value in _numbers(record["logs"]).items())
+    logs = _results(record["logs"])
     rate = record["examples_per_second"]
     return f"epoch {epoch}/{epochs}: {logs}" + (f" ({rate:,.0f} examples/s)" if rate else "")
 
 
 def evaluation_line(path: str, logs: Mapping[str, Any]) -> str:
     """Return the results of an evaluation as a line."""
-    results = " ".join(f"{name} {value:.4f}" for name, value in _numbers(logs).items())
-    return f"evaluation of {path}: {results}"
+    return f"evaluation of {path}: {_results(logs)}"
+
+
+def checkpoint_line(step: int, logs: Mapping[str, Any], *, is_best: bool) -> str:
+    """Return the evaluator's results of a checkpoint as a line."""
+    return f"evaluation of step {step}: {_results(logs)}{' (best, exported)' if is_best else ''}"
 
 
 def write_evaluation(job_dir: str, facts: Mapping[str, Any]) -> str:
@@ -117,6 +131,10 @@ def summary_matches(job_dir: str, epochs: list[dict[str, Any]]) -> bool:
         return False
     epochs_before = summary.get("epochs") if isinstance(summary, dict) else None
     return bool(epochs_before == _plain({"epochs": epochs})["epochs"])
+
+
+def _results(logs: Mapping[str, Any]) -> str:
+    return " ".join(f"{name} {value:.4f}" for name, value in _numbers(logs).items())
 
 
 def _numbers(logs: Mapping[str, Any]) -> dict[str, float]:

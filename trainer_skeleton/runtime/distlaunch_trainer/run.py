@@ -13,11 +13,19 @@ import keras
 import tensorflow as tf
 
 from . import devices, explain, keras_compat, stop_signal
-from .checkpoints import TrainingState
+from .best_model import export_callback
+from .checkpoints import Checkpoint, Checkpoints, TrainingState
 from .cluster import Cluster, role_from
+from .continuous_evaluation import (
+    ContinuousEvaluation,
+    as_evaluator,
+    is_evaluator,
+    state_to_start_from,
+)
 from .data_setup import TrainingData, load_data, load_evaluation_data, resolve_option
 from .evaluation import STEPS_PER_EXECUTION, restore_weights
 from .evaluator import Evaluator
+from .evaluator_status import ChiefSide, has_evaluator
 from .explain import model_build, user_code
 from .job_folders import folders_from
 from .loop import Loop
@@ -78,6 +86,9 @@ class Run(AbstractContextManager):
         keras_compat.check_version()
         settings = Settings.of(options)
         role = role_from(os.environ)
+        self._is_evaluator = is_evaluator(role)
+        if self._is_evaluator:
+            role, settings = as_evaluator(role, settings)
         self._folders = folders_from(settings.job_dir, os.environ)
         self._report = Report(role, self._folders.logs)
         stop_signal.end_if_pending()
@@ -90,14 +101,13 @@ class Run(AbstractContextManager):
         self._cluster = Cluster(role, connect(role, settings))
         self._report.log(describe(self._cluster.strategy, role))
         self._stop = StopSignal()
-        self._checkpoints = open_folders(self._folders, role, self._report)
-        self._saved = checkpoint_to_read(self._checkpoints, role, settings, self._report)
-        self._start = agreed_start(self._cluster, self._saved and self._saved.state)
+        self._chief_side: ChiefSide | None = None
+        self._open_job(settings)
         precision = resolve_option(
             "--precision", settings.precision, self._start and self._start.precision, "float32"
         )
         self._settings = replace(settings, precision=precision)
-        if settings.evaluate:
+        if settings.evaluate or self._is_evaluator:
             self._start = None  # only its precision counts
         set_precision(precision)
         self._data: TrainingData | None = None
@@ -105,6 +115,21 @@ class Run(AbstractContextManager):
         self._loop: Loop | None = None
         self._final: TrainingState | None = None
         self._results: dict[str, Any] = {}
+
+    def _open_job(self, settings: Settings) -> None:
+        """Read from the job folder where an earlier run stopped."""
+        folders, role = self._folders, self._cluster.role
+        self._saved: Checkpoint | None = None
+        if self._is_evaluator:
+            self._checkpoints = Checkpoints(folders.checkpoints, self._report)
+            self._start = state_to_start_from(self._checkpoints, settings)
+            return
+        self._checkpoints = open_folders(folders, role, self._report)
+        self._saved = checkpoint_to_read(self._checkpoints, role, settings, self._report)
+        self._start = agreed_start(self._cluster, self._saved and self._saved.state)
+        if role.is_chief and has_evaluator(os.environ) and not settings.evaluate:
+            self._chief_side = ChiefSide(folders.job, self._report)
+            self._chief_side.begin(is_new=self._start is None)
 
     @property
     def strategy(self) -> tf.distribute.Strategy:
@@ -114,7 +139,7 @@ class Run(AbstractContextManager):
     @property
     def is_chief(self) -> bool:
         """Whether this task saves and reports for all."""
-        return self._cluster.role.is_chief
+        return self._cluster.role.is_chief and not self._is_evaluator
 
     def load_data(
         self, training: Callable[[], Any], validation: Callable[[], Any] | None = None
@@ -136,7 +161,7 @@ class Run(AbstractContextManager):
         """
         setup = self._settings, self._cluster, self._folders.job, self._report
         functions = {"training": training, "validation": validation or (lambda: None)}
-        if self._settings.evaluate:
+        if self._settings.evaluate or self._is_evaluator:
             loaded = load_evaluation_data(*setup, **functions)
         else:
             loaded = load_data(*setup, start=self._start, **functions)
@@ -191,9 +216,21 @@ class Run(AbstractContextManager):
         TrainerError
             If a step fails, the loss is not finite, or a checkpoint cannot be written.
         """
+        if self._is_evaluator:
+            return self._evaluate_checkpoints(model)
         data = self._loaded
+        callbacks = checked_callbacks(callbacks)
+        if self._settings.export and not has_evaluator(os.environ):
+            export = export_callback(
+                model,
+                self._settings,
+                self._folders.job,
+                self._report,
+                has_validation=data.validation is not None,
+            )
+            callbacks += [export] if self.is_chief else []
         # Kept, as its iterators may end slowly, and the model is to be saved before.
-        self._loop = loop = self._create_loop(model, checked_callbacks(callbacks))
+        self._loop = loop = self._create_loop(model, callbacks)
         self._warn_of_model(model)
         if data.progress.step:
             loop.restore(self._saved)
@@ -276,9 +313,27 @@ class Run(AbstractContextManager):
     def __exit__(self, kind: object, *_: object) -> None:
         """Wait for all tasks, unless this one failed."""
         if kind is None and (self._final is not None or self._settings.evaluate):
+            if self._chief_side is not None and (newest := self._checkpoints.newest):
+                self._chief_side.wait(newest, lambda: self._stop.received)
             self._cluster.barrier()
             step = self._final.step if self._final else 0
             self._report.event("end", step=step, **self._results)
+
+    def _evaluate_checkpoints(self, model: keras.Model) -> list[dict[str, Any]]:
+        """Evaluate each checkpoint of the job, on an evaluator; return the records."""
+        self._stop.defer()
+        evaluation = ContinuousEvaluation(
+            model,
+            self._cluster,
+            self._loaded.training,  # load_evaluation_data() has put the validation data there
+            checkpoints=self._checkpoints,
+            job_dir=self._folders.job,
+            report=self._report,
+            stop=self._stop,
+            settings=self._settings,
+        )
+        with explain.step_errors(self._find_bad_record):
+            return evaluation.run()
 
     @property
     def _loaded(self) -> TrainingData:

@@ -28,7 +28,8 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
-def _is_bucket(path: str) -> bool:
+def is_bucket(path: str) -> bool:
+    """Return whether ``path`` is in a bucket, as a URL or mounted."""
     return is_remote(path) or path.startswith("/gcs/")
 
 
@@ -211,7 +212,7 @@ def _rename(source: str, target: str) -> None:
 def scratch_folder(destination: str) -> Iterator[Path]:
     """Yield a temporary folder, on the file system of ``destination`` unless that is a bucket."""
     with explained("cannot write", destination):
-        parent = None if _is_bucket(destination) else destination
+        parent = None if is_bucket(destination) else destination
         folder = tempfile.mkdtemp(prefix=".partial-", dir=parent)
     try:
         yield Path(folder)

@@ -1,0 +1,217 @@
+"""The evaluator task: it evaluates each checkpoint of a job while other tasks train.
+
+It is no member of the cluster and reads the checkpoints from the job folder. Each is evaluated
+once, the oldest first; one that is removed before it was read is left out. The last one is never
+removed, so it is always evaluated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from typing import Any
+
+import keras
+import numpy as np
+
+from .best_model import best_model
+from .checkpoints import Checkpoint, Checkpoints, TrainingState
+from .cluster import Cluster, Role
+from .errors import ClusterError, StorageError, TrainingStopped
+from .evaluator import Evaluator
+from .evaluator_status import EVALUATIONS, EvaluatorSide, poll_seconds
+from .model_state import ModelState
+from .options import Settings
+from .pipeline import Data
+from .report import Report, checkpoint_line
+from .step_functions import StepFunctions
+from .stop_signal import StopSignal
+from .storage import join, read_if_there, write_whole
+
+_STEPS_PER_EXECUTION = 20
+
+
+def is_evaluator(role: Role) -> bool:
+    """Return whether a task evaluates checkpoints."""
+    return role.type == "evaluator"
+
+
+def as_evaluator(role: Role, settings: Settings) -> tuple[Role, Settings]:
+    """Return the role and the options of an evaluator: a cluster of one task.
+
+    Raises
+    ------
+    ClusterError
+        If it is not the only one.
+    SystemExit
+        If it has nothing to do, because the training tasks evaluate a saved model.
+    """
+    if role.name != "evaluator:0":
+        raise ClusterError(f"{role.name}: a job has one evaluator: set count: 1")
+    if settings.evaluate:
+        print("--evaluate runs on the training tasks: nothing to do here", flush=True)
+        raise SystemExit(0)
+    alone = replace(role, peers=(role.name,), addresses=(), parameter_servers=())
+    return alone, replace(settings, strategy=None, cross_device_ops=None)
+
+
+def state_to_start_from(checkpoints: Checkpoints, settings: Settings) -> TrainingState | None:
+    """Return the state of the run that is resumed, if the chief resumes one: for its precision."""
+    is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
+    if not (settings.resume or is_restart):
+        return None
+    latest = checkpoints.latest()
+    return latest.state if latest else None
+
+
+class ContinuousEvaluation:
+    """Evaluates the checkpoints of a job folder.
+
+    Parameters
+    ----------
+    model
+        A compiled model, built in the scope of ``cluster.strategy``.
+    cluster
+        This task alone.
+    data
+        The data.
+    checkpoints
+        The checkpoints of the job.
+    job_dir
+        The job folder.
+    report, stop
+        Where the task reports, and its stop signal.
+    settings
+        ``export`` and its metric, and ``sync_batch_norm`` count.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        cluster: Cluster,
+        data: Data,
+        *,
+        checkpoints: Checkpoints,
+        job_dir: str,
+        report: Report,
+        stop: StopSignal,
+        settings: Settings,
+    ) -> None:
+        self._model = model
+        self._checkpoints = checkpoints
+        self._job_dir = job_dir
+        self._report = report
+        self._stop = stop
+        self._best = best_model(model, settings, job_dir, report) if settings.export else None
+        self._state = ModelState(model, cluster.strategy)
+        functions = StepFunctions(model, cluster.strategy, synchronize=settings.sync_batch_norm)
+        self._evaluator = Evaluator(model, functions, cluster, data)
+        self._status = EvaluatorSide(job_dir)
+        self._run: str | None = None
+        self._records: list[dict[str, Any]] = []
+        self._left_out: set[str] = set()
+
+    def run(self) -> list[dict[str, Any]]:
+        """Evaluate until the training has ended and its last checkpoint is evaluated.
+
+        Returns
+        -------
+        list of dict
+            A record of each evaluation.
+
+        Raises
+        ------
+        TrainingStopped
+            If this task received SIGTERM.
+        TrainerError
+            If a checkpoint is not of this model, or the job folder cannot be written.
+        """
+        self._load()
+        if not self._checkpoints.listed():
+            self._report.log(f"waiting for the first checkpoint in {self._checkpoints.folder}")
+        while True:
+            self._leave_if_stopped()
+            self._status.beat()
+            run = self._status.run()
+            if run != self._run:  # the chief has started, perhaps from scratch
+                self._run = run
+                self._load()
+            if self._evaluate_next():
+                continue
+            final = self._status.final()
+            if final is not None and final in self._done:
+                self._status.has_evaluated(final)
+                return self._records
+            time.sleep(poll_seconds(self._job_dir))
+
+    @property
+    def _done(self) -> set[str]:
+        return {record["checkpoint"] for record in self._records} | self._left_out
+
+    def _load(self) -> None:
+        """Read the evaluations of an earlier evaluator of this run."""
+        text = read_if_there(join(self._job_dir, EVALUATIONS)) or b""
+        self._records = [json.loads(line) for line in text.decode().splitlines() if line]
+        self._left_out.clear()
+        if self._best is not None:
+            values = [r["best"] for r in self._records if r.get("best") is not None]
+            self._best.best = values[-1] if values else None
+
+    def _evaluate_next(self) -> bool:
+        """Evaluate the oldest checkpoint that was not evaluated; return whether there was one."""
+        done = self._done
+        for name in self._checkpoints.listed():
+            checkpoint = self._read(name) if name not in done else None
+            if checkpoint is not None:
+                self._evaluate(name, checkpoint)
+                return True
+        return False
+
+    def _evaluate(self, name: str, checkpoint: Checkpoint) -> None:
+        self._state.check_same(checkpoint.model)
+        self._state.assign([checkpoint.values[each] for each in self._state.variables])
+        logs = self._evaluator.evaluate(_STEPS_PER_EXECUTION, self._must_stop)
+        self._leave_if_stopped()
+        if logs is not None and self._status.run() == self._run:  # no other run has begun
+            self._record(name, checkpoint.state, logs)
+
+    def _read(self, name: str) -> Checkpoint | None:
+        """Return a checkpoint, None if it is not complete, was removed or is damaged."""
+        try:
+            return self._checkpoints.read(name)
+        except StorageError as error:
+            if self._checkpoints.is_complete(name):
+                self._report.warn(f"{error}; it is not evaluated")
+                self._left_out.add(name)
+            return None
+
+    def _record(self, name: str, state: TrainingState, logs: dict[str, Any]) -> None:
+        """Export the model if it is the best, then record the evaluation."""
+        facts = {
+            "step": state.step,
+            "epoch": len(state.history),
+            "checkpoint": name,
+            "logs": {key: np.asarray(value).tolist() for key, value in logs.items()},
+        }
+        is_best = self._best is not None and self._best.is_better(self._model, logs)
+        if self._best is not None and is_best:
+            self._best.write(self._model, facts)
+        record = {**facts, "time": time.time(), "best": self._best and self._best.best}
+        self._records.append(record)
+        lines = "".join(json.dumps(each) + "\n" for each in self._records)
+        write_whole(join(self._job_dir, EVALUATIONS), lines.encode())
+        self._report.event("evaluation", **facts, is_best=is_best)
+        self._report.evaluation_scalars(state.step, logs)
+        self._report.log(checkpoint_line(state.step, logs, is_best=is_best))
+        self._status.has_evaluated(name)
+
+    def _must_stop(self) -> bool:
+        self._status.beat()
+        return self._stop.received
+
+    def _leave_if_stopped(self) -> None:
+        if self._stop.received:
+            step = self._records[-1]["step"] if self._records else 0
+            raise TrainingStopped(f"stopped by a signal: evaluated up to step {step}")
