@@ -10,6 +10,7 @@ from distlaunch.checks.request_view import ROLES
 from distlaunch.errors import DistlaunchError
 from distlaunch.job import ai_platform
 from distlaunch.job.load import FILE_NAME
+from distlaunch.job.validation import dotted_path
 from distlaunch.job.yaml_document import display_path
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _located(
         is_in_own = own_steps == len(own_path) or own_steps > steps
         if steps == len(path) or key.startswith(_ONLY_IN_CONFIG) or not is_in_own:
             remedy = config.translate(problem.remedy, key)
-            return replace(problem, where=f"{location}: {_written(path)}", remedy=remedy)
+            return replace(problem, where=f"{location}: {dotted_path(path)}", remedy=remedy)
     return replace(problem, where=f"{own_location}: {key}")
 
 
@@ -190,7 +191,7 @@ class _ConfigFile(_File):
             remedy = remedy.replace(text, seconds)
         for mention in _MENTION.findall(remedy):
             if path := self.path(mention):
-                remedy = remedy.replace(mention, _written(path))
+                remedy = remedy.replace(mention, dotted_path(path))
         section = ".".join(key.split(".")[:2])
         count = f"{section}.accelerator.count" if ".accelerator" in key else f"{section}.count"
         keys = [f"{section}.machine", f"{section}.accelerator", count, "scheduling.timeout"]
@@ -213,9 +214,3 @@ def _path(key: str) -> _Path:
 
 def _snake_case(name: str) -> str:
     return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
-
-
-def _written(path: _Path) -> str:
-    """Return a path as errors of files write it, such as ``workerPoolSpecs[1].replicaCount``."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return text.removeprefix(".")

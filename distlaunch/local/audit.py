@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from itertools import chain, islice
-from reprlib import repr as short
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.local.output import EventFile
@@ -145,69 +144,44 @@ class TaskReport:
         self.plan: TrainingPlan | None = None
         self.is_audited = False  # whether anything was reported for the audit
         self.reading: dict[str, int] = {}  # what it read in its steps
-        self.malformed: list[str] = []
         self._limit = limit
         self._epochs = epochs
         self._step = 0  # the last one reported
         for event in events:
-            self._read(event)
+            self._handle(event)
 
     @property
     def end(self) -> int:
         """The step up to which its training counts."""
         return min(self._step, self._limit)
 
-    def _read(self, event: TaskEvent) -> None:
-        try:
-            self._handle(event)
-        except (KeyError, TypeError, ValueError):
-            self.malformed.append(short(event))
-
     def _handle(self, event: TaskEvent) -> None:
         self.is_audited |= event["event"] == "audit"
         match event:
-            case {"event": "ready", "examples": int(), "steps_per_epoch": int(), "step": int()}:
-                self._begin(event)
+            case {"event": "ready", "examples": int(n), "steps_per_epoch": steps, "step": start}:
+                if 0 < n <= _MAX_EXAMPLES:
+                    self.plan = TrainingPlan(n, steps, start)
+                    self._step = max(self._step, start)
             case {"event": "audit", "kind": "seen"}:
                 self._count_seen(event)
             case {"event": "audit", "kind": "read"}:
                 is_known = event["bytes"] is not None
                 steps = self._step - self.plan.start if self.plan else 0
-                known = {**event, "steps": steps, "bytes": event["bytes"] if is_known else 0}
-                self.reading = {name: _count(known, name) for name in _READ}
+                known = {**event, "steps": steps, "bytes": event["bytes"] or 0}
+                self.reading = {name: known[name] for name in _READ}
                 self.reading["is_known"] = is_known
-            case {"event": "audit"}:
-                raise ValueError
-            case {"step": int(step)} if step <= sys.maxsize:
+            case {"step": int(step)}:
                 self._step = max(self._step, step)
 
-    def _begin(self, event: TaskEvent) -> None:
-        plan = TrainingPlan(
-            *(_count(event, name) for name in ("examples", "steps_per_epoch", "step"))
-        )
-        if self.plan or not (1 <= plan.examples <= _MAX_EXAMPLES and plan.steps):
-            raise ValueError
-        self.plan = plan
-        self._step = max(self._step, plan.start)
-
     def _count_seen(self, event: TaskEvent) -> None:
-        start, end = _count(event, "from"), _count(event, "to")
-        unknown = _count(event, "unknown") if "unknown" in event else 0
-        plan = self.plan
-        if plan is None or not plan.start <= start < end:
-            raise ValueError
-        epoch = start // plan.steps
-        runs = [(first, count) for first, count in event["positions"]]
-        if end > (epoch + 1) * plan.steps or not all(
-            _is_count(first) and _is_count(count) and first + count <= plan.examples
-            for first, count in runs
-        ):
-            raise ValueError
+        if self.plan is None:
+            return
+        epoch, end = event["from"] // self.plan.steps, event["to"]
         self._step = max(self._step, end)
         if end <= self._limit:
             if epoch not in self._epochs:
-                self._epochs[epoch] = EpochCounts(plan.examples)
-            self._epochs[epoch].add(self.task, runs, unknown)
+                self._epochs[epoch] = EpochCounts(self.plan.examples)
+            self._epochs[epoch].add(self.task, event["positions"], event.get("unknown", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,18 +257,13 @@ def _common_plan(reports: Iterable[Sequence[TaskReport]]) -> TrainingPlan | None
 
 
 def _report_problems(reports: Sequence[Sequence[TaskReport]]) -> list[str]:
-    """Describe what the tasks did not report, or reported in a malformed event."""
+    """Describe what the tasks did not report, or not alike."""
     silent = [report.task for report in reports[-1] if not (report.is_audited and report.plan)]
     problems = [f"nothing of what it read is reported by {join_names(silent)}"] if silent else []
     plans = dict.fromkeys(str(report.plan) for report in chain(*reports) if report.plan)
     if plans and _common_plan(reports) is None:
         problems.append(f"the tasks do not go through the same data alike: {'; '.join(plans)}")
-    malformed = [
-        f"{report.task}: {plural(len(report.malformed), 'malformed event')}: {report.malformed[0]}"
-        for report in chain(*reports)
-        if report.malformed
-    ]
-    return [*problems, *_first(malformed, "task")]
+    return problems
 
 
 def _row(task: str, reports: Iterable[Sequence[TaskReport]], training: Training) -> list[str]:
@@ -336,14 +305,3 @@ def _marked(lines: Iterable[str]) -> tuple[str, ...]:
 
 def _times(count: int) -> str:
     return f": {count} times{' or more' if count == 255 else ''}" if count else ""
-
-
-def _count(event: TaskEvent, name: str) -> int:
-    """Return a field, or raise KeyError or ValueError."""
-    if not _is_count(event[name]):
-        raise ValueError
-    return int(event[name])
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= sys.maxsize

@@ -10,8 +10,7 @@ import json
 import secrets
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import MISSING, asdict, dataclass, field, fields
-from types import NoneType
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import files
@@ -26,12 +25,6 @@ if TYPE_CHECKING:
     from distlaunch.ui.events import ShowMessage
 
 _MAX_NAME = 40  # characters of a job's name in its launch id, which is the value of a label
-_TYPES: dict[str, type | tuple[type, ...]] = {  # by the annotations of a record's fields
-    "Mapping[str, Any]": dict,
-    "Mapping[str, str]": dict,
-    "bool": bool,
-    "str | None": (str, NoneType),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +117,7 @@ class Records:
         """Return the record in a file, or warn that it is ignored."""
         try:
             return _read(path)
-        except (OSError, RecursionError, ValueError) as error:
+        except (AttributeError, OSError, TypeError, ValueError) as error:
             if self._show_message and path not in self._ignored:
                 reason = getattr(error, "strerror", None) or error
                 self._show_message(f"{path}: not a valid record ({reason}); ignored", "warning")
@@ -145,28 +138,10 @@ def new_launch_id(name: str) -> str:
 
 
 def _read(path: Path) -> Record:
-    """Return the record in a regular file; else OSError, RecursionError or ValueError."""
-    if not path.is_file():
-        raise ValueError("not a regular file")
-    record = _parse(json.loads(path.read_bytes()))
-    json.dumps(asdict(record), ensure_ascii=False).encode()  # else it could not be rewritten
-    if record.launch_id != path.stem:
-        raise ValueError(f"launch_id is not {path.stem}")
-    return record
-
-
-def _parse(content: Any) -> Record:
-    """Return a record from JSON; fields of a newer version are ignored."""
-    if not isinstance(content, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004 - callers catch ValueError
-    values = {item.name: content[item.name] for item in fields(Record) if item.name in content}
-    for item in fields(Record):
-        if item.name not in values:
-            if item.default is MISSING and item.default_factory is MISSING:
-                raise ValueError(f"{item.name} is missing")
-        elif not isinstance(values[item.name], _TYPES.get(str(item.type), str)):
-            raise ValueError(f"{item.name} is not of type {item.type}")
-    return Record(**values)
+    """Return the record in a file; fields of a newer version are ignored."""
+    content = json.loads(path.read_bytes())
+    names = [item.name for item in fields(Record)]
+    return Record(**{name: value for name, value in content.items() if name in names})
 
 
 def _not_writable(path: Path, error: OSError) -> DistlaunchError:
