@@ -1,8 +1,4 @@
-"""Follow a job in the cloud as a stream of events: its states and log lines, until it has ended.
-
-Ctrl-C may arrive at any moment: it interrupts a call before its response is processed, and is
-deferred while a response is processed.
-"""
+"""Follow a job in the cloud as a stream of events: its states and log lines, until it has ended."""
 
 from __future__ import annotations
 
@@ -19,7 +15,6 @@ from distlaunch.google.tail import LogReader, LogSelection
 from distlaunch.retry import Backoff
 from distlaunch.text import duration
 from distlaunch.ui.events import JobChanged, Notice
-from distlaunch.ui.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -75,7 +70,6 @@ class JobFollower:
         self._intervals = intervals
         self._clock = clock
         self._sleep = sleep
-        self._interrupts = Interrupts()
         self._reader = LogReader(
             jobs,
             job,
@@ -83,7 +77,6 @@ class JobFollower:
             per_entry=per_entry,
             clock=clock,
             retry_deadline=0,
-            around_call=self._interrupts.let_through,
         )
         self._states = StateTracker()
         self._pending: deque[Event] = deque(self._states.update(job))
@@ -111,19 +104,16 @@ class JobFollower:
                 return
             now = self._clock()
             if now >= self._state_polls.due:
-                with self._interrupts:
-                    self._poll_state()
+                self._poll_state()
             elif self._has_logs and now >= self._log_polls.due:
-                with self._interrupts:
-                    self._read_logs()
+                self._read_logs()
             else:
                 polls = [self._state_polls, *([self._log_polls] if self._has_logs else [])]
                 self._sleep(max(min(poll.due for poll in polls) - self._clock(), 0.0))
 
     def _poll_state(self) -> None:
         try:
-            with self._interrupts.let_through():
-                job = self._jobs.get(self.job["name"], retry_deadline=0)
+            job = self._jobs.get(self.job["name"], retry_deadline=0)
         except RetryableError as error:
             self._failed(self._state_polls, error)
             return
@@ -150,7 +140,7 @@ class JobFollower:
                 self._newest_line = self._clock()
             self._adapt_log_interval(has_lines=bool(lines))
             self._succeeded(self._log_polls)
-            if self._reader.in_progress:
+            if self._reader.tail.in_progress:
                 self._log_polls.due = self._clock()
 
     def _succeeded(self, polls: PollSchedule) -> None:
@@ -192,9 +182,9 @@ class JobFollower:
             return False
         if self._is_emulator_gone:
             return True
-        reader = self._reader
+        in_progress = self._reader.tail.in_progress
         since_end = self._clock() - self._ended
-        if since_end >= _END_TIMEOUT and (self._log_polls.is_failing or not reader.in_progress):
+        if since_end >= _END_TIMEOUT and (self._log_polls.is_failing or not in_progress):
             return True
         if self._has_logs and not self._has_all_lines(self._ended):
             return False
@@ -202,11 +192,11 @@ class JobFollower:
 
     def _has_all_lines(self, end: float) -> bool:
         if self._is_old or not self._intervals.quiet:
-            return self._reader.last_full_scan >= end
-        return self._reader.last_empty_scan >= self._newest_line + self._intervals.quiet
+            return self._reader.tail.last_full_scan >= end
+        return self._reader.tail.last_empty_scan >= self._newest_line + self._intervals.quiet
 
     def _missing_parts(self) -> Iterator[Event]:
-        if self._has_logs and self._reader.last_full_scan < (self._ended or 0.0):
+        if self._has_logs and self._reader.tail.last_full_scan < (self._ended or 0.0):
             yield Notice(
                 "the last lines may be missing, as the logs could not be read; "
                 "'distlaunch logs' shows them later",

@@ -29,7 +29,7 @@ _TRIAL_LABEL = "ml.googleapis.com/trial_id"
 _PLATFORM_TASK = "service"  # Google's task name of the platform's own lines
 _TASK = re.compile(r"workerpool([0-3])-([0-9]{1,9})", re.ASCII)
 _TRIAL = re.compile(r"^trial:[0-9]+/", re.ASCII)
-_JOBS_PER_QUERY = 300  # as Cloud Logging accepts filters of 20,000 characters at most
+_MAX_TRIALS = 300  # as Cloud Logging accepts filters of 20,000 characters at most
 _MAX_LISTED = 12  # tasks in a message
 
 
@@ -70,19 +70,15 @@ class LogQuery:
         return not self.tasks or task in self.tasks or without_trial(task) in self.tasks
 
 
-def job_queries(job: Mapping[str, Any], tasks: Sequence[str]) -> list[LogQuery]:
-    """Return the queries for a job's log: one, or several for a job with many trials."""
+def job_query(job: Mapping[str, Any], tasks: Sequence[str]) -> LogQuery:
+    """Return the query for a job's log, and for those of its last trials."""
     trials = {
         str(trial["customJob"]).rpartition("/")[2]: str(trial.get("id", ""))
         for trial in job.get("trials") or []
         if trial.get("customJob")
     }
-    job_ids = (parse_name(job["name"]).id, *trials)
-    pools = _pool_types(_worker_pools(job))
-    return [
-        LogQuery(job_ids[start : start + _JOBS_PER_QUERY], tuple(tasks), trials, pools)
-        for start in range(0, len(job_ids), _JOBS_PER_QUERY)
-    ]
+    job_ids = (parse_name(job["name"]).id, *[*trials][-_MAX_TRIALS:])
+    return LogQuery(job_ids, tuple(tasks), trials, _pool_types(_worker_pools(job)))
 
 
 def read_page(

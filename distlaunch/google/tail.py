@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
 from distlaunch.errors import GoogleError, RetryableError
-from distlaunch.google.logs import job_queries, read_page
+from distlaunch.google.logs import job_query, read_page
 from distlaunch.retry import RETRY_DEADLINE
 from distlaunch.ui.events import TaskLines
 from distlaunch.ui.tensorflow_noise import without_noise
@@ -25,10 +23,9 @@ from distlaunch.ui.tensorflow_noise import without_noise
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from distlaunch.google.jobs import Jobs
-    from distlaunch.google.logs import LogEntry, LogQuery
+    from distlaunch.google.logs import LogEntry
 
     Page = tuple[list[LogEntry], str | None]  # and the token of the next one
 
@@ -68,8 +65,7 @@ class LogSelection:
 class LogReader:
     """Reads the log of a job, in one go or while it grows.
 
-    With `per_entry` each entry is an event with its time and severity; `around_call` is entered
-    around each call.
+    With `per_entry` each entry is an event with its time and severity.
     """
 
     def __init__(
@@ -81,49 +77,27 @@ class LogReader:
         per_entry: bool = False,
         clock: Callable[[], float] = time.monotonic,
         retry_deadline: float = RETRY_DEADLINE,
-        around_call: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._jobs = jobs
         self._selection = selection
         self._per_entry = per_entry
-        self._clock = clock
         self._retry_deadline = retry_deadline
-        self._around_call = around_call
         start = timestamps.parse_or(job.get("createTime"), 0.0) - _CLOCK_SKEW
-        self._since = start if selection.since is None else selection.since
-        self._queries: list[LogQuery] = []
-        self._tails: list[Tail] = []
-        self._unread: deque[Tail] = deque()
+        since = start if selection.since is None else selection.since
+        self.tail = Tail(self._read_page, since, clock=clock)
+        self._query = job_query(job, selection.tasks)
         self._backlog: deque[LogEntry] | None = None
         if selection.last is not None:
             self._backlog = deque(maxlen=selection.last)
 
-    @property
-    def in_progress(self) -> bool:
-        """Whether there is more to read at once."""
-        return bool(self._unread)
-
-    @property
-    def last_full_scan(self) -> float:
-        """When the last scan began that read all late entries; see `clock`."""
-        return min((tail.last_full_scan for tail in self._tails), default=float("-inf"))
-
-    @property
-    def last_empty_scan(self) -> float:
-        """When the last such scan began that found no new entry; see `clock`."""
-        return min((tail.last_empty_scan for tail in self._tails), default=float("-inf"))
-
     def step(self, job: Mapping[str, Any], *, full: bool = False) -> list[TaskLines]:
         """Read one page and return its new lines."""
-        if not self._unread:
-            self._start_scans(job)
-        tail = self._unread[0]
-        entries = self._selection.apply(tail.step(full=full))
-        if not tail.in_progress:
-            self._unread.popleft()
+        if not self.tail.in_progress:
+            self._query = job_query(job, self._selection.tasks)
+        entries = self._selection.apply(self.tail.step(full=full))
         if self._backlog is not None:
             self._backlog.extend(entries)
-            if self._unread:
+            if self.tail.in_progress:
                 return []
             entries, self._backlog = list(self._backlog), None
         return self._to_lines(entries)
@@ -131,20 +105,12 @@ class LogReader:
     def read_all(self, job: Mapping[str, Any]) -> Iterator[TaskLines]:
         """Yield all lines that exist now."""
         yield from self.step(job, full=True)
-        while self.in_progress:
+        while self.tail.in_progress:
             yield from self.step(job, full=True)
 
-    def _start_scans(self, job: Mapping[str, Any]) -> None:
-        self._queries = job_queries(job, self._selection.tasks)
-        for number in range(len(self._tails), len(self._queries)):
-            read_page = partial(self._read_page, number)
-            self._tails.append(Tail(read_page, self._since, clock=self._clock))
-        self._unread.extend(self._tails)
-
-    def _read_page(self, number: int, since: float, token: str | None) -> Page:
-        query, deadline = self._queries[number], self._retry_deadline
-        with self._around_call():
-            return read_page(self._jobs, query, since, token, retry_deadline=deadline)
+    def _read_page(self, since: float, token: str | None) -> Page:
+        deadline = self._retry_deadline
+        return read_page(self._jobs, self._query, since, token, retry_deadline=deadline)
 
     def _to_lines(self, entries: Sequence[LogEntry]) -> list[TaskLines]:
         if self._per_entry:

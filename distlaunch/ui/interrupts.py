@@ -1,67 +1,18 @@
-"""Ctrl-C and its like, held back for a moment or taken in turn."""
+"""Ctrl-C and its like, taken in turn."""
 
 from __future__ import annotations
 
 import os
 import signal
-import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from typing_extensions import Self
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Interrupts:
-    """Holds Ctrl-C back while it is entered; it comes when it is left, or in `let_through`.
-
-    It may be entered several times, in the main thread; elsewhere no signal is ever handled, and
-    this does nothing, as where Ctrl-C is ignored.
-    """
-
-    def __init__(self) -> None:
-        self._before: Any = None
-        self._is_open = False
-        self._came = False
-
-    @contextmanager
-    def let_through(self) -> Iterator[None]:
-        """Let it come while this is entered, as where something may take long."""
-        if self._came:
-            self._pass_on()
-        self._is_open = True
-        try:
-            yield
-        finally:
-            self._is_open = False
-
-    def __enter__(self) -> Self:
-        is_main = threading.current_thread() is threading.main_thread()
-        if is_main and callable(signal.getsignal(signal.SIGINT)):
-            self._before = signal.getsignal(signal.SIGINT)
-            signal.signal(signal.SIGINT, self._handle)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-            if self._came:
-                self._pass_on()
-            self._before = None
-
-    def _handle(self, number: int, frame: Any) -> None:
-        if self._is_open:
-            self._before(number, frame)
-        else:
-            self._came = True
-
-    def _pass_on(self) -> None:
-        self._came = False
-        self._before(signal.SIGINT, None)
 
 
 class StopSignals:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from distlaunch.text import duration
 from distlaunch.ui.console import CYAN, GREEN, RED, YELLOW
 from distlaunch.ui.events import JobChanged, Notice, TaskChanged, TaskLines, Trained, Waiting
-from distlaunch.ui.interrupts import Interrupts
 from distlaunch.ui.progress import Progress
 from distlaunch.ui.summary import describe
 
@@ -84,10 +83,8 @@ class ProgressView:
 
     def stream(self, events: Iterable[Event]) -> None:
         """Show events as they come, none before a slow reader has room for it."""
-        interrupts = Interrupts()
         for event in events:
-            with interrupts:
-                self.handle(event)
+            self.handle(event)
             while self.console.is_full:
                 self._wait_for_reader(_LOOK)
 

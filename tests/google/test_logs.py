@@ -223,15 +223,13 @@ def test_consecutive_lines_of_a_task_are_one_event(read_all):
     assert {(line.time, line.severity) for line in lines} == {(STAMP, "INFO")}
 
 
-def test_the_log_of_many_trials_is_read_by_filters_that_cloud_logging_accepts(read_all):
+def test_the_log_of_many_trials_is_read_by_a_filter_that_cloud_logging_accepts(read_all):
     ids = [str(10**18 + number) for number in range(1_000)]
     trials = [{"customJob": f"projects/1/locations/r/customJobs/{job_id}"} for job_id in ids]
     read_all([], job=JOB | {"maxTrialCount": 1_000, "trials": trials})
-    filters = [request.body["filter"] for request in read_all.server.requests]
-    assert len(filters) > 1
-    assert max(map(len, filters)) <= 20_000
-    for job_id in ids:
-        assert sum(f'job_id="{job_id}"' in text for text in filters) == 1
+    (request,) = read_all.server.requests
+    assert len(request.body["filter"]) <= 20_000
+    assert all(f'job_id="{job_id}"' in request.body["filter"] for job_id in ["77", *ids[-300:]])
 
 
 @pytest.mark.parametrize(
