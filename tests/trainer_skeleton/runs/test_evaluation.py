@@ -40,10 +40,17 @@ def callbacks():
 """
 
 
+# 37 other rows, of which the last batch has one.
+TEST_DATA = """
+def test():
+    return _arrays(37, 3)
+"""
+
+
 @pytest.fixture(scope="module")
 def trained(new_project):
     """A project whose callback evaluates the model after each epoch, trained on two workers."""
-    project = new_project(REGRESSION_MODEL + CALLBACKS, REGRESSION_DATA)
+    project = new_project(REGRESSION_MODEL + CALLBACKS, REGRESSION_DATA + TEST_DATA)
     options = ("--epochs=1", *SETTINGS[1:])
     return project, project.local("job", "--workers", "2", "--", *options).out
 
@@ -79,6 +86,18 @@ def test_saved_models_and_checkpoints_evaluate_alike_on_any_number_of_workers(tr
         assert (result["examples"], result["replicas"]) == (37, workers)
         assert result["logs"] == pytest.approx(expected, abs=1e-12)
     assert project.summary("job")["epochs"] == [epoch]
+
+
+def test_the_trained_model_is_tested_on_all_workers(trained):
+    project, out = trained
+    results = project.summary("job")["test"]
+    model = project.folder / "job/model"
+    evaluated = evaluation(project, "tested", model, "--evaluate-on=test", workers=1)
+    assert (evaluated["examples"], evaluated["logs"]) == (37, pytest.approx(results, abs=1e-12))
+    assert results != pytest.approx(project.summary("job")["epochs"][0]["logs"], abs=1e-3)
+    assert f"| test loss {results['loss']:.4f} mae {results['mae']:.4f}\n" in out
+    assert project.events("job", "chief")[-1]["test"] == results
+    assert project.events("job", "worker-0")[-1]["test"] == results
 
 
 def test_weights_that_are_not_there_are_reported(trained):

@@ -24,8 +24,10 @@ def train(settings: Namespace) -> None:
         from trainer import data, model
 
         # The data, sharded: every replica reads its part of each global batch, so that all of them
-        # together train on each example once per epoch.
-        run.load_data(data.training, getattr(data, "validation", None))
+        # together train on each example once per epoch. If data.py has validation() and test(),
+        # these data are evaluated after each epoch and after the training.
+        parts = (getattr(data, name, None) for name in ("validation", "test"))
+        run.load_data(data.training, *parts)
 
         # The scope: variables that are created in it are mirrored on all replicas.
         with run.strategy.scope():

@@ -36,8 +36,8 @@ class TrainingData:
 
     Attributes
     ----------
-    training, validation
-        The data; validation may be None.
+    training, validation, test
+        The data; validation and test may be None.
     progress
         Where the run starts or resumes.
     audit
@@ -48,6 +48,7 @@ class TrainingData:
     validation: Data | None
     progress: TrainingState
     audit: Audit | None
+    test: Data | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ def load_data(
     start: TrainingState | None,
     training: Callable[[], Any],
     validation: Callable[[], Any],
+    test: Callable[[], Any] = lambda: None,
 ) -> TrainingData:
     """Shard the data that the user's functions return over the tasks; a collective.
 
@@ -99,9 +101,9 @@ def load_data(
         Where to log what follows from the data and the cluster.
     start
         Where an earlier run stopped, if this one resumes it.
-    training, validation
+    training, validation, test
         Return `Examples` such as Records, a ``tf.data.Dataset``, a ``keras.utils.PyDataset`` or a
-        generator; `validation` may return None.
+        generator; `validation` and `test` may return None.
 
     Raises
     ------
@@ -124,8 +126,14 @@ def load_data(
     progress = _with_data(progress, data)
     if note := coverage_note(data.plan, progress.steps_per_epoch):
         report.warn(note)
-    source = _source("validation", validation, replace(progress, shuffle=0))
-    return TrainingData(data, _validation(setup, source, progress), progress, audit)
+    parts = {"validation": validation, "test": test}
+    others = {
+        name: _unshuffled(
+            setup, name, _source(name, function, replace(progress, shuffle=0)), progress
+        )
+        for name, function in parts.items()
+    }
+    return TrainingData(data, others["validation"], progress, audit, others["test"])
 
 
 def load_evaluation_data(
@@ -136,21 +144,24 @@ def load_evaluation_data(
     *,
     training: Callable[[], Any],
     validation: Callable[[], Any],
+    test: Callable[[], Any] = lambda: None,
 ) -> TrainingData:
-    """Shard the validation data over the tasks, or the training data if there are none.
+    """Shard the data that ``--evaluate-on`` names over the tasks, as `TrainingData.training`.
 
-    The parameters and errors are those of `load_data`.
+    By default they are the validation data, or the training data if there are none. The parameters
+    and errors are those of `load_data`.
     """
     setup = _Setup(settings, cluster, job_dir, report)
     progress = replace(_progress(setup, None, settings.seed or 0), shuffle=0)
     keras.utils.set_random_seed(progress.seed)
-    source = _source("validation", validation, progress)
-    if source is None:
-        source = _source("training", training, progress)
+    functions = {"validation": validation, "training": training, "test": test}
+    names = [settings.evaluate_on] if settings.evaluate_on else ["validation", "training"]
+    sources = ((name, _source(name, functions[name], progress)) for name in names)
+    name, source = next(((name, each) for name, each in sources if each is not None), ("", None))
     batch = progress.global_batch or 32 * cluster.replicas
-    data = _validation(setup, source, replace(progress, global_batch=batch))
+    data = _unshuffled(setup, name, source, replace(progress, global_batch=batch))
     if data is None:
-        raise DataError("training() in trainer/data.py returned None: return Records or Arrays")
+        raise DataError(f"{names[-1]}() in trainer/data.py has to return data to evaluate")
     return TrainingData(data, None, _with_data(progress, data), None)
 
 
@@ -172,7 +183,8 @@ def open_evaluation_data(
     """
     setup = _Setup(Settings(global_batch_size=global_batch, shuffle=0), cluster, "", report)
     progress = replace(_progress(setup, None, 0), shards=cluster.replicas)
-    data = _validation(setup, _source("evaluate", lambda: value, progress), progress)
+    source = _source("evaluate", lambda: value, progress)
+    data = _unshuffled(setup, "validation", source, progress)
     assert data is not None, "model.evaluate() needs x"
     return data
 
@@ -352,7 +364,10 @@ def _with_data(progress: TrainingState, data: Data) -> TrainingState:
     )
 
 
-def _validation(setup: _Setup, source: Source | None, progress: TrainingState) -> Data | None:
+def _unshuffled(
+    setup: _Setup, name: str, source: Source | None, progress: TrainingState
+) -> Data | None:
+    """Return the data of ``validation()`` or ``test()``, in their order."""
     if source is None:
         return None
     try:
@@ -362,7 +377,7 @@ def _validation(setup: _Setup, source: Source | None, progress: TrainingState) -
                 if not source.is_shardable:  # not a tf.data.Dataset
                     remedy = "return Arrays, or a tf.data.Dataset or PyDataset of known length"
                 raise DataError(
-                    f"the {source.kind} of the validation data {source.length_problem}: {remedy}"
+                    f"the {source.kind} of the {name} data {source.length_problem}: {remedy}"
                 )
             data = open_batches(source, progress.shard_policy, setup.cluster, setup.report)
             return _with_static_rows(setup, data, source)
@@ -371,7 +386,7 @@ def _validation(setup: _Setup, source: Source | None, progress: TrainingState) -
         data = Data(Pipeline(items, plan, Order()), plan, items.describe())
         return _with_static_rows(setup, data)
     except PlanError as problem:
-        raise PlanError(f"validation data: {problem}") from problem
+        raise PlanError(f"{name} data: {problem}") from problem
 
 
 def resolve_option(

@@ -177,6 +177,22 @@ class Loop:
         self._checkpoints.wait()
         return self._progress
 
+    def evaluate(self, data: Data) -> dict[str, Any]:
+        """Return the results of the trained model on other data.
+
+        Raises
+        ------
+        TrainingStopped
+            If a task received a stop signal.
+        """
+        # Kept like the other iterators.
+        self._last_evaluator = Evaluator(self._model, self._steps, self._cluster, data)
+        steps = self._steps_per_execution.steps
+        logs = self._last_evaluator.evaluate(steps, self._agree_to_stop)
+        if logs is None:
+            self._leave()
+        return logs
+
     @property
     def _is_done(self) -> bool:
         history = self._progress.history

@@ -52,6 +52,7 @@ class Settings:
     tpu: str = "local"
     resume: bool = True
     evaluate: str | None = None
+    evaluate_on: str | None = None
     export: str | None = None
     export_metric: str = "val_loss"
     export_mode: str | None = None
@@ -230,6 +231,11 @@ def parser(
         "--evaluate",
         metavar="PATH",
         help="evaluate a checkpoint, or a saved model (.keras, .weights.h5), instead of training",
+    )
+    add(
+        "--evaluate-on",
+        choices=("validation", "test", "training"),
+        help="data that --evaluate and an evaluator evaluate (validation, or training if none)",
     )
     add(
         "--export",

@@ -94,6 +94,11 @@ def evaluation_line(path: str, logs: Mapping[str, Any]) -> str:
     return f"evaluation of {path}: {_results(logs)}"
 
 
+def test_line(logs: Mapping[str, Any]) -> str:
+    """Return the results on the test data as a line."""
+    return f"test {_results(logs)}"
+
+
 def checkpoint_line(step: int, logs: Mapping[str, Any], *, is_best: bool) -> str:
     """Return the evaluator's results of a checkpoint as a line."""
     return f"evaluation of step {step}: {_results(logs)}{' (best, exported)' if is_best else ''}"

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from . import devices, explain, keras_compat, stop_signal
@@ -37,6 +38,7 @@ from .report import (
     Report,
     evaluation_line,
     summary_matches,
+    test_line,
     write_evaluation,
     write_summary,
 )
@@ -142,7 +144,10 @@ class Run(AbstractContextManager):
         return self._cluster.role.is_chief and not self._is_evaluator
 
     def load_data(
-        self, training: Callable[[], Any], validation: Callable[[], Any] | None = None
+        self,
+        training: Callable[[], Any],
+        validation: Callable[[], Any] | None = None,
+        test: Callable[[], Any] | None = None,
     ) -> None:
         """Shard the data over the replicas of all tasks.
 
@@ -151,6 +156,8 @@ class Run(AbstractContextManager):
         training, validation
             Functions that return Records, Arrays or a ``tf.data.Dataset``; `validation` may return
             None. They are called here, after the seed is set.
+        test
+            Such a function too: the trained model is evaluated on its data.
 
         Raises
         ------
@@ -160,7 +167,8 @@ class Run(AbstractContextManager):
             If data, batch and cluster do not fit.
         """
         setup = self._settings, self._cluster, self._folders.job, self._report
-        functions = {"training": training, "validation": validation or (lambda: None)}
+        none: Callable[[], Any] = lambda: None  # noqa: E731
+        functions = {"training": training, "validation": validation or none, "test": test or none}
         if self._settings.evaluate or self._is_evaluator:
             loaded = load_evaluation_data(*setup, **functions)
         else:
@@ -243,6 +251,10 @@ class Run(AbstractContextManager):
         self._report_ready(step=data.progress.step, **distinct)
         with explain.step_errors(self._find_bad_record), self._checkpoints:
             self._final = loop.run()
+            if data.test is not None:
+                logs = loop.evaluate(data.test)
+                self._report.log(test_line(logs))
+                self._results["test"] = {n: np.asarray(v).tolist() for n, v in logs.items()}
         return list(self._final.history)
 
     def evaluate(self, model: keras.Model) -> dict[str, Any]:
@@ -307,7 +319,8 @@ class Run(AbstractContextManager):
             "model": folders.model,
             "model_files": files,
         }
-        self._results = {"model": folders.model, "summary": write_summary(folders.job, summary)}
+        summary |= self._results
+        self._results |= {"model": folders.model, "summary": write_summary(folders.job, summary)}
         self._report.log(f"model: {folders.model}")
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -362,7 +375,8 @@ class Run(AbstractContextManager):
 
     def _find_bad_record(self) -> str | None:
         """Look for a record of this task's that cannot be read or parsed."""
-        for part in filter(None, (self._loaded.training, self._loaded.validation)):
+        data = self._loaded
+        for part in filter(None, (data.training, data.validation, data.test)):
             if problem := part.pipeline.find_bad_record(self._cluster.replica_ids):
                 return problem
         return None
