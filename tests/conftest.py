@@ -31,16 +31,6 @@ sys.path.pop(0)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What takes a command long to import, without threads, which cannot be forked.
-COMMAND_IMPORTS = (
-    "click",
-    "jinja2",
-    "pydantic",
-    "requests",
-    "yaml",
-    "google.auth.transport.requests",
-)
-
 # Property-based tests run the same examples every time, however slow the machine is.
 settings.register_profile(
     "fixed",
@@ -76,14 +66,14 @@ def checkout(pytestconfig: pytest.Config) -> Path:
 @pytest.fixture(scope="session")
 def python() -> Iterator[tensorflow_host.PythonHost]:
     """A Python that has imported what the commands import."""
-    with tensorflow_host.running(*COMMAND_IMPORTS) as host:
+    with tensorflow_host.running(*tensorflow_host.COMMAND_IMPORTS) as host:
         yield host
 
 
 @pytest.fixture(scope="session")
 def tensorflow() -> Iterator[tensorflow_host.PythonHost]:
     """A Python that has imported what the commands and their tasks import."""
-    with tensorflow_host.running(*COMMAND_IMPORTS, "tensorflow", "keras") as host:
+    with tensorflow_host.running(*tensorflow_host.COMMAND_IMPORTS, "tensorflow", "keras") as host:
         yield host
 
 

@@ -31,6 +31,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+# What takes a command long to import, without threads, which cannot be forked.
+COMMAND_IMPORTS = (
+    "click",
+    "jinja2",
+    "pydantic",
+    "requests",
+    "yaml",
+    "google.auth.transport.requests",
+)
+
 LIMIT_SECONDS = 1500 if os.environ.get("DISTLAUNCH_TEST_LAWS") else 300
 MOST_BYTES, MOST_FILES = 1 << 20, 64
 
@@ -65,13 +75,14 @@ class PythonHost:
 
 
 @contextlib.contextmanager
-def running(*imports: str) -> Iterator[PythonHost]:
-    """Start the process with its imports; it ends with the block."""
+def running(*imports: str, **environment: str) -> Iterator[PythonHost]:
+    """Start the process with its imports, which see these variables; it ends with the block."""
     ours, theirs = _socket_pair()
     with theirs:
         process = subprocess.Popen(
             [sys.executable, __file__, str(theirs.fileno()), *imports],
-            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # a process with threads cannot fork
+            # A process with threads cannot fork.
+            env=os.environ | environment | {"OPENBLAS_NUM_THREADS": "1"},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
