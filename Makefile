@@ -44,7 +44,8 @@ laws: $(VENV)/.test ## Run the long tests of the trainer's promises: models, kil
 	@DISTLAUNCH_TEST_LAWS=1 $(PYTEST) --timeout=1800 \
 	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_random_faults.py \
 	  tests/trainer_skeleton/runs/test_zoo.py tests/trainer_skeleton/runs/test_fit_scripts.py \
-	  tests/trainer_skeleton/runs/test_user_data.py tests/trainer_skeleton/keras_suite
+	  tests/trainer_skeleton/runs/test_user_data.py tests/trainer_skeleton/keras_suite \
+	  tests/trainer_skeleton/runs/test_starters.py
 	@DISTLAUNCH_TEST_LAWS=1 DISTLAUNCH_TEST_TWO_DEVICES=1 $(PYTEST) --timeout=1800 \
 	  tests/trainer_skeleton/runs/test_promises.py tests/trainer_skeleton/runs/test_zoo.py
 

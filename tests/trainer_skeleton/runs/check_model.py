@@ -1,11 +1,13 @@
 """Check a trained model: plain Keras loads it, and predicts what the SavedModel does.
 
 Run in a project's folder with the folder of the model, and the shape of an input if the project is
-a script.
+a script. IMPORT names a module with classes that the model needs.
 """
 
 from __future__ import annotations
 
+import importlib
+import os
 import sys
 
 import keras
@@ -13,8 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 folder, *shape = sys.argv[1:]
-model = keras.models.load_model(f"{folder}/model.keras")
 assert not {"distlaunch_trainer", "trainer"} & sys.modules.keys()
+if "IMPORT" in os.environ:
+    importlib.import_module(os.environ["IMPORT"])
+model = keras.models.load_model(f"{folder}/model.keras")
+assert "distlaunch_trainer" not in sys.modules
 
 if shape:
     x = np.random.default_rng(0).normal(size=[int(size) for size in shape]).astype("float32")

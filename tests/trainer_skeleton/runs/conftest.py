@@ -81,13 +81,14 @@ class Project:
         model = keras.models.load_model(self.folder / job / "model/model.keras")
         return np.concatenate([w.ravel() for w in model.get_weights()])
 
-    def check_model(self, job: str, *input_shape: int) -> None:
+    def check_model(self, job: str, *input_shape: int, **environment: str) -> None:
         """Check that plain Keras loads the trained model and predicts what its SavedModel does.
 
         The input is the project's first batch of validation data, or random if there is a shape.
         """
         shutil.copy(HERE / "check_model.py", self.folder)
-        result = self.run("check_model", f"{self.job_dir(job)}/model", *map(str, input_shape))
+        model = f"{self.job_dir(job)}/model"
+        result = self.run("check_model", model, *map(str, input_shape), **environment)
         assert result.code == 0, result.text
 
     def own_tests(self) -> None:

@@ -126,7 +126,7 @@ def train(name, case, folder, task):
         )
         with training.strategy.scope():
             model = training.build_model(case.create_model)
-        training.fit(model, callbacks_of(name, folder, task))
+        training.fit(model, callbacks_of(name, folder, task), case.train_step)
         if training.is_chief:
             training.save_model(model)
 

@@ -30,6 +30,7 @@ class Case:
     precision: str = "float64"
     as_fit: bool = True  # whether `fit` must come to the same history
     epochs: int = 2
+    train_step: Callable[..., tf.Tensor] | None = None  # `fit` minimizes the compiled loss
 
 
 CASES: dict[str, Case] = {}
@@ -380,6 +381,53 @@ def embedding_in_a_step_of_its_own():
     optimizer = keras.optimizers.Adam(1e-2, global_clipnorm=0.1)
     model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model
+
+
+def squared_errors(model, data, global_batch_size):
+    """Train on a replica's rows by hand, with the loss that `mse` is on one replica."""
+    x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+    with tf.GradientTape() as tape:
+        predicted = model(x, training=True)
+        errors = tf.reduce_mean(tf.square(y - tf.cast(predicted, y.dtype)), -1)
+        loss = tf.nn.compute_average_loss(errors, weights, global_batch_size)
+        if model.losses:
+            loss += tf.nn.scale_regularization_loss(tf.add_n(model.losses))
+        scaled = model.optimizer.scale_loss(loss)
+    gradients = tape.gradient(scaled, model.trainable_variables)
+    model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+    model.compute_metrics(x, y, predicted, weights)
+    return loss
+
+
+@case(weighted, train_step=squared_errors)
+def gradient_tape():
+    return sequential(
+        keras.optimizers.Adam(1e-2, global_clipnorm=0.3),
+        "mse",
+        layers.Input((6,)),
+        layers.Dense(8, kernel_regularizer="l2", use_bias=False),
+        layers.BatchNormalization(synchronized=True),
+        layers.Activation("tanh"),
+        layers.Dense(1, bias_regularizer="l2"),
+        metrics=["mae"],
+        weighted_metrics=["mae"],
+    )
+
+
+@case(weighted, precision="mixed_float16", as_fit=False, train_step=squared_errors)
+def gradient_tape_with_scaled_loss():
+    return scaled_loss()
+
+
+def embedded_words(examples):
+    x, _, _, _ = words(examples)
+    return x, (x.sum(1, keepdims=True) % 3).astype(float), None, None
+
+
+@case(embedded_words, train_step=squared_errors)
+def gradient_tape_of_an_embedding():
+    hidden = layers.Embedding(9, 4), layers.Flatten(), layers.Dense(1)
+    return sequential("adam", "mse", layers.Input((5,), dtype="int32"), *hidden)
 
 
 class OldStyle(keras.Sequential):

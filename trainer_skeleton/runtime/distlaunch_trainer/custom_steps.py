@@ -1,9 +1,14 @@
-"""A model's own ``train_step()`` and ``test_step()``, on several replicas as on one.
+"""A model's own ``train_step()`` and ``test_step()``, and a user's, on several replicas as on one.
 
-Such a step computes means over the rows of its batch, differentiates them and calls its optimizers.
-Each optimizer is given the gradients of the global batch: those of each replica, weighted by its
-fraction of the rows and all-reduced. So clipping and moments are those of one worker, and all
-replicas have the same weights. Metrics that are given one number per step are weighted likewise.
+A model's step computes means over the rows of its batch, differentiates them and calls its
+optimizers. Each optimizer is given the gradients of the global batch: those of each replica,
+weighted by its fraction of the rows and all-reduced. So clipping and moments are those of one
+worker, and all replicas have the same weights. Metrics that are given one number per step are
+weighted likewise.
+
+A user's function ``train_step(model, data, global_batch_size)`` is one as of TensorFlow's custom
+training loops: its loss is this replica's share of that of the global batch, so gradients are
+summed.
 """
 
 from __future__ import annotations
@@ -20,6 +25,9 @@ from .errors import ModelError
 from .losses import StepRows, current_rows, normalize_globally
 from .model_state import find_optimizers
 from .normalization import BatchNormalizations
+
+TrainStep = Callable[[keras.Model, Any, tf.Tensor], tf.Tensor]
+"""``(model, data, global_batch_size)`` to a replica's share of the loss of the global batch."""
 
 _SCALAR_METRICS = (keras.metrics.Mean.update_state, keras.metrics.Sum.update_state)
 
@@ -69,9 +77,13 @@ class CustomSteps:
         Its batch normalizations.
     replicas
         Number of replicas.
+    function
+        The user's, in place of the model's ``train_step()``.
 
     Attributes
     ----------
+    has_train_step, has_test_step
+        Whether the model's class has its own; not if there is a function in its place.
     gathers_rows
         Whether the replicas exchange rows of sparse gradients; known after the first step.
     """
@@ -81,19 +93,35 @@ class CustomSteps:
         model: keras.Model,
         normalizations: BatchNormalizations,
         replicas: int,
+        function: TrainStep | None = None,
     ) -> None:
         check_can_train(model, replicas)
         self._model = model
         self._normalizations = normalizations
         self.gathers_rows = False
-        self.has_train_step = overrides(model, "train_step")
+        self.function = function
+        self.has_train_step = overrides(model, "train_step") and function is None
         self.has_test_step = overrides(model, "test_step")
-        if replicas > 1 and self.has_train_step:
+        if replicas > 1 and (self.has_train_step or function):
             for optimizer in find_optimizers(model).values():
                 keras_compat.disable_gradient_aggregation(optimizer)
-                optimizer.apply = self._weighted_apply(optimizer.apply)
+                optimizer.apply = self._reducing_apply(optimizer.apply)
         if replicas > 1 and (self.has_train_step or self.has_test_step):
             weight_scalars(model.metrics)
+
+    def call_function(self, data: Any, rows: StepRows) -> tf.Tensor:
+        """Train one replica's step by the user's function; return its share of the loss."""
+        assert self.function is not None
+        # The placeholder of a replica without rows counts for nothing, and regularizers as on all.
+        size = tf.where(rows.local_rows > 0, rows.global_rows, tf.int64.max)
+        with self._normalizations.in_replica(rows.local_rows):
+            loss = self.function(self._model, data, size)
+        if not tf.is_tensor(loss) or loss.shape.rank != 0:
+            got = f"shape {loss.shape}" if tf.is_tensor(loss) else type(loss).__name__
+            raise ModelError(
+                f"train_step() in trainer/model.py returned {got}: return the loss, a scalar tensor"
+            )
+        return loss
 
     def train(self, data: Any, rows: StepRows) -> dict[str, Any]:
         """Train one replica's step; return what ``train_step()`` returned."""
@@ -106,40 +134,45 @@ class CustomSteps:
         with normalize_globally(rows):
             return _checked_logs(self._model, "test_step", self._model.test_step(data))
 
-    def _weighted_apply(self, apply: Callable[..., None]) -> Callable[..., None]:
+    def _reducing_apply(self, apply: Callable[..., None]) -> Callable[..., None]:
         """Return an optimizer's ``apply()`` that all-reduces the gradients of each replica."""
 
-        def weighted(grads: Iterable[Any], trainable_variables: Any = None) -> None:
+        def reducing(grads: Iterable[Any], trainable_variables: Any = None) -> None:
             rows = current_rows()
-            if rows is None:
+            if rows is None and self.function is None:
                 apply(grads, trainable_variables)
                 return
             gradients = list(grads)
             variables = None if trainable_variables is None else list(trainable_variables)
             self.gathers_rows |= any(isinstance(g, tf.IndexedSlices) for g in gradients)
-            apply(sum_weighted(gradients, variables, rows), variables)
+            weigh = rows.weigh if rows else _as_it_is
+            apply(sum_weighted(gradients, variables, weigh), variables)
 
-        return weighted
+        return reducing
+
+
+def _as_it_is(gradient: Any) -> Any:
+    return gradient
 
 
 def sum_weighted(
-    gradients: Sequence[Any], variables: Sequence[Any] | None, rows: StepRows
+    gradients: Sequence[Any], variables: Sequence[Any] | None, weigh: Callable[[Any], Any]
 ) -> list[Any]:
     """Return the gradients of the global batch; None where a replica has none.
 
     Parameters
     ----------
     gradients
-        The gradients of means over a replica's rows, those of embeddings as rows.
+        The gradients of a replica, those of embeddings as rows.
     variables
         Their variables, None if these are not known.
-    rows
-        The rows of the replica.
+    weigh
+        Is given a gradient, and returns what it adds to that of the global batch.
     """
     unknown = [tf.TensorShape(None)] * len(gradients)
     shapes = unknown if variables is None else [v.shape for v in variables]
     present = [
-        rows.weigh(with_static_shape(gradient, shape))
+        weigh(with_static_shape(gradient, shape))
         for gradient, shape in zip(gradients, shapes, strict=True)
         if gradient is not None
     ]

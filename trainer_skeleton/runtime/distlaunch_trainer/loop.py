@@ -20,6 +20,7 @@ from .audit import Audit
 from .callbacks import Callbacks, logs_of
 from .checkpoints import Checkpoint, Checkpoints, TrainingState
 from .cluster import Cluster
+from .custom_steps import TrainStep
 from .errors import TrainerError, TrainingStopped
 from .evaluation import collective_evaluate
 from .evaluator import Evaluator
@@ -71,6 +72,8 @@ class Loop:
         Whether all batch normalizations take their statistics from all replicas.
     exchange_dtype
         The data type of gradients as replicas exchange them: ``float32`` keeps their own.
+    train_step
+        The user's function that trains on the rows of a replica, in place of the compiled loss.
     audit
         Records the examples that are trained on, if the data has their numbers.
     step_timeout
@@ -93,6 +96,7 @@ class Loop:
         callbacks: Sequence[keras.callbacks.Callback] = (),
         sync_batch_norm: bool = False,
         exchange_dtype: str = "float32",
+        train_step: TrainStep | None = None,
         audit: Audit | None = None,
         step_timeout: float = 0.0,
     ) -> None:
@@ -111,6 +115,7 @@ class Loop:
             cluster.strategy,
             synchronize=sync_batch_norm,
             exchange_dtype=exchange_dtype,
+            train_step=train_step,
             record_examples=audit.record if audit else None,
         )
         self._audit = audit

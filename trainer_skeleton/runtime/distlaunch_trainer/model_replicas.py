@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from .all_reduce import sum_over_replicas
-from .custom_steps import CustomSteps
+from .custom_steps import CustomSteps, TrainStep
 from .local_updates import LocalUpdates
 from .losses import Losses, StepRows
 from .normalization import BatchNormalizations
@@ -28,6 +28,8 @@ class ModelReplicas:
         The strategy.
     synchronize
         Whether all batch normalizations take their statistics from all replicas.
+    train_step
+        The user's function that trains on the rows of a replica, in place of the compiled loss.
     record_examples
         Called with the numbers of the examples of each step and replica, for an audit.
 
@@ -43,6 +45,7 @@ class ModelReplicas:
         strategy: tf.distribute.Strategy,
         *,
         synchronize: bool = False,
+        train_step: TrainStep | None = None,
         record_examples: Callable[[np.ndarray], None] | None = None,
     ) -> None:
         self.model = model
@@ -52,7 +55,7 @@ class ModelReplicas:
         self._record_examples = record_examples
         self.losses = Losses(model)
         self.normalizations = BatchNormalizations(model, self.count, synchronize=synchronize)
-        self.custom = CustomSteps(model, self.normalizations, self.count)
+        self.custom = CustomSteps(model, self.normalizations, self.count, train_step)
         self.metrics = ReplicaMetrics(model, strategy)
         self.local_updates = LocalUpdates(model, self.normalizations, self.metrics)
 

@@ -23,6 +23,7 @@ from .continuous_evaluation import (
     is_evaluator,
     state_to_start_from,
 )
+from .custom_steps import TrainStep
 from .data_setup import TrainingData, load_data, load_evaluation_data, resolve_option
 from .evaluation import STEPS_PER_EXECUTION, restore_weights
 from .evaluator import Evaluator
@@ -200,7 +201,10 @@ class Run(AbstractContextManager):
         return model
 
     def fit(
-        self, model: keras.Model, callbacks: Sequence[keras.callbacks.Callback] = ()
+        self,
+        model: keras.Model,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+        train_step: TrainStep | None = None,
     ) -> list[dict[str, Any]]:
         """Train a model that `build_model` returned; it has the same weights on all tasks.
 
@@ -210,6 +214,11 @@ class Run(AbstractContextManager):
             The model.
         callbacks
             Keras callbacks; they run on every task with the same logs.
+        train_step
+            A function ``(model, data, global_batch_size)`` that trains on the rows of one replica:
+            it applies the gradients of their loss divided by ``global_batch_size``, updates the
+            metrics, and returns that loss. By default the compiled loss is minimized, or the
+            model's own ``train_step()`` called.
 
         Returns
         -------
@@ -238,7 +247,7 @@ class Run(AbstractContextManager):
             )
             callbacks += [export] if self.is_chief else []
         # Kept, as its iterators may end slowly, and the model is to be saved before.
-        self._loop = loop = self._create_loop(model, callbacks)
+        self._loop = loop = self._create_loop(model, callbacks, train_step)
         self._warn_of_model(model)
         if data.progress.step:
             loop.restore(self._saved)
@@ -353,7 +362,12 @@ class Run(AbstractContextManager):
         assert self._data is not None, "load_data() comes first"
         return self._data
 
-    def _create_loop(self, model: keras.Model, callbacks: list[keras.callbacks.Callback]) -> Loop:
+    def _create_loop(
+        self,
+        model: keras.Model,
+        callbacks: list[keras.callbacks.Callback],
+        train_step: TrainStep | None,
+    ) -> Loop:
         data = self._loaded
         return Loop(
             model,
@@ -369,6 +383,7 @@ class Run(AbstractContextManager):
             callbacks=callbacks,
             sync_batch_norm=self._settings.sync_batch_norm,
             exchange_dtype=self._settings.exchange_dtype,
+            train_step=train_step,
             audit=data.audit,
             step_timeout=self._settings.step_timeout,
         )

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from . import keras_compat
+from .custom_steps import TrainStep
 from .evaluation_step import EvaluationStep
 from .model_replicas import ModelReplicas
 from .optimizer import use_cross_replica_cond
@@ -61,6 +62,8 @@ class StepFunctions:
         Whether all batch normalizations take their statistics from all replicas.
     exchange_dtype
         ``bfloat16`` to exchange gradients as such, ``float32`` to keep their data type.
+    train_step
+        The user's function that trains on the rows of a replica, in place of the compiled loss.
     record_examples
         Called with the numbers of the examples of each step and replica, for an audit.
     """
@@ -72,10 +75,15 @@ class StepFunctions:
         *,
         synchronize: bool = False,
         exchange_dtype: str = "float32",
+        train_step: TrainStep | None = None,
         record_examples: Callable[[np.ndarray], None] | None = None,
     ) -> None:
         self._replicas = ModelReplicas(
-            model, strategy, synchronize=synchronize, record_examples=record_examples
+            model,
+            strategy,
+            synchronize=synchronize,
+            train_step=train_step,
+            record_examples=record_examples,
         )
         keras_compat.disable_gradient_aggregation(model.optimizer)
         use_cross_replica_cond()

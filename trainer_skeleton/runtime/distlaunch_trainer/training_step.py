@@ -76,9 +76,8 @@ class TrainingStep:
         self._exchange_dtype = tf.as_dtype(exchange_dtype)
         self._gathers_rows = False  # set when the step is traced
         self.logs = StepLogs()
-        accumulates = not replicas.custom.has_train_step and accumulates_locally(
-            self._model, replicas.count
-        )
+        is_custom = replicas.custom.has_train_step or replicas.custom.function
+        accumulates = not is_custom and accumulates_locally(self._model, replicas.count)
         self.accumulation = (
             GradientAccumulation(self._model, replicas.strategy, self._exchange_dtype)
             if accumulates
@@ -137,6 +136,8 @@ class TrainingStep:
     def _train_replica(self, batch: Any, has_empty_replicas: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """Train one replica's part of a step; return the loss and the other logs."""
         data, rows = self._replicas.unpack(batch, may_be_empty=has_empty_replicas)
+        if self._replicas.custom.function is not None:
+            return self._train_replica_by_function(data, rows)
         if self._replicas.custom.has_train_step:
             return self._train_replica_by_model(data, rows)
         local = self._forward_and_backward(data, rows)
@@ -145,6 +146,14 @@ class TrainingStep:
             self._model.optimizer.apply(gradients, self._model.trainable_variables)
         self._replicas.metrics.count_loss(loss, rows)
         return tf.cast(loss, tf.float32), self._mean_logs(local.other_logs, rows)
+
+    def _train_replica_by_function(self, data: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
+        before = self._replicas.local_updates.snapshot(rows)
+        share = self._replicas.custom.call_function(data, rows)
+        self._replicas.local_updates.rescale(before, rows)
+        loss = self._replicas.all_reduce(share)
+        self._replicas.metrics.count_loss(loss, rows)
+        return tf.cast(loss, tf.float32), tf.zeros([0], tf.float64)
 
     def _train_replica_by_model(self, data: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
         before = self._replicas.local_updates.snapshot(rows)

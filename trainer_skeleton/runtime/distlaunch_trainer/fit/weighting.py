@@ -115,7 +115,7 @@ def _weighted_apply(apply: Callable[..., Any]) -> Callable[..., Any]:
             return apply(optimizer, grads, trainable_variables)
         keras_compat.disable_gradient_aggregation(optimizer)
         variables = None if trainable_variables is None else list(trainable_variables)
-        summed = sum_weighted(list(grads), variables, rows)
+        summed = sum_weighted(list(grads), variables, rows.weigh)
         # At the end of the data there are no gradients, and the optimizer must not count a step.
         # TensorFlow cannot create variables under control dependencies.
         order = _tensors(summed) if optimizer.built else []
