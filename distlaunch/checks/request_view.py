@@ -91,6 +91,11 @@ class JobRequest:
     encryption_key: str | None = None
 
     @property
+    def has_parameter_servers(self) -> bool:
+        """Whether its workers train asynchronously, each by itself."""
+        return any(pool.role == "parameter_servers" for pool in self.pools)
+
+    @property
     def spec(self) -> str:
         """The field of the request with the worker pools."""
         return vertex.SPECS["customJobs" if self.search is None else "hyperparameterTuningJobs"]

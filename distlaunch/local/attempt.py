@@ -54,6 +54,7 @@ class Attempt:
         faults: list[Fault],
         view: ProgressView,
         signals: StopSignals,
+        can_restart: bool,
     ) -> None:
         self._tasks = {str(task): task for task in plans}
         self._has_modules = any(plan.is_module for plan in plans.values())
@@ -71,7 +72,7 @@ class Attempt:
             task: TaskOutput(name, pipes[name], folder / f"{_stem(task)}.log", self._report)
             for name, task in self._tasks.items()
         }
-        self.policy = Policy(plans, self._send, self._report)
+        self.policy = Policy(plans, self._send, self._report, can_restart=can_restart)
 
     def run(self) -> Verdict:
         """Run the group to its end and return how it went."""

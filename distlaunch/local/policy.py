@@ -81,9 +81,20 @@ class Policy:
         tasks: Iterable[Task],
         send: Callable[[Task, int], None],
         report: Callable[[Notice], None],
+        *,
+        can_restart: bool = False,
     ) -> None:
         self._tasks = tuple(tasks)
         self._primary = self._tasks[0]
+        self._can_restart = can_restart
+        has_servers = any(task.type == "ps" for task in self._tasks)
+        # With parameter servers the chief trains, and the workers serve it until it is done.
+        self._trainers = {
+            task
+            for task in self._tasks
+            if task == self._primary or (task.is_training and not has_servers)
+        }
+        self._workers = {task for task in self._tasks if has_servers and task.type == "worker"}
         self._send = send
         self._report = report
         self._started: dict[Task, float] = {}
@@ -125,7 +136,11 @@ class Policy:
     def exited(self, task: Task, ended: Ended, now: float) -> None:
         """Record that a task has ended, or could not start."""
         self._left.discard(task)
-        if self.verdict is not None or (self._primary_done is not None and not task.is_training):
+        is_over = self._primary_done is not None and task not in self._trainers
+        if self.verdict is not None or is_over:
+            return
+        if ended.signal is not None and self._is_dispensable(task):
+            self._report(Notice(f"{task} {ended}; the job continues without it", "warning"))
             return
         if ended.exit_code:
             began = self._started.get(task)
@@ -135,7 +150,7 @@ class Policy:
             return
         if task == self._primary:
             self._primary_done = now
-            self._terminate(task for task in self._tasks if not task.is_training)
+            self._terminate(task for task in self._tasks if task not in self._trainers)
         if self._primary_done is not None and not self._training_left():
             self._decide(Done(), self._primary_done + KILL_TIMEOUT)
 
@@ -226,8 +241,14 @@ class Policy:
             self._reported_at_start = True
             self._report(Notice(f"still waiting for {_join(late)}"))
 
+    def _is_dispensable(self, task: Task) -> bool:
+        """Whether the job continues without a task that is gone: not without its last worker."""
+        if task.type == "evaluator":
+            return not self._can_restart
+        return task in self._workers and bool(self._workers & self._left)
+
     def _training_left(self) -> list[Task]:
-        return [task for task in self._tasks if task.is_training and task in self._left]
+        return [task for task in self._tasks if task in self._trainers and task in self._left]
 
 
 def _join(tasks: Iterable[Task]) -> str:

@@ -134,6 +134,7 @@ class Runner:
                 faults=self._faults if self._restarts == 0 else [],
                 view=self._view,
                 signals=signals,
+                can_restart=self._restarts < self._spec.restarts,
             )
             verdict = attempt.run()
         self._raise_if_output_lost(verdict, attempt)

@@ -6,7 +6,9 @@ import re
 
 _NOISE = re.compile(
     rb"""(?mx)
-    ^(?:
+    # The options of a server: lines up to an empty one.
+    ^I\d{4}\ [^\]\n]*\.cc:\d+\]\ SessionOptions:.*\n(?:[\w ]+[:{].*\n|\ *\}\n)*\n?
+  | ^(?:
         WARNING:\ All\ log\ messages\ before\ absl::InitializeLog
       | To\ enable\ the\ following\ instructions:.*rebuild\ TensorFlow
       | I\d{4}\ [^\]\n]*\.(?:cc|h):\d+\]                              # absl's information
@@ -18,16 +20,17 @@ _NOISE = re.compile(
           | Skipping\ registering\ GPU\ devices
           | End\ of\ sequence                                   # a data set's own end
           | GeneratorDatasetOp::Dataset\ will\ not\ be\ optimized  # several devices
-          | oneDNN\ supports\ DT_INT32\ only                     # CPUs
+          | oneDNN\ supports\ DT_INT\d+\ only                    # CPUs
           | Not\ handling\ type\ DT_DOUBLE                       # float64
         )
         # An error on its way up through TensorFlow: Python reports it when it arrives.
-      | [WE]\d{4}\ [^\]\n]*(?:local_rendezvous|ring_alg|base_collective_executor
+      | [WE]\d{4}\ [^\]\n]*(?:context|local_rendezvous|ring_alg|base_collective_executor
                               |generator_dataset_op|op_kernel)\.cc:\d+\]
       | \t\ \[\[ | \ \[\[\{\{
       | Additional\ GRPC\ error\ information\ from\ remote\ target
       | :UNKNOWN:Error\ received\ from\ peer
       | The\ error\ could\ be\ from\ a\ previous\ operation
+      | This\ could\ happen\ if\ the\ remote\ target\ has\ been\ disconnected
       | The\ tasks\ have\ crashed\.\ Check\ the\ task\ logs
       | /job:\w+/replica:\d+/task:\d+$                       # a straggler, under its heading
     ).*\n

@@ -17,7 +17,7 @@ from distlaunch.local.policy import (
     Stopped,
 )
 
-CHIEF, WORKER, PS = Task("chief"), Task("worker", 0), Task("ps", 0)
+CHIEF, WORKER, EVALUATOR = Task("chief"), Task("worker", 0), Task("evaluator", 0)
 OK = Ended(0)
 
 
@@ -28,7 +28,7 @@ class Group:
         self.sent: list[tuple[Task, int]] = []
         self.notices: list[str] = []
         self.policy = Policy(
-            (CHIEF, WORKER, PS),
+            (CHIEF, WORKER, EVALUATOR),
             lambda task, number: self.sent.append((task, number)),
             lambda notice: self.notices.append(notice.text),
         )
@@ -38,7 +38,7 @@ class Group:
 def group():
     """A group whose tasks have started at 0."""
     group = Group()
-    for task in (CHIEF, WORKER, PS):
+    for task in (CHIEF, WORKER, EVALUATOR):
         group.policy.started(task, now=0)
     return group
 
@@ -66,18 +66,18 @@ def test_the_first_failure_stays_the_verdict(group, policy):
     policy.exited(WORKER, Ended(7), now=3)
     policy.exited(CHIEF, Ended(signal=signal.SIGTERM), now=4)
     assert policy.verdict == Failure(WORKER, Ended(7), seconds=3)
-    assert {task for task, _ in group.sent} == {CHIEF, WORKER, PS}  # its descendants, too
+    assert {task for task, _ in group.sent} == {CHIEF, WORKER, EVALUATOR}  # its descendants, too
     assert not policy.is_over(now=4)
     assert policy.is_over(now=3 + KILL_TIMEOUT)
 
 
 def test_frozen_tasks_are_a_likely_cause_and_not_waited_for(policy):
-    for task in (CHIEF, WORKER, PS):
+    for task in (CHIEF, WORKER, EVALUATOR):
         policy.stopped(task)
     policy.continued(WORKER)
     policy.exited(WORKER, Ended(7), now=3)
     assert policy.is_over(now=3)
-    assert policy.verdict.likely == ("chief is frozen (SIGSTOP)", "ps:0 is frozen (SIGSTOP)")
+    assert policy.verdict.likely == ("chief is frozen (SIGSTOP)", "evaluator:0 is frozen (SIGSTOP)")
 
 
 def test_a_task_that_was_never_ready_is_the_likely_cause(policy):
@@ -104,7 +104,7 @@ def test_a_stop_gives_time_and_a_second_one_none(group, policy):
     policy.exited(CHIEF, Ended(143), now=11)
     policy.report_killed()
     killed = "killed, as 30 s were not enough"
-    assert group.notices == [f"worker:0: {killed}", f"ps:0: {killed}"]
+    assert group.notices == [f"worker:0: {killed}", f"evaluator:0: {killed}"]
     policy.stop(signal.SIGINT, now=12)
     assert policy.is_over(now=12)
     assert policy.is_interrupted
@@ -120,7 +120,7 @@ def test_a_stop_gives_time_and_a_second_one_none(group, policy):
     ids=["it ends", "it is frozen", "second stop"],
 )
 def test_no_task_is_reported_killed_that_was_not_given_all_the_time(group, policy, last):
-    policy.exited(PS, OK, now=1)
+    policy.exited(EVALUATOR, OK, now=1)
     policy.exited(CHIEF, OK, now=3)
     policy.stop(signal.SIGINT, now=10)
     last(policy)
@@ -156,3 +156,53 @@ def test_a_task_that_starts_after_another_could_not_is_ended():
     group.policy.started(WORKER, now=0)
     assert group.sent == [(WORKER, signal.SIGTERM)]
     assert group.policy.verdict == Failure(CHIEF, Ended(127, reason="no such file"), None)
+
+
+KILLED = Ended(signal=signal.SIGKILL)
+WORKERS, PS = (WORKER, Task("worker", 1)), Task("ps", 0)
+
+
+def policy_of(group, *tasks, **options):
+    group.notices.clear()
+    policy = Policy(
+        tasks,
+        lambda task, number: group.sent.append((task, number)),
+        lambda notice: group.notices.append(notice.text),
+        **options,
+    )
+    for task in tasks:
+        policy.started(task, now=0)
+    return policy
+
+
+@pytest.fixture
+def servers(group):
+    """The policy of a cluster with two workers and a parameter server."""
+    return policy_of(group, CHIEF, *WORKERS, PS)
+
+
+def test_with_parameter_servers_one_worker_is_enough(group, servers):
+    servers.exited(WORKERS[1], KILLED, now=1)
+    assert servers.verdict is None
+    assert group.notices == [f"worker:1 {KILLED}; the job continues without it"]
+    servers.exited(WORKERS[0], KILLED, now=2)
+    assert servers.verdict.task == WORKERS[0]
+
+
+@pytest.mark.parametrize(("task", "ended"), [(WORKER, Ended(1)), (PS, KILLED)])
+def test_with_parameter_servers_other_failures_fail_the_job(servers, task, ended):
+    servers.exited(task, ended, now=1)
+    assert servers.verdict.task == task
+
+
+def test_workers_of_parameter_servers_are_terminated_when_the_chief_is_done(group, servers):
+    servers.exited(CHIEF, OK, now=1)
+    assert servers.verdict == Done()
+    assert {(task, signal.SIGTERM) for task in (*WORKERS, PS)} <= set(group.sent)
+
+
+@pytest.mark.parametrize("can_restart", [False, True])
+def test_a_killed_evaluator_fails_the_job_only_to_restart_it(group, can_restart):
+    policy = policy_of(group, CHIEF, EVALUATOR, can_restart=can_restart)
+    policy.exited(EVALUATOR, KILLED, now=1)
+    assert (policy.verdict is not None) == can_restart

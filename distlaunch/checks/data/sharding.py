@@ -52,6 +52,8 @@ def training_machines(request: JobRequest) -> TrainingMachines | None:
     It needs the same number of GPUs on each machine, and does not train on TPUs.
     """
     pools = [pool for pool in request.pools if pool.is_training]
+    if request.has_parameter_servers:  # a step is of one worker
+        return None if any(pool.image or pool.module for pool in pools) else TrainingMachines(1, 0)
     kinds = {(pool.accelerator, pool.accelerator_count) for pool in pools}
     if len(kinds) != 1 or any(pool.image or pool.module or pool.topology for pool in pools):
         return None

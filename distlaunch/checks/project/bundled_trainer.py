@@ -42,7 +42,8 @@ def problems(
         yield from _spot_problems(trainer)
     pools = [pool for pool in request.pools if pool.is_training]
     replicas = sum(pool.replicas * max(1, pool.accelerator_count) for pool in pools)
-    if replicas > 1 and not trainer.options.sync_batch_norm:
+    is_in_step = replicas > 1 and not request.has_parameter_servers
+    if is_in_step and not trainer.options.sync_batch_norm:
         yield from _unsynchronized(model, f"{package}/model.py")
     yield from _copy_problems(trainer, folder)
     yield from _keras_problems(job, requirements)
@@ -84,10 +85,15 @@ def _pool_problems(trainer: Trainer, request: JobRequest) -> Iterator[Problem]:
     for pool in request.pools:
         if pool.image or pool.module:
             continue
-        if pool.role == "parameter_servers":
-            what = "the bundled trainer has no parameter servers, only workers"
-            remedy = f"remove {pool.section}, and add its machines to the workers"
-            yield error("trainer-role", pool.section, what, remedy)
+        if pool.role == "parameter_servers" and not any(p.role == "workers" for p in request.pools):
+            what = "parameter servers need a worker: the chief only coordinates"
+            yield error("trainer-role", pool.section, what, "add cluster.workers")
+        elif (
+            pool.role == "workers" and pool.accelerator_count > 1 and request.has_parameter_servers
+        ):
+            what = f"with parameter servers a worker uses one of its {pool.accelerator_count} GPUs"
+            remedy = "set count: 1, and add workers"
+            yield error("trainer-role", f"{pool.section}.accelerator.count", what, remedy)
         elif pool.role == "evaluators" and pool.replicas > 1:
             what = f"the bundled trainer has one evaluator, and {pool.replicas} are requested"
             yield error("trainer-role", f"{pool.section}.count", what, "set count: 1")

@@ -65,7 +65,7 @@ def unequal(request: JobRequest, *, is_bundled: bool) -> Iterator[Problem]:
 
     It is an error for the bundled trainer, and a warning for another program.
     """
-    if not is_bundled and any(pool.role == "parameter_servers" for pool in request.pools):
+    if request.has_parameter_servers:
         return
     make = error if is_bundled else warning
     remedy = "write the same number for both"

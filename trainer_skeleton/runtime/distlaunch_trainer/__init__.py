@@ -42,6 +42,7 @@ which data flows through them:
 ``checkpoints``      checkpoints; ``run_state``, ``model_state``, ``variable_names``: what they hold
 ``model_files``      the files of the trained model
 ``storage``          local paths, ``/gcs/...`` and ``gs://...`` alike
+``parameter_server`` training with parameter servers, on the chief and on their servers
 ``fit``              a finished script that calls ``fit()``, on all tasks
 ``keras_compat``     every private name of Keras that is used
 ``report``           events for a launcher, the summary, the chief's output

@@ -138,6 +138,17 @@ def iteration_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
     return optimizer._iterations  # noqa: SLF001
 
 
+def learning_rate_schedule(optimizer: keras.optimizers.Optimizer) -> Any:
+    """Return the schedule or function of an optimizer's learning rate, None if it is a number."""
+    rate = getattr(optimizer, "_learning_rate", None)
+    return None if isinstance(rate, keras.Variable) else rate
+
+
+def decays(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> bool:
+    """Return whether an optimizer's weight decay is for a variable."""
+    return bool(optimizer._use_weight_decay(variable))  # noqa: SLF001
+
+
 def gradient_accumulator(
     optimizer: keras.optimizers.Optimizer, variable: keras.Variable
 ) -> keras.Variable:

@@ -179,6 +179,12 @@ class Pipeline(Batches):
         problems = (self._source.find_bad_record(*region) for region in bounds)
         return next(filter(None, problems), None)
 
+    def passes_from(self, number: tf.Tensor) -> Dataset:
+        """Return the batches of the only replica from a pass on, without an end."""
+        assert self._plan.replicas == 1, "several replicas share a pass"
+        passes = Dataset.range(number, 1 << 62)
+        return passes.flat_map(lambda number: self._one_pass(number, 0, 0))
+
     def _stream(self, replicas: range, first_step: int) -> Dataset:
         """Return the batches of the replicas in turn, from a step on."""
         streams = [self._replica_stream(replica, first_step) for replica in replicas]

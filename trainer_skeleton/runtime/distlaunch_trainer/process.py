@@ -46,9 +46,14 @@ def launch(train: Callable[[argparse.Namespace], None], options: argparse.Namesp
 
 def _exit_code(train: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> int:
     from . import explain  # imports TensorFlow
+    from .cluster import role_from
     from .errors import DeviceError, TrainerError, TrainingStopped
+    from .parameter_server.servers import is_server, serve
 
     try:
+        role = role_from(os.environ)
+        if is_server(role, options):
+            serve(role, options)
         train(options)
     except TrainingStopped as stopped:
         print(f"trainer: {stopped}", file=sys.stderr, flush=True)

@@ -35,6 +35,14 @@ from .model_build import build_model
 from .model_files import files_in, save_model, serialization_problem
 from .normalization import replica_count_warnings
 from .options import Settings
+from .parameter_server.connection import (
+    Servers,
+    chief_alone,
+    connect_to_servers,
+    coordinates,
+)
+from .parameter_server.coordinator_loop import CoordinatorLoop
+from .parameter_server.worker_step import check_has_no_step
 from .report import (
     Report,
     evaluation_line,
@@ -68,7 +76,8 @@ class Run(AbstractContextManager):
     ----------
     strategy : tf.distribute.Strategy
         MultiWorkerMirroredStrategy for several tasks, MirroredStrategy for several GPUs of one
-        machine, otherwise the default strategy.
+        machine, otherwise the default strategy. With parameter servers too it is the default one:
+        the model is the chief's copy.
     is_chief : bool
         Whether this task saves and reports for all.
 
@@ -101,8 +110,15 @@ class Run(AbstractContextManager):
             allow_cpu=settings.allow_cpu,
             memory_growth=settings.gpu_memory_growth,
         )
-        self._cluster = Cluster(role, connect(role, settings))
-        self._report.log(describe(self._cluster.strategy, role))
+        self._servers: Servers | None = None
+        if coordinates(role, settings):
+            if not settings.evaluate:  # the chief evaluates alone
+                self._servers = connect_to_servers(role, settings)
+                self._report.log(self._servers.describe())
+            self._cluster = Cluster(chief_alone(role), tf.distribute.get_strategy())
+        else:
+            self._cluster = Cluster(role, connect(role, settings))
+            self._report.log(describe(self._cluster.strategy, role))
         self._stop = StopSignal()
         self._chief_side: ChiefSide | None = None
         self._open_job(settings)
@@ -115,7 +131,7 @@ class Run(AbstractContextManager):
         set_precision(precision)
         self._data: TrainingData | None = None
         self._step_notes: list[str] = []
-        self._loop: Loop | None = None
+        self._loop: Loop | CoordinatorLoop | None = None
         self._final: TrainingState | None = None
         self._results: dict[str, Any] = {}
 
@@ -324,7 +340,7 @@ class Run(AbstractContextManager):
             self._report.warn(nothing_to_train_message(final))
         else:
             files = save_model(model, folders.model, self._report)
-        summary = run_summary(data, final, self._cluster) | {
+        summary = run_summary(data, final, self._cluster, self._tasks) | {
             "model": folders.model,
             "model_files": files,
         }
@@ -367,8 +383,25 @@ class Run(AbstractContextManager):
         model: keras.Model,
         callbacks: list[keras.callbacks.Callback],
         train_step: TrainStep | None,
-    ) -> Loop:
+    ) -> Loop | CoordinatorLoop:
         data = self._loaded
+        if self._servers is not None:
+            check_has_no_step(train_step)
+            return CoordinatorLoop(
+                model,
+                self._servers,
+                self._cluster,
+                data.training,
+                data.validation,
+                checkpoints=self._checkpoints,
+                report=self._report,
+                stop=self._stop,
+                progress=data.progress,
+                epochs=self._settings.epochs,
+                checkpoint_every=self._settings.checkpoint_every,
+                callbacks=callbacks,
+                step_timeout=self._settings.step_timeout,
+            )
         return Loop(
             model,
             self._cluster,
@@ -413,5 +446,9 @@ class Run(AbstractContextManager):
         return run_facts(self._loaded, self._settings.epochs, self._cluster)
 
     def _report_ready(self, **facts: Any) -> None:
-        tasks = self._cluster.role.num_workers
-        self._report.event("ready", **self._facts() | facts, tasks=tasks)
+        self._report.event("ready", **self._facts() | facts, tasks=len(self._tasks))
+
+    @property
+    def _tasks(self) -> list[str]:
+        """The names of the tasks that train, with those of parameter servers."""
+        return self._servers.tasks if self._servers else list(self._cluster.role.peers)

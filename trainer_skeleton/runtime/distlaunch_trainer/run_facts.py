@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .checkpoints import TrainingState
@@ -32,7 +33,9 @@ def run_facts(data: TrainingData, epochs: int, cluster: Cluster) -> dict[str, An
     }
 
 
-def run_summary(data: TrainingData, final: TrainingState, cluster: Cluster) -> dict[str, Any]:
+def run_summary(
+    data: TrainingData, final: TrainingState, cluster: Cluster, tasks: Sequence[str]
+) -> dict[str, Any]:
     """Return what ``summary.json`` records of a trained model's run, besides its files.
 
     Parameters
@@ -42,12 +45,14 @@ def run_summary(data: TrainingData, final: TrainingState, cluster: Cluster) -> d
     final
         The state after training.
     cluster
-        The tasks.
+        The tasks that train together.
+    tasks
+        Their names, and those of parameter servers and of their workers.
     """
     facts = run_facts(data, len(final.history), cluster)
     examples = _examples_per_epoch(data, final)
     return {
-        "tasks": list(cluster.role.peers),
+        "tasks": list(tasks),
         "replicas": facts["replicas"],
         "global_batch": facts["global_batch"],
         "steps_per_epoch": facts["steps_per_epoch"],

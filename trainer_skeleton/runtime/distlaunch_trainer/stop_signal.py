@@ -30,9 +30,14 @@ def unblock() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
+def is_pending() -> bool:
+    """Return whether SIGTERM was sent while it is blocked."""
+    return signal.SIGTERM in signal.sigpending()
+
+
 def end_if_pending() -> None:
     """End this process if SIGTERM was sent while it is blocked."""
-    if signal.SIGTERM in signal.sigpending():
+    if is_pending():
         _end()
 
 

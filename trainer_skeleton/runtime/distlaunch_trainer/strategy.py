@@ -44,6 +44,11 @@ def connect(role: Role, settings: Settings | None = None) -> tf.distribute.Strat
     settings = settings or Settings()
     devices = replica_devices()
     name = choose(role, settings.strategy, devices)
+    if name == "parameter-server":
+        raise ClusterError(
+            "parameter servers are for trainer.task: this program trains without them, take the "
+            "pool parameter_servers out of the job"
+        )
     if settings.cross_device_ops and name != "mirrored":
         raise ClusterError(f"--cross-device-ops is for the mirrored strategy, and this is {name}")
     if name == "tpu":

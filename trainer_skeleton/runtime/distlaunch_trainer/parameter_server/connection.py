@@ -1,0 +1,166 @@
+"""The chief's connection to workers and parameter servers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tensorflow as tf
+
+from distlaunch_trainer.audit import is_audited
+from distlaunch_trainer.cluster import PeerWatchdog, Role
+from distlaunch_trainer.errors import ClusterError, summarize
+from distlaunch_trainer.options import Settings
+from distlaunch_trainer.strategy import without_proxy
+
+PROMISES = (
+    "parameter servers train asynchronously: weights depend on timing and differ from run to run; "
+    "an epoch may see an example twice or never, and a step of a lost worker may run twice"
+)
+"""What parameter servers do not promise, for the user."""
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The workers and parameter servers, as the chief sees them.
+
+    Attributes
+    ----------
+    strategy : tf.distribute.ParameterServerStrategy
+        Places variables on parameter servers, and runs steps on a worker.
+    coordinator : tf.distribute.coordinator.ClusterCoordinator
+        Schedules steps.
+    role
+        The chief's role.
+    workers
+        The address of each worker by its name.
+    """
+
+    strategy: tf.distribute.Strategy
+    coordinator: Any
+    role: Role
+    workers: Mapping[str, str]
+
+    @property
+    def tasks(self) -> list[str]:
+        """The names of all tasks."""
+        return list(all_tasks(self.role).peers)
+
+    def describe(self) -> str:
+        """Return a line such as ``strategy: parameter-server, 2 workers, 1 parameter server``."""
+        servers = len(self.role.parameter_servers)
+        return (
+            f"strategy: parameter-server, {_count(len(self.workers), 'worker')}, "
+            f"{_count(servers, 'parameter server')}"
+        )
+
+
+def all_tasks(role: Role) -> Role:
+    """Return a role whose peers include the parameter servers."""
+    names = tuple(f"ps:{index}" for index in range(len(role.parameter_servers)))
+    addresses = role.addresses + role.parameter_servers
+    return replace(role, peers=role.peers + names, addresses=addresses)
+
+
+def cluster_spec(role: Role) -> tf.train.ClusterSpec:
+    """Return the cluster for TensorFlow.
+
+    Raises
+    ------
+    ClusterError
+        If it has no chief, or no worker.
+    """
+    by_type: dict[str, list[str]] = {}
+    everyone = all_tasks(role)
+    for peer, address in zip(everyone.peers, everyone.addresses, strict=True):
+        by_type.setdefault(peer.partition(":")[0], []).append(address)
+    for kind in ("chief", "worker"):
+        if kind not in by_type:
+            raise ClusterError(
+                f"the cluster has parameter servers and no {kind}: the chief coordinates, and at "
+                f"least one worker trains; add the {kind}"
+            )
+    return tf.train.ClusterSpec(by_type)
+
+
+def chief_alone(role: Role) -> Role:
+    """Return the chief's role in a cluster of its own: it evaluates and saves alone."""
+    return Role(role.name)
+
+
+def coordinates(role: Role, settings: Settings) -> bool:
+    """Return whether a task is the chief of a cluster that trains with parameter servers."""
+    is_requested = settings.strategy in (None, "parameter-server")
+    return bool(role.parameter_servers) and role.type == "chief" and is_requested
+
+
+def _check_options(settings: Settings) -> None:
+    refused = {
+        "--cross-device-ops": settings.cross_device_ops,
+        "--sync-batch-norm": settings.sync_batch_norm,
+        "--exchange-dtype": settings.exchange_dtype != "float32",
+        "--shard-policy": settings.shard_policy,
+    }
+    for name, is_set in refused.items():
+        if is_set:
+            raise ClusterError(
+                f"{name} is for workers that train in step, and with parameter servers each trains "
+                f"by itself: leave {name} out"
+            )
+    if is_audited():
+        raise ClusterError(
+            "an audit finds what is trained on other than once per epoch, and parameter servers "
+            "do not promise that: leave --audit out"
+        )
+
+
+def prepare_environment(role: Role) -> None:
+    """Set the variables that TensorFlow's servers read as they start."""
+    os.environ["GRPC_FAIL_FAST"] = "use_caller"
+    os.environ.update(without_proxy(role, os.environ))
+    # A server with fewer threads than calls that wait for each other would wait for ever.
+    least = len(all_tasks(role).peers) + 2
+    wanted = os.environ.get("TF_NUM_INTEROP_THREADS") or str(os.cpu_count() or 1)
+    if not wanted.isdecimal() or int(wanted) < least:
+        os.environ["TF_NUM_INTEROP_THREADS"] = str(least)
+
+
+def connect_to_servers(role: Role, settings: Settings) -> Servers:
+    """Connect the chief to all workers and parameter servers, waiting for them.
+
+    Raises
+    ------
+    ClusterError
+        If an option does not fit, the cluster is incomplete or cannot be formed, or workers have
+        several GPUs.
+    """
+    _check_options(settings)
+    cluster = cluster_spec(role)
+    prepare_environment(role)
+    if not settings.debug:
+        tf.get_logger().setLevel("CRITICAL")  # what a lost server means is reported in one line
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        cluster, task_type="chief", task_id=0, rpc_layer="grpc"
+    )
+    with PeerWatchdog(all_tasks(role)):
+        try:
+            strategy = tf.distribute.ParameterServerStrategy(resolver)
+            coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+        except (tf.errors.OpError, RuntimeError, ValueError) as error:
+            raise ClusterError(
+                f"{role.name} could not join the cluster: {summarize(error)}"
+            ) from error
+    if strategy.num_replicas_in_sync > 1:
+        raise ClusterError(
+            f"each worker has {strategy.num_replicas_in_sync} GPUs, and with parameter servers it "
+            "uses one: use more workers with one GPU each"
+        )
+    peers = zip(role.peers, role.addresses, strict=True)
+    workers = {peer: address for peer, address in peers if peer.startswith("worker")}
+    return Servers(strategy, coordinator, role, workers)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

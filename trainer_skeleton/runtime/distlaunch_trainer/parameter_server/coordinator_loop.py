@@ -1,0 +1,316 @@
+"""The training loop of the chief: epochs, callbacks, validation, checkpoints and stopping.
+
+It counts the steps, whose results come back in their order. Before anything reads the model, all
+scheduled steps end, and the variables are copied from the parameter servers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from distlaunch_trainer.callbacks import Callbacks, logs_of
+from distlaunch_trainer.checkpoints import Checkpoint, Checkpoints, TrainingState
+from distlaunch_trainer.cluster import Cluster
+from distlaunch_trainer.errors import ModelError, TrainerError, TrainingStopped
+from distlaunch_trainer.evaluator import Evaluator
+from distlaunch_trainer.pipeline import Data
+from distlaunch_trainer.report import Report, epoch_line
+from distlaunch_trainer.run_state import RunState
+from distlaunch_trainer.step_functions import StepFunctions
+from distlaunch_trainer.step_watchdog import StepWatchdog
+from distlaunch_trainer.stop_signal import StopSignal
+
+from .addresses import listens
+from .connection import PROMISES, Servers
+from .lost_workers import LostWorkers
+from .schedule import Schedule
+from .server_variables import ServerVariables
+from .worker_data import explained_python, worker_batches
+from .worker_step import WorkerStep
+
+_LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
+_EVALUATION_STEPS = 20  # between looks at the stop signal
+_EVENT_SECONDS = 0.05
+
+
+class CoordinatorLoop:
+    """Trains a compiled model on the workers of a cluster with parameter servers.
+
+    Parameters
+    ----------
+    model
+        The chief's model, compiled and built on the chief.
+    servers
+        The workers and parameter servers.
+    chief
+        The chief as a cluster of its own, for evaluation.
+    training, validation
+        The data, sharded for one replica; validation may be None.
+    checkpoints, report, stop
+        Where the run saves and reports, and its stop signal.
+    progress
+        The training state: of step 0, or of a checkpoint.
+    epochs
+        Epochs in total, with those done before a resume.
+    checkpoint_every
+        Steps between checkpoints; 0 for one at the end of each epoch only.
+    callbacks
+        Keras callbacks; they run on the chief.
+    step_timeout
+        Seconds without a finished step after which the chief ends; 0 for none.
+
+    Raises
+    ------
+    ModelError
+        If the model cannot be trained so, or a callback needs batches.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        servers: Servers,
+        chief: Cluster,
+        training: Data,
+        validation: Data | None,
+        *,
+        checkpoints: Checkpoints,
+        report: Report,
+        stop: StopSignal,
+        progress: TrainingState,
+        epochs: int,
+        checkpoint_every: int = 0,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+        step_timeout: float = 0.0,
+    ) -> None:
+        self._model = model
+        self._servers = servers
+        self._training = training
+        self._checkpoints = checkpoints
+        self._report = report
+        self._stop = stop
+        self._progress = progress
+        self._epochs = epochs
+        self._checkpoint_every = checkpoint_every
+        self._watchdog = StepWatchdog(chief.role.name, step_timeout)
+        self._steps = StepFunctions(model, chief.strategy)
+        self._callbacks = Callbacks(
+            list(callbacks),
+            model,
+            epochs=epochs,
+            steps=progress.steps_per_epoch,
+            is_chief=True,
+            report=report,
+        )
+        if self._callbacks.see_batches:
+            raise ModelError(
+                "a callback has a hook for batches (on_train_batch_begin or on_train_batch_end, or "
+                "an update_freq or save_freq in batches), and steps of parameter servers run at "
+                "the same time: use its hooks for epochs"
+            )
+        self._run_state = RunState(model, self._steps, self._callbacks, chief, report)
+        self._callback_arrays: list[np.ndarray] = []
+        self._evaluator = validation and Evaluator(
+            model, self._steps, chief, validation, callbacks=self._callbacks
+        )
+        self._last_event = 0.0
+
+    def restore(self, checkpoint: Checkpoint | None) -> None:
+        """Restore a checkpoint into the chief's model.
+
+        Raises
+        ------
+        ModelError
+            If the checkpoint is of another model or optimizer.
+        """
+        self._callback_arrays = self._run_state.restore(checkpoint, self._progress)
+
+    def run(self) -> TrainingState:
+        """Train until the last epoch is done or a callback ends the training.
+
+        Raises
+        ------
+        TrainingStopped
+            If the chief received a stop signal; it has saved.
+        TrainerError
+            If the loss is not finite, a checkpoint cannot be written, or a server is lost.
+        """
+        with self._watchdog, self._lost_servers(), explained_python():
+            return self._run()
+
+    def _run(self) -> TrainingState:
+        servers, model = self._servers, self._model
+        self._variables = ServerVariables(
+            model, servers.strategy, len(servers.role.parameter_servers)
+        )
+        self._step = WorkerStep(model, self._variables, servers.strategy)
+        self._report.log(self._variables.describe())
+        self._report.log(PROMISES)
+        batches = worker_batches(self._training, shuffles=self._progress.shuffle > 0)
+        iterators = iter(servers.coordinator.create_per_worker_dataset(batches))
+        self._schedule = Schedule(
+            servers.coordinator, self._step.function, iterators, len(servers.workers)
+        )
+        before = self._variables.values()
+        model.stop_training = self._progress.stopped
+        if self._progress.step:
+            history, states = self._progress.history, self._progress.callbacks
+            self._callbacks.resume(history, states, self._callback_arrays)
+        else:
+            self._callbacks.on_train_begin()
+        self._variables.push(before)
+        with LostWorkers(servers.workers):
+            while not self._is_done:
+                self._run_epoch()
+        model.optimizer.finalize_variable_values(model.trainable_weights)
+        self._callbacks.on_train_end(logs_of(self._progress.history[-1]))
+        self._checkpoints.wait()
+        return self._progress
+
+    @property
+    def _is_done(self) -> bool:
+        return len(self._progress.history) >= self._epochs or (
+            self._progress.stopped and bool(self._progress.history)
+        )
+
+    def _run_epoch(self) -> None:
+        epoch = len(self._progress.history)
+        started = time.perf_counter()
+        before = self._variables.values()
+        self._callbacks.on_epoch_begin(epoch)
+        self._variables.push(before)
+        rows = self._train_epoch(epoch)
+        self._pull()
+        if self._stop.received:
+            self._leave()
+        seconds = time.perf_counter() - started
+        logs = self._steps.logs()
+        if self._evaluator is not None:
+            logs |= {f"val_{name}": value for name, value in self._validate().items()}
+        before = self._variables.values()
+        self._callbacks.on_epoch_end(epoch, logs)
+        self._variables.push(before)
+        self._progress = replace(self._progress, stopped=bool(self._model.stop_training))
+        self._model.reset_metrics()
+        self._finish_epoch(epoch, logs, rows, seconds)
+        if self._stop.received and not self._is_done:
+            self._leave()
+
+    def _train_epoch(self, epoch: int) -> int:
+        """Train to the end of the epoch, or until a stop signal; return the rows of the steps."""
+        end = (epoch + 1) * self._progress.steps_per_epoch
+        rows = 0
+        while self._progress.step < end and not self._stop.received:
+            every = self._checkpoint_every
+            boundary = min(end, (self._progress.step // every + 1) * every) if every else end
+            for packed in self._results(boundary):
+                rows += self._count(packed, epoch)
+            if boundary < end and self._progress.step == boundary and not self._stop.received:
+                self._pull()
+                self._save()
+        return rows
+
+    def _results(self, end: int) -> Iterator[np.ndarray]:
+        """Yield the results of the steps up to ``end``, or of those scheduled at a stop signal."""
+        for packed in self._schedule.results(self._progress.step, end):
+            yield packed
+            if self._stop.received:
+                yield from self._schedule.rest()
+                return
+
+    def _count(self, packed: np.ndarray, epoch: int) -> int:
+        """Add the result of a step to the metrics; return its rows."""
+        result = self._step.result(packed)
+        step = self._progress.step + 1
+        self._watchdog.progress()
+        if not np.isfinite(result.loss) and not self._callbacks.take_bad_losses:
+            raise TrainerError(
+                f"the loss is not finite at step {step} ({result.loss}): lower --learning-rate, "
+                "clip the gradients (clipnorm) or look for bad values in the data; the last "
+                "checkpoint is kept"
+            )
+        for variable, added in zip(self._steps.metric_variables, result.metrics, strict=True):
+            variable.assign_add(added)
+        self._progress = replace(self._progress, step=step)
+        is_last = step % self._progress.steps_per_epoch == 0
+        if is_last or time.monotonic() > self._last_event + _EVENT_SECONDS:
+            self._last_event = time.monotonic()
+            self._report.event("step", step=step, epoch=epoch + 1, loss=result.loss)
+        return result.rows
+
+    def _pull(self) -> None:
+        """Copy the variables of the servers into the chief's model."""
+        self._variables.pull(self._progress.step)
+
+    def _validate(self) -> dict[str, Any]:
+        assert self._evaluator is not None
+        counts = self._steps.metric_sums()
+        logs = self._evaluator.evaluate(_EVALUATION_STEPS, lambda: self._stop.received)
+        if logs is None:
+            self._save(counts)
+            self._leave_saved()
+        return logs
+
+    def _finish_epoch(
+        self, epoch: int, logs: dict[str, Any], examples: int, seconds: float
+    ) -> None:
+        record = {
+            "epoch": epoch + 1,
+            "step": self._progress.step,
+            "examples": examples,
+            "examples_per_second": examples / seconds if examples else None,
+            "logs": {name: np.asarray(value).tolist() for name, value in logs.items()},
+        }
+        self._progress = replace(self._progress, history=[*self._progress.history, record])
+        self._report.event("epoch", **record)
+        self._report.log(epoch_line(epoch + 1, self._epochs, record))
+        self._report.scalars(epoch, logs)
+        self._watchdog.end_epoch()
+        self._save()
+
+    def _save(self, sums: list[tf.Tensor] | None = None) -> None:
+        self._checkpoints.wait()  # memory holds one set of values at a time
+        sums = self._steps.metric_sums() if sums is None else sums
+        checkpoint = self._run_state.collect(self._progress, sums)
+        self._progress = checkpoint.state
+        self._checkpoints.save(checkpoint)
+
+    def _leave(self) -> NoReturn:
+        self._save()
+        self._leave_saved()
+
+    def _leave_saved(self) -> NoReturn:
+        self._checkpoints.wait()
+        raise TrainingStopped(f"stopped by a signal: saved at step {self._progress.step}")
+
+    @contextmanager
+    def _lost_servers(self) -> Iterator[None]:
+        """Name the parameter servers that are gone, if TensorFlow fails for that."""
+        try:
+            yield
+        except _LOST as error:
+            role = self._servers.role
+            gone = [
+                f"ps:{index} ({address})"
+                for index, address in enumerate(role.parameter_servers)
+                if not listens(address)
+            ]
+            names = ", ".join(gone) or "a parameter server"
+            raise TrainerError(
+                f"{names} is gone, and variables with it: a restart resumes from the last "
+                f"checkpoint (step {self._saved_step})"
+            ) from error
+
+    @property
+    def _saved_step(self) -> int:
+        history = self._progress.history
+        every, step = self._checkpoint_every, self._progress.step
+        last = history[-1]["step"] if history else 0
+        return max(last, step // every * every if every else 0)
