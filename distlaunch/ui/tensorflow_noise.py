@@ -20,6 +20,7 @@ _NOISE = re.compile(
           | Skipping\ registering\ GPU\ devices
           | End\ of\ sequence                                   # a data set's own end
           | GeneratorDatasetOp::Dataset\ will\ not\ be\ optimized  # several devices
+          | Device\ filters\ can\ only\ be\ specified               # a lost worker
           | oneDNN\ supports\ DT_INT\d+\ only                    # CPUs
           | Not\ handling\ type\ DT_DOUBLE                       # float64
         )

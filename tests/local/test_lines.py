@@ -81,6 +81,7 @@ E0000 00:00:1741.1 12 cuda_dnn.cc:8310] Unable to register cuDNN: has already be
 W0000 00:00:1741.1 12 local_rendezvous.cc:407] aborting: OUT_OF_RANGE: End of sequence
 W0000 00:00:1741.1 12 dataset.cc:997] Input of GeneratorDatasetOp::Dataset will not be optimized
 E0000 00:00:1741.1 12 util.cc:131] oneDNN supports DT_INT32 only on platforms with AVX-512.
+W0000 00:00:1741.1 12 context_distributed_manager.cc:968] Device filters can only be specified
 W0000 00:00:1741.1 12 util.cc:163] Not handling type DT_DOUBLE
 I0000 00:00:1795242743.219143    1848 coordination_service.cc:505] Example stragglers:
 /job:worker/replica:0/task:0
