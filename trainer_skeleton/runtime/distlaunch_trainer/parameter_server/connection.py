@@ -15,6 +15,8 @@ from distlaunch_trainer.errors import ClusterError, summarize
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.strategy import without_proxy
 
+from .addresses import listens
+
 PROMISES = (
     "parameter servers train asynchronously: weights depend on timing and differ from run to run; "
     "an epoch may see an example twice or never, and a step of a lost worker may run twice"
@@ -47,6 +49,11 @@ class Servers:
     def tasks(self) -> list[str]:
         """The names of all tasks."""
         return list(all_tasks(self.role).peers)
+
+    def lost(self) -> list[str]:
+        """Return the names and addresses of the parameter servers that are gone."""
+        servers = enumerate(self.role.parameter_servers)
+        return [f"ps:{index} ({address})" for index, address in servers if not listens(address)]
 
     def describe(self) -> str:
         """Return a line such as ``strategy: parameter-server, 2 workers, 1 parameter server``."""

@@ -1,6 +1,6 @@
 """The training loop of the chief: epochs, callbacks, validation, checkpoints and stopping.
 
-It counts the steps, whose results come back in their order. Before anything reads the model, all
+It counts the steps by their results. Before anything reads the model, all
 scheduled steps end, and the variables are copied from the parameter servers.
 """
 
@@ -28,15 +28,13 @@ from distlaunch_trainer.step_functions import StepFunctions
 from distlaunch_trainer.step_watchdog import StepWatchdog
 from distlaunch_trainer.stop_signal import StopSignal
 
-from .addresses import listens
 from .connection import PROMISES, Servers
 from .lost_workers import LostWorkers
-from .schedule import Schedule
+from .schedule import LOST_TASK, Schedule
 from .server_variables import ServerVariables
 from .worker_data import explained_python, worker_batches
 from .worker_step import WorkerStep
 
-_LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
 _EVALUATION_STEPS = 20  # between looks at the stop signal
 _EVENT_SECONDS = 0.05
 
@@ -156,7 +154,11 @@ class CoordinatorLoop:
         batches = worker_batches(self._training, shuffles=self._progress.shuffle > 0)
         iterators = iter(servers.coordinator.create_per_worker_dataset(batches))
         self._schedule = Schedule(
-            servers.coordinator, self._step.function, iterators, len(servers.workers)
+            servers.coordinator,
+            self._step.function,
+            iterators,
+            len(servers.workers),
+            is_server_lost=lambda: bool(servers.lost()),
         )
         before = self._variables.values()
         model.stop_training = self._progress.stopped
@@ -295,14 +297,8 @@ class CoordinatorLoop:
         """Name the parameter servers that are gone, if TensorFlow fails for that."""
         try:
             yield
-        except _LOST as error:
-            role = self._servers.role
-            gone = [
-                f"ps:{index} ({address})"
-                for index, address in enumerate(role.parameter_servers)
-                if not listens(address)
-            ]
-            names = ", ".join(gone) or "a parameter server"
+        except LOST_TASK as error:
+            names = ", ".join(self._servers.lost()) or "a parameter server"
             raise TrainerError(
                 f"{names} is gone, and variables with it: a restart resumes from the last "
                 f"checkpoint (step {self._saved_step})"
