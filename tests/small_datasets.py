@@ -50,12 +50,12 @@ def prepare_tfds(
 
 
 def noise(
-    count: int, image: tuple[int, int, int], classes: int, *, seed: int
+    count: int, image: tuple[int, ...], classes: int, *, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return images of bytes and their labels, which are as bright as their label is high."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, classes, count)
-    brightness = (labels * 200 // max(1, classes - 1)).reshape(-1, 1, 1, 1)
+    brightness = (labels * 200 // max(1, classes - 1)).reshape(-1, *[1] * len(image))
     return (random.integers(0, 55, (count, *image)) + brightness).astype(np.uint8), labels
 
 

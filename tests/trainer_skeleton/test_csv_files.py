@@ -35,9 +35,9 @@ def test_columns_have_the_types_of_their_values(write):
         "size": "float32",
         "name": "object",
     }
-    assert loaded.x["age"].tolist() == [7, -1, 3]
-    assert loaded.x["name"].tolist() == ["Ada, B.", "", "C"]
-    np.testing.assert_array_equal(loaded.x["size"], np.array([1.5, np.nan, np.nan], np.float32))
+    assert loaded.x["age"].tolist() == [[7], [-1], [3]]
+    assert loaded.x["name"].tolist() == [["Ada, B."], [""], ["C"]]
+    np.testing.assert_array_equal(loaded.x["size"][:, 0], np.float32([1.5, np.nan, np.nan]))
     assert loaded.y.tolist() == [1, 0, 1]
 
 
@@ -47,7 +47,7 @@ def test_types_and_columns_can_be_given(write):
     options = {"columns": ["n", "zip"], "dtypes": types, "sample_weight": "w", "delimiter": ";"}
     loaded = Csv(pattern, "y", **options).load()
     assert [*loaded.x] == ["n", "zip"]
-    assert (loaded.x["n"].dtype.name, loaded.x["zip"].tolist()) == ("float32", ["01234"])
+    assert (loaded.x["n"].dtype.name, loaded.x["zip"].tolist()) == ("float32", [["01234"]])
     assert (loaded.y.tolist(), loaded.sample_weight.tolist()) == ([2.5], [0.5])
 
 

@@ -17,6 +17,7 @@ which data flows through them:
 ``records``          Records; ``tfds``: Tfds; ``image_folder``: ImageFolder; ``arrays``: Arrays;
                      ``csv_files``: Csv
 ``example_parser``   parsing one by one; ``example_cache``: what was parsed in an earlier epoch
+``downloads``        downloads by one task of a machine at a time
 ``record_index``     the byte offsets of records; ``tfrecord_scanner`` finds them
 ``plan``             pure arithmetic: which replica reads which example at which step
 ``epoch_order``      the order of the examples of a pass
@@ -58,6 +59,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .arrays import Arrays
     from .csv_files import Csv
+    from .downloads import downloading
     from .image_folder import ImageFolder
     from .preview import first_batch
     from .process import launch
@@ -66,7 +68,17 @@ if TYPE_CHECKING:
     from .tfds import Tfds
 
 __version__ = "0.1.0"
-__all__ = ["Arrays", "Csv", "ImageFolder", "Records", "Run", "Tfds", "first_batch", "launch"]
+__all__ = [
+    "Arrays",
+    "Csv",
+    "ImageFolder",
+    "Records",
+    "Run",
+    "Tfds",
+    "downloading",
+    "first_batch",
+    "launch",
+]
 
 _MODULES = {
     "Arrays": "arrays",
@@ -75,6 +87,7 @@ _MODULES = {
     "Records": "records",
     "Run": "run",
     "Tfds": "tfds",
+    "downloading": "downloads",
     "first_batch": "preview",
     "launch": "process",
 }

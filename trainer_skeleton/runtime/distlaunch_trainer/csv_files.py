@@ -24,9 +24,10 @@ _TYPES = ("int64", "float32", "string")
 class Csv(Examples):
     """Examples in CSV files whose first line names the columns; each task holds all in memory.
 
-    An example is ``(features, label)``, the features a dict by column. A column is int64 if all its
-    values are whole numbers, float32 if all are numbers or missing (NaN), otherwise string. Missing
-    is nothing, NA, N/A, NaN or null.
+    An example is ``(features, label)``, the features a dict of one value by column, as
+    ``keras.layers.Input((1,))`` takes them. A column is int64 if all its values are whole numbers,
+    float32 if all are numbers or missing (NaN), otherwise string. Missing is nothing, NA, N/A, NaN
+    or null.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ class Csv(Examples):
     def _arrays(self, table: _Table) -> Arrays:
         special = {self.label, self.sample_weight}
         names = self.columns or [name for name in table.columns if name not in special]
-        x = {name: self._column(table, name) for name in names}
+        x = {name: self._column(table, name)[:, np.newaxis] for name in names}
         weights = self._column(table, self.sample_weight) if self.sample_weight else None
         return Arrays(x, self._label(table), weights, self.class_weight)
 

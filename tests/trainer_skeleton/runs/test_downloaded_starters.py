@@ -1,0 +1,141 @@
+"""Starters whose data are downloaded, on small data of the same format; and `tabular`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ...small_datasets import noise, prepare_tfds, write_idx  # noqa: TID252 - tests are no package
+from ..conftest import environment_outside_clusters  # noqa: TID252
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+LAWS = bool(os.environ.get("DISTLAUNCH_TEST_LAWS"))
+
+
+def write_mnist(folder: Path) -> dict[str, str]:
+    (x_train, y_train), (x_test, y_test) = (
+        noise(count, (28, 28), 10, seed=count) for count in (96, 32)
+    )
+    path = folder / "mnist.npz"
+    np.savez(path, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
+    return {"MNIST_FILE": str(path)}
+
+
+def write_fashion_mnist(folder: Path) -> dict[str, str]:
+    write_idx(folder / "datasets/fashion-mnist", {"train": 96, "t10k": 32})
+    return {"KERAS_HOME": str(folder)}
+
+
+def write_tfds(
+    folder: Path, name: str, image: tuple[int, int, int], **counts: int
+) -> dict[str, str]:
+    prepare_tfds(name, folder, counts, image)
+    return {"TFDS_DATA_DIR": str(folder), "IMAGE_SIZE": "32"}
+
+
+@dataclass(frozen=True)
+class Starter:
+    """How a starter's data are written here, its arguments, and the steps of the run."""
+
+    write_data: Callable[[Path], dict[str, str]]
+    arguments: tuple[str, ...]
+    steps: int
+    # Keras reads KERAS_HOME when it is imported, so the launcher has to import it.
+    in_new_process: bool = False
+
+
+STARTERS = {
+    "mnist": Starter(write_mnist, ("--epochs=4", "--global-batch-size=32"), 12),
+    "fashion-mnist": Starter(
+        write_fashion_mnist, ("--epochs=2", "--global-batch-size=32"), 6, in_new_process=True
+    ),
+    "svhn": Starter(
+        partial(write_tfds, name="svhn_cropped", image=(32, 32, 3), train=60, test=20),
+        ("--epochs=2", "--batch-size=9"),
+        6,
+    ),
+    "tabular": Starter(lambda _: {}, (), 340),
+}
+LONG = {  # networks that take a minute of a core to build: `make laws` trains them
+    "cassava-resnet50": Starter(
+        partial(write_tfds, name="cassava", image=(40, 30, 3), train=14, validation=6, test=5),
+        ("--epochs=1", "--batch-size=4", "--steps-per-epoch=2"),
+        2,
+    ),
+    "cats-mobilenet": Starter(
+        partial(write_tfds, name="cats_vs_dogs", image=(40, 50, 3), train=20),
+        ("--epochs=1", "--batch-size=4", "--precision=float32"),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", {**STARTERS, **(LONG if LAWS else {})})
+def test_two_workers_train_the_starter(name, new_starter, tmp_path):
+    starter = (STARTERS | LONG)[name]
+    project = replace(new_starter(name), environment=starter.write_data(tmp_path))
+    arguments = ("--workers=2", "--", *starter.arguments)
+    run = run_in_new_process if starter.in_new_process else type(project).local
+    out = run(project, "job", *arguments).out
+    summary = project.summary("job")
+    assert (summary["tasks"], summary["steps"]) == (["chief", "worker:0"], starter.steps)
+    logs = summary["epochs"][-1]["logs"]
+    assert np.isfinite([logs["loss"], logs["val_loss"]]).all()
+    project.check_model("job", *((2, 28, 28, 1) if starter.in_new_process else ()))
+    if name == "mnist":
+        assert "chief    | learning rate of epoch 3: 0.001\n" in out
+        assert "chief    | learning rate of epoch 4: 0.0001\n" in out
+    if name == "svhn":
+        assert summary["test"].keys() == {"loss", "accuracy"}
+    if name == "tabular":
+        assert logs["val_accuracy"] >= 0.97
+        assert "(0.97 or more)" in (project.folder / "README.md").read_text()
+
+
+@dataclass(frozen=True)
+class Output:
+    out: str
+
+
+def run_in_new_process(project, job, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "distlaunch", "local", "--job-dir", job, *arguments],
+        cwd=project.folder,
+        env=environment_outside_clusters() | project.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Output(done.stdout)
+
+
+LOOK = """
+from distlaunch_trainer import first_batch
+from trainer import data
+
+for part in (data.training, data.validation, data.test):
+    images, labels = next(iter(first_batch(part, 2)))
+    print(images.shape, images.dtype.name, labels.shape, float(images[0, 0, 0, 0]) != 0)
+"""
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_data_of_large_networks(name, new_starter, tmp_path):
+    project = replace(new_starter(name), environment=LONG[name].write_data(tmp_path))
+    project.write("look.py", LOOK)
+    result = project.run("look")
+    labels = "(2, 1)" if name == "cats-mobilenet" else "(2,)"
+    assert result.out == f"(2, 32, 32, 3) float32 {labels} True\n" * 3, result.text
