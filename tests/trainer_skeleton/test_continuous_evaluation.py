@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
@@ -218,6 +219,26 @@ def test_low_or_high_is_better_by_the_metric(tmp_path, metric, mode, better):
     name = metric.removeprefix("val_")
     assert [best.is_better(model, {name: value}) for value in (2.0, 3.0, 1.0)] == better
     assert not best.is_better(model, {name: float("nan")})
+
+
+@pytest.mark.parametrize("is_new_complete", [True, False])
+def test_an_interrupted_export_leaves_a_whole_model(job, is_new_complete):
+    job.save(5, 1.0)
+    with job.ending():
+        job.evaluator(export="best").run()
+    # What a process has written that was killed before, or while, it replaced the folder.
+    export = job.folder / "export"
+    shutil.copytree(export / "best", export / ".new")
+    if is_new_complete:
+        (export / ".new/evaluation.json").write_text('{"metric": "loss", "value": 0.125}')
+        shutil.rmtree(export / "best")
+    else:
+        (export / ".new/evaluation.json").unlink()
+    best = BestModel(str(job.folder), "val_loss", None, job.report)
+    best.load()
+    assert best.best == (0.125 if is_new_complete else 114.0)
+    keras.models.load_model(export / "best/model.keras")
+    assert (export / "best/saved_model.pb").exists()
 
 
 def test_an_unknown_metric_is_refused_before_the_training(tmp_path):

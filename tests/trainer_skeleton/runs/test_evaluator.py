@@ -15,7 +15,7 @@ SPOILED = """
 class Spoil(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         if epoch == 2:
-            self.model.optimizer.learning_rate = 10.0
+            self.model.set_weights([0 * weight for weight in self.model.get_weights()])
 
 
 def callbacks():
@@ -42,7 +42,9 @@ def evaluated(new_project):
     text = (project.folder / "trainer/model.py").read_text()
     project.write("trainer/model.py", text + SPOILED)
     kill = ("--restarts=1", "--kill=evaluator:0@step=23")
-    options = ("--epochs=3", "--checkpoint-every=15", "--export=best")
+    # The evaluator's optimizer needs the schedule, of which only the checkpoints have the length.
+    schedule = ("--warmup-epochs=0.5", "--decay=exponential")
+    options = ("--epochs=3", "--checkpoint-every=15", "--export=best", *schedule)
     return project, project.local("job", EVALUATOR, *kill, "--", *options)
 
 

@@ -28,6 +28,7 @@ which data flows through them:
 ``preview``          the first rows of the data, for a project's test
 ``user_model``       the model and the callbacks that a user's functions return
 ``model_build``      the variables of a model; ``custom_steps``: its own training steps
+``learning_rate``    rates by options: scaled, warm-up, decay
 ``model_replicas``   a model on all replicas, and what steps share: ``losses``, ``normalization``,
                      ``replica_metrics``, ``local_updates``, ``step_logs``
 ``training_step``    a training step; ``evaluation_step``, ``all_reduce``, ``accumulation``,

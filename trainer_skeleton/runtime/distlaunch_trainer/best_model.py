@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -15,7 +16,9 @@ from .evaluator_status import EXPORT
 from .model_files import save_model
 from .options import Settings
 from .report import Report
-from .storage import join, make_folder, write_whole
+from .storage import explained, is_bucket, join, make_folder, read_if_there, remove, write_whole
+
+_FACTS = "evaluation.json"  # complete if it is there
 
 
 class BestModel:
@@ -40,6 +43,7 @@ class BestModel:
 
     def __init__(self, job_dir: str, metric: str, mode: str | None, report: Report) -> None:
         self._folder = join(job_dir, *EXPORT)
+        self._new_folder = join(job_dir, EXPORT[0], ".new")
         self._metric = metric.removeprefix("val_")
         self._mode = mode
         self._report = report
@@ -83,17 +87,41 @@ class BestModel:
     def write(self, model: keras.Model, facts: Mapping[str, Any]) -> None:
         """Write a model, and ``evaluation.json`` with facts beside it.
 
+        A folder that can be renamed is replaced as a whole. In a bucket ``evaluation.json`` is
+        removed first and written last.
+
         Raises
         ------
         TrainerError
             If the folder cannot be written, or Keras can write the model in no format.
         """
-        make_folder(self._folder)
-        save_model(model, self._folder, self._report)
         facts = {**facts, "metric": self._metric, "value": self.best}
-        write_whole(
-            join(self._folder, "evaluation.json"), (json.dumps(facts, indent=2) + "\n").encode()
-        )
+        text = json.dumps(facts, indent=2) + "\n"
+        folder = self._folder if is_bucket(self._folder) else self._new_folder
+        remove(join(folder, _FACTS) if folder == self._folder else folder)
+        make_folder(folder)
+        save_model(model, folder, self._report)
+        write_whole(join(folder, _FACTS), text.encode())
+        if folder != self._folder:
+            self._publish()
+
+    def load(self) -> None:
+        """Read the best value of an earlier process, none if its model is not complete."""
+        if not is_bucket(self._folder) and self._facts_of(self._new_folder):
+            self._publish()
+        facts = self._facts_of(self._folder) or {}
+        self.best = facts.get("value") if facts.get("metric") == self._metric else None
+
+    def _publish(self) -> None:
+        """Replace the folder by the new one; `load` finishes what was interrupted."""
+        with explained("cannot write", self._folder):
+            remove(self._folder)
+            Path(self._new_folder).rename(self._folder)
+
+    def _facts_of(self, folder: str) -> dict[str, Any] | None:
+        """Return the facts of a completely written model, otherwise None."""
+        text = read_if_there(join(folder, _FACTS))
+        return json.loads(text) if text else None
 
     def _resolve_mode(self, model: keras.Model) -> str:
         if self._mode is None:

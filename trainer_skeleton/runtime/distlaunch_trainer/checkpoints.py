@@ -72,6 +72,10 @@ class TrainingState:
         The value of ``--shard-policy``.
     callbacks
         The state of the callbacks; its arrays are among the checkpoint's values.
+    rate_options
+        The options of the learning rate, if any is set.
+    schedules
+        The learning-rate schedules by the optimizer's name, if the options make some.
     """
 
     step: int
@@ -87,6 +91,8 @@ class TrainingState:
     stopped: bool = False
     callbacks: list[Any] = field(default_factory=list)
     shard_policy: str = "auto"
+    rate_options: dict[str, Any] | None = None
+    schedules: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

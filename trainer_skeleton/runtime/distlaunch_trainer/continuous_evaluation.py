@@ -22,6 +22,7 @@ from .cluster import Cluster, Role
 from .errors import ClusterError, StorageError, TrainingStopped
 from .evaluator import Evaluator
 from .evaluator_status import EVALUATIONS, EvaluatorSide, poll_seconds
+from .learning_rate import restore_schedules
 from .model_state import ModelState
 from .options import Settings
 from .pipeline import Data
@@ -105,6 +106,8 @@ class ContinuousEvaluation:
         self._report = report
         self._stop = stop
         self._best = best_model(model, settings, job_dir, report) if settings.export else None
+        self._strategy = cluster.strategy
+        self._schedules: dict[str, Any] | None = None
         self._state = ModelState(model, cluster.strategy)
         functions = StepFunctions(model, cluster.strategy, synchronize=settings.sync_batch_norm)
         self._evaluator = Evaluator(model, functions, cluster, data)
@@ -156,8 +159,7 @@ class ContinuousEvaluation:
         self._records = [json.loads(line) for line in text.decode().splitlines() if line]
         self._left_out.clear()
         if self._best is not None:
-            values = [r["best"] for r in self._records if r.get("best") is not None]
-            self._best.best = values[-1] if values else None
+            self._best.load()
 
     def _evaluate_next(self) -> bool:
         """Evaluate the oldest checkpoint that was not evaluated; return whether there was one."""
@@ -170,6 +172,10 @@ class ContinuousEvaluation:
         return False
 
     def _evaluate(self, name: str, checkpoint: Checkpoint) -> None:
+        if checkpoint.state.schedules != self._schedules:
+            self._schedules = checkpoint.state.schedules
+            restore_schedules(self._model, self._schedules)
+            self._state = ModelState(self._model, self._strategy)
         self._state.check_same(checkpoint.model)
         self._state.assign([checkpoint.values[each] for each in self._state.variables])
         logs = self._evaluator.evaluate(_STEPS_PER_EXECUTION, self._must_stop)
@@ -198,7 +204,7 @@ class ContinuousEvaluation:
         is_best = self._best is not None and self._best.is_better(self._model, logs)
         if self._best is not None and is_best:
             self._best.write(self._model, facts)
-        record = {**facts, "time": time.time(), "best": self._best and self._best.best}
+        record = {**facts, "time": time.time(), "is_best": is_best}
         self._records.append(record)
         lines = "".join(json.dumps(each) + "\n" for each in self._records)
         write_whole(join(self._job_dir, EVALUATIONS), lines.encode())

@@ -210,7 +210,7 @@ def _progress(setup: _Setup, start: TrainingState | None, seed: int) -> Training
         precision=settings.precision or "float32",
         **{
             name: getattr(start, name)
-            for name in ("learning_rate", "history", "stopped", "callbacks")
+            for name in ("learning_rate", "history", "stopped", "callbacks", "rate_options")
             if start
         },
     )

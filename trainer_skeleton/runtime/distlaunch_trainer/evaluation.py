@@ -68,7 +68,7 @@ def restore_weights(
         if checkpoint is None:
             _load_weights(model, path)
         else:
-            state = ModelState(model, cluster.strategy)
+            state = ModelState(model, cluster.strategy, weights_only=True)
             state.check_same(checkpoint.model)
             state.assign([checkpoint.values[name] for name in state.variables])
     values = [tf.convert_to_tensor(variable.value).numpy() for variable in model.variables]

@@ -71,7 +71,7 @@ class ChiefSide:
         """Announce a run; one from scratch removes the evaluations of the one before."""
         if is_new:
             remove(join(self._job_dir, EVALUATIONS))
-            remove(join(self._job_dir, *EXPORT))
+            remove(join(self._job_dir, EXPORT[0]))
         make_folder(self._folder)
         remove(join(self._folder, _STATUS))
         self._write()

@@ -149,6 +149,32 @@ def decays(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> b
     return bool(optimizer._use_weight_decay(variable))  # noqa: SLF001
 
 
+def learning_rate_of(optimizer: keras.optimizers.Optimizer) -> Any:
+    """Return an optimizer's learning rate: a variable, a schedule or a function."""
+    return getattr(optimizer, "inner_optimizer", optimizer)._learning_rate  # noqa: SLF001
+
+
+def set_learning_rate(
+    optimizer: keras.optimizers.Optimizer,
+    rate: float | keras.optimizers.schedules.LearningRateSchedule,
+) -> None:
+    """Set an optimizer's learning rate; a model with it can still be exported.
+
+    In place of a constant rate, a schedule removes a variable from the optimizer's list, and
+    TensorFlow saves no list that something was removed from.
+    """
+    optimizer.learning_rate = rate
+    variables = getattr(optimizer, "inner_optimizer", optimizer)._variables  # noqa: SLF001
+    if hasattr(variables, "_update_snapshot"):  # TensorFlow's wrapper of a list
+        variables._non_append_mutation = False  # noqa: SLF001
+        variables._update_snapshot()  # noqa: SLF001
+
+
+def schedule_step(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
+    """Return the variable with the step that an optimizer computes its learning rate of."""
+    return iteration_counter(getattr(optimizer, "inner_optimizer", optimizer))
+
+
 def gradient_accumulator(
     optimizer: keras.optimizers.Optimizer, variable: keras.Variable
 ) -> keras.Variable:

@@ -24,9 +24,10 @@ from .custom_steps import TrainStep
 from .errors import TrainerError, TrainingStopped
 from .evaluation import collective_evaluate
 from .evaluator import Evaluator
+from .learning_rate import rate_of_last_step
 from .pipeline import Data
 from .plan import end_of_similar_steps
-from .report import Report, epoch_line
+from .report import Report, epoch_record
 from .run_state import RunState
 from .step_functions import Execution, StepFunctions
 from .step_watchdog import StepWatchdog
@@ -238,10 +239,11 @@ class Loop:
         logs = self._steps.logs()
         if self._evaluator is not None:
             logs |= {f"val_{name}": value for name, value in self._validate().items()}
+        rate = rate_of_last_step(self._model)  # callbacks may set that of the next epoch
         self._callbacks.on_epoch_end(epoch, logs)
         must_stop = self._agree_to_stop()
         self._model.reset_metrics()
-        self._finish_epoch(epoch, logs, self._rows_of_epoch, seconds)
+        self._finish_epoch(epoch, logs, rate, seconds)
         if must_stop and not self._is_done:
             self._leave()
 
@@ -382,22 +384,19 @@ class Loop:
             self._leave()
         return logs
 
-    def _finish_epoch(
-        self, epoch: int, logs: dict[str, Any], examples: int, seconds: float
-    ) -> None:
-        record = {
-            "epoch": epoch + 1,
-            "step": self._progress.step,
-            "examples": examples,
-            # Of an epoch that was only validated here, there is none.
-            "examples_per_second": examples / seconds if examples else None,
-            # A record becomes JSON, and has lists instead of arrays.
-            "logs": {name: np.asarray(value).tolist() for name, value in logs.items()},
-        }
-        self._progress = replace(self._progress, history=[*self._progress.history, record])
-        self._report.event("epoch", **record)
-        self._report.log(epoch_line(epoch + 1, self._epochs, record))
-        self._report.scalars(epoch, logs)
+    def _finish_epoch(self, epoch: int, logs: dict[str, Any], rate: float, seconds: float) -> None:
+        progress = self._progress
+        record = epoch_record(
+            epoch,
+            progress.step,
+            logs,
+            examples=self._rows_of_epoch,
+            seconds=seconds,
+            learning_rate=rate,
+        )
+        self._progress = progress = replace(progress, history=[*progress.history, record])
+        is_scheduled = progress.rate_options is not None
+        self._report.epoch(self._epochs, progress.history, logs, shows_rate=is_scheduled)
         self._watchdog.end_epoch()
         self._save(self._steps.metric_sums())
 

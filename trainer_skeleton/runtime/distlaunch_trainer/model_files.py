@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from . import keras_compat
 from .errors import StorageError, TrainerError, summarize
+from .learning_rate import portable_schedules
 from .report import Report
 from .storage import names_in, publish, scratch_folder
 
@@ -91,7 +92,8 @@ def save_model(model: keras.Model, folder: str, report: Report) -> list[str]:
         If Keras can write none of them.
     """
     problems: list[str] = []
-    keras_file = _save(model, folder, problems)
+    with portable_schedules(model):
+        keras_file = _save(model, folder, problems)
     kept = [keras_file] if keras_file else []
     is_exported = _export(model, folder, kept, problems)
     if not keras_file and not is_exported:

@@ -33,6 +33,8 @@ class ModelState:
         A built model, whose optimizers have created their variables.
     strategy
         The strategy that it was built in.
+    weights_only
+        Whether the variables of optimizers are left out.
 
     Attributes
     ----------
@@ -40,9 +42,16 @@ class ModelState:
         The variables by name, each once, in the same order on every task.
     """
 
-    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+    def __init__(
+        self,
+        model: keras.Model,
+        strategy: tf.distribute.Strategy,
+        *,
+        weights_only: bool = False,
+    ) -> None:
         self._model = model
-        self._optimizers = find_optimizers(model)
+        self._weights_only = weights_only
+        self._optimizers = {} if weights_only else find_optimizers(model)
         self.variables = _named_variables(model, self._optimizers)
         # TensorFlow's variable of each replica of this task: to read or assign a distributed
         # variable takes ten times as long.
@@ -84,7 +93,11 @@ class ModelState:
         ModelError
             If not: its message names the optimizer, layer or variable that differs.
         """
-        difference = _difference(saved, self.describe())
+        current = self.describe()
+        if self._weights_only:  # the first of a checkpoint's variables
+            variables = saved["variables"][: len(current["variables"])]
+            saved = {**saved, "optimizers": {}, "variables": variables}
+        difference = _difference(saved, current)
         if difference:
             raise ModelError(f"the checkpoint is not of this model: {difference}; {_REMEDY}")
 

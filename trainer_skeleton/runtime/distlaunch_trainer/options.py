@@ -34,6 +34,11 @@ class Settings:
     batch_size: int | None = None
     global_batch_size: int | None = None
     learning_rate: float | None = None
+    scale_learning_rate: bool = False
+    warmup_epochs: float | None = None
+    decay: str | None = None
+    decay_rate: float | None = None
+    decay_epochs: float | None = None
     steps_per_epoch: int | None = None
     seed: int | None = None
     shards: int | None = None
@@ -97,13 +102,23 @@ def _at_least(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
     return number
 
 
-def _learning_rate(text: str) -> float:
+def _positive(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"must be a number above 0, got {text}")
+    return value
+
+
+def _fraction(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, got {text}")
     return value
 
 
@@ -147,7 +162,37 @@ def parser(
         default="local",
         help="with --strategy tpu: its name, or local for the TPU of this machine (%(default)s)",
     )
-    add("--learning-rate", type=_learning_rate, help="replaces the optimizer's own")
+    add("--learning-rate", type=_positive, help="replaces the optimizer's own")
+    add(
+        "--scale-learning-rate",
+        action="store_true",
+        help="multiply the learning rate by the number of replicas",
+    )
+    add(
+        "--warmup-epochs",
+        type=_positive,
+        metavar="EPOCHS",
+        help="epochs in which the learning rate rises from 0, e.g. 0.5 (none)",
+    )
+    add(
+        "--decay",
+        choices=("cosine", "step", "exponential"),
+        help="how the learning rate falls (not at all)",
+    )
+    add(
+        "--decay-rate",
+        type=_fraction,
+        metavar="FACTOR",
+        help="fraction of the learning rate that is left after --decay-epochs (cosine: 0, step and "
+        "exponential: 0.1)",
+    )
+    add(
+        "--decay-epochs",
+        type=_positive,
+        metavar="EPOCHS",
+        help="epochs from the start in which the rate falls once to that fraction (--epochs; step: "
+        "a third of them)",
+    )
     add(
         "--steps-per-epoch",
         type=_at_least(1),

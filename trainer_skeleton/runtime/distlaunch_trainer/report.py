@@ -7,7 +7,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,20 @@ class Report:
             self._scalar(part, f"epoch_{name.removeprefix('val_')}", value, epoch)
         self._flush()
 
+    def epoch(
+        self,
+        epochs: int,
+        history: Sequence[Mapping[str, Any]],
+        logs: Mapping[str, Any],
+        *,
+        shows_rate: bool,
+    ) -> None:
+        """Report the last epoch of ``history`` as an event, a line, and scalars of ``logs``."""
+        record = history[-1]
+        self.event("epoch", **record)
+        self.log(epoch_line(epochs, history, shows_rate=shows_rate))
+        self.scalars(record["epoch"] - 1, {**logs, "learning_rate": record["learning_rate"]})
+
     def evaluation_scalars(self, step: int, logs: Mapping[str, Any]) -> None:
         """Write the results of the evaluator task for TensorBoard, named as Keras names them."""
         for name, value in _numbers(logs).items():
@@ -82,11 +96,40 @@ class Report:
             writer.flush()
 
 
-def epoch_line(epoch: int, epochs: int, record: Mapping[str, Any]) -> str:
-    """Return an epoch's results as a line."""
-    logs = _results(record["logs"])
-    rate = record["examples_per_second"]
-    return f"epoch {epoch}/{epochs}: {logs}" + (f" ({rate:,.0f} examples/s)" if rate else "")
+def epoch_record(
+    epoch: int,
+    step: int,
+    logs: Mapping[str, Any],
+    *,
+    examples: int,
+    seconds: float,
+    learning_rate: float,
+) -> dict[str, Any]:
+    """Return the record of an epoch, numbered from 0, as a history keeps it and JSON holds it."""
+    return {
+        "epoch": epoch + 1,
+        "step": step,
+        "examples": examples,
+        # Of an epoch that was only validated here, there is none.
+        "examples_per_second": examples / seconds if examples else None,
+        "learning_rate": learning_rate,
+        "logs": {name: np.asarray(value).tolist() for name, value in logs.items()},
+    }
+
+
+def epoch_line(epochs: int, history: Sequence[Mapping[str, Any]], *, shows_rate: bool) -> str:
+    """Return the results of the last epoch of ``history`` as a line.
+
+    It has the learning rate if `shows_rate` is set, or the rate has changed.
+    """
+    record = history[-1]
+    rates = {each.get("learning_rate") for each in history[-2:]}
+    logs = {name: value for name, value in record["logs"].items() if name != "learning_rate"}
+    rate = f" learning_rate {record['learning_rate']:.4g}" if shows_rate or len(rates) > 1 else ""
+    speed = record["examples_per_second"]
+    return f"epoch {record['epoch']}/{epochs}: {_results(logs)}{rate}" + (
+        f" ({speed:,.0f} examples/s)" if speed else ""
+    )
 
 
 def evaluation_line(path: str, logs: Mapping[str, Any]) -> str:

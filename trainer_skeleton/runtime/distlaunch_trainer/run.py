@@ -30,6 +30,7 @@ from .evaluator import Evaluator
 from .evaluator_status import ChiefSide, has_evaluator
 from .explain import model_build, user_code
 from .job_folders import folders_from
+from .learning_rate import RateOptions, check_callbacks, resolve_rate_options, set_rates
 from .loop import Loop
 from .model_build import build_model
 from .model_files import files_in, save_model, serialization_problem
@@ -186,13 +187,16 @@ class Run(AbstractContextManager):
         setup = self._settings, self._cluster, self._folders.job, self._report
         none: Callable[[], Any] = lambda: None  # noqa: E731
         functions = {"training": training, "validation": validation or none, "test": test or none}
+        self._rates = RateOptions()
         if self._settings.evaluate or self._is_evaluator:
             loaded = load_evaluation_data(*setup, **functions)
         else:
+            self._rates = resolve_rate_options(self._settings, self._start, self._cluster.replicas)
             loaded = load_data(*setup, start=self._start, **functions)
         rate = self._settings.learning_rate or loaded.progress.learning_rate
-        self._data = replace(loaded, progress=replace(loaded.progress, learning_rate=rate))
         self._sets_learning_rate = rate != loaded.progress.learning_rate
+        progress = replace(loaded.progress, learning_rate=rate, rate_options=self._rates.as_saved())
+        self._data = replace(loaded, progress=progress)
 
     def build_model(self, create_model: Callable[[], keras.Model]) -> keras.Model:
         """Create the model, and build it for the data; to be called in the strategy's scope.
@@ -210,6 +214,10 @@ class Run(AbstractContextManager):
         data = self._loaded
         keras.utils.set_random_seed(data.progress.seed)
         model = create_compiled_model(create_model)
+        if self._rates.is_set:
+            progress, log = data.progress, self._report.log
+            schedules = set_rates(model, self._rates, progress, self._settings.epochs, log)
+            self._data = replace(data, progress=replace(progress, schedules=schedules))
         with user_code("the data cannot be read"):  # parse functions are traced here
             spec = data.training.pipeline.data_spec()
         with model_build():
@@ -268,8 +276,10 @@ class Run(AbstractContextManager):
         if data.progress.step:
             loop.restore(self._saved)
             self._report.log(f"resuming after step {data.progress.step}")
-        if self._sets_learning_rate:
-            set_learning_rate(model, self._settings.learning_rate)
+        if self._rates.has_schedule:
+            check_callbacks(callbacks)
+        elif self._sets_learning_rate:
+            set_learning_rate(model, data.progress.learning_rate * self._rates.factor)
         self._cluster.barrier()  # from here on all tasks can agree to stop
         self._stop.defer()
         distinct = {"examples": data.audit.examples} if data.audit else {}

@@ -21,8 +21,9 @@ from distlaunch_trainer.checkpoints import Checkpoint, Checkpoints, TrainingStat
 from distlaunch_trainer.cluster import Cluster
 from distlaunch_trainer.errors import ModelError, TrainerError, TrainingStopped
 from distlaunch_trainer.evaluator import Evaluator
+from distlaunch_trainer.learning_rate import rate_of_last_step
 from distlaunch_trainer.pipeline import Data
-from distlaunch_trainer.report import Report, epoch_line
+from distlaunch_trainer.report import Report, epoch_record
 from distlaunch_trainer.run_state import RunState
 from distlaunch_trainer.step_functions import StepFunctions
 from distlaunch_trainer.step_watchdog import StepWatchdog
@@ -115,6 +116,7 @@ class CoordinatorLoop:
             )
         self._run_state = RunState(model, self._steps, self._callbacks, chief, report)
         self._callback_arrays: list[np.ndarray] = []
+        self._chief = chief
         self._evaluator = validation and Evaluator(
             model, self._steps, chief, validation, callbacks=self._callbacks
         )
@@ -176,6 +178,20 @@ class CoordinatorLoop:
         self._checkpoints.wait()
         return self._progress
 
+    def evaluate(self, data: Data) -> dict[str, Any]:
+        """Return the results of the trained model on other data, which the chief evaluates.
+
+        Raises
+        ------
+        TrainingStopped
+            If the chief received a stop signal.
+        """
+        evaluator = Evaluator(self._model, self._steps, self._chief, data)
+        logs = evaluator.evaluate(_EVALUATION_STEPS, lambda: self._stop.received)
+        if logs is None:
+            self._leave_saved()
+        return logs
+
     @property
     def _is_done(self) -> bool:
         return len(self._progress.history) >= self._epochs or (
@@ -196,12 +212,13 @@ class CoordinatorLoop:
         logs = self._steps.logs()
         if self._evaluator is not None:
             logs |= {f"val_{name}": value for name, value in self._validate().items()}
+        rate = rate_of_last_step(self._model)  # callbacks may set that of the next epoch
         before = self._variables.values()
         self._callbacks.on_epoch_end(epoch, logs)
         self._variables.push(before)
         self._progress = replace(self._progress, stopped=bool(self._model.stop_training))
         self._model.reset_metrics()
-        self._finish_epoch(epoch, logs, rows, seconds)
+        self._finish_epoch(epoch, logs, rate, rows=rows, seconds=seconds)
         if self._stop.received and not self._is_done:
             self._leave()
 
@@ -261,19 +278,15 @@ class CoordinatorLoop:
         return logs
 
     def _finish_epoch(
-        self, epoch: int, logs: dict[str, Any], examples: int, seconds: float
+        self, epoch: int, logs: dict[str, Any], rate: float, *, rows: int, seconds: float
     ) -> None:
-        record = {
-            "epoch": epoch + 1,
-            "step": self._progress.step,
-            "examples": examples,
-            "examples_per_second": examples / seconds if examples else None,
-            "logs": {name: np.asarray(value).tolist() for name, value in logs.items()},
-        }
-        self._progress = replace(self._progress, history=[*self._progress.history, record])
-        self._report.event("epoch", **record)
-        self._report.log(epoch_line(epoch + 1, self._epochs, record))
-        self._report.scalars(epoch, logs)
+        progress = self._progress
+        record = epoch_record(
+            epoch, progress.step, logs, examples=rows, seconds=seconds, learning_rate=rate
+        )
+        self._progress = progress = replace(progress, history=[*progress.history, record])
+        is_scheduled = progress.rate_options is not None
+        self._report.epoch(self._epochs, progress.history, logs, shows_rate=is_scheduled)
         self._watchdog.end_epoch()
         self._save()
 
