@@ -24,6 +24,7 @@ ACCURACY = {
     "custom-loop": 0.94,
     "custom-train-step": 0.94,
     "tf-keras": 0.94,
+    "text": 0.72,
 }
 INPUT_SHAPES = {"own-script": (8, 12, 12, 1)}
 NEEDS_IMPORT = {"custom-train-step": {"IMPORT": "trainer.model"}}
@@ -76,6 +77,16 @@ if IS_LAWS:
         project = new_starter("custom-loop")
         project.local("job", "--", "--epochs=3", "--precision=mixed_float16")
         assert project.summary("job")["epochs"][-1]["logs"]["val_accuracy"] > 0.85
+
+
+def test_the_vocabulary_is_that_of_the_training_text(new_starter):
+    project = new_starter("text")
+    file = project.folder / "data/vocabulary.txt"
+    before = file.read_text()
+    file.unlink()
+    result = project.run("trainer.vocabulary")
+    assert result.code == 0, result.text
+    assert file.read_text() == before
 
 
 def test_every_starter_is_trained_by_a_test():
