@@ -45,7 +45,9 @@ laws: $(VENV)/.test ## Run the long tests of the trainer's promises: models, kil
 	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_random_faults.py \
 	  tests/trainer_skeleton/runs/test_zoo.py tests/trainer_skeleton/runs/test_fit_scripts.py \
 	  tests/trainer_skeleton/runs/test_user_data.py tests/trainer_skeleton/keras_suite \
-	  tests/trainer_skeleton/runs/test_starters.py
+	  tests/trainer_skeleton/runs/test_starters.py \
+	  tests/trainer_skeleton/runs/test_downloaded_starters.py \
+	  tests/trainer_skeleton/test_input_laws.py
 	@DISTLAUNCH_TEST_LAWS=1 DISTLAUNCH_TEST_TWO_DEVICES=1 $(PYTEST) --timeout=1800 \
 	  tests/trainer_skeleton/runs/test_promises.py tests/trainer_skeleton/runs/test_zoo.py
 

@@ -43,6 +43,7 @@ def folder(tmp_path_factory):
 
 
 def first_byte(record):
+    assert record.shape.rank is not None
     return tf.cast(tf.io.decode_raw(record, tf.uint8), tf.float32), tf.strings.length(record)
 
 

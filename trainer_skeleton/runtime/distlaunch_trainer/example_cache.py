@@ -52,7 +52,9 @@ class ExampleCache:
     def get(self, numbers: tf.Tensor) -> tf.Tensor:
         """Return the strings of examples (vectors)."""
         values = self._values.lookup(numbers)
-        return values if self._folder is None else tf.map_fn(tf.io.read_file, values)
+        if self._folder is not None:
+            values = tf.map_fn(tf.io.read_file, values)
+        return tf.ensure_shape(values, numbers.shape)
 
     def put(self, numbers: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Keep the strings of examples (vectors); return these."""

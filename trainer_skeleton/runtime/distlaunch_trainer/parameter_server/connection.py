@@ -116,6 +116,11 @@ def _check_options(settings: Settings) -> None:
                 f"{name} is for workers that train in step, and with parameter servers each trains "
                 f"by itself: leave {name} out"
             )
+    if settings.cache:
+        raise ClusterError(
+            "--cache keeps examples in the task that opens the data, the chief, and with parameter "
+            "servers the workers read them: leave --cache out, or use .cache() of a tf.data.Dataset"
+        )
     if is_audited():
         raise ClusterError(
             "an audit finds what is trained on other than once per epoch, and parameter servers "
