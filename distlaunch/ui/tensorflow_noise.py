@@ -35,6 +35,8 @@ _NOISE = re.compile(
       | The\ tasks\ have\ crashed\.\ Check\ the\ task\ logs
       | /job:\w+/replica:\d+/task:\d+$                       # a straggler, under its heading
     ).*\n
+    # Of --check-numerics, which the trainer reports in one line.
+  | ^\n?!!!\ Detected\ Infinity\ or\ NaN(?:.*\n)*?\ :\ Tensor\ had.*\n
     # Of Python code that TensorFlow called: the blank line is in no other traceback.
   | ^Traceback\ \(most\ recent\ call\ last\):\n\n(?:\ .*\n|\n)+\S.*\n+
     """

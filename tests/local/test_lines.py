@@ -136,3 +136,20 @@ def test_only_tensorflow_s_copies_of_a_traceback_are_left_out():
 )
 def test_other_lines_stay(line):
     assert without_noise(line + NOISE + line) == line + line
+
+
+OF_CHECK_NUMERICS = b"""
+!!! Detected Infinity or NaN in output 0 of graph op "Log" (# of outputs: 1) !!!
+  dtype: <dtype: 'float32'>
+
+  Stack trace of op's creation ("->": inferred user code):
+    + ...site-packages/tensorflow/python/framework/ops.py (L1221) from_node_def
+    |
+
+ : Tensor had NaN values
+"""
+
+
+def test_a_report_of_check_numerics_is_left_to_the_trainer():
+    line = b"trainer: error: chief: step 5 failed: NaN in the output of Log\n"
+    assert without_noise(b"first\n" + OF_CHECK_NUMERICS + line) == b"first\n" + line

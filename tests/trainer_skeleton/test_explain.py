@@ -75,8 +75,24 @@ def test_failed_step_on_several_replicas_gives_the_user_s_line(tmp_path):
     text = SEVERAL_REPLICAS.format(file=tmp_path / "trainer/model.py")
     # Both lines with IteratorGetNext are about the step: no bad record is searched for.
     assert step_error(raise_error, tf.errors.InvalidArgumentError(None, None, text)) == (
-        "a step failed: InvalidArgumentError: assertion failed: [too large] "
-        "[x (while/IteratorGetNext:0) = ] [[0.9]] (trainer/model.py, line 6)"
+        "a step failed: assertion failed: too large; x = [0.9] (trainer/model.py, line 6)"
+    )
+
+
+def test_a_failed_assertion_is_one_line_with_task_and_step():
+    @tf.function
+    def step(x):
+        tf.debugging.assert_less(x, [2.0, 2.0], message="too [large]")
+        return x
+
+    def where():
+        return "worker:0: step 7"
+
+    with pytest.raises(TrainerError) as caught, explain.step_errors(lambda: None, where):
+        step(tf.constant([1.0, 3.0]))
+    assert str(caught.value).startswith(
+        "worker:0: step 7 failed: assertion failed: too [large]; Condition x < y did not hold "
+        "element-wise: x = 1 3; y = 2 2 (op "
     )
 
 

@@ -1,5 +1,6 @@
 """Bad input to the trainer: one line with the location and the remedy, and an exit code."""
 
+import re
 import shutil
 import zlib
 
@@ -85,10 +86,10 @@ def training():
 @pytest.mark.parametrize(
     ("check", "message"),
     [
-        ("pass", "a step failed: InvalidArgumentError: indices[1,0] = 9 is not in [0, 9) (op "),
+        ("pass", " failed: InvalidArgumentError: indices[1,0] = 9 is not in [0, 9) (op "),
         (
             "tf.debugging.assert_less(word, tf.constant(9, tf.int64), 'unknown word')",
-            "reading the data failed: InvalidArgumentError: assertion failed: [unknown word]",
+            ": reading the data failed: assertion failed: unknown word; Condition x < y did not ",
         ),
         (
             "tf.numpy_function(lambda w: w if w[0] < 9 else [][0], [word], tf.int64)",
@@ -104,6 +105,47 @@ def test_reason_of_an_operation_that_fails_on_the_last_batch(new_project, check,
     assert len(errors) == 1, result.text
     assert message in errors[0]
     assert "Traceback" not in result.text
+
+
+LOGARITHM_MODEL = """\
+import keras
+import tensorflow as tf
+
+class Logarithm(keras.layers.Layer):
+    def call(self, x):
+        return tf.math.log(x - 3.0)
+
+def create_model():
+    model = keras.Sequential([keras.layers.Input((1,)), Logarithm(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.summary()
+    return model
+"""
+POSITIVE_DATA = """\
+import numpy as np
+from distlaunch_trainer import Arrays
+
+def training():
+    x = 4 + np.arange(20.0)
+    x[13] = 2  # of the chief or the worker; its logarithm is NaN
+    return Arrays(x[:, np.newaxis], x[:, np.newaxis])
+"""
+
+
+def test_the_operation_step_and_line_of_a_nan_and_one_summary(new_project):
+    project = new_project(LOGARITHM_MODEL, POSITIVE_DATA)
+    options = ("--epochs=1", "--global-batch-size=4", "--shuffle=0", "--check-numerics")
+    result = project.local("numerics", "--workers", "2", "--", *options, code=1)
+    errors = [line for line in result.out.splitlines() if "trainer: error: " in line]
+    # Of twelve regions that are read in turn, row 13 is the second of the seventh.
+    assert re.search(
+        r"(chief|worker:0): step 5 failed: NaN in the output of Log "
+        r"\(sequential_1/logarithm_1/Log\) \(trainer/model\.py, line 6\)$",
+        "\n".join(errors),
+        re.MULTILINE,
+    ), result.text
+    assert result.out.count('| Model: "sequential"') == 1
+    assert 'chief    | Model: "sequential"' in result.out
 
 
 def test_job_folder_that_cannot_be_written(project):

@@ -148,6 +148,7 @@ import numpy as np
 x = np.arange(24.0)[:, None] / 24
 model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones")])
 model.compile(keras.optimizers.SGD(0.5), "mse")
+model.summary()
 losses = [model.fit(x, x * x, batch_size=4, epochs=3).history["loss"] for _ in range(2)]
 print("losses", *[f"{loss:.5f}" for loss in sum(losses, [])])
 
@@ -169,6 +170,7 @@ def test_arrays_of_a_script_without_a_seed_have_a_new_order_in_each_epoch(tensor
         options = ("--workers", workers)
         result = launch(tensorflow, tmp_path / "project", *options, job=workers)
         printed.append(re.findall(r"chief +\| (losses .*)", result.out))
+        assert result.out.count('| Model: "sequential"') == 1  # on the chief
     assert printed[0] == printed[1] != []
     (first,) = re.findall(r"chief +\| first (.*)", result.out)
     assert len(set(first.split())) > 2

@@ -6,7 +6,7 @@ import contextlib
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,6 +23,17 @@ _INSTALLED = {"site-packages", "dist-packages"}
 # end, IteratorGetNext/_23, is an edge to an operation of the step.
 _INPUT_NODE = re.compile(r"\[\[[^\]\n]*IteratorGetNext\w*(?:\}\})?\]\]")
 _FAILED_NODE = re.compile(r"Detected at node (?:while/)?(\S+) defined at")
+# Of tf.debugging.enable_check_numerics.
+_BAD_NUMBER = re.compile(
+    r'Detected Infinity or NaN in output \d+ of (?:graph|eagerly-executing) op "(?P<operation>\w+)"'
+    r"(?:.*Tensor had (?P<values>[^\n]+?) values)?",
+    re.DOTALL,
+)
+_CHECK_NODE = re.compile(r"node (?:while/)?(\S+?)/CheckNumericsV2")
+# Of tf.debugging.assert_...: its message, condition and values, each in brackets.
+_ASSERTION = re.compile(r"assertion failed: (\[.*\])")
+_BRACKETS = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")
+_NODE_NAME = re.compile(r"\s*\(\S+:\d+\)")
 _OUT_OF_MEMORY = re.compile(r"\bOOM\b|[Oo]ut of memory")
 _TOO_LARGE = re.compile(
     r"OOM when allocating tensor with shape(\[[\d,]*\]) and type (\w+) on \S*device:(\w+:\d+)"
@@ -97,7 +108,9 @@ def final_message(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def step_errors(bad_record: Callable[[], str | None]) -> Iterator[None]:
+def step_errors(
+    bad_record: Callable[[], str | None], where: Callable[[], str] | None = None
+) -> Iterator[None]:
     """Turn TensorFlow's error of a step into one line: the bad record, or the reason and location.
 
     Parameters
@@ -105,6 +118,8 @@ def step_errors(bad_record: Callable[[], str | None]) -> Iterator[None]:
     bad_record
         Searches all data of this task for a record that cannot be read or parsed. Called only if
         reading or parsing failed.
+    where
+        Returns the task and the step, for the message.
 
     Raises
     ------
@@ -118,13 +133,15 @@ def step_errors(bad_record: Callable[[], str | None]) -> Iterator[None]:
     except tf.errors.OpError as error:
         if _is_lost_peer(error):
             raise
+        step = where() if where else "a step"
         if _is_out_of_memory(error):
-            raise TrainerError(f"a step failed: {_out_of_memory(error)}") from error
+            raise TrainerError(f"{step} failed: {_out_of_memory(error)}") from error
         if not _is_of_input(error):
-            raise TrainerError(f"a step failed: {_reason(error)}") from error
+            raise TrainerError(f"{step} failed: {_reason(error)}") from error
         if problem := bad_record():
             raise DataError(problem) from error
-        raise TrainerError(f"reading the data failed: {_reason(error)}") from error
+        reading = f"{step}: reading the data" if where else "reading the data"
+        raise TrainerError(f"{reading} failed: {_reason(error)}") from error
 
 
 def _is_lost_peer(error: Exception) -> bool:
@@ -156,7 +173,23 @@ def _reason(error: BaseException) -> str:
         name = error.filename or "?"
         path = _project_path(name) or name
         return f"{type(error).__name__}: {error.msg} ({path}, line {error.lineno})"
-    return f"{type(error).__name__}: {summarize(error)}{_user_location(error) or _operation(error)}"
+    location = _user_location(error) or _operation(error)
+    text = str(error)
+    if match := _BAD_NUMBER.search(text):
+        output, node = _CHECK_NODE.search(text), match["operation"]
+        name = output[1] if output else node
+        what = match["values"] or "Infinity or NaN"
+        return f"{what} in the output of {node} ({name}){_user_location(error)}"
+    if match := _ASSERTION.search(summarize(error)):
+        parts = (_NODE_NAME.sub("", part).strip() for part in _BRACKETS.findall(match[1]))
+        return f"assertion failed: {_joined(parts)}{location}"
+    return f"{type(error).__name__}: {summarize(error)}{location}"
+
+
+def _joined(parts: Iterable[str]) -> str:
+    """Return the parts of a failed assertion's message: ``x = 3; y = 2``."""
+    text = "; ".join(part for part in parts if part)
+    return text.replace("=; ", "= ").replace(":; ", ": ")
 
 
 def _out_of_memory(error: tf.errors.OpError) -> str:

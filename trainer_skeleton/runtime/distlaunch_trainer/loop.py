@@ -79,6 +79,8 @@ class Loop:
         Records the examples that are trained on, if the data has their numbers.
     step_timeout
         Seconds without a finished step after which this task ends; 0 for none.
+    single_steps
+        Whether to execute one step at a time and read its result, so that an error names it.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Loop:
         train_step: TrainStep | None = None,
         audit: Audit | None = None,
         step_timeout: float = 0.0,
+        single_steps: bool = False,
     ) -> None:
         self._model = model
         self._cluster = cluster
@@ -120,6 +123,8 @@ class Loop:
             record_examples=audit.record if audit else None,
         )
         self._audit = audit
+        self._single_steps = single_steps
+        self._launched = progress.step
         self._watchdog = StepWatchdog(cluster.role.name, step_timeout)
         self._callbacks = Callbacks(
             list(callbacks),
@@ -182,6 +187,15 @@ class Loop:
         self._callbacks.on_train_end(logs_of(self._progress.history[-1]))
         self._checkpoints.wait()
         return self._progress
+
+    def describe_unfinished(self) -> str:
+        """Return which steps this task executes, for the message of an error."""
+        first = self._progress.step + 1
+        if self._launched < first:
+            return f"the evaluation after step {first - 1}"
+        return (
+            f"step {first}" if self._launched == first else f"a step of {first} to {self._launched}"
+        )
 
     def evaluate(self, data: Data) -> dict[str, Any]:
         """Return the results of the trained model on other data.
@@ -298,7 +312,7 @@ class Loop:
     @property
     def _reads_at_once(self) -> bool:
         """Whether results are read before the next steps: for callbacks or an audit."""
-        return self._sees_batches or self._audit is not None
+        return self._sees_batches or self._audit is not None or self._single_steps
 
     def _launch(self, first: int, block: range, epoch: int) -> _LaunchedSteps:
         """Train from step ``first``, in one execution, and do not wait for the results."""
@@ -310,8 +324,9 @@ class Loop:
             self._callbacks.on_train_batch_begin(first - start)
         # Only the first step shows whether replicas exchange rows of sparse gradients.
         is_first = not self._steps_per_execution.is_measured
-        last = first + 1 if is_first or self._steps.gathers_rows else block.stop
-        end = end_of_similar_steps(self._training.plan, first, last)
+        is_single = is_first or self._single_steps or self._steps.gathers_rows
+        last = first + 1 if is_single else block.stop
+        self._launched = end = end_of_similar_steps(self._training.plan, first, last)
         started = time.perf_counter()
         values = [*map(float, signals), self._proposed_steps_per_execution()]
         results = self._steps.train(

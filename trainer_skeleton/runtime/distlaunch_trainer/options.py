@@ -61,6 +61,7 @@ class Settings:
     export: str | None = None
     export_metric: str = "val_loss"
     export_mode: str | None = None
+    check_numerics: bool = False
     step_timeout: int = 1800
     allow_cpu: bool = False
     gpu_memory_growth: bool = False
@@ -298,6 +299,11 @@ def parser(
         "--export-mode",
         choices=("min", "max"),
         help="whether it is to be low or high (by the metric, as Keras's callbacks)",
+    )
+    add(
+        "--check-numerics",
+        action="store_true",
+        help="report the operation, step and line that computes a NaN or an infinity; slow",
     )
     add(
         "--step-timeout",

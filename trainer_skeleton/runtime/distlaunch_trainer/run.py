@@ -57,7 +57,12 @@ from .run_start import agreed_start, checkpoint_to_read, open_folders, set_preci
 from .step_functions import StepFunctions
 from .stop_signal import StopSignal
 from .strategy import connect, describe
-from .user_model import checked_callbacks, create_compiled_model, set_learning_rate
+from .user_model import (
+    checked_callbacks,
+    create_compiled_model,
+    set_learning_rate,
+    silence_summary,
+)
 
 
 class Run(AbstractContextManager):
@@ -130,6 +135,8 @@ class Run(AbstractContextManager):
         if settings.evaluate or self._is_evaluator:
             self._start = None  # only its precision counts
         set_precision(precision)
+        if settings.check_numerics:
+            tf.debugging.enable_check_numerics(stack_height_limit=1)  # explain names the line
         self._data: TrainingData | None = None
         self._step_notes: list[str] = []
         self._loop: Loop | CoordinatorLoop | None = None
@@ -213,6 +220,8 @@ class Run(AbstractContextManager):
         """
         data = self._loaded
         keras.utils.set_random_seed(data.progress.seed)
+        if not self.is_chief:
+            silence_summary(keras)
         model = create_compiled_model(create_model)
         if self._rates.is_set:
             progress, log = data.progress, self._report.log
@@ -284,7 +293,8 @@ class Run(AbstractContextManager):
         self._stop.defer()
         distinct = {"examples": data.audit.examples} if data.audit else {}
         self._report_ready(step=data.progress.step, **distinct)
-        with explain.step_errors(self._find_bad_record), self._checkpoints:
+        where = lambda: f"{self._cluster.role.name}: {loop.describe_unfinished()}"  # noqa: E731
+        with explain.step_errors(self._find_bad_record, where), self._checkpoints:
             self._final = loop.run()
             if data.test is not None:
                 logs = loop.evaluate(data.test)
@@ -429,6 +439,7 @@ class Run(AbstractContextManager):
             train_step=train_step,
             audit=data.audit,
             step_timeout=self._settings.step_timeout,
+            single_steps=self._settings.check_numerics,
         )
 
     def _find_bad_record(self) -> str | None:

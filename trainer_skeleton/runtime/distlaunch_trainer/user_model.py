@@ -30,6 +30,17 @@ def create_compiled_model(create_model: Callable[[], keras.Model]) -> keras.Mode
     return model
 
 
+def silence_summary(library: Any) -> None:
+    """Let ``model.summary()`` of Keras or tf_keras print nothing: the chief prints it for all."""
+    summary = library.Model.summary
+
+    def silent(model: Any, *args: Any, print_fn: Any = None, **options: Any) -> None:
+        if print_fn is not None:
+            summary(model, *args, print_fn=print_fn, **options)
+
+    library.Model.summary = silent
+
+
 def checked_callbacks(callbacks: Any) -> list[keras.callbacks.Callback]:
     """Return what ``callbacks()`` returned, if it is a list of Keras callbacks."""
     is_list = isinstance(callbacks, (list, tuple))

@@ -21,12 +21,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from distlaunch_trainer.user_model import silence_summary
+
 
 @contextmanager
 def redirected_writes(library: ModuleType) -> Iterator[None]:
     """Have Keras or tf_keras write into a temporary folder, for the rest of this process."""
     folder = tempfile.mkdtemp(prefix="distlaunch-")
     _Redirection(folder).install(library)
+    silence_summary(library)
     try:
         yield
     finally:

@@ -178,6 +178,10 @@ class CoordinatorLoop:
         self._checkpoints.wait()
         return self._progress
 
+    def describe_unfinished(self) -> str:
+        """Return which steps are executed, for the message of an error."""
+        return f"a step after {self._progress.step}"
+
     def evaluate(self, data: Data) -> dict[str, Any]:
         """Return the results of the trained model on other data, which the chief evaluates.
 
