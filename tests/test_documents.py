@@ -7,6 +7,7 @@ Each command of an `sh` block has a check in `CHECKS` or is run at the emulator.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -219,9 +220,14 @@ def test_commands_for_the_cloud_run_at_the_emulator(tmp_path, emulator):
 def test_commands_of_a_project_readme_run(tmp_path):
     project = scaffold.plan(tmp_path, "digits")
     project.write(tmp_path)
-    commands = console_commands((tmp_path / "README.md").read_text(encoding="utf-8"))
+    readme = (tmp_path / "README.md").read_text(encoding="utf-8")
+    commands = console_commands(readme)
     assert "python -m pytest tests" in commands
     run_session(commands, tmp_path)
+    first = min((tmp_path / ".distlaunch/local").glob("*/summary.json"))  # of its 8 epochs
+    epochs = json.loads(first.read_text())["epochs"]
+    assert (len(epochs), epochs[-1]["logs"]["val_accuracy"] >= 0.94) == (8, True)
+    assert "`val_accuracy` of about 0.96 (0.94 or more)" in readme
 
 
 @pytest.mark.slow

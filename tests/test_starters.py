@@ -74,3 +74,9 @@ def test_a_job_file_has_the_facts_of_its_starter(tmp_path, monkeypatch):
     )
     plan(tmp_path, "digits").write(tmp_path, overwrite=True)
     assert load_job_file(tmp_path / "distlaunch.yaml").cluster.describe() == "1 task: chief"
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/starters.md"])
+def test_every_starter_is_documented(checkout, document):
+    text = (checkout / document).read_text(encoding="utf-8")
+    assert not [name for name in starters() if name not in text]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import keras
 import pytest
+import tensorflow as tf
 
 from distlaunch_trainer import custom_steps
 from distlaunch_trainer.errors import ModelError
+from distlaunch_trainer.losses import StepRows
+from distlaunch_trainer.normalization import BatchNormalizations
 
 layers = keras.layers
 
@@ -103,6 +106,18 @@ def test_a_loop_of_the_model_is_refused():
 
     with pytest.raises(ModelError, match=r"Own.make_test_function\(\) .* would not be called"):
         custom_steps.check_can_train(Own(), 1)
+
+
+@pytest.mark.parametrize(
+    ("returned", "problem"), [(None, "NoneType"), (tf.zeros([3]), r"shape \(3,\)")]
+)
+def test_a_step_that_returns_no_loss_is_refused(returned, problem):
+    model = keras.Sequential([layers.Input((2,)), layers.Dense(1)])
+    normalizations = BatchNormalizations(model, 1)
+    steps = custom_steps.CustomSteps(model, normalizations, 1, lambda *_: returned)
+    rows = StepRows(tf.constant(3, tf.int64), tf.constant(3, tf.int64), 1, may_be_empty=False)
+    with pytest.raises(ModelError, match=rf"train_step\(\) in .* returned {problem}: return the "):
+        steps.call_function((tf.zeros([3, 2]),), rows)
 
 
 def test_metrics_that_take_weights():

@@ -20,6 +20,6 @@ def validation() -> Csv | None:
 
 
 def read(name: str) -> Csv:
-    """Return the examples of a file: ``{"text": ...}``, and the number of the class."""
+    """Return the examples of a file: ``{"text": ...}`` of shape (n, 1), and their classes."""
     path = f"{DATA}/{name}.tsv"
     return Csv(path, label="source", columns=["text"], classes=CLASSES, delimiter="\t")

@@ -10,7 +10,7 @@ WIDTH, HEADS = 32, 4
 
 def create_model() -> keras.Model:
     """Return a compiled model; it is trained as compiled, on one worker or on many."""
-    text = keras.Input((), dtype="string", name="text")
+    text = keras.Input((1,), dtype="string", name="text")
     words = vectorization(read_vocabulary())(text)
     # 0 fills sentences up to their length: it is masked, so no word attends to it.
     hidden = keras.layers.Embedding(MOST_WORDS, WIDTH, mask_zero=True)(words)
