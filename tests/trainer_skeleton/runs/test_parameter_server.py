@@ -55,10 +55,16 @@ def callbacks():
 """
 
 
+TEST = """
+def test():
+    return Records(f"{DATA}/validation-*.tfrecord", parse_batch=parse)"""
+
+
 @pytest.fixture(scope="module")
 def trained(new_project):
     """A job that lost a worker, with its output."""
     project = new_project(MODEL)
+    project.replace("trainer/data.py", "def parse(", f"{TEST}\n\n\ndef parse(")
     kill = ("--kill", "worker:0@step=50")
     result = project.local("job", *SERVERS, *EVALUATOR, *kill, "--", "--epochs", "4")
     return project, result
@@ -79,6 +85,8 @@ def test_digits_are_learned_and_the_model_loads_in_plain_keras(trained):
     last = project.summary("job")["epochs"][-1]["logs"]
     assert last["accuracy"] > 0.95
     assert last["val_accuracy"] > 0.9
+    test = project.summary("job")["test"]
+    assert test["loss"] == pytest.approx(last["val_loss"], rel=1e-5)  # of the same examples
     # Its callbacks and the coordinator's count of the steps are those of the servers.
     model = keras.models.load_model(project.folder / "job/model/model.keras")
     assert model.optimizer.iterations.numpy() == 180
