@@ -80,7 +80,7 @@ def test_saved_models_and_checkpoints_evaluate_alike_on_any_number_of_workers(tr
     (epoch,) = project.summary("job")["epochs"]
     expected = {name: epoch["logs"][f"val_{name}"] for name in ("loss", "mae")}
     checkpoint = max((project.folder / "job/checkpoints").iterdir())
-    for workers, path in ((1, project.folder / "job/model"), (2, checkpoint)):
+    for workers, path in ((1, project.folder / "job/model/model.keras"), (2, checkpoint)):
         result = evaluation(project, f"evaluated-{workers}", path, workers=workers)
         assert result["evaluated"] == str(path)
         assert (result["examples"], result["replicas"]) == (37, workers)

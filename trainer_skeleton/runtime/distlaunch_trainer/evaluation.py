@@ -38,6 +38,8 @@ def read_checkpoint(path: str, report: Report) -> Checkpoint | None:
         If it is damaged.
     """
     folder, _, name = path.rstrip("/").rpartition("/")
+    if name.endswith((".keras", ".h5")):  # a file, which has no manifest in it
+        return None
     return Checkpoints(folder or ".", report).read(name)
 
 
