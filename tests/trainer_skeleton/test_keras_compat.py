@@ -415,3 +415,25 @@ def test_accumulators_hold_gradients_until_the_update():
         np.testing.assert_array_equal(accumulator.numpy(), accumulated)
         assert int(keras_compat.iteration_counter(optimizer).numpy()) == iterations
     np.testing.assert_array_equal(second.numpy(), [-1.0, -2.0])
+
+
+def test_an_optimizer_is_copied_with_a_schedule_that_keras_cannot_serialize():
+    class Halved(keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return 0.5**step
+
+    optimizer = keras.optimizers.AdamW(Halved(), weight_decay=0.1)
+    copy = keras.optimizers.AdamW.from_config(keras_compat.optimizer_config(optimizer))
+    for each in (copy, optimizer):
+        each.build([keras.Variable([1.0])])
+        each.iterations.assign(3)
+        assert float(each.learning_rate) == 0.125
+    constant = keras_compat.optimizer_config(keras.optimizers.SGD(0.25))
+    assert constant["learning_rate"] == 0.25
+
+
+def test_variables_without_weight_decay_are_known():
+    bias, kernel = keras.Variable([1.0], name="bias"), keras.Variable([1.0], name="kernel")
+    optimizer = keras.optimizers.AdamW()
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    assert [keras_compat.decays(optimizer, each) for each in (bias, kernel)] == [False, True]

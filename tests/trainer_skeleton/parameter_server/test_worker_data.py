@@ -15,7 +15,7 @@ from distlaunch_trainer.options import Settings
 from distlaunch_trainer.parameter_server.worker_data import worker_batches
 from distlaunch_trainer.report import Report
 
-EXAMPLES, BATCH = 50, 8
+EXAMPLES, BATCH = 690, 100
 STEPS = 7
 
 
@@ -42,14 +42,14 @@ def data_set():
     return tf.data.Dataset.from_tensor_slices(examples).batch(BATCH)
 
 
-@pytest.mark.parametrize(("shuffle", "training"), [(100, arrays), (0, arrays), (0, data_set)])
+@pytest.mark.parametrize(("shuffle", "training"), [(1000, arrays), (0, arrays), (0, data_set)])
 def test_each_pass_has_all_examples(shuffle, training):
     batches = numbers(shuffle, training)
     assert sorted(chain.from_iterable(batches)) == sorted(2 * list(range(EXAMPLES)))
     assert (batches[:STEPS] == batches[STEPS:]) == (not shuffle)
 
 
-@pytest.mark.parametrize("shuffle", [100, 0])
+@pytest.mark.parametrize("shuffle", [1000, 0])
 def test_workers_start_at_different_places(shuffle):
     assert len({str(numbers(shuffle, arrays)) for _ in range(8)}) > 1
 

@@ -10,6 +10,9 @@ import re
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+
+from .conftest import REGRESSION_DATA
 
 pytestmark = pytest.mark.slow
 
@@ -17,6 +20,7 @@ SERVERS = (
     *("--workers", "3", "--set", "cluster.parameter_servers.machine=n1-standard-4"),
     *("--set", "cluster.parameter_servers.count=2"),
 )
+ONE_WORKER = ("--workers", "2", *SERVERS[2:])
 EVALUATOR = ("--set", "cluster.evaluators.machine=n1-standard-4")
 
 # Learns digits; an embedding that is large enough to be partitioned, and layers with state.
@@ -52,6 +56,31 @@ class Stop(keras.callbacks.Callback):
 
 def callbacks():
     return [Stop(), keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9)]
+"""
+
+# Everything that a variable on a server could lose: regularizers, constraints, weight decay with
+# exceptions, averages, a schedule, moving statistics; and a weight that is partitioned.
+LAW_MODEL = """
+import keras
+
+class Halved(keras.optimizers.schedules.LearningRateSchedule):
+    def __call__(self, step):
+        return 1e-2 * 0.5 ** (keras.ops.cast(step, "float64") / 3.0)
+
+def create_model():
+    layers, regularizers = keras.layers, keras.regularizers
+    model = keras.Sequential([
+        layers.Input((6,)),
+        layers.Dense(128, activation="tanh", kernel_constraint="max_norm"),
+        layers.Dense(1024, activation="tanh", kernel_regularizer=regularizers.L2(1e-2),
+                     activity_regularizer=regularizers.L2(1e-2)),
+        layers.BatchNormalization(),
+        layers.Dense(1, use_bias=False),
+    ])
+    optimizer = keras.optimizers.AdamW(Halved(), global_clipnorm=0.5, use_ema=True)
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    model.compile(optimizer, "mse", metrics=["mae"])
+    return model
 """
 
 
@@ -130,6 +159,17 @@ def test_a_stopped_job_resumes_and_a_lost_parameter_server_restarts_it(trained):
     assert summary["epochs"][-1]["logs"]["val_accuracy"] > 0.9
 
 
+def weights_of(project, job):
+    """Return the weights of a SavedModel: Keras cannot write a model with such a schedule."""
+    model = tf.saved_model.load(str(project.folder / job / "model"))
+    return np.concatenate([np.ravel(variable) for variable in model.variables])
+
+
+def assert_same_weights(project, *jobs):
+    ours, theirs = (weights_of(project, job) for job in jobs)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
+
+
 if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
 
     def test_the_job_continues_without_a_killed_evaluator(project):
@@ -137,3 +177,19 @@ if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
         result = project.local("job", "--workers", "1", *EVALUATOR, *kill, "--", "--epochs", "2")
         assert "evaluator:0 was killed by signal 9 (SIGKILL); the job continues" in result.text
         assert len(project.summary("job")["epochs"]) == 2
+
+    def test_steps_of_all_examples_train_the_weights_of_one_process(new_project):
+        """Without other workers, and with one batch, nothing is left to timing."""
+        project = new_project(LAW_MODEL, REGRESSION_DATA)
+        settings = ("--", "--epochs=5", "--precision=float64", "--batch-size=121")
+        project.local("one", "--workers", "1", *settings)
+        result = project.local("servers", *ONE_WORKER, *settings)
+        assert "7 weights on 2 parameter servers, 1 of them partitioned" in result.out
+        assert_same_weights(project, "servers", "one")
+        ours, theirs = project.summary("servers")["epochs"], project.summary("one")["epochs"]
+        for epoch, expected in zip(ours, theirs, strict=True):
+            assert epoch["logs"] == pytest.approx(expected["logs"], abs=1e-9)
+        # And the other way round: the checkpoint of the servers resumes in one process.
+        project.local("servers", "--resume", "--workers", "1", "--", "--epochs=7", *settings[2:])
+        project.local("one", "--resume", "--workers", "1", "--", "--epochs=7", *settings[2:])
+        assert_same_weights(project, "servers", "one")

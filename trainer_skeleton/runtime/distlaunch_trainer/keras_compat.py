@@ -138,10 +138,17 @@ def iteration_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
     return optimizer._iterations  # noqa: SLF001
 
 
-def learning_rate_schedule(optimizer: keras.optimizers.Optimizer) -> Any:
-    """Return the schedule or function of an optimizer's learning rate, None if it is a number."""
+def optimizer_config(optimizer: keras.optimizers.Optimizer) -> dict[str, Any]:
+    """Return an optimizer's arguments; its schedule is that object, and not serialized."""
     rate = getattr(optimizer, "_learning_rate", None)
-    return None if isinstance(rate, keras.Variable) else rate
+    if rate is None or isinstance(rate, keras.Variable):
+        return optimizer.get_config()
+    changed: Any = optimizer
+    changed._learning_rate = None  # noqa: SLF001 - a schedule need not have get_config()
+    try:
+        return optimizer.get_config() | {"learning_rate": rate}
+    finally:
+        changed._learning_rate = rate  # noqa: SLF001
 
 
 def decays(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> bool:

@@ -165,11 +165,7 @@ def _copy(variable: keras.Variable, most_parts: int) -> _Copy:
 def _optimizer_like(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
     """Return an optimizer of the same class and arguments, without variables."""
     try:
-        config = optimizer.get_config()
-        schedule = keras_compat.learning_rate_schedule(optimizer)
-        if schedule is not None:
-            config["learning_rate"] = schedule  # also one that Keras cannot serialize
-        return type(optimizer).from_config(config)
+        return type(optimizer).from_config(keras_compat.optimizer_config(optimizer))
     except Exception as error:
         raise ModelError(
             f"the optimizer {type(optimizer).__name__} cannot be copied to the parameter servers: "
