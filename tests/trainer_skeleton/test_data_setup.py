@@ -241,3 +241,21 @@ def test_generators_and_their_functions_are_data():
     message = "generator of the validation data has an unknown number of batches: return Arrays"
     with pytest.raises(DataError, match=message):
         deal(Arrays(X), validation=batches())
+
+
+@pytest.mark.parametrize("policy", ["data", "off"])
+def test_what_a_number_of_steps_leaves_out_of_a_dataset_is_predicted(policy):
+    known = tf.data.Dataset.range(100).batch(10)
+    options = ("--steps-per-epoch=4", f"--shard-policy={policy}")
+    _, warnings = deal(known, *options)
+    assert warnings == [
+        "--steps-per-epoch 4 covers 40 % of the 10 steps and leaves 6 to the next epoch; "
+        "--steps-per-epoch 10 (the default) sees each once"
+    ]
+    _, warnings = deal(known, "--steps-per-epoch=25", f"--shard-policy={policy}")
+    assert [w for w in warnings if "sees each example 2.5 times in an epoch of 10 steps" in w]
+    lines: list[str] = []
+    unknown = tf.data.Dataset.range(100).filter(lambda n: n < 50).batch(10)
+    _, warnings = deal(unknown, *options, lines=lines)
+    assert warnings == []
+    assert any("unknown, and so is what --steps-per-epoch 4 leaves out" in line for line in lines)

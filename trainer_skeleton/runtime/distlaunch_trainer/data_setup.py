@@ -319,6 +319,12 @@ def _user_batches(
             "is requested: change batch() in trainer/data.py, or leave the option out"
         )
     data = _with_static_rows(setup, data, source)
+    if data.plan.steps is None and setup.settings.steps_per_epoch and not source.is_endless:
+        setup.report.log(
+            f"the length of the {source.kind} is unknown, and so is what --steps-per-epoch "
+            f"{setup.settings.steps_per_epoch} leaves out or repeats: end it with "
+            ".apply(tf.data.experimental.assert_cardinality(n)), or leave the option out"
+        )
     if note := _resume_note(source, data, progress):
         setup.report.warn(note)
     if is_audited() and source.is_endless:
