@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import keras
 import pytest
 
+from ...small_datasets import noise, prepare_tfds, write_image_folder  # noqa: TID252
 from .cloud_storage import CloudStorage
 
 pytestmark = pytest.mark.slow
@@ -61,6 +64,36 @@ def run(run_code, storage):
         return result.out
 
     return run
+
+
+SOURCES = """
+from distlaunch_trainer import Csv, ImageFolder, Tfds, first_batch
+
+sources = (
+    ImageFolder("gs://data/images", (4, 4)),
+    Csv("gs://data/rows-*.csv", "y"),
+    Tfds("svhn_cropped", "train[2:]", data_dir="gs://data/tfds"),
+)
+for source in sources:
+    x, y = next(iter(first_batch(lambda: source)))
+    print(x["a"][:, 0].numpy() if isinstance(x, dict) else x.shape, sorted(y.numpy().tolist()))
+"""
+
+
+def test_images_tables_and_tfds_in_a_bucket(run, storage, tmp_path):
+    write_image_folder(tmp_path / "images", {"cat": 2, "dog/young": 1}, (5, 6))
+    prepare_tfds("svhn_cropped", tmp_path / "tfds", {"train": 5}, (32, 32, 3))
+    for path in filter(Path.is_file, tmp_path.glob("*s/**/*")):
+        storage.put(f"data/{path.relative_to(tmp_path)}", path.read_bytes())
+    storage.put("data/rows-0.csv", b"a,y\n1,2\n")
+    storage.put("data/rows-1.csv", b"y,a\n3,4\n")
+    labels = sorted(noise(5, (32, 32, 3), 10, seed=5)[1].tolist())
+    images, rows, tfds = run(SOURCES).splitlines()
+    assert images == "(3, 4, 4, 3) [0, 0, 1]"
+    assert rows == "[1 4] [2, 3]"
+    shape, _, digits = tfds.partition(" [")
+    assert shape == "(3, 32, 32, 3)"
+    assert not Counter(digits.strip("]").split(", ")) - Counter(map(str, labels))
 
 
 CHECKPOINTS = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -139,3 +140,59 @@ def test_data_of_large_networks(name, new_starter, tmp_path):
     result = project.run("look")
     labels = "(2, 1)" if name == "cats-mobilenet" else "(2,)"
     assert result.out == f"(2, 32, 32, 3) float32 {labels} True\n" * 3, result.text
+
+
+OWN_DATASET = """
+import os
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from distlaunch_trainer import Tfds
+
+
+class Squares(tfds.core.GeneratorBasedBuilder):
+    VERSION = tfds.core.Version("1.0.0")
+    code_path = None  # beside which checksums of downloads would be
+
+    def _info(self):
+        x = tfds.features.Tensor(shape=(1,), dtype=tf.float32)
+        features = tfds.features.FeaturesDict({"x": x, "y": tf.float32})
+        return self.dataset_info_from_configs(features=features, supervised_keys=("x", "y"))
+
+    def _split_generators(self, _):
+        print("generating for", os.environ["TF_CONFIG"].partition('"task"')[2], flush=True)
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        for number in range(50):
+            yield number, {"x": [number / 50], "y": number * number / 2500}
+
+
+def training():
+    return Tfds("squares", "train[:90%]", data_dir="tfds")
+
+
+def validation():
+    return Tfds("squares", "train[90%:]", data_dir="tfds")
+"""
+
+OWN_MODEL = """
+import keras
+
+
+def create_model():
+    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+"""
+
+
+def test_the_chief_prepares_a_dataset(new_project):
+    project = new_project(OWN_MODEL, OWN_DATASET)
+    arguments = ("--workers=2", "--audit", "--", "--epochs=1", "--cache=memory")
+    out = project.local("job", *arguments).out
+    (generating,) = [line for line in out.splitlines() if "generating for" in line]
+    assert generating.startswith("chief ")
+    assert re.search(r"^chief +\| preparing squares in .*tfds/squares/1.0.0$", out, re.MULTILINE)
+    assert "each of 45 examples was seen exactly once" in out
+    data = project.summary("job")["data"]["training"]
+    assert (data["kind"], data["name"], data["examples"]) == ("tfds", "squares/1.0.0", 45)
