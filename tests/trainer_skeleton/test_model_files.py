@@ -4,6 +4,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -82,6 +83,16 @@ def test_model_that_cannot_be_saved_is_known_before_it_is_trained(model, cause):
 def test_model_that_can_be_saved_has_no_problem():
     layers = keras.layers.Dense(3), keras.layers.Lambda(lambda x: 2 * x)
     assert serialization_problem(model_of(*layers)) is None
+
+
+def test_the_saved_model_predicts_without_random_augmentation(tmp_path):
+    """Keras's own export does not: layers of augmentation are in training unless told otherwise."""
+    model = model_of(keras.layers.Reshape((2, 2, 1)), keras.layers.RandomFlip())
+    save_model(model, str(tmp_path), report())
+    x = np.arange(32, dtype=np.float32).reshape(8, 4)
+    served = tf.saved_model.load(str(tmp_path)).serve(x)
+    np.testing.assert_array_equal(served, x.reshape(8, 2, 2, 1))
+    assert "__call__" not in vars(model)
 
 
 def fail(*_: object, **__: object) -> None:

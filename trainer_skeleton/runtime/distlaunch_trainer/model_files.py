@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import keras
@@ -128,12 +129,27 @@ def _export(model: keras.Model, folder: str, kept: Sequence[str], problems: list
     """Write the SavedModel beside the files ``kept``; return whether Keras can."""
     with scratch_folder(folder) as scratch:
         try:
-            model.export(scratch, format="tf_saved_model", verbose=False)
+            with _called_for_inference(model):
+                model.export(scratch, format="tf_saved_model", verbose=False)
         except Exception as error:  # noqa: BLE001 - call() is the user's
             problems.append(f"{_SAVED_MODEL} was not written: {summarize(error)}")
             return False
         _publish(scratch, folder, _SAVED_MODEL, kept)
     return True
+
+
+@contextmanager
+def _called_for_inference(model: keras.Model) -> Iterator[None]:
+    """Let ``export()`` serve the model as ``predict()`` calls it.
+
+    It serves ``model.__call__``, and layers of random augmentation are in training by default.
+    """
+    call = model.__call__
+    model.__dict__["__call__"] = lambda *inputs: call(*inputs, training=False)
+    try:
+        yield
+    finally:
+        del model.__dict__["__call__"]
 
 
 def _publish(scratch: Path, folder: str, last: str, kept: Sequence[str]) -> None:
