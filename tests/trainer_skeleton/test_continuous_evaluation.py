@@ -18,7 +18,7 @@ from distlaunch_trainer import Arrays
 from distlaunch_trainer.best_model import BestModel
 from distlaunch_trainer.checkpoints import Checkpoint, Checkpoints, TrainingState
 from distlaunch_trainer.cluster import Role
-from distlaunch_trainer.continuous_evaluation import ContinuousEvaluation, as_evaluator
+from distlaunch_trainer.continuous_evaluation import ContinuousEvaluation
 from distlaunch_trainer.data_setup import open_evaluation_data
 from distlaunch_trainer.errors import ClusterError, ModelError, TrainingStopped
 from distlaunch_trainer.evaluator_status import ChiefSide, has_evaluator
@@ -26,6 +26,7 @@ from distlaunch_trainer.model_build import build_model
 from distlaunch_trainer.model_state import ModelState
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report import Report
+from distlaunch_trainer.run_start import as_evaluator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from distlaunch_trainer import Arrays, Run, cluster, run as run_module, step_functions
+from distlaunch_trainer import Arrays, Run, cluster, run_start, step_functions
 from distlaunch_trainer.options import Settings
 
 calls, traces, iterators = [], [], []
@@ -57,7 +57,7 @@ step_by_step, is_last_small = sys.argv[1] == "hook", sys.argv[1] == "last"
 if is_last_small:
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    run_module.connect = lambda *_: tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    run_start.connect = lambda *_: tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     settings = Settings(job_dir="job", epochs=3, global_batch_size=2)
 rows = 9 if is_last_small else 8
 from distlaunch_trainer import steps_per_execution

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from distlaunch_trainer import run
+from distlaunch_trainer import run, run_start
 from distlaunch_trainer.options import Settings
 
 ROWS, BATCH = 41, 10  # the last batch has one row, fewer than there are replicas
@@ -111,7 +111,7 @@ def train(name, replicas, folder):
     data, create_model = DATA[name]
     path = f"{folder}/{name}-{replicas}"
     os.environ.update(DISTLAUNCH_AUDIT="1", DISTLAUNCH_EVENTS=f"{path}.jsonl")
-    run.connect = lambda *_: strategy_of(replicas)
+    run_start.connect = lambda *_: strategy_of(replicas)
     settings = Settings(job_dir=path, epochs=2, seed=3, precision="float64", debug=True)
     with run.Run(argparse.Namespace(**asdict(settings))) as training:
         training.load_data(data)

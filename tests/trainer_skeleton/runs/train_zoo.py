@@ -23,13 +23,13 @@ import numpy as np
 import tensorflow as tf
 import zoo
 
-from distlaunch_trainer import Arrays, cluster, run, storage, strategy
+from distlaunch_trainer import Arrays, cluster, run, run_start, storage, strategy
 from distlaunch_trainer.epoch_order import EpochOrder
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.plan import BatchPlan
 
 _connect = functools.cache(strategy.connect)
-run.connect = lambda role, _: _connect(role)
+run_start.connect = lambda role, _: _connect(role)
 run.save_model = lambda model, folder, report: []  # takes as long as the training
 
 

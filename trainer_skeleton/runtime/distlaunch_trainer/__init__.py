@@ -38,7 +38,8 @@ which data flows through them:
 ``evaluation``       evaluations of saved models, and in callbacks
 ``continuous_evaluation``  the evaluator task; ``evaluator_status``: what it and the chief share;
                      ``best_model``: the best model so far
-``loop``             epochs, validation, checkpoints, stopping together
+``loop``             epochs, validation, checkpoints, stopping together; ``loop_choice``: it, or
+                     that of ``parameter_server``
 ``step_watchdog``    a step that never ends
 ``callbacks``        which callbacks run on which task, and their state
 ``checkpoints``      checkpoints; ``run_state``, ``model_state``, ``variable_names``: what they hold

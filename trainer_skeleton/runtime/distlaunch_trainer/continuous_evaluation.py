@@ -8,9 +8,7 @@ removed, so it is always evaluated.
 from __future__ import annotations
 
 import json
-import os
 import time
-from dataclasses import replace
 from typing import Any
 
 import keras
@@ -18,8 +16,9 @@ import numpy as np
 
 from .best_model import best_model
 from .checkpoints import Checkpoint, Checkpoints, TrainingState
-from .cluster import Cluster, Role
-from .errors import ClusterError, StorageError, TrainingStopped
+from .cluster import Cluster
+from .data_setup import TrainingData
+from .errors import StorageError, TrainingStopped
 from .evaluator import Evaluator
 from .evaluator_status import EVALUATIONS, EvaluatorSide, poll_seconds
 from .learning_rate import restore_schedules
@@ -27,6 +26,7 @@ from .model_state import ModelState
 from .options import Settings
 from .pipeline import Data
 from .report import Report, checkpoint_line
+from .run_start import JoinedRun
 from .step_functions import StepFunctions
 from .stop_signal import StopSignal
 from .storage import join, read_if_there, write_whole
@@ -34,37 +34,32 @@ from .storage import join, read_if_there, write_whole
 _STEPS_PER_EXECUTION = 20
 
 
-def is_evaluator(role: Role) -> bool:
-    """Return whether a task evaluates checkpoints."""
-    return role.type == "evaluator"
+def evaluate_checkpoints(
+    joined: JoinedRun, model: keras.Model, data: TrainingData
+) -> list[dict[str, Any]]:
+    """Evaluate each checkpoint of the job on this evaluator; return the records.
 
-
-def as_evaluator(role: Role, settings: Settings) -> tuple[Role, Settings]:
-    """Return the role and the options of an evaluator: a cluster of one task.
-
-    Raises
-    ------
-    ClusterError
-        If it is not the only one.
-    SystemExit
-        If it has nothing to do, because the training tasks evaluate a saved model.
+    Parameters
+    ----------
+    joined
+        The run.
+    model
+        A compiled model, built in the scope of the strategy.
+    data
+        The validation data, as the training data of `data_setup.load_evaluation_data`.
     """
-    if role.name != "evaluator:0":
-        raise ClusterError(f"{role.name}: a job has one evaluator: set count: 1")
-    if settings.evaluate:
-        print("--evaluate runs on the training tasks: nothing to do here", flush=True)
-        raise SystemExit(0)
-    alone = replace(role, peers=(role.name,), addresses=(), parameter_servers=())
-    return alone, replace(settings, strategy=None, cross_device_ops=None)
-
-
-def state_to_start_from(checkpoints: Checkpoints, settings: Settings) -> TrainingState | None:
-    """Return the state of the run that is resumed, if the chief resumes one: for its precision."""
-    is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
-    if not (settings.resume or is_restart):
-        return None
-    latest = checkpoints.latest()
-    return latest.state if latest else None
+    joined.stop.defer()
+    evaluation = ContinuousEvaluation(
+        model,
+        joined.cluster,
+        data.training,
+        checkpoints=joined.checkpoints,
+        job_dir=joined.folders.job,
+        report=joined.report,
+        stop=joined.stop,
+        settings=joined.settings,
+    )
+    return evaluation.run()
 
 
 class ContinuousEvaluation:

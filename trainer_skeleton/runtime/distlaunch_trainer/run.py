@@ -13,39 +13,24 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from . import devices, explain, keras_compat, stop_signal
+from . import explain
 from .best_model import export_callback
-from .checkpoints import Checkpoint, Checkpoints, TrainingState
-from .cluster import Cluster, role_from
-from .continuous_evaluation import (
-    ContinuousEvaluation,
-    as_evaluator,
-    is_evaluator,
-    state_to_start_from,
-)
+from .checkpoints import TrainingState
+from .continuous_evaluation import evaluate_checkpoints
 from .custom_steps import TrainStep
-from .data_setup import TrainingData, load_data, load_evaluation_data, resolve_option
+from .data_setup import TrainingData, load_data, load_evaluation_data
 from .evaluation import STEPS_PER_EXECUTION, restore_weights
 from .evaluator import Evaluator
-from .evaluator_status import ChiefSide, has_evaluator
+from .evaluator_status import has_evaluator
 from .explain import model_build, user_code
-from .job_folders import folders_from
 from .learning_rate import RateOptions, check_callbacks, resolve_rate_options, set_rates
 from .loop import Loop
+from .loop_choice import create_loop
 from .model_build import build_model
 from .model_files import files_in, save_model, serialization_problem
 from .normalization import replica_count_warnings
-from .options import Settings
-from .parameter_server.connection import (
-    Servers,
-    chief_alone,
-    connect_to_servers,
-    coordinates,
-)
 from .parameter_server.coordinator_loop import CoordinatorLoop
-from .parameter_server.worker_step import check_has_no_step
 from .report import (
-    Report,
     evaluation_line,
     summary_matches,
     test_line,
@@ -53,10 +38,8 @@ from .report import (
     write_summary,
 )
 from .run_facts import nothing_to_train_message, run_facts, run_summary
-from .run_start import agreed_start, checkpoint_to_read, open_folders, set_precision
+from .run_start import join_run
 from .step_functions import StepFunctions
-from .stop_signal import StopSignal
-from .strategy import connect, describe
 from .user_model import (
     checked_callbacks,
     create_compiled_model,
@@ -101,62 +84,14 @@ class Run(AbstractContextManager):
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
-        keras_compat.check_version()
-        settings = Settings.of(options)
-        role = role_from(os.environ)
-        self._is_evaluator = is_evaluator(role)
-        if self._is_evaluator:
-            role, settings = as_evaluator(role, settings)
-        self._folders = folders_from(settings.job_dir, os.environ)
-        self._report = Report(role, self._folders.logs)
-        stop_signal.end_if_pending()
-        devices.prepare(
-            role.name,
-            os.environ,
-            allow_cpu=settings.allow_cpu,
-            memory_growth=settings.gpu_memory_growth,
-        )
-        self._servers: Servers | None = None
-        if coordinates(role, settings):
-            if not settings.evaluate:  # the chief evaluates alone
-                self._servers = connect_to_servers(role, settings)
-                self._report.log(self._servers.describe())
-            self._cluster = Cluster(chief_alone(role), tf.distribute.get_strategy())
-        else:
-            self._cluster = Cluster(role, connect(role, settings))
-            self._report.log(describe(self._cluster.strategy, role))
-        self._stop = StopSignal()
-        self._chief_side: ChiefSide | None = None
-        self._open_job(settings)
-        precision = resolve_option(
-            "--precision", settings.precision, self._start and self._start.precision, "float32"
-        )
-        self._settings = replace(settings, precision=precision)
-        if settings.evaluate or self._is_evaluator:
-            self._start = None  # only its precision counts
-        set_precision(precision)
-        if settings.check_numerics:
-            tf.debugging.enable_check_numerics(stack_height_limit=1)  # explain names the line
+        self._joined = joined = join_run(options)
+        self._settings, self._cluster = joined.settings, joined.cluster
+        self._folders, self._report, self._stop = joined.folders, joined.report, joined.stop
         self._data: TrainingData | None = None
         self._step_notes: list[str] = []
         self._loop: Loop | CoordinatorLoop | None = None
         self._final: TrainingState | None = None
         self._results: dict[str, Any] = {}
-
-    def _open_job(self, settings: Settings) -> None:
-        """Read from the job folder where an earlier run stopped."""
-        folders, role = self._folders, self._cluster.role
-        self._saved: Checkpoint | None = None
-        if self._is_evaluator:
-            self._checkpoints = Checkpoints(folders.checkpoints, self._report)
-            self._start = state_to_start_from(self._checkpoints, settings)
-            return
-        self._checkpoints = open_folders(folders, role, self._report)
-        self._saved = checkpoint_to_read(self._checkpoints, role, settings, self._report)
-        self._start = agreed_start(self._cluster, self._saved and self._saved.state)
-        if role.is_chief and has_evaluator(os.environ) and not settings.evaluate:
-            self._chief_side = ChiefSide(folders.job, self._report)
-            self._chief_side.begin(is_new=self._start is None)
 
     @property
     def strategy(self) -> tf.distribute.Strategy:
@@ -166,7 +101,7 @@ class Run(AbstractContextManager):
     @property
     def is_chief(self) -> bool:
         """Whether this task saves and reports for all."""
-        return self._cluster.role.is_chief and not self._is_evaluator
+        return self._cluster.role.is_chief and not self._joined.is_evaluator
 
     def load_data(
         self,
@@ -195,11 +130,12 @@ class Run(AbstractContextManager):
         none: Callable[[], Any] = lambda: None  # noqa: E731
         functions = {"training": training, "validation": validation or none, "test": test or none}
         self._rates = RateOptions()
-        if self._settings.evaluate or self._is_evaluator:
+        if self._settings.evaluate or self._joined.is_evaluator:
             loaded = load_evaluation_data(*setup, **functions)
         else:
-            self._rates = resolve_rate_options(self._settings, self._start, self._cluster.replicas)
-            loaded = load_data(*setup, start=self._start, **functions)
+            start = self._joined.start
+            self._rates = resolve_rate_options(self._settings, start, self._cluster.replicas)
+            loaded = load_data(*setup, start=start, **functions)
         rate = self._settings.learning_rate or loaded.progress.learning_rate
         self._sets_learning_rate = rate != loaded.progress.learning_rate
         progress = replace(loaded.progress, learning_rate=rate, rate_options=self._rates.as_saved())
@@ -266,9 +202,10 @@ class Run(AbstractContextManager):
         TrainerError
             If a step fails, the loss is not finite, or a checkpoint cannot be written.
         """
-        if self._is_evaluator:
-            return self._evaluate_checkpoints(model)
         data = self._loaded
+        if self._joined.is_evaluator:
+            with explain.step_errors(self._find_bad_record):
+                return evaluate_checkpoints(self._joined, model, data)
         callbacks = checked_callbacks(callbacks)
         if self._settings.export and not has_evaluator(os.environ):
             export = export_callback(
@@ -280,10 +217,10 @@ class Run(AbstractContextManager):
             )
             callbacks += [export] if self.is_chief else []
         # Kept, as its iterators may end slowly, and the model is to be saved before.
-        self._loop = loop = self._create_loop(model, callbacks, train_step)
+        self._loop = loop = create_loop(self._joined, model, data, callbacks, train_step)
         self._warn_of_model(model)
         if data.progress.step:
-            loop.restore(self._saved)
+            loop.restore(self._joined.saved)
             self._report.log(f"resuming after step {data.progress.step}")
         if self._rates.has_schedule:
             check_callbacks(callbacks)
@@ -294,7 +231,7 @@ class Run(AbstractContextManager):
         distinct = {"examples": data.audit.examples} if data.audit else {}
         self._report_ready(step=data.progress.step, **distinct)
         where = lambda: f"{self._cluster.role.name}: {loop.describe_unfinished()}"  # noqa: E731
-        with explain.step_errors(self._find_bad_record, where), self._checkpoints:
+        with explain.step_errors(self._find_bad_record, where), self._joined.checkpoints:
             self._final = loop.run()
             if data.test is not None:
                 logs = loop.evaluate(data.test)
@@ -326,7 +263,7 @@ class Run(AbstractContextManager):
             If they cannot be read.
         """
         data, path = self._loaded.training, str(self._settings.evaluate)
-        restore_weights(model, path, self._saved, self._cluster)
+        restore_weights(model, path, self._joined.saved, self._cluster)
         functions = StepFunctions(
             model,
             self._cluster.strategy,
@@ -371,76 +308,16 @@ class Run(AbstractContextManager):
     def __exit__(self, kind: object, *_: object) -> None:
         """Wait for all tasks, unless this one failed."""
         if kind is None and (self._final is not None or self._settings.evaluate):
-            if self._chief_side is not None and (newest := self._checkpoints.newest):
-                self._chief_side.wait(newest, lambda: self._stop.received)
+            if self._joined.chief_side is not None and (newest := self._joined.checkpoints.newest):
+                self._joined.chief_side.wait(newest, lambda: self._stop.received)
             self._cluster.barrier()
             step = self._final.step if self._final else 0
             self._report.event("end", step=step, **self._results)
-
-    def _evaluate_checkpoints(self, model: keras.Model) -> list[dict[str, Any]]:
-        """Evaluate each checkpoint of the job, on an evaluator; return the records."""
-        self._stop.defer()
-        evaluation = ContinuousEvaluation(
-            model,
-            self._cluster,
-            self._loaded.training,  # load_evaluation_data() has put the validation data there
-            checkpoints=self._checkpoints,
-            job_dir=self._folders.job,
-            report=self._report,
-            stop=self._stop,
-            settings=self._settings,
-        )
-        with explain.step_errors(self._find_bad_record):
-            return evaluation.run()
 
     @property
     def _loaded(self) -> TrainingData:
         assert self._data is not None, "load_data() comes first"
         return self._data
-
-    def _create_loop(
-        self,
-        model: keras.Model,
-        callbacks: list[keras.callbacks.Callback],
-        train_step: TrainStep | None,
-    ) -> Loop | CoordinatorLoop:
-        data = self._loaded
-        if self._servers is not None:
-            check_has_no_step(train_step)
-            return CoordinatorLoop(
-                model,
-                self._servers,
-                self._cluster,
-                data.training,
-                data.validation,
-                checkpoints=self._checkpoints,
-                report=self._report,
-                stop=self._stop,
-                progress=data.progress,
-                epochs=self._settings.epochs,
-                checkpoint_every=self._settings.checkpoint_every,
-                callbacks=callbacks,
-                step_timeout=self._settings.step_timeout,
-            )
-        return Loop(
-            model,
-            self._cluster,
-            data.training,
-            data.validation,
-            checkpoints=self._checkpoints,
-            report=self._report,
-            stop=self._stop,
-            progress=data.progress,
-            epochs=self._settings.epochs,
-            checkpoint_every=self._settings.checkpoint_every,
-            callbacks=callbacks,
-            sync_batch_norm=self._settings.sync_batch_norm,
-            exchange_dtype=self._settings.exchange_dtype,
-            train_step=train_step,
-            audit=data.audit,
-            step_timeout=self._settings.step_timeout,
-            single_steps=self._settings.check_numerics,
-        )
 
     def _find_bad_record(self) -> str | None:
         """Look for a record of this task's that cannot be read or parsed."""
@@ -472,4 +349,5 @@ class Run(AbstractContextManager):
     @property
     def _tasks(self) -> list[str]:
         """The names of the tasks that train, with those of parameter servers."""
-        return self._servers.tasks if self._servers else list(self._cluster.role.peers)
+        servers = self._joined.servers
+        return servers.tasks if servers else list(self._cluster.role.peers)

@@ -1,28 +1,155 @@
-"""Where a run starts: from scratch, or at the chief's checkpoint."""
+"""How a task joins a run: the cluster, the job folder, and where the run starts or resumes."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 
 import keras
+import tensorflow as tf
 
+from . import devices, keras_compat, stop_signal
 from .checkpoints import Checkpoint, Checkpoints, TrainingState
-from .cluster import Cluster, Role
+from .cluster import Cluster, Role, role_from
+from .data_setup import resolve_option
+from .errors import ClusterError
 from .evaluation import read_checkpoint
-from .job_folders import Folders
+from .evaluator_status import ChiefSide, has_evaluator
+from .job_folders import Folders, folders_from
 from .options import Settings
+from .parameter_server.connection import (
+    Servers,
+    chief_alone,
+    connect_to_servers,
+    coordinates,
+)
 from .report import Report
+from .stop_signal import StopSignal
 from .storage import make_folder
+from .strategy import connect, describe
 
 
-def open_folders(folders: Folders, role: Role, report: Report) -> Checkpoints:
-    """Return the checkpoints of a job; the chief makes its folders."""
+@dataclass(frozen=True)
+class JoinedRun:
+    """A run that this task has joined.
+
+    Attributes
+    ----------
+    settings
+        The options; the precision is that of the run that is resumed.
+    is_evaluator
+        Whether this task evaluates checkpoints, and is no member of the cluster.
+    cluster
+        The tasks that train in step; the chief alone with parameter servers.
+    servers
+        Workers and parameter servers, if there are any.
+    folders, report, stop
+        Where the task writes and reports, and its stop signal.
+    checkpoints
+        The checkpoints of the job.
+    saved
+        The checkpoint to resume from or to evaluate, on the chief.
+    start
+        Where an earlier run stopped, if this one resumes it.
+    chief_side
+        Waits for the evaluator, on the chief of a job that has one.
+    """
+
+    settings: Settings
+    is_evaluator: bool
+    cluster: Cluster
+    servers: Servers | None
+    folders: Folders
+    report: Report
+    stop: StopSignal
+    checkpoints: Checkpoints
+    saved: Checkpoint | None
+    start: TrainingState | None
+    chief_side: ChiefSide | None
+
+
+def join_run(options: argparse.Namespace) -> JoinedRun:
+    """Form the cluster of ``TF_CONFIG``, and read from the job folder where an earlier run stopped.
+
+    Raises
+    ------
+    ModelError
+        If this version of Keras is not supported.
+    ClusterError
+        If ``TF_CONFIG`` is wrong, peers are missing, or tasks do not have the GPUs that they
+        should.
+    PlanError
+        If the options differ from those of the run that is resumed.
+    StorageError
+        If the job folder cannot be read or written.
+    """
+    keras_compat.check_version()
+    settings, role = Settings.of(options), role_from(os.environ)
+    is_evaluator = role.type == "evaluator"
+    if is_evaluator:
+        role, settings = as_evaluator(role, settings)
+    folders = folders_from(settings.job_dir, os.environ)
+    report = Report(role, folders.logs)
+    stop_signal.end_if_pending()
+    devices.prepare(
+        role.name,
+        os.environ,
+        allow_cpu=settings.allow_cpu,
+        memory_growth=settings.gpu_memory_growth,
+    )
+    cluster, servers = _connect(role, settings, report)
+    stop = StopSignal()
+    checkpoints, saved, chief_side = Checkpoints(folders.checkpoints, report), None, None
+    if is_evaluator:
+        start = _state_to_evaluate(checkpoints, settings)
+    else:
+        _make_folders(folders, cluster.role)
+        saved = checkpoint_to_read(checkpoints, cluster.role, settings, report)
+        start = agreed_start(cluster, saved and saved.state)
+        if cluster.role.is_chief and has_evaluator(os.environ) and not settings.evaluate:
+            chief_side = ChiefSide(folders.job, report)
+            chief_side.begin(is_new=start is None)
+    precision = resolve_option(
+        "--precision", settings.precision, start and start.precision, "float32"
+    )
+    set_precision(precision)
+    if settings.check_numerics:
+        tf.debugging.enable_check_numerics(stack_height_limit=1)  # explain names the line
+    if settings.evaluate or is_evaluator:
+        start = None  # only its precision counts
+    return JoinedRun(
+        replace(settings, precision=precision),
+        is_evaluator,
+        cluster,
+        servers,
+        folders,
+        report,
+        stop,
+        checkpoints,
+        saved,
+        start,
+        chief_side,
+    )
+
+
+def _connect(role: Role, settings: Settings, report: Report) -> tuple[Cluster, Servers | None]:
+    """Form the cluster; with parameter servers the chief is one of its own."""
+    if not coordinates(role, settings):
+        cluster = Cluster(role, connect(role, settings))
+        report.log(describe(cluster.strategy, role))
+        return cluster, None
+    servers = None if settings.evaluate else connect_to_servers(role, settings)
+    if servers is not None:  # with --evaluate the chief evaluates alone
+        report.log(servers.describe())
+    return Cluster(chief_alone(role), tf.distribute.get_strategy()), servers
+
+
+def _make_folders(folders: Folders, role: Role) -> None:
     if role.is_chief:
         for folder in (folders.job, folders.model, folders.checkpoints):
             make_folder(folder)
-    return Checkpoints(folders.checkpoints, report)
 
 
 def checkpoint_to_read(
@@ -33,12 +160,21 @@ def checkpoint_to_read(
         return None
     if settings.evaluate:
         return read_checkpoint(settings.evaluate, report)
-    # Restarted tasks always resume from their checkpoints.
-    is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
-    if settings.resume or is_restart:
+    if _resumes(settings):
         return checkpoints.latest()
     checkpoints.clear()
     return None
+
+
+def _resumes(settings: Settings) -> bool:
+    """Return whether checkpoints of the job folder count: always for restarted tasks."""
+    return settings.resume or (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
+
+
+def _state_to_evaluate(checkpoints: Checkpoints, settings: Settings) -> TrainingState | None:
+    """Return the state of the run that is resumed, if the chief resumes one: for its precision."""
+    latest = checkpoints.latest() if _resumes(settings) else None
+    return latest.state if latest else None
 
 
 def agreed_start(cluster: Cluster, state: TrainingState | None) -> TrainingState | None:
@@ -51,3 +187,22 @@ def set_precision(precision: str | None) -> None:
     """Set the precision of all layers, and of data of no type of their own."""
     keras.config.set_floatx("float64" if precision == "float64" else "float32")
     keras.config.set_dtype_policy(precision)
+
+
+def as_evaluator(role: Role, settings: Settings) -> tuple[Role, Settings]:
+    """Return the role and the options of an evaluator: a cluster of one task.
+
+    Raises
+    ------
+    ClusterError
+        If it is not the only one.
+    SystemExit
+        If it has nothing to do, because the training tasks evaluate a saved model.
+    """
+    if role.name != "evaluator:0":
+        raise ClusterError(f"{role.name}: a job has one evaluator: set count: 1")
+    if settings.evaluate:
+        print("--evaluate runs on the training tasks: nothing to do here", flush=True)
+        raise SystemExit(0)
+    alone = replace(role, peers=(role.name,), addresses=(), parameter_servers=())
+    return alone, replace(settings, strategy=None, cross_device_ops=None)

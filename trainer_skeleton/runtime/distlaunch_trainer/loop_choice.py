@@ -1,0 +1,71 @@
+"""The training loop for a cluster: all tasks in step, or workers of parameter servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+
+from .custom_steps import TrainStep
+from .data_setup import TrainingData
+from .loop import Loop
+from .parameter_server.coordinator_loop import CoordinatorLoop
+from .parameter_server.worker_step import check_has_no_step
+from .run_start import JoinedRun
+
+
+def create_loop(
+    joined: JoinedRun,
+    model: keras.Model,
+    data: TrainingData,
+    callbacks: Sequence[keras.callbacks.Callback],
+    train_step: TrainStep | None,
+) -> Loop | CoordinatorLoop:
+    """Return the loop that trains a model on the tasks of a run.
+
+    Parameters
+    ----------
+    joined
+        The run.
+    model
+        A compiled model, built in the scope of the strategy.
+    data
+        The data, and where the run starts.
+    callbacks
+        Keras callbacks.
+    train_step
+        The user's step; see `Run.fit`.
+
+    Raises
+    ------
+    ModelError
+        If the model, a callback or the step is not for this loop.
+    """
+    settings = joined.settings
+    common = {
+        "checkpoints": joined.checkpoints,
+        "report": joined.report,
+        "stop": joined.stop,
+        "progress": data.progress,
+        "epochs": settings.epochs,
+        "checkpoint_every": settings.checkpoint_every,
+        "callbacks": callbacks,
+        "step_timeout": settings.step_timeout,
+    }
+    if joined.servers is not None:
+        check_has_no_step(train_step)
+        return CoordinatorLoop(
+            model, joined.servers, joined.cluster, data.training, data.validation, **common
+        )
+    return Loop(
+        model,
+        joined.cluster,
+        data.training,
+        data.validation,
+        sync_batch_norm=settings.sync_batch_norm,
+        exchange_dtype=settings.exchange_dtype,
+        train_step=train_step,
+        audit=data.audit,
+        single_steps=settings.check_numerics,
+        **common,
+    )
