@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from distlaunch_trainer import Arrays
+from distlaunch_trainer import Arrays, evaluator_status
 from distlaunch_trainer.best_model import BestModel
 from distlaunch_trainer.checkpoints import Checkpoint, Checkpoints, TrainingState
 from distlaunch_trainer.cluster import Role
@@ -173,9 +175,20 @@ def test_the_chief_gives_up_on_an_evaluator_that_is_gone(job, monkeypatch, capfd
     monkeypatch.setenv("DISTLAUNCH_PEER_TIMEOUT", "0.2")
     job.save(5, 1.0)
     job.chief.wait("step-00000005", lambda: False)
-    assert (
-        "evaluator:0 has made no progress for 0 s: step-00000005 was not" in capfd.readouterr().err
-    )
+    warning = r"evaluator:0 has made no progress for [01] s: step-00000005 was not evaluated; see"
+    assert re.search(warning, capfd.readouterr().err)
+
+
+def test_the_chief_does_not_wait_for_a_killed_process(job, monkeypatch, capfd):
+    monkeypatch.setattr(evaluator_status, "_GONE_SECONDS", 0.1)
+    job.save(5, 1.0)
+    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as process:
+        assert process.stdout.read() == b""  # it has ended, and is not waited for
+        with monkeypatch.context() as evaluator:
+            evaluator.setattr(evaluator_status.os, "getpid", lambda: process.pid)
+            evaluator_status.EvaluatorSide(str(job.folder)).beat()
+        job.chief.wait("step-00000005", lambda: False)
+    assert "step-00000005 was not evaluated" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
