@@ -95,6 +95,8 @@ def test_two_workers_train_the_starter(name, new_starter, tmp_path):
     logs = summary["epochs"][-1]["logs"]
     assert np.isfinite([logs["loss"], logs["val_loss"]]).all()
     project.check_model("job", *((2, 28, 28, 1) if starter.in_new_process else ()))
+    if LAWS and name not in LONG and not starter.in_new_process:
+        project.own_tests()
     if name == "mnist":
         assert "chief    | learning rate of epoch 3: 0.001\n" in out
         assert "chief    | learning rate of epoch 4: 0.0001\n" in out
@@ -121,6 +123,20 @@ def run_in_new_process(project, job, *arguments):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return Output(done.stdout)
+
+
+if LAWS:
+
+    def test_svhn_by_a_gradient_step_has_the_results_of_the_compiled_model(new_starter, tmp_path):
+        starter, results = STARTERS["svhn"], []
+        environment = starter.write_data(tmp_path)
+        for variables in ({}, {"CUSTOM_LOOP": "1"}):
+            project = replace(new_starter("svhn"), environment=environment | variables)
+            project.replace("trainer/model.py", "Dropout(0.3)", "Dropout(0.0)")
+            project.local("job", "--workers=2", "--", *starter.arguments)
+            results.append([epoch["logs"] for epoch in project.summary("job")["epochs"]])
+        for compiled, custom in zip(*results, strict=True):
+            assert custom == pytest.approx(compiled, abs=1e-3)
 
 
 LOOK = """
