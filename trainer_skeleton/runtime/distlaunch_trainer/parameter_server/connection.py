@@ -87,7 +87,7 @@ def cluster_spec(role: Role) -> tf.train.ClusterSpec:
         if kind not in by_type:
             raise ClusterError(
                 f"the cluster has parameter servers and no {kind}: the chief coordinates, and at "
-                f"least one worker trains; add the {kind}"
+                f"least one worker trains; add one (distlaunch local: --workers 2 or more)"
             )
     return tf.train.ClusterSpec(by_type)
 

@@ -170,6 +170,7 @@ class CoordinatorLoop:
         else:
             self._callbacks.on_train_begin()
         self._variables.push(before)
+        self._watchdog.progress()
         with LostWorkers(servers.workers):
             while not self._is_done:
                 self._run_epoch()
@@ -275,11 +276,15 @@ class CoordinatorLoop:
     def _validate(self) -> dict[str, Any]:
         assert self._evaluator is not None
         counts = self._steps.metric_sums()
-        logs = self._evaluator.evaluate(_EVALUATION_STEPS, lambda: self._stop.received)
+        logs = self._evaluator.evaluate(_EVALUATION_STEPS, self._must_stop)
         if logs is None:
             self._save(counts)
             self._leave_saved()
         return logs
+
+    def _must_stop(self) -> bool:
+        self._watchdog.progress()
+        return self._stop.received
 
     def _finish_epoch(
         self, epoch: int, logs: dict[str, Any], rate: float, *, rows: int, seconds: float
