@@ -80,6 +80,21 @@ class ModelReplicas:
         # A copy on the replica's device: TensorFlow sums where the tensors are.
         return value if self.count == 1 else sum_over_replicas([tf.identity(value)])[0]
 
+    def agree_on_loss(self, share: tf.Tensor, not_finite: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the loss, and the first step in which some task's share was not finite, or -1.
+
+        To be called on each replica, with its task's share (scalar, float32) and step (int32).
+        """
+        if self.count == 1:
+            return share, not_finite
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        local = tf.constant(len(self.strategy.extended.worker_devices), tf.float32)
+        steps = tf.one_hot(replica, self.count) * tf.cast(not_finite + 1, tf.float32)
+        sums = self.all_reduce(tf.concat([[share / local], steps], 0))
+        found = tf.where(sums[1:] > 0, tf.cast(sums[1:], tf.int32) - 1, tf.int32.max)
+        first = tf.reduce_min(found)
+        return sums[0], tf.where(first < tf.int32.max, first, -1)
+
     def mean_over_rows(self, values: tf.Tensor, rows: StepRows) -> tf.Tensor:
         """Return the means of numbers of all replicas, weighted by their rows."""
         return self.all_reduce(rows.weigh(values))

@@ -194,6 +194,8 @@ class StepFunctions:
 
         loss, rows = tf.constant(0.0), tf.constant(0, tf.int64)
         loss, not_finite, rows, others = _repeat(train, steps, loss, tf.constant(-1), rows)
+        if self._training_step.has_local_loss:
+            loss, not_finite = self._replicas.run(self._replicas.agree_on_loss, loss, not_finite)
         return loss, not_finite, steps, rows, signals, others
 
     def _evaluate(self, batches: Any, steps: tf.Tensor, *, has_empty_replicas: bool) -> tf.Tensor:

@@ -89,9 +89,27 @@ class TrainingStep:
         """Whether the replicas exchange rows of sparse gradients; known after the first step."""
         return self._gathers_rows or self._replicas.custom.gathers_rows
 
+    @property
+    def has_local_loss(self) -> bool:
+        """Whether a step returns this task's share of the loss.
+
+        It is exchanged once per execution: a user's function has exchanged the gradients already,
+        and a second exchange in each step would take as long.
+        """
+        return self._replicas.custom.function is not None
+
     @tf.autograph.experimental.do_not_convert
     def __call__(self, batch: Any, has_empty_replicas: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """Train a step on all replicas; return the loss and the logs that are no metrics."""
+        """Train a step on all replicas; return the loss and the logs that are no metrics.
+
+        With a user's function the loss is this task's share: see `has_local_loss`.
+        """
+        if self.has_local_loss:
+            shares = self._replicas.strategy.run(
+                self._train_replica_by_function, (batch, has_empty_replicas)
+            )
+            local = self._replicas.strategy.experimental_local_results(shares)
+            return tf.add_n(local), tf.zeros([0], tf.float64)
         if self.accumulation is None:
             return self._replicas.run(self._train_replica, batch, has_empty_replicas)
         return self._accumulate(batch, has_empty_replicas, self.accumulation)
@@ -136,8 +154,6 @@ class TrainingStep:
     def _train_replica(self, batch: Any, has_empty_replicas: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """Train one replica's part of a step; return the loss and the other logs."""
         data, rows = self._replicas.unpack(batch, may_be_empty=has_empty_replicas)
-        if self._replicas.custom.function is not None:
-            return self._train_replica_by_function(data, rows)
         if self._replicas.custom.has_train_step:
             return self._train_replica_by_model(data, rows)
         local = self._forward_and_backward(data, rows)
@@ -147,13 +163,15 @@ class TrainingStep:
         self._replicas.metrics.count_loss(loss, rows)
         return tf.cast(loss, tf.float32), self._mean_logs(local.other_logs, rows)
 
-    def _train_replica_by_function(self, data: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
+    @tf.autograph.experimental.do_not_convert
+    def _train_replica_by_function(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
+        """Train one replica's part of a step by the user's function; return its share."""
+        data, rows = self._replicas.unpack(batch, may_be_empty=has_empty_replicas)
         before = self._replicas.local_updates.snapshot(rows)
         share = self._replicas.custom.call_function(data, rows)
         self._replicas.local_updates.rescale(before, rows)
-        loss = self._replicas.all_reduce(share)
-        self._replicas.metrics.count_loss(loss, rows)
-        return tf.cast(loss, tf.float32), tf.zeros([0], tf.float64)
+        self._replicas.metrics.count_local_loss(share, rows)
+        return tf.cast(share, tf.float32)
 
     def _train_replica_by_model(self, data: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
         before = self._replicas.local_updates.snapshot(rows)
