@@ -153,3 +153,15 @@ OF_CHECK_NUMERICS = b"""
 def test_a_report_of_check_numerics_is_left_to_the_trainer():
     line = b"trainer: error: chief: step 5 failed: NaN in the output of Log\n"
     assert without_noise(b"first\n" + OF_CHECK_NUMERICS + line) == b"first\n" + line
+
+
+def test_the_options_of_a_server_are_noise():
+    """TensorFlow's server prints its whole configuration when the chief connects."""
+    block = (
+        b"before\n"
+        b"I0000 00:00:1795420206.496972    2854 eager_service.cc:355] SessionOptions: goo.gle\n"
+        b'device_count {\n  key: "CPU"\n  value: 1\n}\nallow_soft_placement: true\n'
+        b"experimental {\n}\n\n"
+        b"after: 1\n"
+    )
+    assert without_noise(block) == b"before\nafter: 1\n"
