@@ -47,6 +47,7 @@ laws: $(VENV)/.test ## Run the long tests of the trainer's promises: models, kil
 	  tests/trainer_skeleton/runs/test_user_data.py tests/trainer_skeleton/keras_suite \
 	  tests/trainer_skeleton/runs/test_promises.py \
 	  tests/trainer_skeleton/runs/test_parameter_server.py \
+	  tests/trainer_skeleton/runs/test_evaluator.py tests/trainer_skeleton/runs/test_learning_rate.py \
 	  tests/trainer_skeleton/runs/test_starters.py \
 	  tests/trainer_skeleton/runs/test_downloaded_starters.py \
 	  tests/trainer_skeleton/test_input_laws.py

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 
-# `make laws` runs the laws once more with two virtual devices in each task of a cluster.
+# `make laws` runs the long tests too, and some of them once more with two virtual devices per task.
+LAWS = bool(os.environ.get("DISTLAUNCH_TEST_LAWS"))
 TWO_DEVICES = bool(os.environ.get("DISTLAUNCH_TEST_TWO_DEVICES"))
 
 

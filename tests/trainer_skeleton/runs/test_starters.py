@@ -41,8 +41,9 @@ WAYS = {
 }
 STEPS_OF_THEIR_OWN = {"own-script", "tf-keras", "custom-loop", "custom-train-step"}
 
-# tests/test_documents.py trains digits, tests/runs/test_fit_scripts.py scripts.
-ELSEWHERE = {"digits", "own-script", SERVER_STARTER}
+# tests/test_documents.py trains digits, runs/test_fit_scripts.py scripts, runs/test_zoo.py a
+# train_step().
+ELSEWHERE = {"digits", "own-script", "custom-train-step", SERVER_STARTER}
 RUNS = [(name, "multi-worker") for name in ACCURACY if name not in ELSEWHERE]
 RUNS += [(SERVER_STARTER, "parameter-server")]
 if IS_LAWS:
