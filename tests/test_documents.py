@@ -1,8 +1,10 @@
 """Every command that a document shows is run.
 
 Commands are in fenced blocks. `console` blocks hold commands after a `$`; those of a document are
-one session in an empty folder. A session of `console long` blocks runs in `make docs-test` only.
-Each command of an `sh` block has a check in `CHECKS` or is run at the emulator.
+one session in an empty folder. Its `distlaunch local` is a fork of a process that has imported
+TensorFlow; all else are processes of their own. A session of `console long` blocks runs in
+`make docs-test` only. Each command of an `sh` block has a check in `CHECKS` or is run at the
+emulator.
 """
 
 from __future__ import annotations
@@ -13,15 +15,23 @@ import re
 import shlex
 import shutil
 import socket
+import socketserver
 import subprocess
 import sys
+import threading
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from distlaunch import scaffold
 from distlaunch.job.json_schema import schema
 from distlaunch.job.load import load_job_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -61,10 +71,48 @@ def setup_commands() -> set[str]:
     return set(filter(None, lines))
 
 
-def run_session(commands: list[str], folder: Path) -> None:
+# Hands `distlaunch local` to the test, which runs it in a process that has imported TensorFlow.
+CLIENT = """\
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect(sys.argv[1])
+    request = {"words": sys.argv[2:], "cwd": os.getcwd(), "env": dict(os.environ)}
+    server.sendall(json.dumps(request).encode() + b"\\n")
+    result = json.loads(server.makefile().read())
+print(result["out"], end="")
+print(result["err"], end="", file=sys.stderr)
+sys.exit(result["code"])
+"""
+
+
+@pytest.fixture
+def run_session(tensorflow, tmp_path_factory) -> Iterator[Callable[[list[str], Path], None]]:
     """Run commands one after the other in a shell."""
-    scripts = Path(sys.executable).parent
-    environment = os.environ | {"PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    folder = tmp_path_factory.mktemp("session")
+    (folder / "client.py").write_text(CLIENT)
+    distlaunch, scripts = folder / "bin/distlaunch", Path(sys.executable).parent
+    distlaunch.parent.mkdir()
+    client = f"{sys.executable} -IS {folder}/client.py {folder}/socket"
+    distlaunch.write_text(
+        f'#!/bin/sh\n[ "$1" = local ] && exec {client} "$@"\nexec {scripts}/distlaunch "$@"\n'
+    )
+    distlaunch.chmod(0o755)
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            request = json.loads(self.rfile.readline())
+            cwd = Path(request["cwd"])
+            done = tensorflow.run("distlaunch", *request["words"], cwd=cwd, env=request["env"])
+            self.wfile.write(json.dumps(asdict(done)).encode())
+
+    path = os.pathsep.join([str(distlaunch.parent), str(scripts), os.environ["PATH"]])
+    with socketserver.UnixStreamServer(f"{folder}/socket", Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield partial(_run_session, os.environ | {"PATH": path})
+        server.shutdown()
+
+
+def _run_session(environment: dict[str, str], commands: list[str], folder: Path) -> None:
     port = str(free_port())  # emulators of other tests may run on this machine
     script = "\n".join(commands).replace("emulator ", f"emulator --port={port} ")
     done = subprocess.run(
@@ -181,14 +229,14 @@ SETUP = setup_commands() - {f"distlaunch {line}" for line in AT_THE_EMULATOR}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_commands_of_a_document_run(document, tmp_path):
+def test_commands_of_a_document_run(document, run_session, tmp_path):
     commands = console_commands(document.read_text(encoding="utf-8"))
     run_session(commands, tmp_path)
 
 
 @pytest.mark.docs
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_long_sessions_of_a_document_run(document, tmp_path):
+def test_long_sessions_of_a_document_run(document, run_session, tmp_path):
     commands = console_commands(document.read_text(encoding="utf-8"), LONG)
     run_session(commands, tmp_path)
 
@@ -217,7 +265,7 @@ def test_commands_for_the_cloud_run_at_the_emulator(tmp_path, emulator):
 
 
 @pytest.mark.slow
-def test_commands_of_a_project_readme_run(tmp_path):
+def test_commands_of_a_project_readme_run(run_session, tmp_path):
     project = scaffold.plan(tmp_path, "digits")
     project.write(tmp_path)
     readme = (tmp_path / "README.md").read_text(encoding="utf-8")
