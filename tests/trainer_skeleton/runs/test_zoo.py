@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 
 NAMES = ("masked_words", "every_reduction", "accumulated_gradients", "scaled_loss", "adversarial")
-NAMES = (*NAMES, "subclassed", "embedding_in_a_step_of_its_own", "gradient_tape")
+NAMES = (*NAMES, "subclassed", "gradient_tape")
 SIZES = (2,)
 CALLED = ("with_callbacks", "bad_value")
 if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
