@@ -43,7 +43,7 @@ def write_values(path, values):
 write, checkpoints._write_values = checkpoints._write_values, write_values
 
 if __name__ == "__main__":
-    from distlaunch_trainer import run
+    from distlaunch_trainer import run_start
 
-    run.Report = Report
+    run_start.Report = Report
     sys.exit(task.main())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import zipfile
 from functools import cache, partial
@@ -17,6 +16,7 @@ import pytest
 import tensorflow_host
 
 from ..conftest import environment_outside_clusters  # noqa: TID252
+from .conftest import LAWS
 
 if TYPE_CHECKING:
     from tensorflow_host import PythonHost, Result
@@ -33,7 +33,7 @@ TOLERANCE = 1e-6
 
 def scripts() -> list[str]:
     names = sorted({path.stem for path in FOLDER.glob("*.py")} - OTHER_BATCHES)
-    return names if os.environ.get("DISTLAUNCH_TEST_LAWS") else sorted(QUICK)
+    return names if LAWS else sorted(QUICK)
 
 
 def run_alone(host: PythonHost, script: Path, folder: Path) -> Result:
@@ -248,35 +248,37 @@ def test_scripts_of_tf_keras_need_its_package(tensorflow, tmp_path):
     assert (result.code, "tf_keras is not installed: add tf-keras" in result.err) == (1, True)
 
 
-def test_scripts_of_tf_keras_resume_with_their_weights(legacy, tmp_path):
-    calm, folder = tmp_path / "calm", tmp_path / "faulty"
-    for each in (calm, folder):
-        make_project(HERE / "legacy_script.py", each)
-    printed = legacy(calm).out
-    assert re.search(r"^chief .*tf_keras\.\S+ on 2$", printed, re.MULTILINE), printed
-    assert {path.name for path in (calm / "files/chief").iterdir()} == {
-        *("best", "log.csv", "model.h5"),
-    }
-    assert list((calm / "files/worker").iterdir()) == []
-    summary = json.loads((calm / "job/summary.json").read_text())
-    assert (summary["replicas"], summary["global_batch"], summary["steps"]) == (2, 16, 12)
-    assert [epoch["step"] for epoch in summary["epochs"]] == [4, 8, 12]
-    assert (calm / "job/model/saved_model.pb").is_file()
+if LAWS:
 
-    legacy(folder, code=143, FAULT="15@1@1")
-    (folder / "failed").unlink()
-    resumed = legacy(folder, "--restarts=1", FAULT="9@2@1").out
-    steps = re.findall(r"resuming after step (\d+), in epoch (\d+)", resumed)
-    assert len(steps) == 2
-    assert steps[0] in {("4", "2"), ("8", "3")}  # tasks may agree on the stop an epoch later
-    assert steps[1] == ("8", "3")
-    expected = {name: numbers(printed)[name] for name in ("epochs", "loss")}
-    assert {name: numbers(resumed)[name] for name in expected} == pytest.approx(expected)
-    files = (each / "files/chief" for each in (calm, folder))
-    for one, other in zip(*(legacy_weights(path / "model.h5") for path in files), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-7)
-    rows = [(each / "files/chief/log.csv").read_text().splitlines() for each in (calm, folder)]
-    assert [row.split(",")[0] for row in rows[1]] == ["epoch", "0", "1", "2"]
-    again = legacy(folder).out
-    assert "fit() was done at step 12" in again
-    assert numbers(again)["loss"] == pytest.approx(expected["loss"])
+    def test_scripts_of_tf_keras_resume_with_their_weights(legacy, tmp_path):
+        calm, folder = tmp_path / "calm", tmp_path / "faulty"
+        for each in (calm, folder):
+            make_project(HERE / "legacy_script.py", each)
+        printed = legacy(calm).out
+        assert re.search(r"^chief .*tf_keras\.\S+ on 2$", printed, re.MULTILINE), printed
+        assert {path.name for path in (calm / "files/chief").iterdir()} == {
+            *("best", "log.csv", "model.h5"),
+        }
+        assert list((calm / "files/worker").iterdir()) == []
+        summary = json.loads((calm / "job/summary.json").read_text())
+        assert (summary["replicas"], summary["global_batch"], summary["steps"]) == (2, 16, 12)
+        assert [epoch["step"] for epoch in summary["epochs"]] == [4, 8, 12]
+        assert (calm / "job/model/saved_model.pb").is_file()
+
+        legacy(folder, code=143, FAULT="15@1@1")
+        (folder / "failed").unlink()
+        resumed = legacy(folder, "--restarts=1", FAULT="9@2@1").out
+        steps = re.findall(r"resuming after step (\d+), in epoch (\d+)", resumed)
+        assert len(steps) == 2
+        assert steps[0] in {("4", "2"), ("8", "3")}  # tasks may agree on the stop an epoch later
+        assert steps[1] == ("8", "3")
+        expected = {name: numbers(printed)[name] for name in ("epochs", "loss")}
+        assert {name: numbers(resumed)[name] for name in expected} == pytest.approx(expected)
+        files = (each / "files/chief" for each in (calm, folder))
+        for one, other in zip(*(legacy_weights(path / "model.h5") for path in files), strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-7)
+        rows = [(each / "files/chief/log.csv").read_text().splitlines() for each in (calm, folder)]
+        assert [row.split(",")[0] for row in rows[1]] == ["epoch", "0", "1", "2"]
+        again = legacy(folder).out
+        assert "fit() was done at step 12" in again
+        assert numbers(again)["loss"] == pytest.approx(expected["loss"])
