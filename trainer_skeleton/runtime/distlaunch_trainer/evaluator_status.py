@@ -1,4 +1,4 @@
-"""What the chief and the evaluator task tell each other, in two files of the job folder.
+"""What the chief and the evaluator task exchange, in two files of the job folder.
 
 The evaluator is no member of the cluster, so they share nothing but storage.
 ``evaluator/status.json`` is the evaluator's: its identity, a count that shows that it works, and
