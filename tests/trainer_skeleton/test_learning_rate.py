@@ -141,8 +141,8 @@ def test_every_optimizer_is_scheduled_on_its_own_rate():
     options = RateOptions(scale=4, warmup_epochs=1.0)
     saved = set_rates(model, options, replace(STATE, learning_rate=0.125), 5, lines.append)
     assert lines == [
-        "learning rate of optimizer: 0.125 x 4 replicas = 0.5, warm-up over 1 epochs",
-        "learning rate of critic_optimizer: 0.25 x 4 replicas = 1, warm-up over 1 epochs",
+        "learning rate of optimizer: 0.125 x 4 replicas = 0.5, warm-up over 1 epoch",
+        "learning rate of critic_optimizer: 0.25 x 4 replicas = 1, warm-up over 1 epoch",
     ]
     assert float(model.optimizer.learning_rate) == pytest.approx(0.05)
     assert float(model.critic_optimizer.learning_rate) == pytest.approx(0.1)

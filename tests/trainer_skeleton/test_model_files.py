@@ -86,7 +86,7 @@ def test_model_that_can_be_saved_has_no_problem():
 
 
 def test_the_saved_model_predicts_without_random_augmentation(tmp_path):
-    """Keras's own export does not: layers of augmentation are in training unless told otherwise."""
+    """Keras's own export does not: layers of augmentation train by default."""
     model = model_of(keras.layers.Reshape((2, 2, 1)), keras.layers.RandomFlip())
     save_model(model, str(tmp_path), report())
     x = np.arange(32, dtype=np.float32).reshape(8, 4)

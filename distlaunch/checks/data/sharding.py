@@ -49,7 +49,7 @@ class TrainingMachines:
 def training_machines(request: JobRequest) -> TrainingMachines | None:
     """Return the machines that train; None where the bundled trainer does not train on them.
 
-    It needs the same number of GPUs on each machine, and does not train on TPUs.
+    It needs the same number of GPUs on each machine. The replicas of a TPU are not counted.
     """
     pools = [pool for pool in request.pools if pool.is_training]
     if request.has_parameter_servers:  # a step is of one worker

@@ -1,4 +1,4 @@
-"""Starters, created by `init` and trained by `local` as their READMEs say.
+"""Starters, created by `init` and trained by `local` by the commands of their READMEs.
 
 `make laws` trains each with every strategy that it runs with, and runs the projects' own tests.
 """

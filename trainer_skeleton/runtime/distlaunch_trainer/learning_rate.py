@@ -292,7 +292,8 @@ def _describe(name: str, base: float, options: RateOptions) -> str:
     if options.scale:
         parts = [f"{base:g} x {options.scale} replicas = {base * options.scale:g}"]
     if options.warmup_epochs:
-        parts.append(f"warm-up over {options.warmup_epochs:g} epochs")
+        plural = "" if options.warmup_epochs == 1 else "s"
+        parts.append(f"warm-up over {options.warmup_epochs:g} epoch{plural}")
     if options.decay:
         parts.append(f"{options.decay} decay")
     return f"learning rate of {name}: {', '.join(parts)}"

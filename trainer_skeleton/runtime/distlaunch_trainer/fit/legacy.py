@@ -172,7 +172,7 @@ class _Backup:
     def save(self, model: tf_keras.Model, state: FitState, name: str) -> None:
         """Write the values, then the state, and remove the values before; a collective.
 
-        ``name`` tells the values from those before.
+        ``name`` differs from that of the values before.
         """
         if not self._cluster.role.is_chief:
             with _unread_folder() as folder:
