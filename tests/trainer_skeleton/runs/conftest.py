@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +22,7 @@ from distlaunch import scaffold
 from ..conftest import environment_outside_clusters  # noqa: TID252
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tensorflow_host import PythonHost, Result
 
@@ -98,6 +99,20 @@ class Project:
         assert result.code == 0, result.text
         assert " passed" in result.out
         assert "skipped" not in result.out
+
+
+@contextmanager
+def float64_by_default() -> Iterator[None]:
+    """Let Keras read data as float64.
+
+    Keras keeps the policy of layers that it makes of the first default, so it is made before.
+    """
+    keras.config.dtype_policy()
+    keras.config.set_floatx("float64")
+    try:
+        yield
+    finally:
+        keras.config.set_floatx("float32")
 
 
 def _is_cluster(arguments: tuple[str, ...]) -> bool:

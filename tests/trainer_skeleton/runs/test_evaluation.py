@@ -5,7 +5,7 @@ import json
 import keras
 import pytest
 
-from .conftest import REGRESSION_DATA, REGRESSION_MODEL, SETTINGS
+from .conftest import REGRESSION_DATA, REGRESSION_MODEL, SETTINGS, float64_by_default
 
 pytestmark = pytest.mark.slow
 
@@ -57,15 +57,12 @@ def trained(new_project):
 
 def test_callbacks_evaluate_on_all_workers_as_fit_does_on_one(trained):
     project, out = trained
-    keras.config.set_floatx("float64")
-    try:
+    with float64_by_default():
         model = keras.models.load_model(project.folder / "job/model/model.keras")
         code: dict = {}
         exec(REGRESSION_DATA, code)  # noqa: S102 - the project's own
         arrays = code["validation"]()
         loss, _ = model.evaluate(arrays.x, arrays.y, batch_size=37, verbose=0)
-    finally:
-        keras.config.set_floatx("float32")
     assert out.count(f"UNWEIGHTED {round(loss, 10)}\n") == 2
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from .conftest import REGRESSION_DATA, REGRESSION_MODEL, SETTINGS
+from .conftest import REGRESSION_DATA, REGRESSION_MODEL, SETTINGS, float64_by_default
 
 pytestmark = pytest.mark.slow
 
@@ -79,12 +79,9 @@ def test_the_saved_model_is_the_one_that_was_validated(called):
     random = np.random.default_rng(2)
     x = random.normal(size=(37, 6))
     y, weights = np.sin(x.sum(axis=1, keepdims=True)), 0.5 + random.random(37)
-    keras.config.set_floatx("float64")
-    try:
+    with float64_by_default():
         model = keras.models.load_model(project.folder / "job/model/model.keras")
         loss, _ = model.evaluate(x, y, sample_weight=weights, batch_size=12, verbose=0)
-    finally:
-        keras.config.set_floatx("float32")
     assert loss == pytest.approx(project.summary("job")["epochs"][-1]["logs"]["val_loss"], abs=1e-9)
 
 

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 
-from .conftest import TWO_DEVICES
+from .conftest import TWO_DEVICES, float64_by_default
 from .zoo import CASES
 
 pytestmark = pytest.mark.slow
@@ -138,11 +138,8 @@ def test_files_of_callbacks_are_written_once_and_as_under_fit(trained, workers):
     tables = [(folder / "log.csv").read_text().splitlines() for folder in folders]
     assert tables[0][0] == tables[1][0]
     assert_close(*([np.array(row.split(","), float) for row in rows] for _, *rows in tables))
-    keras.config.set_floatx("float64")
-    try:
+    with float64_by_default():
         models = [keras.models.load_model(folder / "best.keras") for folder in folders]
-    finally:
-        keras.config.set_floatx("float32")
     assert_close(*(model.get_weights() for model in models))
     for part in ("train", "validation"):
         boards = [list((folder / "board" / part).iterdir()) for folder in folders]
