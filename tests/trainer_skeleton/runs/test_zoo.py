@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 
-NAMES = ("masked_words", "accumulated_gradients", "scaled_loss", "adversarial", "subclassed")
+NAMES = ("accumulated_gradients", "scaled_loss", "adversarial", "subclassed")
 NAMES = (*NAMES, "gradient_tape")
 SIZES = (2,)
 CALLED = ("with_callbacks", "bad_value")
