@@ -99,13 +99,6 @@ def fail(*_: object, **__: object) -> None:
     raise RuntimeError("not me")
 
 
-def test_a_saved_model_is_left_out_on_request(tmp_path):
-    model = model_of(keras.layers.Dense(3))
-    save_model(model, str(tmp_path), report())
-    assert save_model(model, str(tmp_path), report(), saved_model=False) == ["model.keras"]
-    assert "saved_model.pb" not in names(tmp_path)
-
-
 def test_model_that_cannot_be_exported_is_saved_for_keras(tmp_path, capsys, monkeypatch):
     model = model_of(keras.layers.Dense(3))
     save_model(model, str(tmp_path), report())

@@ -180,19 +180,15 @@ def new_starter(
 def new_project(
     scaffolded: Path, tensorflow: PythonHost, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., Project]:
-    """Make a project to change, by default with the starter's model and data, for short runs."""
+    """Make a project to change, by default with the starter's model and data."""
 
-    def make(
-        model: str | None = None, data: str | None = None, *, saved_model: bool = False
-    ) -> Project:
+    def make(model: str | None = None, data: str | None = None) -> Project:
         folder = tmp_path_factory.mktemp("project") / "digits"
         shutil.copytree(scaffolded, folder)
         project = Project(folder, tensorflow)
         for name, text in {"trainer/model.py": model, "trainer/data.py": data}.items():
             if text is not None:
                 project.write(name, text)
-        if not saved_model:  # writing one takes as long as the rest of a short run
-            project.replace("distlaunch.yaml", "[--epochs=8]", "[--epochs=8, --no-saved-model]")
         return project
 
     return make
@@ -200,7 +196,7 @@ def new_project(
 
 @pytest.fixture
 def project(new_project: Callable[..., Project]) -> Project:
-    return new_project(saved_model=True)
+    return new_project()
 
 
 @pytest.fixture(scope="session")

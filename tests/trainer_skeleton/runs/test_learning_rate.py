@@ -40,7 +40,7 @@ def test_the_rate_is_reported(regression, scheduled):
 @pytest.mark.usefixtures("scheduled")
 def test_two_workers_and_a_resumed_run_train_the_same_weights(regression):
     regression.local("rate-2", "--workers=2", "--", "--epochs=2", *OPTIONS, *SCHEDULE)
-    assert regression.summary("rate-2")["model_files"] == ["model.keras"]
+    assert regression.summary("rate-2")["model_files"] == ["model.keras", "saved_model.pb"]
     # The options are those of the checkpoint.
     regression.trainer("--job-dir=rate-2", "--epochs=3")
     assert rates(regression, "rate-2") == rates(regression, "rate-1")

@@ -92,7 +92,7 @@ def test():
 @pytest.fixture(scope="module")
 def trained(new_project):
     """A job that lost a worker, with its output."""
-    project = new_project(MODEL, saved_model=True)
+    project = new_project(MODEL)
     project.replace("trainer/data.py", "def parse(", f"{TEST}\n\n\ndef parse(")
     kill = ("--kill", "worker:0@step=50")
     result = project.local("job", *SERVERS, *EVALUATOR, *kill, "--", "--epochs", "4")

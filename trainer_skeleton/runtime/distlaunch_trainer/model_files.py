@@ -72,15 +72,13 @@ def files_in(folder: str) -> list[str]:
     return [name for name in _FILES if name in names]
 
 
-def save_model(
-    model: keras.Model, folder: str, report: Report, *, saved_model: bool = True
-) -> list[str]:
+def save_model(model: keras.Model, folder: str, report: Report) -> list[str]:
     """Write the trained model: ``model.keras``, then a SavedModel, both loadable without this code.
 
     ``model.keras`` is in the folder before the SavedModel is written, which can fail for more
     reasons. If Keras cannot write one of them, a warning is printed; the weights are written in
     place of ``model.keras``. An earlier model in the folder is kept until ``model.keras`` is beside
-    it. With `saved_model` False there is no SavedModel.
+    it.
 
     Returns
     -------
@@ -98,7 +96,7 @@ def save_model(
     with portable_schedules(model):
         keras_file = _save(model, folder, problems)
     kept = [keras_file] if keras_file else []
-    is_exported = saved_model and _export(model, folder, kept, problems)
+    is_exported = _export(model, folder, kept, problems)
     if not keras_file and not is_exported:
         raise TrainerError(f"the model cannot be saved: {'; '.join(problems)}")
     written = [*kept, *([_SAVED_MODEL] if is_exported else [])]

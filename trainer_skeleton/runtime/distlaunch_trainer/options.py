@@ -58,7 +58,6 @@ class Settings:
     resume: bool = True
     evaluate: str | None = None
     evaluate_on: str | None = None
-    saved_model: bool = True
     export: str | None = None
     export_metric: str = "val_loss"
     export_mode: str | None = None
@@ -283,12 +282,6 @@ def parser(
         "--evaluate-on",
         choices=("validation", "test", "training"),
         help="data that --evaluate and an evaluator evaluate (validation, or training if none)",
-    )
-    add(
-        "--saved-model",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="write a SavedModel for serving beside model.keras; without it short runs end sooner",
     )
     add(
         "--export",

@@ -296,9 +296,7 @@ class Run(AbstractContextManager):
         if files and summary_matches(folders.job, final.history):
             self._report.warn(nothing_to_train_message(final))
         else:
-            files = save_model(
-                model, folders.model, self._report, saved_model=self._settings.saved_model
-            )
+            files = save_model(model, folders.model, self._report)
         summary = run_summary(data, final, self._cluster, self._tasks) | {
             "model": folders.model,
             "model_files": files,
