@@ -198,7 +198,8 @@ def test_eject_copies_the_package_and_keeps_changes(run, tmp_path):
 def test_a_run_uses_the_copy_of_the_project(cli, run, tmp_path):
     folder = tmp_path / "digits"
     run("init", "digits")
-    program = "import distlaunch_trainer.run as run; print(run.__file__)"
+    find = "importlib.util.find_spec('distlaunch_trainer').origin"
+    program = f"import importlib.util; print({find})"
     (folder / "trainer/task.py").write_text(program)
     for words, expected in (((), resources.trainer_package()), (("eject",), folder)):
         if words:

@@ -42,10 +42,9 @@ WAYS = {
 STEPS_OF_THEIR_OWN = {"own-script", "tf-keras", "custom-loop", "custom-train-step"}
 
 # tests/test_documents.py trains digits, runs/test_fit_scripts.py scripts, runs/test_zoo.py a
-# train_step().
+# train_step(), runs/test_parameter_server.py parameter servers.
 ELSEWHERE = {"digits", "own-script", "custom-train-step", SERVER_STARTER}
 RUNS = [(name, "multi-worker") for name in ACCURACY if name not in ELSEWHERE]
-RUNS += [(SERVER_STARTER, "parameter-server")]
 if IS_LAWS:
     RUNS = [
         (name, way)

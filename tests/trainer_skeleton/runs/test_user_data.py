@@ -16,7 +16,7 @@ from ..conftest import environment_outside_clusters  # noqa: TID252
 pytestmark = pytest.mark.slow
 
 ROWS = 41
-KINDS = {2: ("shuffled", "ragged"), 3: ("padded", "quantized")}
+KINDS = {3: ("shuffled", "padded", "ragged", "quantized")}
 if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
     KINDS = dict.fromkeys((2, 3, 4), ("shuffled", "padded", "ragged", "bucketed", "quantized"))
 
