@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distlaunch.cli import completion, options
-from distlaunch.errors import DistlaunchError, UsageError
+from distlaunch.errors import UsageError
 from distlaunch.exit_codes import EXIT_ERROR
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
-    from distlaunch.job.model import Cluster, Job
+    from distlaunch.job.model import Job
     from distlaunch.local.job_folder import JobFolder
     from distlaunch.local.run_spec import Command, Container, Module, RunSpec
     from distlaunch.local.runner import Outcome
     from distlaunch.ui.console import Console
     from distlaunch.ui.progress_view import ProgressView
 
-MAX_TASKS = 1_000
-_TOO_MANY = f"expected no more than {MAX_TASKS:,} tasks on one machine"
 NEWEST = ""  # the value of --resume without a job
 
 
@@ -153,6 +151,7 @@ def _plan(console: Console, values: SimpleNamespace, *, debug: bool) -> tuple[Ru
     """Return what to run, and its job folder."""
     from distlaunch.job.job_dir import job_dir_in
     from distlaunch.local.job_folder import choose
+    from distlaunch.local.order import load_project_job, local_cluster, require_tensorflow
     from distlaunch.local.run_spec import (
         Fault,
         Module,
@@ -170,14 +169,14 @@ def _plan(console: Console, values: SimpleNamespace, *, debug: bool) -> tuple[Ru
     )
     if not is_program(words):
         options.reject_launcher_options(words)
-    job = _load_job(project, values.overrides)
+    job = load_project_job(project, values.overrides)
     in_words = job_dir_in(words)
     before_dashes = None if in_words else values.job_dir or values.resume or None
     program = parse_program(job, words, before_dashes)
-    cluster = _cluster(job, values.workers)
+    cluster = local_cluster(job, values.workers)
     check_faults(faults, cluster.tasks())
     if isinstance(program, Module) and not values.docker:
-        _require_tensorflow()
+        require_tensorflow()
     in_file = job_dir_in(job.args) if job and isinstance(program, Module) else None
     folder = choose(project, values.resume, in_words or values.job_dir, in_file)
     order = RunSpec(
@@ -216,39 +215,3 @@ def _container(job: Job | None, program: Module | Command, console: Console) -> 
     see = ProgressView(console, ["image"]).handle
     uri = image.execute_plan(plan, see, push=False, progress=console.progress)
     return Container(uri, program.args)
-
-
-def _load_job(project: Path, overrides: tuple[str, ...]) -> Job | None:
-    """Return the project's job, or None where there is no job file."""
-    from distlaunch.job.load import FILE_NAME, load_job_file
-    from distlaunch.job.overrides import Override
-
-    path = project / FILE_NAME
-    if not (path.exists() or path.is_symlink() or overrides):
-        return None
-    return load_job_file(path, [Override.parse(text) for text in overrides])
-
-
-def _cluster(job: Job | None, workers: int | None) -> Cluster:
-    from distlaunch.job.model import Cluster, Machine, Pool
-
-    if job is None and workers is None:
-        raise UsageError("no distlaunch.yaml here: pass the number of tasks with --workers N")
-    if workers and workers > MAX_TASKS:
-        raise UsageError(f"--workers {workers}: {_TOO_MANY}")
-    cluster = job.cluster if job else Cluster(Pool(Machine("local")))
-    cluster = cluster.with_training_tasks(workers) if workers else cluster
-    if cluster.task_count > MAX_TASKS:
-        raise DistlaunchError(
-            f"distlaunch.yaml: cluster: {cluster.task_count:,} tasks in all; {_TOO_MANY}"
-        )
-    return cluster
-
-
-def _require_tensorflow() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("tensorflow") is None:
-        raise DistlaunchError(
-            "TensorFlow is not installed here; run pip install 'distlaunch[local]'"
-        )

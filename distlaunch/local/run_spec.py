@@ -88,6 +88,7 @@ class RunSpec:
     env: Mapping[str, str] = field(default_factory=dict)  # beside that of this process
     restarts: int = 0  # of the whole group, after failures
     faults: tuple[Fault, ...] = ()  # injected in the first attempt
+    cores: tuple[int, ...] | None = None  # that the tasks may use; None: all of this process
     audit: bool = False  # whether the program reports which examples it trains on
 
 

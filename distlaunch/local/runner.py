@@ -100,6 +100,8 @@ class Runner:
     def _share_machine(self) -> None:
         self._env = common_environment(self._spec)
         machine = this_machine(self._env)
+        if self._spec.cores is not None:
+            machine = replace(machine, cores=self._spec.cores)
         if machine.gpus and self._runs_without_cuda():
             self._notify(
                 f"{machine.describe()}: GPUs are not used, as tensorflow-cpu is installed; install "

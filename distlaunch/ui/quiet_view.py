@@ -1,0 +1,42 @@
+"""A run among several: a progress line with its name, and its messages kept for later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from distlaunch.ui.events import Notice, TaskLines, Trained
+from distlaunch.ui.progress import Progress
+from distlaunch.ui.progress_view import ProgressView
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from distlaunch.ui.console import Console
+    from distlaunch.ui.events import Event
+
+
+class QuietView(ProgressView):
+    """Shows only a progress line of the primary task; lines of tasks are in their logs.
+
+    Attributes
+    ----------
+    notices : list of Notice
+        The messages of the run, in order.
+    """
+
+    def __init__(self, console: Console, tasks: Sequence[str], label: str) -> None:
+        super().__init__(console, tasks)
+        self.notices: list[Notice] = []
+        self._chief, self._label = tasks[0], label
+        self._steps = Progress()
+
+    def handle(self, event: Event) -> None:
+        if isinstance(event, TaskLines):
+            return
+        if isinstance(event, Notice):
+            self.notices.append(event)
+        elif not isinstance(event, Trained):
+            super().handle(event)
+        elif event.task == self._chief:
+            text = self._steps.update(event.event) or "starting"
+            self.console.progress(f"{self._label} · {text}")
