@@ -48,7 +48,8 @@ which data flows through them:
 ``parameter_server`` training with parameter servers, on the chief and on their servers
 ``fit``              a finished script that calls ``fit()``, on all tasks
 ``keras_compat``     every private name of Keras that is used
-``report``           events for a launcher, the summary, the chief's output
+``report``           events for a launcher, the summary, the chief's output; ``hypertune``: the
+                     metrics of a tuning trial
 ``audit``            what a task trained on, for a launcher that requests it
 ``errors``           errors with one line each; ``explain`` finds the line and its location
 """

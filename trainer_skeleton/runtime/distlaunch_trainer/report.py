@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from .cluster import Role
 from .errors import StorageError
+from .hypertune import MetricFile
 from .storage import join, read_whole, write_whole
 
 # As tf.summary.scalar writes it, which needs the tensorboard package.
@@ -33,6 +34,7 @@ class Report:
         self._role = role
         self._logs_dir = logs_dir
         self._events = os.environ.get("DISTLAUNCH_EVENTS")
+        self._metrics = MetricFile()
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
 
     def event(self, name: str, **facts: Any) -> None:
@@ -75,9 +77,15 @@ class Report:
     ) -> None:
         """Report the last epoch of ``history`` as an event, a line, and scalars of ``logs``."""
         record = history[-1]
-        self.event("epoch", **record)
+        self.record_epoch(record)
         self.log(epoch_line(epochs, history, shows_rate=shows_rate))
         self.scalars(record["epoch"] - 1, {**logs, "learning_rate": record["learning_rate"]})
+
+    def record_epoch(self, record: Mapping[str, Any]) -> None:
+        """Report an epoch's record as an event and, on the chief of a trial, to the tuning."""
+        self.event("epoch", **record)
+        if self._role.is_chief:
+            self._metrics.report(record["step"], _numbers(record["logs"]))
 
     def evaluation_scalars(self, step: int, logs: Mapping[str, Any]) -> None:
         """Write the results of the evaluator task for TensorBoard, named as Keras names them."""

@@ -288,7 +288,7 @@ class _Progress(tf_keras.callbacks.Callback):
         }
         session.epochs.append(record)
         self._own_epochs += 1
-        session.report.event("epoch", **record)
+        session.report.record_epoch(record)
         session.facts["steps_per_epoch"] = session.step - self._first_step
         self._save(self.params["epochs"] if self.model.stop_training else epoch + 1, f"{epoch + 1}")
         self._agree(math.nan)

@@ -107,7 +107,7 @@ class Progress(keras.callbacks.Callback):
         }
         session.epochs.append(record)
         self._own_epochs += 1
-        session.report.event("epoch", **record)
+        session.report.record_epoch(record)
         self._wants_end = self._wants_end or self.model.stop_training
         must_stop = self._agree(None)
         self._save(self._state(self._epochs if self.model.stop_training else epoch + 1, 0))

@@ -1,0 +1,56 @@
+"""The metric file that Vertex AI's hyperparameter tuning reads.
+
+In the format of cloudml-hypertune (https://github.com/GoogleCloudPlatform/cloudml-hypertune), which
+need not be in the image.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+
+from .errors import StorageError
+
+_MOST_LINES = 100
+
+
+class MetricFile:
+    """The metrics of a trial: ``CLOUD_ML_HP_METRIC_FILE``, or nothing where that is not set."""
+
+    def __init__(self) -> None:
+        self._path = os.environ.get("CLOUD_ML_HP_METRIC_FILE")
+        self._trial = os.environ.get("CLOUD_ML_TRIAL_ID", "0")
+        self._lines: deque[str] = deque(maxlen=_MOST_LINES)
+
+    def report(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Add the metrics of a step that are finite, one a line, and write the file.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be written.
+        """
+        if self._path is None:
+            return
+        now = time.time()
+        for name, value in metrics.items():
+            if math.isfinite(value):
+                entry = {
+                    name: str(float(value)),
+                    "checkpoint_path": "",
+                    "global_step": str(step),
+                    "timestamp": now,
+                    "trial": self._trial,
+                }
+                self._lines.append(json.dumps(entry, sort_keys=True) + "\n")
+        path = Path(self._path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(self._lines), encoding="utf-8")
+        except OSError as error:
+            raise StorageError(f"cannot write the metrics to {path}: {error.strerror}") from error
