@@ -50,6 +50,8 @@ which data flows through them:
 ``keras_compat``     every private name of Keras that is used
 ``report``           events for a launcher, the summary, the chief's output; ``hypertune``: the
                      metrics of a tuning trial
+``tensorboard``      what is written for TensorBoard; ``utilization``, ``profile``
+``step_timing``      where the time of steps goes
 ``audit``            what a task trained on, for a launcher that requests it
 ``errors``           errors with one line each; ``explain`` finds the line and its location
 """

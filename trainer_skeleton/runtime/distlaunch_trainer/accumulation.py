@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from . import keras_compat
 from .all_reduce import sum_over_replicas, to_exchange
+from .step_timing import time_exchange
 
 
 class GradientAccumulation:
@@ -89,7 +90,8 @@ class GradientAccumulation:
         total_loss = self._loss + tf.cast(loss, tf.float64)
         self._loss.assign(0.0)
         small = [to_exchange(total, self._exchange_dtype) for total in totals]
-        summed_loss, *small = sum_over_replicas([tf.cast(total_loss, totals[0].dtype), *small])
+        own = [tf.cast(total_loss, totals[0].dtype), *small]
+        summed_loss, *small = time_exchange(own, lambda: sum_over_replicas(own))
         summed = [tf.cast(s, total.dtype) for s, total in zip(small, totals, strict=True)]
         rest = iter(summed)
         return [None if g is None else next(rest) for g in gradients], summed_loss / self._steps

@@ -9,6 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from .step_timing import time_exchange
+
 # All-reduces of this size overlap the rest of the backward pass; smaller ones cost more latency.
 _BYTES_PER_PACK = 32 << 20
 
@@ -58,6 +60,10 @@ def sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
 
 def sum_gradients(gradients: Sequence[Any]) -> list[Any]:
     """Return sums of dense gradients, and the gathered rows of sparse ones."""
+    return time_exchange(gradients, lambda: _sum_gradients(gradients))
+
+
+def _sum_gradients(gradients: Sequence[Any]) -> list[Any]:
     is_sparse = [isinstance(gradient, tf.IndexedSlices) for gradient in gradients]
     pairs = list(zip(gradients, is_sparse, strict=True))
     gathered = iter(gather_rows([gradient for gradient, sparse in pairs if sparse]))

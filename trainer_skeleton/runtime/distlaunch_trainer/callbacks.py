@@ -106,6 +106,12 @@ class Callbacks(kc.CallbackList):
         restore_states(self._local, states, arrays, self._report)
 
 
+def histogram_callback(model: keras.Model, report: Report) -> kc.Callback:
+    """Return a callback that writes the weights for TensorBoard after each epoch."""
+    write: Callable[..., None] = lambda epoch, _: report.model(model, histograms=True, epoch=epoch)  # noqa: E731
+    return kc.LambdaCallback(on_epoch_end=write)
+
+
 def states_of(callbacks: list[kc.Callback]) -> tuple[list[Any], list[np.ndarray]]:
     """Return the state of callbacks as JSON values, and its arrays.
 

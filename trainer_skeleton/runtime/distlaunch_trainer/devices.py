@@ -193,7 +193,9 @@ def describe_devices() -> str:
     """
     gpus = Counter(_gpu_name(*gpu) for gpu in enumerate(tf.config.list_physical_devices("GPU")))
     devices = [f"{_counted(count, 'GPU')} ({name})" for name, count in gpus.items()]
-    return " · ".join([", ".join(devices) or f"no GPU, {_cores()}", *_versions()])
+    return " · ".join(
+        [", ".join(devices) or f"no GPU, {_counted(usable_cores(), 'CPU core')}", *_versions()]
+    )
 
 
 def _gpu_name(number: int, gpu: tf.config.PhysicalDevice) -> str:
@@ -285,11 +287,10 @@ def _call(library: Any, function: str, *arguments: Any) -> int:
         return -1
 
 
-def _cores() -> str:
+def usable_cores() -> int:
+    """Return the number of CPU cores that this process may run on."""
     has_affinity = hasattr(os, "sched_getaffinity")
-    return _counted(
-        len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1, "CPU core"
-    )
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
 
 def _counted(count: int, noun: str) -> str:

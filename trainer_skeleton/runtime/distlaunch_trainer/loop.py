@@ -27,9 +27,11 @@ from .evaluator import Evaluator
 from .learning_rate import rate_of_last_step
 from .pipeline import Data
 from .plan import end_of_similar_steps
+from .profile import Profile
 from .report import Report, epoch_record
 from .run_state import RunState
 from .step_functions import Execution, StepFunctions
+from .step_timing import StepTimes, mean_timing, timing_of_steps
 from .step_watchdog import StepWatchdog
 from .steps_per_execution import StepsPerExecution
 from .stop_signal import StopSignal
@@ -81,6 +83,8 @@ class Loop:
         Seconds without a finished step after which this task ends; 0 for none.
     single_steps
         Whether to execute one step at a time and read its result, so that an error names it.
+    profile
+        Which steps to profile.
     """
 
     def __init__(
@@ -103,6 +107,7 @@ class Loop:
         audit: Audit | None = None,
         step_timeout: float = 0.0,
         single_steps: bool = False,
+        profile: Profile | None = None,
     ) -> None:
         self._model = model
         self._cluster = cluster
@@ -124,6 +129,7 @@ class Loop:
         )
         self._audit = audit
         self._single_steps = single_steps
+        self._profile = profile or Profile(None, "", is_chief=False)
         self._launched = progress.step
         self._watchdog = StepWatchdog(cluster.role.name, step_timeout)
         self._callbacks = Callbacks(
@@ -139,6 +145,7 @@ class Loop:
         self._sees_batches = self._takes_bad_losses = False
         self._steps_per_execution = StepsPerExecution()
         self._rows_of_epoch = 0
+        self._timings: list[dict[str, Any]] = []  # of the epochs in this process
         self._evaluator: Evaluator | None = None
         self._batches: Iterator[Any] | None = None
 
@@ -257,7 +264,7 @@ class Loop:
         self._callbacks.on_epoch_end(epoch, logs)
         must_stop = self._agree_to_stop()
         self._model.reset_metrics()
-        self._finish_epoch(epoch, logs, rate, seconds)
+        self._finish_epoch(epoch, logs, rate, seconds, self._time_epoch())
         if must_stop and not self._is_done:
             self._leave()
 
@@ -271,7 +278,12 @@ class Loop:
         block = range(step, step)
         while step < end and not self._progress.stopped:
             if step == block.stop:
+                if unread and self._profile.is_edge(step):
+                    if self._finish(unread, epoch):
+                        return True
+                    unread = None
                 block = range(step, self._next_boundary(step, end))
+                self._profile.start(step)
             launched = self._launch(step, block, epoch)
             step = launched.end
             if unread and self._finish(unread, epoch):
@@ -304,6 +316,7 @@ class Loop:
         boundary = min(
             end, step + (requested if self._sees_batches else self._steps_per_execution.steps)
         )
+        boundary = self._profile.boundary(step, boundary)
         return min(boundary, (step // every + 1) * every) if every else boundary
 
     def _is_checkpoint_due(self, step: int) -> bool:
@@ -346,6 +359,7 @@ class Loop:
             self._progress = replace(self._progress, stopped=bool(has_ended))
             return bool(must_stop)
         self._steps.keep_logs(results)
+        self._profile.stop(end)
         loss = float(results.loss)
         self._watchdog.progress()
         self._check_finite(int(results.not_finite), first, loss)
@@ -399,7 +413,36 @@ class Loop:
             self._leave()
         return logs
 
-    def _finish_epoch(self, epoch: int, logs: dict[str, Any], rate: float, seconds: float) -> None:
+    def _time_epoch(self) -> dict[str, Any] | None:
+        """Return where the time of the epoch's steps went, without that of each task."""
+        if self._steps.timer is None:
+            return None
+        own = self._steps.timer.take()
+        seconds = np.stack([own.total, own.input, own.exchange])
+        gathered = self._cluster.all_gather((seconds.ravel() * 1e9).astype(np.int64))
+        times = [StepTimes(*(values.reshape(3, -1) / 1e9)) for values in gathered]
+        timing = timing_of_steps(dict(zip(self._cluster.role.peers, times, strict=True)))
+        if timing is None:
+            return None
+        self._timings.append(timing)
+        return {name: value for name, value in timing.items() if name != "tasks"}
+
+    @property
+    def timing(self) -> dict[str, Any] | None:
+        """Where the time of steps went, see `timing_of_steps`.
+
+        Of the epochs of this process after the first, in which functions are traced.
+        """
+        return mean_timing(self._timings[1:] or self._timings)
+
+    def _finish_epoch(
+        self,
+        epoch: int,
+        logs: dict[str, Any],
+        rate: float,
+        seconds: float,
+        timing: dict[str, Any] | None,
+    ) -> None:
         progress = self._progress
         record = epoch_record(
             epoch,
@@ -408,6 +451,7 @@ class Loop:
             examples=self._rows_of_epoch,
             seconds=seconds,
             learning_rate=rate,
+            timing=timing,
         )
         self._progress = progress = replace(progress, history=[*progress.history, record])
         is_scheduled = progress.rate_options is not None

@@ -11,6 +11,7 @@ from .data_setup import TrainingData
 from .loop import Loop
 from .parameter_server.coordinator_loop import CoordinatorLoop
 from .parameter_server.worker_step import check_has_no_step
+from .profile import Profile
 from .run_start import JoinedRun
 
 
@@ -67,5 +68,8 @@ def create_loop(
         train_step=train_step,
         audit=data.audit,
         single_steps=settings.check_numerics,
+        profile=Profile(
+            settings.profile, joined.folders.logs, is_chief=joined.cluster.role.is_chief
+        ),
         **common,
     )

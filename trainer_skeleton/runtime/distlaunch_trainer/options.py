@@ -65,6 +65,8 @@ class Settings:
     step_timeout: int = 1800
     allow_cpu: bool = False
     gpu_memory_growth: bool = False
+    histograms: bool = False
+    profile: tuple[int, int] | None = None
     debug: bool = False
 
     @classmethod
@@ -130,6 +132,13 @@ def _strategy(text: str) -> str:
         choices = ", ".join(STRATEGIES)
         raise argparse.ArgumentTypeError(f"no strategy {text!r}; there are: {choices}")
     return text
+
+
+def _steps(text: str) -> tuple[int, int]:
+    first, _, last = text.partition(":")
+    if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
+        raise argparse.ArgumentTypeError(f"must be FIRST:LAST, e.g. 100:110, got {text}")
+    return int(first), int(last)
 
 
 def parser(
@@ -299,6 +308,17 @@ def parser(
         "--export-mode",
         choices=("min", "max"),
         help="whether it is to be low or high (by the metric, as Keras's callbacks)",
+    )
+    add(
+        "--histograms",
+        action="store_true",
+        help="write the distribution of each weight for TensorBoard after each epoch",
+    )
+    add(
+        "--profile",
+        type=_steps,
+        metavar="FIRST:LAST",
+        help="profile these global steps on the chief for TensorBoard, e.g. 100:110 (none)",
     )
     add(
         "--check-numerics",

@@ -10,17 +10,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import keras
 import numpy as np
-import tensorflow as tf
 
 from .cluster import Role
 from .errors import StorageError
 from .hypertune import MetricFile
 from .storage import join, read_whole, write_whole
-
-# As tf.summary.scalar writes it, which needs the tensorboard package.
-_SCALAR = tf.compat.v1.Summary.Value().metadata
-_SCALAR.plugin_data.plugin_name = "scalars"
+from .tensorboard import Board
+from .utilization import Utilization
 
 
 class Report:
@@ -32,10 +30,10 @@ class Report:
 
     def __init__(self, role: Role, logs_dir: str) -> None:
         self._role = role
-        self._logs_dir = logs_dir
         self._events = os.environ.get("DISTLAUNCH_EVENTS")
         self._metrics = MetricFile()
-        self._writers: dict[str, tf.summary.SummaryWriter] = {}
+        self._board = Board(logs_dir)
+        self._utilization = Utilization()
 
     def event(self, name: str, **facts: Any) -> None:
         """Append an event; the line is written whole."""
@@ -64,8 +62,35 @@ class Report:
             return
         for name, value in _numbers(logs).items():
             part = "validation" if name.startswith("val_") else "train"
-            self._scalar(part, f"epoch_{name.removeprefix('val_')}", value, epoch)
-        self._flush()
+            self._board.scalar(part, f"epoch_{name.removeprefix('val_')}", value, epoch)
+        self._board.flush()
+
+    def machine_scalars(self, record: Mapping[str, Any]) -> None:
+        """Write for TensorBoard how fast an epoch was, where its time went, and what was busy."""
+        if not self._role.is_chief:
+            return
+        speed, timing = record["examples_per_second"], record.get("timing")
+        values = {"examples_per_second": speed} if speed else {}
+        if timing and timing["total"]:
+            parts = ("input", "exchange", "wait")
+            values |= {f"step_share/{part}": timing[part] / timing["total"] for part in parts}
+            values["step_seconds"] = timing["total"]
+        used = {f"machine/{name}": value for name, value in self._utilization.measure().items()}
+        for name, value in (values | used).items():
+            self._board.scalar("train", name, value, record["epoch"] - 1)
+        self._board.flush()
+
+    def model(self, model: keras.Model, *, histograms: bool, epoch: int = 0) -> None:
+        """Write a model's layers for TensorBoard, or with `histograms` its weights."""
+        if not self._role.is_chief:
+            return
+        if not histograms:
+            self._board.model("train", model)
+            return
+        for weight in model.weights:
+            values = np.asarray(weight.value, np.float64)
+            self._board.histogram("train", weight.path, values, epoch)
+        self._board.flush()
 
     def epoch(
         self,
@@ -80,6 +105,7 @@ class Report:
         self.record_epoch(record)
         self.log(epoch_line(epochs, history, shows_rate=shows_rate))
         self.scalars(record["epoch"] - 1, {**logs, "learning_rate": record["learning_rate"]})
+        self.machine_scalars(record)
 
     def record_epoch(self, record: Mapping[str, Any]) -> None:
         """Report an epoch's record as an event and, on the chief of a trial, to the tuning."""
@@ -90,18 +116,8 @@ class Report:
     def evaluation_scalars(self, step: int, logs: Mapping[str, Any]) -> None:
         """Write the results of the evaluator task for TensorBoard, named as Keras names them."""
         for name, value in _numbers(logs).items():
-            self._scalar("evaluator", f"evaluation_{name}_vs_iterations", value, step)
-        self._flush()
-
-    def _scalar(self, part: str, name: str, value: float, step: int) -> None:
-        if part not in self._writers:
-            self._writers[part] = tf.summary.create_file_writer(join(self._logs_dir, part))
-        with self._writers[part].as_default():
-            tf.summary.write(name, value, step=step, metadata=_SCALAR)
-
-    def _flush(self) -> None:
-        for writer in self._writers.values():
-            writer.flush()
+            self._board.scalar("evaluator", f"evaluation_{name}_vs_iterations", value, step)
+        self._board.flush()
 
 
 def epoch_record(
@@ -112,6 +128,7 @@ def epoch_record(
     examples: int,
     seconds: float,
     learning_rate: float,
+    timing: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the record of an epoch, numbered from 0, as a history keeps it and JSON holds it."""
     return {
@@ -121,6 +138,7 @@ def epoch_record(
         # Of an epoch that was only validated here, there is none.
         "examples_per_second": examples / seconds if examples else None,
         "learning_rate": learning_rate,
+        "timing": timing,
         "logs": {name: np.asarray(value).tolist() for name, value in logs.items()},
     }
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from . import explain
 from .best_model import export_callback
+from .callbacks import histogram_callback
 from .checkpoints import TrainingState
 from .continuous_evaluation import evaluate_checkpoints
 from .custom_steps import TrainStep
@@ -37,7 +38,13 @@ from .report import (
     write_evaluation,
     write_summary,
 )
-from .run_facts import nothing_to_train_message, run_facts, run_summary
+from .run_facts import (
+    gradient_bytes,
+    machine_facts,
+    nothing_to_train_message,
+    run_facts,
+    run_summary,
+)
 from .run_start import join_run
 from .step_functions import StepFunctions
 from .user_model import (
@@ -216,6 +223,9 @@ class Run(AbstractContextManager):
                 has_validation=data.validation is not None,
             )
             callbacks += [export] if self.is_chief else []
+        self._report.model(model, histograms=False)
+        if self._settings.histograms and self.is_chief:
+            callbacks.append(histogram_callback(model, self._report))
         # Kept, as its iterators may end slowly, and the model is to be saved before.
         self._loop = loop = create_loop(self._joined, model, data, callbacks, train_step)
         self._warn_of_model(model)
@@ -300,6 +310,9 @@ class Run(AbstractContextManager):
         summary = run_summary(data, final, self._cluster, self._tasks) | {
             "model": folders.model,
             "model_files": files,
+            "timing": self._loop.timing if self._loop else None,
+            "gradient_bytes": gradient_bytes(model, self._settings.exchange_dtype),
+            "machine": machine_facts(),
         }
         summary |= self._results
         self._results |= {"model": folders.model, "summary": write_summary(folders.job, summary)}

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Sequence
 from typing import Any
+
+import keras
+import tensorflow as tf
 
 from .checkpoints import TrainingState
 from .cluster import Cluster
 from .data_setup import TrainingData
+from .devices import usable_cores
 
 
 def run_facts(data: TrainingData, epochs: int, cluster: Cluster) -> dict[str, Any]:
@@ -66,6 +72,26 @@ def run_summary(
             "validation": data.validation.describe() if data.validation else None,
         },
     }
+
+
+def machine_facts() -> dict[str, Any]:
+    """Return what this task may use of its machine: cores, GPUs by name, bytes of memory."""
+    details = map(tf.config.experimental.get_device_details, tf.config.list_physical_devices("GPU"))
+    return {
+        "cpus": usable_cores(),
+        "gpus": [gpu.get("device_name", "GPU") for gpu in details],
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
+
+
+def gradient_bytes(model: keras.Model, exchange_dtype: str) -> int:
+    """Return the bytes of one replica's dense gradients as they are exchanged in each step."""
+    exchange = tf.as_dtype(exchange_dtype)
+    return sum(
+        math.prod(variable.shape)
+        * (exchange.size if exchange != tf.float32 else tf.as_dtype(variable.dtype).size)
+        for variable in model.trainable_variables
+    )
 
 
 def nothing_to_train_message(final: TrainingState) -> str:

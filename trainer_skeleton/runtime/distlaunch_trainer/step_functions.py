@@ -19,6 +19,7 @@ from .evaluation_step import EvaluationStep
 from .model_replicas import ModelReplicas
 from .optimizer import use_cross_replica_cond
 from .step_logs import StepLogs
+from .step_timing import StepTimer
 from .training_step import TrainingStep
 
 
@@ -89,6 +90,8 @@ class StepFunctions:
         use_cross_replica_cond()
         self._training_step = TrainingStep(self._replicas, exchange_dtype=exchange_dtype)
         self._evaluation_step = EvaluationStep(self._replicas)
+        # XLA compiles each step of a TPU, and has no clock.
+        self.timer = None if self._replicas.is_compiled else StepTimer()
         self._last_logs: tuple[StepLogs, tf.Tensor] | None = None
         self._train_function = tf.function(self._train, autograph=False)
         self._test_function = tf.function(self._evaluate, autograph=False)
@@ -186,8 +189,7 @@ class StepFunctions:
         def train(
             number: tf.Tensor, _: tf.Tensor, not_finite: tf.Tensor, rows: tf.Tensor, __: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
-            batch = batches.get_next()
-            loss, others = self._training_step(batch, has_empty_replicas)
+            batch, loss, others = self._timed_step(batches, has_empty_replicas)
             is_first = tf.logical_and(not_finite < 0, ~tf.math.is_finite(loss))
             not_finite = tf.where(is_first, number, not_finite)
             return number + 1, loss, not_finite, rows + self._replicas.first(batch[2]), others
@@ -197,6 +199,19 @@ class StepFunctions:
         if self._training_step.has_local_loss:
             loss, not_finite = self._replicas.run(self._replicas.agree_on_loss, loss, not_finite)
         return loss, not_finite, steps, rows, signals, others
+
+    def _timed_step(
+        self, batches: Any, has_empty_replicas: bool
+    ) -> tuple[Any, tf.Tensor, tf.Tensor]:
+        """Train on the next batch; return it, the loss and the other logs."""
+
+        def train(batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
+            return self._training_step(batch, has_empty_replicas)
+
+        if self.timer is None:
+            batch = batches.get_next()
+            return batch, *train(batch)
+        return self.timer.time_step(batches.get_next, train)
 
     def _evaluate(self, batches: Any, steps: tf.Tensor, *, has_empty_replicas: bool) -> tf.Tensor:
         def evaluate(number: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:

@@ -72,6 +72,8 @@ class CoordinatorLoop:
         If the model cannot be trained so, or a callback needs batches.
     """
 
+    timing: dict[str, Any] | None = None  # its steps are not in step
+
     def __init__(
         self,
         model: keras.Model,

@@ -1,0 +1,69 @@
+"""What a run writes about itself: where the time of its steps went, and for TensorBoard."""
+
+from __future__ import annotations
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from .conftest import REGRESSION_MODEL
+
+pytestmark = pytest.mark.slow
+
+# Batches of worker:0 take 10 ms each.
+SLOW_DATA = """
+import os, time
+import numpy as np
+import tensorflow as tf
+
+def _wait(x):
+    if '"type": "worker"' in os.environ["TF_CONFIG"]:
+        time.sleep(0.01)
+    return x
+
+def _slow(x, y):
+    return tf.ensure_shape(tf.numpy_function(_wait, [x], tf.float32), [None, 6]), y
+
+def training():
+    x = np.random.default_rng(1).normal(size=(240, 6)).astype("float32")
+    data = tf.data.Dataset.from_tensor_slices((x, x.sum(1, keepdims=True)))
+    return data.batch(12).map(_slow)
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(new_project):
+    project = new_project(REGRESSION_MODEL, SLOW_DATA)
+    options = ("--epochs=3", "--global-batch-size=12", "--histograms", "--profile=45:48")
+    project.local("job", "--workers=2", "--", *options)
+    return project
+
+
+def test_a_slow_worker_is_named_and_others_wait_for_it(finished):
+    summary = finished.summary("job")
+    timing = summary["timing"]
+    assert timing["steps"] == 40  # of the epochs after the first
+    worker, chief = timing["tasks"]["worker:0"], timing["tasks"]["chief"]
+    assert worker["input"] > 0.005
+    assert worker["input"] > 2 * chief["input"]
+    assert chief["wait"] > 0.005
+    assert timing["slowest"]["worker:0"] > 0.5
+    assert summary["gradient_bytes"] == 4 * (6 * 8 + 8 + 8 + 1)
+    assert summary["machine"]["cpus"] >= 1
+    assert [epoch["timing"]["steps"] for epoch in summary["epochs"]] == [20, 20, 20]
+
+
+def test_tensorboard_has_scalars_histograms_layers_and_a_profile(finished):
+    logs = finished.folder / "job/logs"
+    board = EventAccumulator(str(logs / "train"), size_guidance={"tensors": 0})
+    board.Reload()
+    for name in ("epoch_loss", "epoch_learning_rate", "examples_per_second", "step_seconds"):
+        assert [event.step for event in board.Tensors(name)] == [0, 1, 2]
+    assert {"step_share/input", "step_share/exchange", "step_share/wait"} < {
+        *board.Tags()["tensors"]
+    }
+    assert "machine/cpu_cores" in board.Tags()["tensors"]
+    plugins = board.PluginTagToContent("histograms")
+    assert {"sequential/dense/kernel", "sequential/dense_1/bias"} <= plugins.keys()
+    assert board.PluginTagToContent("graph_keras_model").keys() == {"keras"}
+    [profile] = logs.glob("plugins/profile/*/*.xplane.pb")  # of the chief alone
+    assert profile.stat().st_size > 0

@@ -1,0 +1,46 @@
+"""A profile of chosen steps for TensorBoard's profiler, taken on the chief."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+
+class Profile:
+    """Profiles the global steps from ``first`` to ``last``, counted from 1.
+
+    Parameters
+    ----------
+    steps
+        The first and the last step; None for no profile.
+    logs_dir
+        Where the profile is written, in ``plugins/profile``.
+    is_chief
+        Whether this task takes it; the others only end their executions at the same steps.
+    """
+
+    def __init__(self, steps: tuple[int, int] | None, logs_dir: str, *, is_chief: bool) -> None:
+        self._first, self._last = steps or (0, 0)
+        self._edges = (self._first - 1, self._last) if steps else ()
+        self._logs_dir = logs_dir
+        self._is_chief = is_chief
+        self._is_running = False
+
+    def boundary(self, step: int, end: int) -> int:
+        """Return where an execution after ``step`` ends at the latest: at ``end``, or earlier."""
+        return min(edge for edge in (*self._edges, end) if edge > step)
+
+    def is_edge(self, step: int) -> bool:
+        """Return whether the steps up to ``step`` must be done before others are launched."""
+        return step in self._edges
+
+    def start(self, step: int) -> None:
+        """Start before the execution after ``step``, if it is the first one to profile."""
+        if self._is_chief and self._first == step + 1:
+            tf.profiler.experimental.start(self._logs_dir)
+            self._is_running = True
+
+    def stop(self, step: int) -> None:
+        """Write the profile when ``step``, the last one, is done."""
+        if self._is_running and step >= self._last:
+            tf.profiler.experimental.stop()
+            self._is_running = False

@@ -1,0 +1,182 @@
+"""Where the time of training steps goes: input, compute, exchange, waiting for the slowest task.
+
+Clocks are read inside the compiled executions, of which Python sees the start and the end only:
+when a step starts, when its batch is there, and before and after gradients are all-reduced. A GPU
+runs behind the CPU that reads the clock, so its shares are less exact.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+MODERATE_INPUT, HIGH_INPUT = 0.05, 0.2
+"""Shares of input from which TensorFlow's profiler calls a run moderately or highly input-bound
+(op_stats_to_input_pipeline_analysis.cc)."""
+
+_CAPACITY = 4096  # steps of an epoch that are kept, the last ones
+_START, _READY, _EXCHANGE, _END = range(4)
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Seconds of each step on one task (shape [steps])."""
+
+    total: np.ndarray
+    input: np.ndarray
+    exchange: np.ndarray
+
+
+class StepTimer:
+    """Reads the clock in the steps of an execution; used while they are traced, and after them."""
+
+    def __init__(self) -> None:
+        with tf.device("CPU:0"):
+            # Of each step: start, batch ready and end in seconds, and the seconds of its exchange.
+            self._rows = tf.Variable(tf.zeros([_CAPACITY, 4], tf.float64), trainable=False)
+            self._count = tf.Variable(0, trainable=False, dtype=tf.int64)
+            self._exchange = tf.Variable(0.0, trainable=False, dtype=tf.float64)
+        self._thread: int | None = None  # of the replica whose exchange is timed
+
+    def time_step(
+        self, get_batch: Callable[[], Any], train: Callable[[Any], tuple[tf.Tensor, ...]]
+    ) -> tuple[Any, ...]:
+        """Return the next batch and what ``train`` returns of it, and record the step's times."""
+        start = tf.timestamp()
+        self._exchange.assign(0.0)
+        batch = get_batch()
+        with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
+            ready = tf.timestamp()
+        with tf.control_dependencies([ready]):  # otherwise the step may run before the clock
+            batch = tf.nest.map_structure(tf.identity, batch, expand_composites=True)
+        self._thread = None
+        with _timed_by(self):
+            results = train(batch)
+        with tf.control_dependencies(results):
+            end = tf.timestamp()
+        row = tf.stack([start, ready, self._exchange, end])
+        self._rows.scatter_update(tf.IndexedSlices(row, self._count % _CAPACITY))
+        self._count.assign_add(1)
+        return batch, *results
+
+    def time_exchange(self, gradients: Sequence[Any], reduce: Callable[[], list[Any]]) -> list[Any]:
+        """Return sums that ``reduce`` makes of gradients; those of the first replica are timed."""
+        thread = threading.get_ident()
+        if self._thread not in (None, thread):
+            return reduce()
+        self._thread = thread
+        with tf.control_dependencies(_tensors(gradients)):
+            start = tf.timestamp()
+        sums = reduce()
+        with tf.control_dependencies([start, *_tensors(sums)]):
+            end = tf.timestamp()
+        self._exchange.assign_add(end - start)
+        return sums
+
+    def take(self) -> StepTimes:
+        """Return the times of the steps since the last call, or of the last 4,096 of them."""
+        count = int(self._count.numpy())
+        rows = self._rows.numpy()
+        first = max(0, count - _CAPACITY)
+        rows = rows[np.arange(first, count) % _CAPACITY]
+        self._count.assign(0)
+        return StepTimes(
+            rows[:, _END] - rows[:, _START],
+            np.maximum(rows[:, _READY] - rows[:, _START], 0.0),
+            np.maximum(rows[:, _EXCHANGE], 0.0),
+        )
+
+
+def timing_of_steps(times: Mapping[str, StepTimes]) -> dict[str, Any] | None:
+    """Return where the time of steps went, in mean seconds per step; None without steps.
+
+    Parameters
+    ----------
+    times
+        The times of the same steps on each task, by its name.
+
+    Returns
+    -------
+    dict
+        ``steps``, and over all tasks and in ``tasks`` for each: ``total``, ``input`` (waiting for
+        the batch), ``exchange`` (the all-reduce of the task that came last to it), ``wait`` (for
+        that task, in the all-reduce) and ``compute``, the rest. ``slowest`` has the share of steps
+        in which a task came last.
+    """
+    steps = min(len(each.total) for each in times.values())
+    if not steps:
+        return None
+    exchange = np.stack([each.exchange[-steps:] for each in times.values()])
+    shortest = exchange.min(axis=0)  # all end at the same time
+    last = np.argmin(exchange, axis=0)
+    tasks = {}
+    for name, each in times.items():
+        total, waited = each.total[-steps:].mean(), each.input[-steps:].mean()
+        exchanged, mean = each.exchange[-steps:].mean(), shortest.mean()
+        parts = {"total": total, "input": waited, "compute": max(total - waited - exchanged, 0.0)}
+        tasks[name] = _rounded(parts | {"exchange": mean, "wait": exchanged - mean})
+    shares = {name: float((last == n).mean()) for n, name in enumerate(times)}
+    return {
+        "steps": steps,
+        **_mean_of(list(tasks.values()), [1] * len(tasks)),
+        "slowest": {name: round(share, 3) for name, share in shares.items() if len(times) > 1},
+        "tasks": tasks,
+    }
+
+
+def mean_timing(timings: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the timing over several epochs; None if there is none."""
+    if not timings:
+        return None
+    steps = [timing["steps"] for timing in timings]
+    mean: Callable[[str], dict[str, float]] = lambda key: _mean_of([t[key] for t in timings], steps)  # noqa: E731
+    tasks = {
+        name: _mean_of([timing["tasks"][name] for timing in timings], steps)
+        for name in timings[0]["tasks"]
+    }
+    return {
+        "steps": sum(steps),
+        **_mean_of(timings, steps),
+        "slowest": mean("slowest"),
+        "tasks": tasks,
+    }
+
+
+def _mean_of(parts: Sequence[Mapping[str, Any]], weights: Sequence[int]) -> dict[str, float]:
+    """Return weighted means of the numbers of dicts with the same keys."""
+    names = [name for name, value in parts[0].items() if isinstance(value, float)]
+    return _rounded(
+        {n: float(np.average([part[n] for part in parts], weights=weights)) for n in names}
+    )
+
+
+def _rounded(parts: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(float(value), 9) for name, value in parts.items()}
+
+
+_current: StepTimer | None = None  # of the step that is traced, also by threads of its replicas
+
+
+def time_exchange(gradients: Sequence[Any], reduce: Callable[[], list[Any]]) -> list[Any]:
+    """Return ``reduce()``, and have the timer of the step that is traced take its time."""
+    return _current.time_exchange(gradients, reduce) if _current else reduce()
+
+
+@contextmanager
+def _timed_by(timer: StepTimer) -> Iterator[None]:
+    global _current  # noqa: PLW0603
+    _current = timer
+    try:
+        yield
+    finally:
+        _current = None
+
+
+def _tensors(values: Sequence[Any]) -> list[tf.Tensor]:
+    return tf.nest.flatten(list(values), expand_composites=True)

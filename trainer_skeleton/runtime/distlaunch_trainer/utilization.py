@@ -1,0 +1,60 @@
+"""How much of the machine a task uses; what cannot be read is left out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_GIB = 1 << 30
+_SMI = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits")
+
+
+class Utilization:
+    """Measures from one call of `measure` to the next."""
+
+    def __init__(self) -> None:
+        self._has_gpus = shutil.which(_SMI[0]) is not None
+        self._time, self._cpu, self._machine = time.monotonic(), _cpu_seconds(), _machine_ticks()
+
+    def measure(self) -> dict[str, float]:
+        """Return shares since the last call, and memory in GiB now, by the names of scalars.
+
+        ``cpu_cores`` is the mean number of cores that this process kept busy, ``cpu_machine`` the
+        share of all cores that were. Of several GPUs it is the mean share and all memory.
+        """
+        before, cpu_before, machine_before = self._time, self._cpu, self._machine
+        self._time, self._cpu, self._machine = time.monotonic(), _cpu_seconds(), _machine_ticks()
+        values = {"cpu_cores": (self._cpu - cpu_before) / max(self._time - before, 1e-9)}
+        if machine_before and self._machine:
+            busy, ticks = (b - a for a, b in zip(machine_before, self._machine, strict=True))
+            values["cpu_machine"] = busy / max(ticks, 1)
+        with suppress(OSError, ValueError):
+            pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+            values["memory_gib"] = pages * os.sysconf("SC_PAGE_SIZE") / _GIB
+        return values | (_gpu_values() if self._has_gpus else {})
+
+
+def _cpu_seconds() -> float:
+    return sum(os.times()[:4])
+
+
+def _machine_ticks() -> tuple[int, int] | None:
+    """Return the busy and all ticks of the machine's cores since its start (proc(5))."""
+    with suppress(OSError, ValueError):
+        with Path("/proc/stat").open(encoding="ascii") as file:
+            ticks = [int(number) for number in file.readline().split()[1:9]]
+        return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+    return None
+
+
+def _gpu_values() -> dict[str, float]:
+    with suppress(OSError, ValueError, subprocess.SubprocessError, ZeroDivisionError):
+        done = subprocess.run(_SMI, capture_output=True, text=True, timeout=5, check=True)
+        rows = [[float(number) for number in line.split(",")] for line in done.stdout.splitlines()]
+        shares, used = zip(*rows, strict=True)
+        return {"gpu": sum(shares) / len(shares) / 100, "gpu_memory_gib": sum(used) / 1024}
+    return {}
